@@ -18,9 +18,9 @@ use super::lifecycle::names_a_loss;
 use super::lifecycle::table::State;
 use super::requests::invalid;
 use super::requests::pending::{Found, Purpose, id_of, wire_of};
-use super::session::SessionState;
 use super::session::handshake::HandshakeStep;
 use super::session::result_head::ResultHead;
+use super::session::{HandshakeCue, SessionState};
 use crate::driver::{CallId, Fault, FaultKind};
 use crate::json::{Json, Payload};
 use crate::protocol::method::names;
@@ -94,6 +94,8 @@ impl Client {
                 self.noise(&what, &text);
             }
             Heard::NoContact(lost) => self.no_contact(*lost),
+            Heard::EndpointMissed => self.session.step(HandshakeCue::MissEndpoint),
+            Heard::EndpointSought => self.session.step(HandshakeCue::SeekEndpoint),
             Heard::NoEndpoint(why) => self.handshake_step(HandshakeStep::Refused(why)),
             Heard::Noise(what, bytes) => self.noise(what, bytes),
             Heard::Nothing => {}

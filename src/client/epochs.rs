@@ -16,6 +16,7 @@ use super::lifecycle::table::{After, Cue, State};
 use super::lifecycle::{AfterEnd, Opened, Probing, Surroundings};
 use super::requests::pending::Purpose;
 use super::session::handshake::{HandshakeRequest, HandshakeStep, Terms};
+use super::session::{HandshakeCue, HandshakePhase};
 use crate::driver::{CallId, ExitStatus, Fault, Instant, LAST_WORDS};
 use crate::protocol::watch::List;
 use crate::protocol::{Era, code};
@@ -38,8 +39,9 @@ impl Client {
                 let is_same = !self.session.take_capabilities(&mut self.cx);
                 match self.binding.start(&mut self.cx, is_same) {
                     Start::Fresh => self.begin_handshake(),
-                    Start::OldSse => {}
+                    Start::OldSse => self.session.step(HandshakeCue::SeekEndpoint),
                     Start::Revive(version) => {
+                        self.session.step(HandshakeCue::Revive);
                         self.session.speak(&self.cx.config, version, None);
                         let wire = self.requests.issue(Purpose::Revive);
                         self.cx.frames.push(Frame::Ping(wire));
@@ -328,10 +330,13 @@ impl Client {
     pub(super) fn handshake_step(&mut self, step: HandshakeStep) {
         match step {
             HandshakeStep::Agreed(terms) => self.agreed(*terms, false),
-            HandshakeStep::Refused(why) => self.take_down(Cause::HandshakeRefused {
-                why: excerpt(&why).into(),
-            }),
+            HandshakeStep::Refused(why) => {
+                self.session.step(HandshakeCue::Refuse);
+                let why = excerpt(&why).into();
+                self.take_down(Cause::HandshakeRefused { why });
+            }
             HandshakeStep::Send(HandshakeRequest::Discover(version)) => {
+                self.session.step(HandshakeCue::Discover);
                 self.requests.forget_late_probe();
                 let logs = self.catalog.wanted_logs(&self.cx.config);
                 self.session.speak(&self.cx.config, version, logs);
@@ -341,8 +346,10 @@ impl Client {
             }
             HandshakeStep::Send(HandshakeRequest::Initialize(version)) => {
                 if let Some(patience) = self.session.introduction_patience(&self.cx.config) {
+                    self.session.step(HandshakeCue::Hold);
                     return self.cx.arm_in(Timer::Probe, patience);
                 }
+                self.session.step(HandshakeCue::Initialize);
                 self.cx.timers.disarm(Timer::Probe);
                 self.session.speak(&self.cx.config, version, None);
                 let wire = self.requests.issue(Purpose::Initialize);
@@ -438,12 +445,21 @@ impl Client {
     /// Handles `Timer::Probe`: no reply to `server/discover` or to the ping that revives a session, or no `initialize` from the client in front of
     /// the relay.
     pub(super) fn probe_unanswered(&mut self) {
-        if self.send_held_initialize() {
-            return;
+        match self.session.phase() {
+            HandshakePhase::Held => {
+                self.send_held_initialize();
+            }
+            HandshakePhase::Reviving => self.stop_reviving(false),
+            HandshakePhase::Idle
+            | HandshakePhase::Probing
+            | HandshakePhase::Initializing
+            | HandshakePhase::SeekingEndpoint
+            | HandshakePhase::Agreed
+            | HandshakePhase::Refused => self.probe_is_silent(),
         }
-        if self.requests.wire_for(&Purpose::Revive).is_some() {
-            return self.stop_reviving(false);
-        }
+    }
+
+    fn probe_is_silent(&mut self) {
         if let Some(step) = self.session.handshake().silence() {
             if let Some(wire) = self.requests.probe_is_late() {
                 let span = self.cx.config.policy.handshake_timeout;
@@ -494,6 +510,7 @@ impl Client {
             Some(_) if self.binding.falls_back(status) && !proves_modern => {
                 let why = format!("`initialize` was refused with status {status}: {error}");
                 let why = excerpt(&why).into();
+                self.session.step(HandshakeCue::SeekEndpoint);
                 return self.binding.try_old_sse(&mut self.cx, why, false);
             }
             Some(_) => self.session.handshake().initialized(Err(&error)),

@@ -5,7 +5,11 @@ use core::time::Duration;
 use crate::client::config::{Binding, Policy};
 use crate::client::failure::{Cause, Sign};
 
-/// A close step. Each one is harder than the one before.
+/// A close step. Each one is harder than the one before. The first one is `CloseWrite` if the server can be expected to end by itself.
+///
+/// ```text
+#[doc = include_str!("close_steps.txt")]
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) enum CloseStep {
     /// The server's input is closed.
@@ -82,7 +86,31 @@ impl CloseStep {
 
 #[cfg(test)]
 mod tests {
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
     use super::*;
+
+    #[test]
+    fn diagram_in_the_docs_is_this_table() {
+        let bindings = [
+            ("child", Binding::Child, CloseStep::CloseWrite),
+            ("socket", Binding::Socket, CloseStep::CloseWrite),
+            ("http", Binding::Http, CloseStep::CloseWrite),
+        ];
+        let mut lines: Vec<String> = [format!("{:<8} {:<12} to", "binding", "from")].into();
+        for (name, binding, first) in bindings {
+            let mut from = first;
+            while from != CloseStep::Release {
+                let to = from.next(binding);
+                lines.push(format!("{name:<8} {:<12} {to:?}", format!("{from:?}")));
+                from = to;
+            }
+        }
+        let drawn: Vec<&str> = include_str!("close_steps.txt").lines().collect();
+        assert_eq!(drawn, lines);
+    }
 
     #[test]
     fn the_ladder_only_gets_harder_and_ends() {

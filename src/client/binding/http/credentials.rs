@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::exchange::{Exchange, ExchangeKind};
-use super::stream::ListenStream;
+use super::listen_stream::ListenCue;
 use super::{Challenged, Facts, Heard, HttpBinding, Load, Returned, Unauthorized};
 use crate::client::context::{Context, Timer};
 use crate::client::event::{Challenge, Event};
@@ -66,7 +66,7 @@ impl HttpBinding {
             ExchangeKind::Listen if exchange.resume.was_open => {
                 self.stream_failed(cx, facts, exchange)
             }
-            ExchangeKind::Listen => self.stop_listening(cx, facts, ListenStream::Unauthorized),
+            ExchangeKind::Listen => self.stop_listening(cx, facts, ListenCue::Unauthorized),
             ExchangeKind::DeleteSession(..) => Heard::Gone,
             ExchangeKind::Spent => Heard::Nothing,
             ExchangeKind::OldStream | ExchangeKind::Resume(_) => {

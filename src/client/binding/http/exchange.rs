@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Load;
+use super::phase::{Phase, PhaseCue};
 use crate::client::config::Http;
 use crate::driver::Instant;
 use crate::protocol::Version;
@@ -38,6 +39,7 @@ pub(super) enum ExchangeKind {
 pub(super) struct Exchange {
     pub(super) kind: ExchangeKind,
     pub(super) load: Load,
+    pub(super) phase: Phase,
     pub(super) resume: ResumeState,
     /// Its position in the queue of exchanges that must begin, while it is in the queue.
     pub(super) due: Option<u64>,
@@ -67,6 +69,7 @@ impl Exchange {
         Exchange {
             kind,
             load,
+            phase: Phase::Planned,
             resume: ResumeState::default(),
             due: None,
             begun: None,
@@ -115,11 +118,24 @@ impl Exchange {
         self.status.is_some_and(|status| status >= 300)
     }
 
+    /// Moves to the phase that follows on this cue, if there is one.
+    pub(super) fn step(&mut self, cue: PhaseCue) {
+        self.phase = self.phase.next(cue).unwrap_or(self.phase);
+    }
+
+    /// Records that the driver was told to begin it.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.step(PhaseCue::Sent);
+        self.begun = Some(now);
+    }
+
     /// Marks the exchange as spent, so that nothing more is expected of it. Returns what it was.
     pub(super) fn spend(&mut self) -> Exchange {
+        self.step(PhaseCue::Spent);
         core::mem::replace(
             self,
             Exchange {
+                phase: self.phase,
                 begun: self.begun,
                 status: self.status,
                 ..Exchange::new(ExchangeKind::Spent, Load::None)

@@ -8,7 +8,9 @@ mod credentials;
 mod error;
 mod exchange;
 mod heads;
+mod listen_stream;
 mod old_sse;
+mod phase;
 mod response;
 mod send;
 mod send_gate;
@@ -34,10 +36,10 @@ use crate::protocol::param_headers::{self, Mirrored};
 use crate::util::ascending_map::AscendingMap;
 use credentials::Credentials;
 pub(in crate::client) use error::{is_about_us, is_passing, is_unread};
+use listen_stream::{ListenCue, ListenStream};
 use old_sse::Transport;
 use send_gate::SendGate;
 use session::HttpSession;
-use stream::ListenStream;
 use table::Table;
 
 /// The number of redirects that are followed in a row.
@@ -98,7 +100,7 @@ impl HttpBinding {
         self.gate = SendGate::default();
         self.ordered_keys = AscendingMap::new();
         self.credentials.end();
-        self.listen = ListenStream::Off;
+        self.listen.step(ListenCue::EpochEnded);
         self.param_headers.clear();
     }
 

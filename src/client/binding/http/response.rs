@@ -6,6 +6,7 @@ use core::mem;
 
 use super::exchange::{self, Exchange, ExchangeKind, Text};
 use super::heads::session_id;
+use super::phase::PhaseCue;
 use super::{Body, Events, Facts, Heard, HttpBinding, Load, Reading};
 use crate::client::context::{Context, Timer};
 use crate::client::failure::FailureKind;
@@ -177,6 +178,7 @@ impl HttpBinding {
             }
             _ => {
                 if let Some(exchange) = self.begun(stream) {
+                    exchange.step(PhaseCue::Refused);
                     exchange.body = exchange::Body::Text(Text::default());
                     exchange.retry_after = retry_after::retry_after(&head.fields);
                 }
@@ -242,11 +244,13 @@ impl HttpBinding {
                 self.spend_exchange(cx, facts, stream);
             }
             ExchangeKind::Request(_) if is_stream => {
+                exchange.step(PhaseCue::Events);
                 exchange.opens = session_id(fields);
                 exchange.body = reader(exchange);
             }
             // The body of a 202 is rarely a reply, whatever its content type.
             ExchangeKind::Request(_) if is_json || exchange.status == Some(202) => {
+                exchange.step(PhaseCue::Single);
                 exchange.opens = session_id(fields);
                 exchange.body = exchange::Body::Text(Text::default());
                 if matches!(exchange.status, Some(202 | 204 | 205)) {
@@ -262,6 +266,7 @@ impl HttpBinding {
             ExchangeKind::Listen | ExchangeKind::OldStream | ExchangeKind::Resume(_)
                 if is_stream =>
             {
+                exchange.step(PhaseCue::Events);
                 exchange.resume.was_open = true;
                 exchange.body = reader(exchange);
             }

@@ -5,8 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::exchange::{Body, Exchange, ExchangeKind};
+use super::exchange::{Exchange, ExchangeKind};
 use super::heads::Description;
+use super::phase::Phase;
 use super::{Facts, Heard, HttpBinding, Load, Reading};
 use crate::client::config::Limits;
 use crate::client::context::{Context, Timer};
@@ -55,7 +56,7 @@ impl HttpBinding {
             let head = self.head(exchange);
             let (given, in_session) = (self.credentials.count(), self.session.id().is_some());
             if let Some(exchange) = self.exchanges.get_mut(stream) {
-                exchange.begun = Some(cx.now);
+                exchange.begin(cx.now);
                 exchange.target = Box::from(&*head.target);
                 exchange.credentials = given;
                 exchange.is_in_session = in_session;
@@ -89,7 +90,7 @@ impl HttpBinding {
         let head = self.post(&message);
         let kind = wire.map_or(ExchangeKind::Message, ExchangeKind::Request);
         let mut exchange = Exchange::new(kind, load);
-        exchange.begun = Some(cx.now);
+        exchange.begin(cx.now);
         exchange.target = Box::from(&*head.target);
         exchange.under_way = len;
         exchange.credentials = self.credentials.count();
@@ -198,7 +199,7 @@ impl HttpBinding {
         let Some(exchange) = self.exchanges.get(stream) else {
             return Reading::One(None);
         };
-        if exchange.begun.is_none() {
+        if !exchange.phase.has_begun() {
             if self.credentials.is_pending() {
                 cx.arm_in(Timer::Exchange(stream), self.settings.linger);
             } else {
@@ -206,8 +207,8 @@ impl HttpBinding {
             }
             return Reading::One(None);
         }
-        let is_decided = exchange.status.is_some();
-        let is_stream = matches!(exchange.body, Body::Events(_));
+        let is_decided = exchange.phase != Phase::Sent;
+        let is_stream = exchange.phase == Phase::Events;
         // A stream that is not read from seems silent, so its silence does not count.
         if is_stream && !facts.wants_input(cx) {
             cx.arm_in(Timer::Exchange(stream), self.settings.linger);
@@ -284,7 +285,7 @@ impl HttpBinding {
     /// Returns an exchange that has begun.
     pub(super) fn begun(&mut self, stream: StreamId) -> Option<&mut Exchange> {
         let exchange = self.exchanges.get_mut(stream);
-        exchange.filter(|exchange| exchange.begun.is_some())
+        exchange.filter(|exchange| exchange.phase.has_begun())
     }
 
     /// Removes an exchange that is over.

@@ -7,6 +7,8 @@ use core::time::Duration;
 
 use super::exchange::{Exchange, ExchangeKind, ResumeState, STUCK};
 use super::heads::is_nameable;
+use super::listen_stream::{ListenCue, ListenStream};
+use super::phase::Phase;
 use super::{Events, Facts, Heard, HttpBinding, Load, Source};
 use crate::client::context::{Context, Timer};
 use crate::client::lifecycle::table::State;
@@ -21,17 +23,6 @@ const LONG: Duration = Duration::from_secs(60);
 /// After this many keepalives without an event, a server is expected to send them regularly.
 const KEEPALIVES: u32 = 3;
 
-/// The state of the stream for messages that a legacy server sends by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ListenStream {
-    /// There is none in this epoch, or not yet.
-    Off,
-    /// It is open, or will be.
-    On,
-    /// There is none, for lack of credentials.
-    Unauthorized,
-}
-
 /// The content of streams.
 impl HttpBinding {
     /// Reads the next event of a stream. First records the one before: no event follows a reply (S-HTTP-16).
@@ -44,7 +35,7 @@ impl HttpBinding {
         let stream = events.stream;
         if let Some(is_useful) = events.unrecorded.take() {
             let exchange = self.begun(stream);
-            let exchange = exchange.filter(|it| !matches!(it.kind, ExchangeKind::Spent));
+            let exchange = exchange.filter(|it| it.phase != Phase::Spent);
             let Some(exchange) = exchange else {
                 events.is_over = true;
                 return None;
@@ -238,7 +229,7 @@ impl HttpBinding {
         why: &str,
     ) -> Heard<'static> {
         match kind {
-            ExchangeKind::Listen => self.stop_listening(cx, facts, ListenStream::Off),
+            ExchangeKind::Listen => self.stop_listening(cx, facts, ListenCue::Abandoned),
             ExchangeKind::OldStream => self.old_sse_failed(cx, facts, why),
             // S-RES-08: the whole session may be over, not only this stream.
             ExchangeKind::Resume(wire) => Heard::Lost {
@@ -257,10 +248,9 @@ impl HttpBinding {
     pub(super) fn open_listen_stream(&mut self, cx: &mut Context, facts: Facts<'_>) {
         if facts.is_ready_legacy()
             && self.transport.is_streamable()
-            && self.listen != ListenStream::On
             && self.settings.listens
+            && self.listen.step(ListenCue::Open)
         {
-            self.listen = ListenStream::On;
             let patience = self.settings.listen_patience;
             let stream = self.begin_now(Exchange::new(ExchangeKind::Listen, Load::None));
             if !patience.is_zero() {
@@ -294,9 +284,9 @@ impl HttpBinding {
         &mut self,
         cx: &mut Context,
         facts: Facts<'_>,
-        listen: ListenStream,
+        why: ListenCue,
     ) -> Heard<'static> {
-        self.listen = listen;
+        self.listen.step(why);
         let mut wires = Vec::new();
         for (stream, wire) in self.exchanges.elsewhere() {
             self.take_exchange(cx, facts, stream);

@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::exchange::{Body, Exchange, ExchangeKind};
+use super::phase::PhaseCue;
 use crate::driver::StreamId;
 use crate::util::ascending_map::AscendingMap;
 
@@ -41,7 +42,7 @@ impl Table {
             ..Table::new()
         };
         let before = core::mem::replace(self, emptied).all;
-        let begun = before.iter().filter(|(_, it)| it.begun.is_some());
+        let begun = before.iter().filter(|(_, it)| it.phase.has_begun());
         begun.map(|(stream, _)| stream).collect()
     }
 
@@ -60,6 +61,7 @@ impl Table {
     /// Queues an exchange without a message, so that it begins.
     pub(super) fn begin_soon(&mut self, stream: StreamId) {
         if let Some(exchange) = self.all.get_mut(stream) {
+            exchange.step(PhaseCue::Due);
             if let Some(before) = exchange.due.replace(self.next_due) {
                 self.due.forget(before);
             }
@@ -110,7 +112,7 @@ impl Table {
     pub(super) fn elsewhere(&self) -> Vec<(StreamId, u64)> {
         let all = self.all.iter();
         let elsewhere = all.filter_map(|(stream, exchange)| {
-            let wire = exchange.wire().filter(|_| exchange.begun.is_none())?;
+            let wire = exchange.wire().filter(|_| !exchange.phase.has_begun())?;
             exchange.resume.cursor.is_none().then_some((stream, wire))
         });
         elsewhere.collect()
