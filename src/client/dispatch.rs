@@ -1,23 +1,21 @@
 //! Applies what a binding heard to calls, asks, lists, the watch and the handshake. Nothing here returns an error, because all input is data.
 
-use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
-
-use serde::Deserialize;
 
 use super::Client;
 use super::asks::{ServerRequest, admit, questions};
 use super::binding::{Body, Heard, Load, NoContact, Reading, Refused, Returned, Source};
-use super::binding::{Unauthorized, is_unread};
+use super::binding::{Unauthorized, is_unlike_modern, is_unread, says_cut};
 use super::catalog::lists::{ListError, PageStep};
-use super::catalog::{Unusable, read, subscription};
+use super::catalog::{Unusable, changed_lists, subscription};
 use super::event::{Event, Outcome};
 use super::failure::{Cause, FailureKind};
 use super::lifecycle::names_a_loss;
 use super::lifecycle::table::State;
 use super::requests::invalid;
 use super::requests::pending::{Found, Purpose, id_of, wire_of};
+use super::requests::progress::cancelled_id;
 use super::session::handshake::HandshakeStep;
 use super::session::result_head::ResultHead;
 use super::session::{HandshakeCue, SessionState};
@@ -335,29 +333,22 @@ impl Client {
         if self.is_passed(name, params, source) {
             return;
         }
-        let cx = &mut self.cx;
+        let lists = changed_lists(name);
         let outcome = match name {
             names::NOTIFICATIONS_CANCELLED => return self.cancelled(params),
+            names::NOTIFICATIONS_PROGRESS => {
+                return self.requests.progressed(&mut self.cx, params);
+            }
             names::NOTIFICATIONS_MESSAGE => {
                 let call = self.call_about(source);
                 self.catalog.log(&mut self.cx, params, call)
             }
-            names::NOTIFICATIONS_PROGRESS => return self.progressed(params),
-            names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => {
-                self.catalog.changed(cx, params, &[List::Prompts])
-            }
-            names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
-                let lists = [List::Resources, List::ResourceTemplates];
-                self.catalog.changed(cx, params, &lists)
-            }
-            names::NOTIFICATIONS_RESOURCES_UPDATED => self.catalog.updated(cx, params),
+            names::NOTIFICATIONS_RESOURCES_UPDATED => self.catalog.updated(&mut self.cx, params),
             names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED => {
-                let acknowledged = self.catalog.acknowledged(cx.now, params);
+                let acknowledged = self.catalog.acknowledged(self.cx.now, params);
                 acknowledged.map(|requests| self.send_watch_requests(requests))
             }
-            names::NOTIFICATIONS_TOOLS_LIST_CHANGED => {
-                self.catalog.changed(cx, params, &[List::Tools])
-            }
+            _ if !lists.is_empty() => self.catalog.changed(&mut self.cx, params, lists),
             _ => return self.pass_on(name, params, self.call_about(source)),
         };
         self.check_usable(outcome, params);
@@ -391,11 +382,12 @@ impl Client {
         if !self.session.passes(&self.cx.config) {
             return false;
         }
-        let lists: &[List] = match name {
-            names::NOTIFICATIONS_MESSAGE => &[],
+        let lists = changed_lists(name);
+        match name {
+            names::NOTIFICATIONS_MESSAGE => {}
             names::NOTIFICATIONS_PROGRESS => {
                 // Progress of a call that is not open is dropped (S-PROG-09).
-                if let Some(call) = self.call_of_progress(params) {
+                if let Some(call) = self.requests.call_of_progress(params) {
                     self.requests.touch(self.cx.now, call);
                     self.pass_on(name, params, Some(call));
                 }
@@ -403,14 +395,10 @@ impl Client {
             }
             // A modern server reports changes for the watch of this link, not for that client.
             _ if !self.session.speaks_legacy() => return false,
-            names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => &[List::Prompts],
-            names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => {
-                &[List::Resources, List::ResourceTemplates]
-            }
-            names::NOTIFICATIONS_RESOURCES_UPDATED => &[],
-            names::NOTIFICATIONS_TOOLS_LIST_CHANGED => &[List::Tools],
-            _ => return false,
-        };
+            names::NOTIFICATIONS_RESOURCES_UPDATED => {}
+            _ if lists.is_empty() => return false,
+            _ => {}
+        }
         for list in lists {
             self.catalog.outdated(*list);
         }
@@ -418,22 +406,9 @@ impl Client {
         true
     }
 
-    /// The open call that this progress belongs to.
-    fn call_of_progress(&self, params: Option<Json<'_>>) -> Option<CallId> {
-        let token = params?.member("progressToken").ok()??;
-        let purpose = self.requests.purpose_of(&Id::from_json(token.as_str())?)?;
-        if let Purpose::Call(call) = purpose {
-            Some(*call)
-        } else {
-            None
-        }
-    }
-
     /// Handles a cancellation. One that names nothing open is ignored (S-CANC-08).
     fn cancelled(&mut self, params: Option<Json<'_>>) {
-        let Some(id) =
-            read::<Cancelled<'_>>(params).and_then(|p| Id::from_json(p.request_id.as_str()))
-        else {
+        let Some(id) = cancelled_id(params) else {
             return;
         };
         if self.asks.withdraw(&mut self.cx, &id) {
@@ -448,28 +423,6 @@ impl Client {
     fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
         let requests = self.catalog.listen_ended(self.cx.now, wire, refusal);
         self.send_watch_requests(requests);
-    }
-
-    /// Handles progress. It is dropped if its call is unknown or over, or if it does not increase (S-PROG-09).
-    fn progressed(&mut self, params: Option<Json<'_>>) {
-        let Some(told) = read::<Progressed<'_>>(params) else {
-            return;
-        };
-        let token = Id::from_json(told.progress_token.as_str());
-        let token = token.filter(|token| matches!(token, Id::Number(_)));
-        let Some(Purpose::Call(id)) =
-            token.and_then(|token| self.requests.purpose_of(&token).cloned())
-        else {
-            return;
-        };
-        if self.requests.progress(self.cx.now, id, told.progress) {
-            self.cx.tell(Event::Progress {
-                call: id,
-                progress: told.progress,
-                total: told.total,
-                message: told.message.map(|message| message.into()),
-            });
-        }
     }
 }
 
@@ -950,24 +903,6 @@ impl Client {
     }
 }
 
-/// Whether this fault means that an existing connection was cut.
-fn says_cut(fault: &Fault) -> bool {
-    let kind = fault.kind();
-    kind.only_says_closed() || matches!(kind, FaultKind::Read | FaultKind::Write)
-}
-
-/// Whether no modern server sends this error with a 4xx status.
-const fn is_unlike_modern(error: &ErrorObject) -> bool {
-    !code::is_modern_evidence(error.code)
-        && !matches!(
-            error.code,
-            code::INVALID_PARAMS
-                | code::INVALID_REQUEST
-                | code::METHOD_NOT_FOUND
-                | code::PARSE_ERROR
-        )
-}
-
 /// The JSON-RPC error of a message, if it is an error reply.
 const fn error_in<'a>(message: &'a Message<'_>) -> Option<&'a ErrorObject> {
     match message {
@@ -989,22 +924,4 @@ fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<Json<'a>, &'a ErrorObject> {
         Ok(result) => Ok(*result),
         Err(error) => Err(error),
     }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Cancelled<'a> {
-    #[serde(borrow)]
-    request_id: Json<'a>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Progressed<'a> {
-    #[serde(borrow)]
-    progress_token: Json<'a>,
-    progress: f64,
-    total: Option<f64>,
-    #[serde(borrow)]
-    message: Option<Cow<'a, str>>,
 }

@@ -32,8 +32,7 @@ pub(super) use heard::{
     Unauthorized,
 };
 use http::HttpBinding;
-pub(super) use http::is_unread;
-pub(super) use http::{is_about_us, is_passing};
+pub(super) use http::{is_about_us, is_passing, is_unlike_modern, is_unread, says_cut};
 use pipe::PipeBinding;
 
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use crate::client::event::{Event, Session};
 use crate::client::requests::pending::wire_of;
 use crate::driver::{CallId, Epoch, Instant};
 use crate::json::Json;
+use crate::protocol::method::names;
 use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate};
 use crate::protocol::{Era, LogLevel, meta};
 use crate::wire::{ErrorObject, Id};
@@ -384,6 +385,16 @@ impl Catalog {
     }
 }
 
+/// The lists whose change a notification reports.
+pub(super) fn changed_lists(method: &str) -> &'static [List] {
+    match method {
+        names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => &[List::Prompts],
+        names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => &[List::Resources, List::ResourceTemplates],
+        names::NOTIFICATIONS_TOOLS_LIST_CHANGED => &[List::Tools],
+        _ => &[],
+    }
+}
+
 /// The subscription that a notification names.
 pub(super) fn subscription(params: Option<Json<'_>>) -> Option<Id> {
     let meta = read::<Tagged<'_>>(params)?.meta?;
@@ -391,7 +402,7 @@ pub(super) fn subscription(params: Option<Json<'_>>) -> Option<Id> {
     Id::from_json(id.as_str())
 }
 
-pub(super) fn read<'a, T: Deserialize<'a>>(params: Option<Json<'a>>) -> Option<T> {
+fn read<'a, T: Deserialize<'a>>(params: Option<Json<'a>>) -> Option<T> {
     serde_json::from_str(params?.as_str()).ok()
 }
 

@@ -4,6 +4,7 @@ pub(in crate::client) mod admission;
 pub(in crate::client) mod calls;
 pub(in crate::client) mod deadlines;
 pub(in crate::client) mod pending;
+pub(in crate::client) mod progress;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -360,20 +361,6 @@ impl Requests {
     /// Restarts the idle limit of a call, because there was progress.
     pub(super) fn touch(&mut self, now: Instant, id: CallId) {
         self.calls.touch(id, now);
-    }
-
-    /// Records the progress of a call. Returns false if the caller does not want it, or if it does not increase (S-PROG-09).
-    pub(super) fn progress(&mut self, now: Instant, id: CallId, progress: f64) -> bool {
-        let Some(call) = self.calls.call_mut(id) else {
-            return false;
-        };
-        let is_old = call.progress.is_some_and(|before| progress <= before);
-        if is_old || !call.wants_progress {
-            return false;
-        }
-        call.progress = Some(progress);
-        self.calls.touch(id, now);
-        true
     }
 
     /// Puts a call back into the queue.

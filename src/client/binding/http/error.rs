@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use super::exchange::{Body, Exchange, ExchangeKind};
 use super::{Facts, Heard, HttpBinding, NoContact, Refused, Returned};
 use crate::client::context::Context;
-use crate::driver::{Fault, StreamId};
+use crate::driver::{Fault, FaultKind, StreamId};
+use crate::protocol::code;
 use crate::util::noise::excerpt;
 use crate::wire::{self, ErrorObject, Id, Inbound};
 
@@ -190,4 +191,22 @@ pub(in crate::client) const fn is_about_us(status: u16) -> bool {
 /// Whether this status only says that the server is unavailable or unreachable for the moment.
 pub(in crate::client) const fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 502 | 503 | 504)
+}
+
+/// Whether this fault means that an existing connection was cut.
+pub(in crate::client) fn says_cut(fault: &Fault) -> bool {
+    let kind = fault.kind();
+    kind.only_says_closed() || matches!(kind, FaultKind::Read | FaultKind::Write)
+}
+
+/// Whether no modern server sends this error with a 4xx status.
+pub(in crate::client) const fn is_unlike_modern(error: &ErrorObject) -> bool {
+    !code::is_modern_evidence(error.code)
+        && !matches!(
+            error.code,
+            code::INVALID_PARAMS
+                | code::INVALID_REQUEST
+                | code::METHOD_NOT_FOUND
+                | code::PARSE_ERROR
+        )
 }
