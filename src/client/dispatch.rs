@@ -420,7 +420,7 @@ impl Client {
         }
     }
 
-    fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
+    pub(super) fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
         let requests = self.catalog.listen_ended(self.cx.now, wire, refusal);
         self.send_watch_requests(requests);
     }
@@ -434,7 +434,7 @@ impl Client {
         self.apply_reply(wire, purpose, outcome);
     }
 
-    fn apply_reply(&mut self, wire: u64, purpose: Purpose, outcome: Reply<'_>) {
+    pub(super) fn apply_reply(&mut self, wire: u64, purpose: Purpose, outcome: Reply<'_>) {
         match purpose {
             Purpose::Call(call) => self.call_replied(call, outcome),
             Purpose::Discover => {
@@ -720,72 +720,6 @@ impl Client {
         }
     }
 
-    /// Queues a message again that was not read at the old URL.
-    fn send_again(&mut self, load: Load) {
-        match load {
-            Load::Call(call) => {
-                if let Some(wire) = self.requests.wire_of(call) {
-                    self.requests.close(wire);
-                    self.requests.send_later(&mut self.cx, call);
-                }
-            }
-            Load::Frame(frame, times) => {
-                let wire = frame.wire();
-                if wire.is_none_or(|wire| self.requests.is_wanted(wire)) {
-                    self.cx.frames.push_again(frame, times);
-                }
-            }
-            Load::None => {}
-        }
-    }
-
-    /// Queues a message again that the server turned away, if it was not read or may be repeated. After too many times it fails. Returns whether it
-    /// is queued. `is_shut_out`: it was turned away for lack of credentials.
-    fn return_message(&mut self, returned: Returned, is_shut_out: bool) -> bool {
-        self.cx.stats.turned_away += 1;
-        let most = self.cx.config.policy.resends;
-        let status = returned.status;
-        let kind = if is_shut_out {
-            FailureKind::Unauthorized { why: None }
-        } else {
-            let said = returned.said;
-            FailureKind::Status { status, said }
-        };
-        let ends_handshake = returned.load.ends_handshake();
-        match (returned.wire, returned.load) {
-            (Some(wire), Load::Call(call)) => {
-                self.requests.close(wire);
-                let is_unread = returned.is_unread;
-                let waits = self.requests.turned_away(&mut self.cx, call, is_unread);
-                if !waits {
-                    self.fail(call, kind);
-                }
-                waits
-            }
-            (Some(wire), Load::Frame(..)) if !self.requests.is_wanted(wire) => false,
-            (_, Load::Frame(frame, times)) if times < most => {
-                self.cx.frames.push_again(frame, times + 1);
-                true
-            }
-            (wire, Load::Frame(..))
-                if ends_handshake && is_shut_out
-                    || wire.is_some_and(|wire| self.requests.is_of_handshake(wire)) =>
-            {
-                self.take_down(if is_shut_out {
-                    Cause::Unauthorized
-                } else {
-                    Cause::Unavailable { status }
-                });
-                false
-            }
-            (Some(wire), Load::Frame(..)) => {
-                self.unanswered(wire, kind);
-                false
-            }
-            (_, _) => false,
-        }
-    }
-
     /// Handles the loss of a session (S-SESS-06). All requests that notice it share one new handshake.
     fn session_lost(&mut self, returned: Returned) {
         if self.lifecycle.state() == State::Handshaking {
@@ -857,49 +791,6 @@ impl Client {
             (_, _) => {}
         }
         self.drain(Cause::Unreachable, self.cx.config.policy.close_grace);
-    }
-
-    /// Falls back to `initialize` if this request is the `server/discover` probe and its connection was cut. Returns whether it did.
-    fn is_probe_cut(&mut self, wire: u64) -> bool {
-        let is_probe = self.requests.purpose(wire) == Some(&Purpose::Discover);
-        if is_probe && self.probe_failed("the connection was cut", false) {
-            self.requests.close(wire);
-            return true;
-        }
-        false
-    }
-
-    /// Handles a request whose reply is lost. `kind` is the failure to report if it is a call that cannot be repeated.
-    fn request_lost(&mut self, wire: u64, kind: FailureKind) {
-        if self.is_probe_cut(wire) {
-            return;
-        }
-        let Some(purpose) = self.requests.close(wire) else {
-            return;
-        };
-        match purpose {
-            Purpose::Call(call) => self.call_lost(call, kind),
-            Purpose::Page(list) => {
-                self.page_lost(list, &kind);
-                self.catalog.begin_again(list);
-            }
-            Purpose::Listen => self.listen_ended(wire, None),
-            Purpose::Discover | Purpose::Initialize | Purpose::Revive => {
-                self.take_down(Cause::Unreachable);
-            }
-            Purpose::LateDiscover | Purpose::Probe => {}
-            Purpose::SetLevel | Purpose::Subscribe(_) | Purpose::Unsubscribe => {
-                let error = ErrorObject::new(code::INTERNAL_ERROR, "the reply was lost");
-                self.apply_reply(wire, purpose, Err(error));
-            }
-        }
-    }
-
-    /// Handles a call whose reply is lost. It may or may not have run.
-    fn call_lost(&mut self, call: CallId, kind: FailureKind) {
-        if !self.requests.requeue(&mut self.cx, call) {
-            self.fail(call, kind);
-        }
     }
 }
 
