@@ -775,7 +775,7 @@ impl Client {
         let is_unsent = !faults.is_empty() && faults.iter().all(says_unsent);
         let is_handshake = self.lifecycle.state() == State::Handshaking;
         if is_unsent && is_handshake {
-            self.session.handshake().vanished();
+            self.session.handshake().server_vanished();
         }
         match (wire, load) {
             (Some(wire), Load::Call(call)) => {

@@ -460,7 +460,7 @@ impl Client {
     }
 
     fn probe_is_silent(&mut self) {
-        if let Some(step) = self.session.handshake().silence() {
+        if let Some(step) = self.session.handshake().probe_timed_out() {
             if let Some(wire) = self.requests.probe_is_late() {
                 let span = self.cx.config.policy.handshake_timeout;
                 self.binding.linger(&mut self.cx, wire, span);
@@ -541,7 +541,7 @@ impl Client {
 
     /// Handles a server that was replaced by one of another era or version.
     pub(super) fn changed_its_era(&mut self) {
-        self.session.handshake().doubt();
+        self.session.handshake().forget_era();
         let why = "it does not speak the version any more that was agreed on".into();
         self.take_down(Cause::HandshakeRefused { why });
     }

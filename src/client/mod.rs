@@ -227,7 +227,7 @@ impl Client {
             }
             Timer::Probe => self.probe_unanswered(),
             Timer::Keepalive => self.check_liveness(),
-            Timer::Stable => self.lifecycle.forgive(),
+            Timer::Stable => self.lifecycle.reset_failures(),
             Timer::WatchRetry => {
                 let session = self.session.agreed().map(|session| &**session);
                 let requests = self.catalog.retry_watch(session);

@@ -203,7 +203,7 @@ impl Client {
         let binding = &self.binding;
         let load = if let Some((frame, times)) = self.cx.frames.pop(|frame| binding.may_send(frame))
         {
-            self.session.writer().say(buf, &frame, &self.cx.config);
+            self.session.writer().frame(buf, &frame, &self.cx.config);
             Load::Frame(frame, times)
         } else {
             let id = self.next_call()?;

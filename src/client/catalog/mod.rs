@@ -207,8 +207,8 @@ impl Catalog {
         session: Option<&Session>,
         wish: &Watch,
     ) -> Vec<WatchRequest> {
-        let told = self.told(cx, session);
-        self.watch.wish_for(wish, told)
+        let server_to_tell = self.server_to_tell(cx, session);
+        self.watch.wish_for(wish, server_to_tell)
     }
 
     /// Changes what the application wants to watch.
@@ -218,12 +218,16 @@ impl Catalog {
         session: Option<&Session>,
         update: &WatchUpdate,
     ) -> Vec<WatchRequest> {
-        let told = self.told(cx, session);
-        self.watch.change_wish(update, told)
+        let server_to_tell = self.server_to_tell(cx, session);
+        self.watch.change_wish(update, server_to_tell)
     }
 
     /// The server that is told of a new watch. A server that does not read gets only the newest one when it reads again, not every one in between.
-    fn told<'s>(&mut self, cx: &Context, session: Option<&'s Session>) -> Option<&'s Session> {
+    fn server_to_tell<'s>(
+        &mut self,
+        cx: &Context,
+        session: Option<&'s Session>,
+    ) -> Option<&'s Session> {
         let is_read = cx.frames.len() < FRAMES_KEPT;
         self.has_unsent_wish = !is_read;
         session.filter(|_| is_read)
@@ -292,13 +296,13 @@ impl Catalog {
         self.tell_watching(cx, epoch);
         if self.watch.is_unmet() && !self.is_retry_planned {
             self.is_retry_planned = true;
-            let pause = self.watch.setback(cx.config.policy.watch_retry);
+            let pause = self.watch.retry_pause(cx.config.policy.watch_retry);
             cx.arm_in(Timer::WatchRetry, pause);
         }
     }
 
     fn tell_watching(&mut self, cx: &mut Context, epoch: Epoch) {
-        if let Some(granted) = self.watch.news() {
+        if let Some(granted) = self.watch.report() {
             cx.timers.disarm(Timer::WatchSetup);
             cx.tell(Event::Watching { epoch, granted });
         }

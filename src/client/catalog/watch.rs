@@ -42,9 +42,9 @@ pub(in crate::client) struct WatchState {
     wish: Watch,
     granted: Watch,
     /// How the granted URIs differ from the last report to the application.
-    news: WatchUpdate,
+    unreported: WatchUpdate,
     /// The other granted parts in the last report, for this epoch and this wanted watch.
-    told: Option<Flags>,
+    reported: Option<Flags>,
     /// Whether anything happened since the last report. Without this flag, every input would need a comparison.
     has_moved: bool,
     /// The era of the server, if there is one.
@@ -105,8 +105,8 @@ impl WatchState {
         WatchState {
             wish,
             granted: Watch::none(),
-            news: WatchUpdate::default(),
-            told: None,
+            unreported: WatchUpdate::default(),
+            reported: None,
             has_moved: true,
             era: None,
             takes_uris: false,
@@ -138,17 +138,17 @@ impl WatchState {
     }
 
     /// The difference between the granted watch and the last report to the application. `None` if there is nothing to report.
-    pub(in crate::client) fn news(&mut self) -> Option<Box<WatchUpdate>> {
+    pub(in crate::client) fn report(&mut self) -> Option<Box<WatchUpdate>> {
         if !core::mem::take(&mut self.has_moved) || self.wish == Watch::none() {
             return None;
         }
         let flags = (lists_of(&self.granted), self.granted.logs);
-        let differs = !self.news.added.is_empty() || !self.news.removed.is_empty();
-        if !differs && self.told == Some(flags) {
+        let differs = !self.unreported.added.is_empty() || !self.unreported.removed.is_empty();
+        if !differs && self.reported == Some(flags) {
             return None;
         }
-        self.told = Some(flags);
-        let WatchUpdate { added, removed, .. } = core::mem::take(&mut self.news);
+        self.reported = Some(flags);
+        let WatchUpdate { added, removed, .. } = core::mem::take(&mut self.unreported);
         let ([tools, prompts, resources], logs) = flags;
         Some(Box::new(WatchUpdate {
             tools,
@@ -167,7 +167,7 @@ impl WatchState {
     }
 
     /// Counts a setback. Returns the pause before the missing parts are requested again, which doubles with each setback in a row.
-    pub(in crate::client) fn setback(&mut self, retry: Duration) -> Duration {
+    pub(in crate::client) fn retry_pause(&mut self, retry: Duration) -> Duration {
         let pause = retry.saturating_mul(1 << self.setbacks.min(16));
         self.setbacks = self.setbacks.saturating_add(1);
         pause.min(RETRY_CAP)
@@ -202,7 +202,7 @@ impl WatchState {
         session: Option<&Session>,
     ) -> Vec<WatchRequest> {
         update.apply_to(&mut self.wish);
-        self.told = None;
+        self.reported = None;
         self.setbacks = 0;
         for uri in &update.removed {
             self.forget(uri);
@@ -235,24 +235,24 @@ impl WatchState {
             }
         }
         let was_asked = self.asked.remove(uri);
-        let was_granted = self.lose(uri);
+        let was_granted = self.revoke(uri);
         if self.era == Some(Era::Legacy) && (was_asked || was_granted) {
             self.unwanted.insert(uri.into());
         }
     }
 
     /// Records that a URI is granted.
-    fn win(&mut self, uri: &str) {
+    fn grant(&mut self, uri: &str) {
         if self.granted.uris.insert(uri.into()) {
-            self.news.note(uri.into(), true);
+            self.unreported.note(uri.into(), true);
         }
     }
 
     /// Records that a URI is not granted any more. Returns whether it was.
-    fn lose(&mut self, uri: &str) -> bool {
+    fn revoke(&mut self, uri: &str) -> bool {
         let was_granted = self.granted.uris.remove(uri);
         if was_granted {
-            self.news.note(uri.into(), false);
+            self.unreported.note(uri.into(), false);
         }
         was_granted
     }
@@ -525,9 +525,9 @@ impl WatchState {
         let granted = granted(params);
         for uri in &asked {
             if granted.uris.contains(uri) {
-                self.win(uri);
+                self.grant(uri);
             } else {
-                self.lose(uri);
+                self.revoke(uri);
             }
         }
         if let Some(listening) = self.listening.get_mut(wire) {
@@ -567,7 +567,7 @@ impl WatchState {
             for uri in core::mem::take(&mut ended.uris) {
                 self.held_by.remove(&uri);
                 if lasted.is_some() {
-                    self.lose(&uri);
+                    self.revoke(&uri);
                 }
                 self.unasked.insert(uri);
             }
@@ -598,7 +598,7 @@ impl WatchState {
             return;
         }
         match refusal {
-            None => self.win(uri),
+            None => self.grant(uri),
             Some(code) if is_final(code) => {}
             Some(_) => {
                 self.is_unmet = true;
@@ -619,7 +619,7 @@ impl WatchState {
 
     fn nothing_granted(&mut self) {
         for uri in core::mem::take(&mut self.granted.uris) {
-            self.news.note(uri, false);
+            self.unreported.note(uri, false);
         }
         self.grant_lists([false; 3]);
     }

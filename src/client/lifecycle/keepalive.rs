@@ -188,7 +188,7 @@ impl Liveness {
     }
 
     /// How long the server has been silent while calls waited.
-    pub(super) fn wanted_in_vain(&self, now: Instant) -> Duration {
+    pub(super) fn silent_while_wanted(&self, now: Instant) -> Duration {
         now.since(self.wanted.unwrap_or(self.heard).max(self.heard))
     }
 

@@ -212,7 +212,7 @@ impl Lifecycle {
         }
         if check.replaces {
             return Probing::Replace(Cause::Unresponsive {
-                silent: liveness.wanted_in_vain(cx.now),
+                silent: liveness.silent_while_wanted(cx.now),
                 sign: match () {
                     () if liveness.is_wedged() => Sign::Wedged,
                     () if liveness.is_stopped() => Sign::Stopped,

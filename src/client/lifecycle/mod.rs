@@ -235,8 +235,8 @@ impl Lifecycle {
     }
 
     /// Resets the failure count, because the epoch was stable.
-    pub(super) fn forgive(&mut self) {
-        self.retry.forgive();
+    pub(super) fn reset_failures(&mut self) {
+        self.retry.reset_failures();
     }
 
     /// Waits or parks until the next attempt. `is_awaited`: calls wait for it, so it may come earlier. Returns when it comes.
@@ -464,7 +464,7 @@ impl Lifecycle {
                 record.was_good = was_good;
             }
             if was_good {
-                self.retry.forgive();
+                self.retry.reset_failures();
             }
         }
         cx.timers.keep(|timer| !timer.is_of_epoch());

@@ -76,14 +76,14 @@ impl RetryBudget {
     }
 
     /// Resets the failure count, and with it the backoff.
-    pub(super) fn forgive(&mut self) {
+    pub(super) fn reset_failures(&mut self) {
         self.failures = 0;
     }
 
     /// Counts a failure and decides what follows.
     pub(super) fn failed(&mut self, now: Instant, outlook: Outlook) -> AfterEnd {
         if outlook == Outlook::Good {
-            self.forgive();
+            self.reset_failures();
         }
         self.failures = self.failures.saturating_add(1);
         let pause = match outlook {
@@ -229,7 +229,7 @@ mod tests {
             budget.failed(now, Outlook::Fair),
             AfterEnd::Park(_)
         ));
-        budget.forgive();
+        budget.reset_failures();
         assert_eq!(budget.failures(), 0);
         let fresh = wait(budget.failed(now, Outlook::Fair));
         assert!(fresh.since(now) <= Policy::interactive().retry.first);
@@ -246,7 +246,7 @@ mod tests {
         let late = now + Policy::interactive().retry.start_for;
         assert!(gives_up(budget.failed(late, Outlook::Poor)));
         assert!(!gives_up(budget.failed(late, Outlook::Fair)));
-        budget.forgive();
+        budget.reset_failures();
         budget.ready();
         assert!(!gives_up(budget.failed(late, Outlook::Hopeless)));
         assert!(!gives_up(budget.failed(late, Outlook::Poor)));

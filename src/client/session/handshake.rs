@@ -51,10 +51,10 @@ pub(in crate::client) struct Handshake {
     /// The version of the client that the link speaks for.
     preferred: Option<Version>,
     /// Whether the last handshake in the preferred era failed, so that the preference is ignored.
-    is_preference_vain: bool,
+    is_preference_refuted: bool,
     /// Whether an epoch that the probe killed was already excused from the retry budget. This is granted once until the next agreement, because some
     /// servers simply die.
-    has_spent_a_life: bool,
+    has_excused_an_end: bool,
     /// Whether the probe was sent in this epoch.
     probed: bool,
     /// Whether the first choice was already corrected in this epoch. That happens at most once (S-VER-02).
@@ -104,8 +104,8 @@ impl Handshake {
             versions,
             belief: remembered.map(|era| Belief { era, proven: false }),
             preferred: None,
-            is_preference_vain: false,
-            has_spent_a_life: false,
+            is_preference_refuted: false,
+            has_excused_an_end: false,
             probed: false,
             corrected: false,
             is_inconclusive: false,
@@ -122,7 +122,7 @@ impl Handshake {
             return;
         }
         self.preferred = Some(version);
-        self.is_preference_vain = false;
+        self.is_preference_refuted = false;
         self.belief = self.belief.filter(|known| known.era == version.era());
     }
 
@@ -150,7 +150,7 @@ impl Handshake {
         self.introduction = Introduction::Unasked;
         let legacy = match self.dialect {
             Dialect::Automatic => {
-                let preferred = self.preferred.filter(|_| !self.is_preference_vain);
+                let preferred = self.preferred.filter(|_| !self.is_preference_refuted);
                 let era = self.era().or(preferred.map(Version::era));
                 era == Some(Era::Legacy)
             }
@@ -240,7 +240,7 @@ impl Handshake {
     }
 
     /// Handles a refused connection after an inconclusive probe: the server died of the probe. The next epoch begins with `initialize`.
-    pub(in crate::client) fn vanished(&mut self) {
+    pub(in crate::client) fn server_vanished(&mut self) {
         if self.is_inconclusive {
             self.believe_legacy();
         }
@@ -252,7 +252,7 @@ impl Handshake {
     }
 
     /// Handles a probe without a reply in time. Returns the request to send instead, if any.
-    pub(in crate::client) fn silence(&mut self) -> Option<HandshakeStep> {
+    pub(in crate::client) fn probe_timed_out(&mut self) -> Option<HandshakeStep> {
         let then = self.legacy_instead()?;
         self.note_first_try("server/discover", "no answer came in time");
         Some(then)
@@ -322,12 +322,12 @@ impl Handshake {
             return false;
         }
         self.believe_legacy();
-        !core::mem::replace(&mut self.has_spent_a_life, true)
+        !core::mem::replace(&mut self.has_excused_an_end, true)
     }
 
     /// Handles a failed handshake that the probe did not cause. A proven era becomes unproven, and an unproven one is forgotten.
     pub(in crate::client) fn failed(&mut self) {
-        self.is_preference_vain ^= self.belief.is_none();
+        self.is_preference_refuted ^= self.belief.is_none();
         self.belief = self.belief.filter(|belief| belief.proven);
         if let Some(belief) = &mut self.belief {
             belief.proven = false;
@@ -335,7 +335,7 @@ impl Handshake {
     }
 
     /// Forgets the era, because it proved wrong.
-    pub(in crate::client) fn doubt(&mut self) {
+    pub(in crate::client) fn forget_era(&mut self) {
         self.belief = None;
     }
 
@@ -445,7 +445,7 @@ impl Handshake {
         if !is_for_now {
             self.belief = Some(Belief { era, proven: true });
         }
-        self.has_spent_a_life = false;
+        self.has_excused_an_end = false;
         HandshakeStep::Agreed(Box::new(terms))
     }
 }
@@ -560,18 +560,18 @@ mod tests {
     fn silence_refutes_what_was_only_remembered_and_not_what_has_worked() {
         let mut remembered = handshake(Some(Era::Modern));
         assert_eq!(said(Some(remembered.begin())), Some(Era::Modern));
-        assert_eq!(said(remembered.silence()), Some(Era::Legacy));
+        assert_eq!(said(remembered.probe_timed_out()), Some(Era::Legacy));
 
         let mut proven = modern();
         assert_eq!(said(Some(proven.begin())), Some(Era::Modern));
-        assert_eq!(said(proven.silence()), None);
+        assert_eq!(said(proven.probe_timed_out()), None);
     }
 
     #[test]
     fn a_modern_server_that_was_only_slow_is_met_as_one_in_the_next_life() {
         let mut handshake = handshake(None);
         handshake.begin();
-        assert_eq!(said(handshake.silence()), Some(Era::Legacy));
+        assert_eq!(said(handshake.probe_timed_out()), Some(Era::Legacy));
         handshake.discovered_late(Ok(discovery().json()));
         let agreed = handshake.initialized(Ok(introduction().json()));
         assert!(
@@ -579,7 +579,11 @@ mod tests {
             "this record is as it is"
         );
         assert_eq!(said(Some(handshake.begin())), Some(Era::Modern));
-        assert_eq!(said(handshake.silence()), None, "it is known to be slow");
+        assert_eq!(
+            said(handshake.probe_timed_out()),
+            None,
+            "it is known to be slow"
+        );
     }
 
     #[test]
@@ -602,9 +606,9 @@ mod tests {
     #[test]
     fn what_has_worked_is_not_believed_any_more_when_it_is_doubted() {
         let mut handshake = modern();
-        handshake.doubt();
+        handshake.forget_era();
         handshake.begin();
-        assert_eq!(said(handshake.silence()), Some(Era::Legacy));
+        assert_eq!(said(handshake.probe_timed_out()), Some(Era::Legacy));
     }
 
     #[test]
@@ -625,7 +629,7 @@ mod tests {
             let then = handshake.probe_failed("the connection was cut", false);
             assert_eq!(said(then), Some(Era::Legacy));
             if is_gone {
-                handshake.vanished();
+                handshake.server_vanished();
             } else {
                 let agreed = handshake.initialized(Ok(introduction().json()));
                 assert!(matches!(agreed, HandshakeStep::Agreed(_)));
@@ -657,7 +661,7 @@ mod tests {
 
         let mut silent = handshake(None);
         silent.begin();
-        silent.silence();
+        silent.probe_timed_out();
         let told = silent.take_first_try().expect("a first try");
         assert!(told.contains("server/discover"), "{told}");
     }

@@ -77,7 +77,7 @@ impl MessageWriter {
     }
 
     /// Appends a message of the link itself.
-    pub(in crate::client) fn say(&self, buf: &mut Vec<u8>, frame: &Frame, config: &Config) {
+    pub(in crate::client) fn frame(&self, buf: &mut Vec<u8>, frame: &Frame, config: &Config) {
         match frame {
             Frame::Answer(id, Ok(result)) => encode::result(buf, id, |members| {
                 if let Some(result) = result {
