@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::catalog::Listing;
-use super::failure::{Cause, Ended, Failure};
-use super::lifecycle::State;
+use crate::client::catalog::lists::Listing;
+use crate::client::failure::{Cause, Ended, Failure};
+use crate::client::lifecycle::table::State;
 use crate::driver::{AskId, CallId, Epoch, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{Change, WatchUpdate};

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use super::lifecycle::State;
+use crate::client::lifecycle::table::State;
 use crate::driver::{CallId, Epoch, ExitStatus, Fault, Span};
 
 /// How one epoch ended.

@@ -1,56 +1,46 @@
 //! The client end of a link: the functions for the application, the contract with the driver, and the timers.
 //!
-//! The submodules fall into two groups. The first group holds `impl Client` blocks, one subject each:
+//! Four files implement [`Client`]: this one has the contract with the driver and the functions for the application, `dispatch` applies what was
+//! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports.
 //!
-//! - `life` opens and closes the transport of one epoch. `agreement` runs the handshake. `liveness` checks a ready server.
-//! - `inbound` and `outbound` read and write messages. `admission` accepts calls and `settle` ends them.
-//! - `questions` handles asks. `changes` handles the watch and the lists.
-//! - Over HTTP, `exchanges`, `responses` and `refusals` handle single requests and `streams` handles event streams. `standing` handles sessions and
-//!   `credentials` handles authorization.
+//! The components keep their fields private and do not name `Client`. Each takes the [`Context`], puts into it what no other component reacts to, and
+//! returns what another one must do:
 //!
-//! The second group holds the parts of the state. These modules do not depend on `Client`, and only the first group carries decisions between them:
-//!
-//! - `lifecycle` is the transition table, `handshake` negotiates the version, and `retry` is the retry budget. `keepalive` decides when to probe, and
-//!   `closing` lists the close steps.
-//! - `calls`, `clock` and `errand` track requests, `asks` tracks asks, `watcher` tracks the watch, and `catalog` holds the lists.
-//! - `http` is the state of a server over HTTP, `stderr` keeps the end of standard error, and `frame` encodes messages.
-//! - `results` reads the head of a modern result. `event`, `failure` and `telling` define and format what the application sees.
+//! - `lifecycle`: the state of the link, its epochs, the retry budget and the keepalive;
+//! - `session`: the handshake, the agreed session, and the encoding of messages;
+//! - `requests`: calls, and the pending requests by wire id;
+//! - `asks`: what the server asks;
+//! - `catalog`: the lists of the server, and the watch;
+//! - `binding`: how the server is reached.
 
-mod admission;
-mod agreement;
+/// What a binding may know of the rest of the client. A macro, because a function would borrow all of the client.
+macro_rules! facts {
+    ($client:expr) => {
+        $crate::client::binding::Facts {
+            state: $client.lifecycle.state(),
+            session: &$client.session,
+            requests: &$client.requests,
+            is_held_back: $client.is_held_back,
+        }
+    };
+}
+
 mod asks;
-mod calls;
+mod binding;
 mod catalog;
-mod changes;
-mod clock;
-mod closing;
 pub(crate) mod config;
-mod credentials;
-mod errand;
+mod context;
+mod dispatch;
+mod display;
+mod epochs;
 mod event;
-mod exchanges;
 mod failure;
 mod frame;
-mod handshake;
-mod http;
-mod inbound;
-mod keepalive;
-mod life;
 mod lifecycle;
-mod liveness;
-mod outbound;
-mod questions;
-mod refusals;
-mod responses;
-mod results;
-mod retry;
-mod settle;
-mod standing;
+mod requests;
+mod sending;
+mod session;
 pub(crate) mod stats;
-mod stderr;
-mod streams;
-mod telling;
-mod watcher;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -59,41 +49,35 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-pub(crate) use calls::Behalf;
-pub use calls::CallOptions;
-pub use catalog::Listing;
+pub use catalog::lists::Listing;
 pub use event::{Ask, Challenge, Event, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, Sign, TimeLimit};
 pub(crate) use frame::Withdrawal;
-pub(crate) use handshake::no_discover;
-pub use lifecycle::State;
+pub use lifecycle::table::State;
+pub(crate) use requests::calls::Behalf;
+pub use requests::calls::CallOptions;
+pub(crate) use session::handshake::no_discover;
 
 pub use crate::util::noise::Noise;
 
-use admission::{check_kind, split_meta};
 use asks::Asks;
-use calls::{Call, Calls};
+use binding::Binding;
 use catalog::Catalog;
-use clock::Clock;
-use errand::Errands;
-use frame::{Frames, Voice};
-use handshake::Handshake;
-use http::Web;
-use keepalive::{Habits, Pulse};
-use life::Life;
-use lifecycle::Cue;
-use results::Preamble;
-use retry::Budget;
-use watcher::Watcher;
+use config::Config;
+use context::{Context, Timer};
+use lifecycle::Lifecycle;
+use lifecycle::table::Cue;
+use requests::Requests;
+use requests::admission::{check_kind, split_meta};
+use requests::calls::Call;
+use requests::deadlines::Clock;
+use session::SessionState;
+use stats::Stats;
 
-use crate::client::config::{Binding, Config};
-use crate::client::stats::Stats;
-use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId, TICK, Wake};
+use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
 use crate::json::Payload;
 use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate};
 use crate::protocol::{ClientCapabilities, Era, Implementation, Kind, Version, method};
-use crate::util::queue::Outbox;
-use crate::util::timers::Timers;
 use crate::wire::ErrorObject;
 
 /// The client end of a link to one server.
@@ -105,168 +89,35 @@ use crate::wire::ErrorObject;
 ///
 /// A fault of the server is data and never an `Err`. An `Err` says that the caller made a mistake.
 pub struct Client {
-    config: Config,
-    now: Instant,
-    state: State,
-    /// The number of the newest transport, which may be gone already.
-    epoch: Epoch,
-    /// The present transport, from the moment it is asked for until it is released.
-    life: Option<Life>,
-    /// The HTTP state, if the server is reached over HTTP.
-    web: Option<Box<Web>>,
-    /// The members with which the server usually begins its results.
-    preamble: Preamble,
-    /// The agreed session, as long as the server can still reply.
-    session: Option<Arc<Session>>,
-    last_end: Option<Arc<Ended>>,
-    is_shutting_down: bool,
-    /// The deadline by which the transport must be gone when the link shuts down.
-    ends_by: Option<Instant>,
-    /// Whether the application takes no more input; see [`hold_back`](Client::hold_back).
-    holds_back: bool,
-    /// The capabilities to declare in the next handshake, if they differ from the present ones.
-    to_declare: Option<Box<ClientCapabilities>>,
-    /// Boxed, because it is used only when a transport begins or ends, and is a tenth of the size of `Client`.
-    budget: Box<Budget>,
-    handshake: Handshake,
-    pulse: Option<Box<Pulse>>,
-    /// How the servers of this link behaved so far.
-    habits: Habits,
-    calls: Calls,
+    cx: Context,
+    lifecycle: Lifecycle,
+    session: SessionState,
+    requests: Requests,
     asks: Asks,
-    watcher: Box<Watcher>,
-    /// Whether the newest watch was not sent yet, because the server does not read.
-    has_unsaid_wish: bool,
-    /// For each list, whether an event that reports its change still waits to be polled.
-    announced: [bool; List::ALL.len()],
     catalog: Catalog,
-    errands: Errands,
-    voice: Voice,
-    frames: Frames,
-    outbox: Outbox<Event>,
-    timers: Timers<Timer>,
-    stats: Stats,
-}
-
-/// Everything that the client sets a deadline for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// An ask was not answered in time.
-    Ask(AskId),
-    /// The application gave no credentials in time.
-    Auth,
-    /// The pause before the next attempt is over.
-    Attempt,
-    /// A call may have hit a time limit.
-    Call(CallId),
-    /// The time for calls in flight to end is over.
-    Drain,
-    /// Over HTTP, the 2024-11-05 transport sent no `endpoint` event in time, or `initialize` has no reply.
-    Endpoint,
-    /// An HTTP exchange must begin, or has run out of time.
-    Exchange(StreamId),
-    /// The handshake timed out.
-    Handshake,
-    /// The grace of the present close step is over.
-    Ladder,
-    /// The stream for messages from the server was not opened in time.
-    Listen,
-    /// The handshake is slow, and the application is told.
-    Notice,
-    /// The transport took too long to open.
-    Open,
-    /// The pause that the server asked for is over.
-    Pause,
-    /// The server did not reply to the `server/discover` probe in time.
-    Probe,
-    /// It is time to check whether the server is responsive.
-    Pulse,
-    /// The epoch was ready for `Retry::stable_after`.
-    Stable,
-    /// It is time to set up again a watch that the server ended or refused.
-    WatchRetry,
-    /// The set-up of the watch took too long.
-    WatchSetup,
-}
-
-impl Timer {
-    /// The timers that run only during a handshake.
-    const OF_HANDSHAKE: [Timer; 4] = [
-        Timer::Endpoint,
-        Timer::Handshake,
-        Timer::Notice,
-        Timer::Probe,
-    ];
-
-    /// Whether the timer belongs to HTTP exchanges. These timers stay armed while the link drains, because calls in flight depend on their exchanges.
-    const fn is_of_web(self) -> bool {
-        matches!(self, Timer::Exchange(_) | Timer::Listen | Timer::Pause)
-    }
-
-    /// Whether the timer only makes sense while the transport is not being closed.
-    const fn is_of_life(self) -> bool {
-        match self {
-            Timer::Auth
-            | Timer::Drain
-            | Timer::Endpoint
-            | Timer::Handshake
-            | Timer::Notice
-            | Timer::Open
-            | Timer::Probe
-            | Timer::Pulse
-            | Timer::Stable
-            | Timer::WatchRetry
-            | Timer::WatchSetup => true,
-            Timer::Ask(_)
-            | Timer::Attempt
-            | Timer::Call(_)
-            | Timer::Exchange(_)
-            | Timer::Ladder
-            | Timer::Listen
-            | Timer::Pause => false,
-        }
-    }
+    binding: Binding,
+    /// Whether the application takes no more input; see [`hold_back`](Client::hold_back).
+    is_held_back: bool,
 }
 
 /// # The contract with the driver
 impl Client {
-    /// Creates a link. It stays idle until [`connect`](Client::connect) or a call needs it.
+    /// Creates a client. It stays idle until [`connect`](Client::connect) or a call needs it.
     #[must_use]
     pub fn new(mut config: Config) -> Client {
         config.limits = config.limits.workable();
         if config.http.is_some() {
-            config.binding = Binding::Http;
+            config.binding = config::Binding::Http;
         }
         Client {
-            now: Instant::ZERO,
-            state: State::Idle,
-            epoch: Epoch::NONE,
-            life: None,
-            web: config.http.as_ref().map(|http| Box::new(Web::new(http))),
-            session: None,
-            preamble: Preamble::default(),
-            last_end: None,
-            is_shutting_down: false,
-            ends_by: None,
-            holds_back: false,
-            to_declare: None,
-            budget: Box::new(Budget::new(config.policy.retry, config.seed)),
-            handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
-            pulse: None,
-            habits: Habits::default(),
-            calls: Calls::new(config.has_many_clients()),
+            binding: Binding::new(&config),
+            lifecycle: Lifecycle::new(&config),
+            session: SessionState::new(&config),
+            requests: Requests::new(&config),
             asks: Asks::new(),
-            watcher: Box::new(Watcher::new(config.watch.clone())),
-            has_unsaid_wish: false,
-            announced: [false; List::ALL.len()],
-            catalog: Catalog::new(),
-            errands: Errands::new(),
-            voice: Voice::new(&config, Version::LATEST_LEGACY, None),
-            frames: Frames::default(),
-            outbox: Outbox::new(),
-            timers: Timers::new(),
-            stats: Stats::default(),
-            config,
+            catalog: Catalog::new(&config),
+            is_held_back: false,
+            cx: Context::new(config),
         }
     }
 
@@ -274,46 +125,57 @@ impl Client {
     ///
     /// An input for another transport than the present one is counted and dropped. Poll all outputs afterwards.
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
-        let is_there = self.life.as_ref().is_some_and(|life| life.epoch == epoch);
-        let is_duplex = input.stream() == Some(StreamId::DUPLEX);
-        let is_ours = input.stream().is_none() || is_duplex != self.web.is_some();
-        if !is_there || !is_ours {
-            self.stats.stale_inputs += 1;
+        if !self.lifecycle.is_current(epoch) || !self.binding.is_for(&input) {
+            self.cx.stats.stale_inputs += 1;
             return;
         }
-        if self.web.is_some() {
-            return self.act(now, |link| link.handle_http(input));
-        }
-        self.act(now, |link| match input {
-            Input::Activity { cpu, is_stopped } => link.observed(cpu, is_stopped),
-            Input::Bytes { bytes, .. } => link.bytes(&bytes),
-            Input::End { faults, .. } => link.ended(&faults),
-            Input::Exited { status } => link.exited(status),
-            Input::OpenFailed { faults } => link.open_failed(&faults),
-            Input::Opened => link.opened(),
-            Input::Sent { len, .. } => link.sent(len),
-            Input::Stderr { bytes } => link.stderr(&bytes),
-            Input::WriteFailed { faults, .. } => link.write_failed(&faults),
-            Input::Request { .. } | Input::Response { .. } => link.stats.stale_inputs += 1,
-        });
+        self.step(now, |client| client.input(input));
     }
 
-    fn handle_http(&mut self, input: Input<'_>) {
+    fn input(&mut self, input: Input<'_>) {
+        if !self.binding.accepts(&input) {
+            self.cx.stats.stale_inputs += 1;
+            return;
+        }
         match input {
-            Input::Bytes { stream, bytes } => self.exchange_bytes(stream, &bytes),
-            Input::End { stream, faults } => self.exchange_ended(stream, &faults),
+            Input::Activity { cpu, is_stopped } => {
+                if self.lifecycle.observed(self.cx.now, cpu, is_stopped) {
+                    self.check_liveness();
+                }
+            }
+            Input::Bytes { stream, bytes } => {
+                let facts = facts!(self);
+                let (reading, is_alive) = self.binding.bytes(&mut self.cx, facts, stream, &bytes);
+                if is_alive {
+                    self.heard_something();
+                }
+                self.read(reading);
+            }
+            Input::End { stream, faults } => {
+                let facts = facts!(self);
+                let reading = self.binding.ended(&mut self.cx, facts, stream, &faults);
+                self.read(reading);
+                if self.binding.ends_with_output() {
+                    self.output_ended(&faults);
+                }
+            }
+            Input::Exited { status } => self.exited(status),
             Input::OpenFailed { faults } => self.open_failed(&faults),
             Input::Opened => self.opened(),
-            Input::Response { stream, head } => self.response(stream, &head),
-            Input::Sent { stream, len } => self.exchange_sent(stream, len),
-            // The server may still send a response.
-            Input::WriteFailed { .. } => {}
-            Input::Activity { .. }
-            | Input::Exited { .. }
-            | Input::Request { .. }
-            | Input::Stderr { .. } => {
-                self.stats.stale_inputs += 1;
+            Input::Response { stream, head } => {
+                let (reading, is_alive) = self.binding.response(&mut self.cx, stream, &head);
+                if is_alive {
+                    self.heard_something();
+                }
+                self.read(reading);
             }
+            Input::Sent { stream, len } => self.binding.sent(stream, len),
+            Input::Stderr { bytes } => {
+                self.lifecycle.stderr(&bytes);
+                self.heard_something();
+            }
+            Input::WriteFailed { faults, .. } => self.write_failed(&faults),
+            Input::Request { .. } => {}
         }
     }
 
@@ -321,30 +183,58 @@ impl Client {
     ///
     /// Afterwards [`poll_timeout`](Client::poll_timeout) returns a time after `now`, or says that output waits.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.act(now, |link| {
-            while let Some(timer) = link.timers.expire(link.now) {
-                match timer {
-                    Timer::Ask(ask) => link.ask_unanswered(ask),
-                    Timer::Attempt => link.attempt(),
-                    Timer::Auth => link.credentials_denied("none came in time"),
-                    Timer::Call(call) => link.call_due(call),
-                    Timer::Drain => link.drained(),
-                    Timer::Endpoint => link.endpoint_overdue(),
-                    Timer::Exchange(stream) => link.exchange_due(stream),
-                    Timer::Handshake => link.down(Cause::HandshakeTimedOut),
-                    Timer::Ladder => link.climb(),
-                    Timer::Listen => link.stop_waiting_to_listen(),
-                    Timer::Notice => link.notice(),
-                    Timer::Open => link.down(Cause::OpenTimedOut),
-                    Timer::Pause => link.pause_over(),
-                    Timer::Probe => link.probe_unanswered(),
-                    Timer::Pulse => link.feel_pulse(),
-                    Timer::Stable => link.budget.forgive(),
-                    Timer::WatchRetry => link.watch_again(),
-                    Timer::WatchSetup => link.stop_waiting_for_watch(),
-                }
+        self.step(now, |client| {
+            while let Some(timer) = client.cx.timers.expire(client.cx.now) {
+                client.due(timer);
             }
         });
+    }
+
+    fn due(&mut self, timer: Timer) {
+        match timer {
+            Timer::Ask(ask) => {
+                let may_repeat = self.binding.may_repeat_requests();
+                if let Some(given) = self.asks.expire(&mut self.cx, ask, may_repeat) {
+                    self.given(given);
+                }
+            }
+            Timer::Attempt => {
+                self.lifecycle.attempt_due();
+                self.attempt();
+            }
+            Timer::Auth => self.credentials_denied("none came in time"),
+            Timer::Call(call) => self.call_due(call),
+            Timer::Drain => self.drained(),
+            Timer::Endpoint => {
+                let facts = facts!(self);
+                let heard = self.binding.endpoint_overdue(&mut self.cx, facts);
+                self.heard(heard);
+            }
+            Timer::Exchange(stream) => {
+                let facts = facts!(self);
+                let reading = self.binding.due(&mut self.cx, facts, stream);
+                self.read(reading);
+            }
+            Timer::Handshake => self.take_down(Cause::HandshakeTimedOut),
+            Timer::CloseStep => self.next_close_step(),
+            Timer::Listen => self.binding.stop_awaiting_listen_stream(),
+            Timer::Notice => self.lifecycle.tell_slow_handshake(&mut self.cx),
+            Timer::Open => self.take_down(Cause::OpenTimedOut),
+            Timer::Pause => {
+                self.binding.pause_over();
+                // During the pause the server had nothing to reply to, so its silence does not count.
+                self.heard_something();
+            }
+            Timer::Probe => self.probe_unanswered(),
+            Timer::Keepalive => self.check_liveness(),
+            Timer::Stable => self.lifecycle.reset_failures(),
+            Timer::WatchRetry => {
+                let session = self.session.agreed().map(|session| &**session);
+                let requests = self.catalog.retry_watch(session);
+                self.send_watch_requests(requests);
+            }
+            Timer::WatchSetup => self.stop_waiting_for_watch(),
+        }
     }
 
     /// Returns the next action for the driver, or `None` if there is none. Bytes to write are appended to `buf`.
@@ -358,9 +248,9 @@ impl Client {
 
     /// Returns the next queued output, but no writes. A relay uses this to handle all queued output before anything is written.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        let output = self.outbox.pop()?;
+        let output = self.cx.outbox.pop()?;
         if let Output::Event(Event::Changed(Change::List(list))) = &output {
-            self.announced[*list as usize] = false;
+            self.catalog.polled(*list);
         }
         Some(output)
     }
@@ -371,24 +261,24 @@ impl Client {
     /// While output waits, the deadline is now. Any input, poll and call of the application can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        if !self.outbox.is_empty() || self.can_write() {
+        if !self.cx.outbox.is_empty() || self.can_write() {
             return Some(Deadline {
-                at: self.now,
+                at: self.cx.now,
                 wake: Wake::Output,
             });
         }
-        let (at, timer) = self.timers.next()?;
+        let (at, timer) = self.cx.timers.next()?;
         let wake = match timer {
             Timer::Ask(_) => Wake::Ask,
-            Timer::Attempt if self.state == State::Parked => Wake::Parked,
+            Timer::Attempt if self.lifecycle.state() == State::Parked => Wake::Parked,
             Timer::Attempt => Wake::Backoff,
             Timer::Call(_) => Wake::Call,
             Timer::Auth | Timer::Pause => Wake::Auth,
             Timer::Exchange(_) | Timer::Listen => Wake::Exchange,
             Timer::Endpoint | Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
-            Timer::Drain | Timer::Ladder => Wake::Close,
+            Timer::Drain | Timer::CloseStep => Wake::Close,
             Timer::Open => Wake::Open,
-            Timer::Pulse => Wake::Keepalive,
+            Timer::Keepalive => Wake::Keepalive,
             Timer::Stable => Wake::Stable,
             Timer::WatchRetry | Timer::WatchSetup => Wake::Watch,
         };
@@ -399,9 +289,7 @@ impl Client {
     /// [holds back](Client::hold_back).
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        // A handshake is short, and it would time out if its messages were not read.
-        let holds_back = self.holds_back && matches!(self.state, State::Ready | State::Draining);
-        !holds_back && self.outbox.bytes() < self.config.limits.undelivered_bytes
+        self.reads()
     }
 }
 
@@ -410,15 +298,15 @@ impl Client {
     /// Starts an attempt to connect, at once or as soon as the retry policy's `floor` allows. Does nothing while a transport exists or after the link
     /// has closed.
     pub fn connect(&mut self, now: Instant) {
-        self.act(now, |link| {
-            link.forget_denial();
-            link.attempt();
+        self.step(now, |client| {
+            client.binding.forget_denial();
+            client.attempt();
         });
     }
 
     /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
-        self.act(now, Client::wanted)
+        self.step(now, Client::connect_if_idle)
     }
 
     /// Replaces the transport `seen`, for the reason `why`. This does not count against the retry budget.
@@ -426,60 +314,66 @@ impl Client {
     /// Calls in flight get the time `Policy::drain` to end. Nothing happens if `seen` is not the present transport, because it was replaced already.
     /// So any number of callers that saw the same problem cause only one reconnect.
     pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
-        self.act(now, |link| {
-            if link.life.as_ref().is_some_and(|life| life.epoch == seen) {
-                let grace = link.config.policy.drain;
-                link.wind_down(Cause::AskedTo { why: why.into() }, grace);
+        self.step(now, |client| {
+            if client.lifecycle.is_current(seen) {
+                let grace = client.cx.config.policy.drain;
+                client.drain(Cause::AskedTo { why: why.into() }, grace);
             }
         });
     }
 
     /// Shuts the link down. Every call ends at once, and the transport is closed step by step. [`Event::Closed`] is the last event.
     pub fn shutdown(&mut self, now: Instant) {
-        self.act(now, |link| {
-            link.is_shutting_down = true;
-            link.settle_all(&FailureKind::Closed);
-            link.down(Cause::Shutdown);
-            link.close(Cue::Shutdown);
+        self.step(now, |client| {
+            client.lifecycle.shut_down();
+            client.fail_all(&FailureKind::Closed);
+            client.take_down(Cause::Shutdown);
+            client.close(Cue::Shutdown);
         });
     }
 
     /// Like [`shutdown`](Client::shutdown), but closes the server's input first and gives calls in flight up to `grace` to be answered. Call it only
     /// if [`can_finish`](Client::can_finish).
     pub(crate) fn finish(&mut self, now: Instant, grace: Duration) {
-        self.act(now, |link| link.close_input(grace));
+        self.step(now, |client| client.close_input(grace));
     }
 
     /// Whether every request is written and the server's input is still open.
     pub(crate) fn can_finish(&self) -> bool {
-        !self.is_shutting_down && self.is_all_written()
+        let is_idle = self.cx.frames.len() == 0 && !self.requests.has_waiting();
+        !self.lifecycle.is_shutting_down()
+            && self.lifecycle.state() == State::Ready
+            && self.binding.can_close_input()
+            && is_idle
+            && self.asks.len() == 0
     }
 
     /// The bytes that wait to be sent.
     pub(crate) fn unsent_bytes(&self) -> usize {
-        self.calls.waiting_bytes() + self.frames.bytes()
+        self.requests.unsent_bytes(&self.cx)
     }
 
     /// Returns the call to drop so that a new one of `bytes` fits into the queue: the newest of the largest unsent calls. `None` if the new one fits
     /// anyway, or if no queued call is of a larger size class (a power of two).
     pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
-        let longer = self.calls.far_longer(bytes)?;
-        self.check_room(bytes).is_err().then_some(longer)
+        let longer = self.requests.far_longer(bytes)?;
+        let room = self.requests.check_room(&self.cx, bytes);
+        room.is_err().then_some(longer)
     }
 
     /// Sets the deadline by which the transport must be gone when the link shuts down. Only the first deadline counts.
     pub(crate) fn end_by(&mut self, by: Instant) {
-        self.ends_by.get_or_insert(by);
+        self.lifecycle.end_by(by);
     }
 
     /// Tries again now, for example because the network is back or the machine has woken up. A waiting or parked link starts an attempt. A ready link
     /// probes its server, if the policy has a keepalive.
     pub fn wake(&mut self, now: Instant) {
-        self.act(now, |link| {
-            link.forget_denial();
-            match link.state {
-                State::Waiting | State::Parked => link.attempt(),
-                State::Ready => link.probe_now(),
+        self.step(now, |client| {
+            client.binding.forget_denial();
+            match client.lifecycle.state() {
+                State::Waiting | State::Parked => client.attempt(),
+                State::Ready => client.probe_now(),
                 State::Idle
                 | State::Opening
                 | State::Handshaking
@@ -524,14 +418,14 @@ impl Client {
             Err(_) if behalf.is_some() => method::find(&method),
             facts => facts?,
         };
-        self.act(now, |link| {
+        self.step(now, |client| {
             let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
             let split = params.map(|params| split_meta(params, has_rounds));
             let split = split.transpose()?.unwrap_or_default();
-            let clock = Clock::new(link.now, &options, &link.config.policy);
+            let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
             let mut call = Call::new(method, facts, split, options, clock);
             call.behalf = behalf;
-            link.accept(call)
+            client.accept(call)
         })
     }
 
@@ -549,9 +443,9 @@ impl Client {
         list: List,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        self.act(now, |link| {
-            let clock = Clock::new(link.now, &options, &link.config.policy);
-            link.accept(Call::listing(list, options, clock))
+        self.step(now, |client| {
+            let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
+            client.accept(Call::listing(list, options, clock))
         })
     }
 
@@ -577,14 +471,14 @@ impl Client {
         call: CallId,
         words: Withdrawal,
     ) -> Result<(), Misuse> {
-        self.act(now, |link| {
-            if link.calls.call(call).is_none() {
+        self.step(now, |client| {
+            if client.requests.call(call).is_none() {
                 return Err(Misuse::UnknownCall);
             }
             let kind = FailureKind::Cancelled {
                 reason: words.reason.clone(),
             };
-            link.abort(call, kind, words);
+            client.abort(call, kind, words);
             Ok(())
         })
     }
@@ -612,31 +506,43 @@ impl Client {
                 error.message.len() + data
             }
         };
-        if bytes > self.config.limits.message_bytes {
+        if bytes > self.cx.config.limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
         }
-        self.act(now, |link| {
-            let open = link.asks.close(ask).ok_or(Misuse::UnknownAsk)?;
-            link.timers.disarm(Timer::Ask(ask));
-            link.give(open, answer);
+        self.step(now, |client| {
+            let may_repeat = client.binding.may_repeat_requests();
+            let given = client.asks.give(&mut client.cx, ask, answer, may_repeat);
+            client.given(given.ok_or(Misuse::UnknownAsk)?);
             Ok(())
         })
     }
 
+    /// The key under which a modern server expects the answer to an ask.
+    pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
+        self.asks.key_of(ask)
+    }
+
     /// Sets what the application wants to hear of, from this server and every later one.
     pub fn watch(&mut self, now: Instant, wish: Watch) {
-        self.act(now, |link| link.wish(&wish));
+        self.step(now, |client| {
+            client
+                .change_watch_by(|client, session| client.catalog.wish(&client.cx, session, &wish));
+        });
     }
 
     /// Like [`watch`](Client::watch), but takes only the difference, so that the cost depends on the size of the change.
     pub fn change_watch(&mut self, now: Instant, update: &WatchUpdate) {
-        self.act(now, |link| link.change_wish(update));
+        self.step(now, |client| {
+            client.change_watch_by(|client, session| {
+                client.catalog.change_wish(&client.cx, session, update)
+            });
+        });
     }
 
     /// The part of the watch that the server has granted so far.
     #[must_use]
     pub fn granted(&self) -> &Watch {
-        self.watcher.granted()
+        self.catalog.granted()
     }
 
     /// Sends a notification to the server, such as `notifications/roots/list_changed`.
@@ -658,20 +564,20 @@ impl Client {
         let method = method.into();
         let facts = match check_kind(&method, Kind::Notification) {
             // A client in front of a relay may send notifications that the application must not.
-            Err(_) if self.passes() => None,
+            Err(_) if self.session.passes(&self.cx.config) => None,
             facts => facts?,
         };
-        self.act(now, |link| link.announce(method, facts, params))
+        self.step(now, |client| client.announce(method, facts, params))
     }
 
     /// Says whether the application can take more input. While it holds back, nothing is read from a ready server and the clocks of its calls stop.
     /// The silence of a server that is not read from does not count against it.
-    pub fn hold_back(&mut self, now: Instant, holds_back: bool) {
-        if holds_back != self.holds_back {
-            self.act(now, |link| {
-                link.holds_back = holds_back;
-                link.heard();
-                link.hold_calls();
+    pub fn hold_back(&mut self, now: Instant, is_held_back: bool) {
+        if is_held_back != self.is_held_back {
+            self.step(now, |client| {
+                client.is_held_back = is_held_back;
+                client.heard_something();
+                client.hold_calls();
             });
         }
     }
@@ -683,169 +589,151 @@ impl Client {
     pub(crate) fn speak_for(
         &mut self,
         now: Instant,
-        client: Option<&Implementation>,
+        name: Option<&Implementation>,
         version: Version,
         introduction: Option<Payload>,
     ) {
-        self.act(now, |link| {
-            link.handshake.prefer(version);
-            let is_spoken = link.config.versions.contains(version);
-            if let Some(relayed) = &mut link.config.relayed {
+        self.step(now, |client| {
+            client.session.handshake().prefer(version);
+            let is_spoken = client.cx.config.versions.contains(version);
+            if let Some(relayed) = &mut client.cx.config.relayed {
                 relayed.introduction = introduction.filter(|_| is_spoken);
             }
-            if let Some(client) = client.filter(|client| **client != link.config.client) {
-                link.config.client = client.clone();
-                let session = link.session.as_ref().map(|session| session.version);
-                if let Some(version) = session {
-                    link.speak(version);
+            let other = name.filter(|name| **name != client.cx.config.client);
+            if let Some(name) = other {
+                client.cx.config.client = name.clone();
+                if let Some(version) = client.session.version() {
+                    let logs = client.catalog.wanted_logs(&client.cx.config);
+                    client.session.speak(&client.cx.config, version, logs);
                 }
             }
             if version.era() == Era::Legacy {
-                link.introduce_now();
+                client.send_held_initialize();
             }
         });
     }
 
     /// Whether the link waits for the `initialize` of the client in front of the relay, because the server refused `server/discover`.
     pub(crate) fn is_held(&self) -> bool {
-        self.handshake.is_held()
+        self.session.known().is_held()
     }
 
     /// Sends the `initialize` that waits for the client in front of the relay.
     pub(crate) fn introduce(&mut self, now: Instant) {
-        self.act(now, |link| {
-            link.introduce_now();
+        self.step(now, |client| {
+            client.send_held_initialize();
         });
     }
 
     /// The error with which the server refuses `server/discover`, if it is known to refuse it.
     pub(crate) fn refusal(&self) -> Option<&ErrorObject> {
-        self.handshake.refusal()
+        self.session.known().refusal()
     }
 
     /// Records a setting that the server accepted from the client in front of the relay, so that later servers are asked for it too.
     pub(crate) fn settle_setting(&mut self, setting: &Setting) {
-        self.watcher.settle(setting);
+        self.catalog.settle_setting(setting);
     }
 
-    /// Whether the server and the client in front of the relay speak the same era. If so, the link passes their messages on without checking them.
-    pub(crate) fn passes(&self) -> bool {
-        let session = self.session.as_ref().map(|session| session.version.era());
-        let preferred = self.handshake.preferred().map(Version::era);
-        self.config.relayed.is_some() && session.is_some() && session == preferred
-    }
-
-    /// Like [`passes`](Client::passes), for one call: whether the server speaks the era of the client that makes the call.
-    pub(super) fn passes_call(&self, call: CallId) -> bool {
-        let behalf = self
-            .calls
-            .call(call)
-            .and_then(|call| call.behalf.as_deref());
-        let era = behalf.map(|behalf| behalf.peer.version.era());
-        let session = self.session.as_ref().map(|session| session.version.era());
-        era.is_some() && era == session
+    /// Whether the server speaks the era of the client that makes the call. If so, the link passes their messages on without checking them.
+    fn passes_call(&self, call: CallId) -> bool {
+        self.session.passes_call(self.requests.era_for(call))
     }
 
     /// The preferred version and the one that the server chose, if both are of the same era.
     pub(crate) fn bargain(&self) -> Option<(Version, Version)> {
-        let (asked, chosen) = (self.handshake.preferred()?, self.session.as_ref()?.version);
+        let (asked, chosen) = (self.session.known().preferred()?, self.session.version()?);
         (chosen.era() == asked.era()).then_some((asked, chosen))
     }
 
     /// Declares the capabilities of this client. A modern server is told with the next request, a legacy server with the next handshake.
     pub fn declare(&mut self, now: Instant, capabilities: ClientCapabilities) {
-        self.act(now, |link| {
-            let session = link.session.as_ref().map(|session| session.version);
-            match session {
-                Some(version) if version.era() == Era::Modern => {
-                    link.config.capabilities = capabilities;
-                    link.speak(version);
-                }
-                Some(_) | None => {
-                    let is_new = link.config.capabilities != capabilities;
-                    link.to_declare = is_new.then(|| Box::new(capabilities));
-                }
-            }
+        self.step(now, |client| {
+            let logs = client.catalog.wanted_logs(&client.cx.config);
+            client.session.declare(&mut client.cx, capabilities, logs);
         });
     }
 
     /// Says that the driver has new credentials, after the server refused the old ones. Everything that waits for them continues. A waiting or parked
     /// link starts an attempt.
     pub fn authorized(&mut self, now: Instant) {
-        self.act(now, Client::credentials_given);
+        self.step(now, Client::credentials_given);
     }
 
     /// Says that there are no credentials that the server would accept, and why. Everything that waits for them fails. Does nothing if the link does
     /// not wait for credentials.
     pub fn denied(&mut self, now: Instant, why: &str) {
-        self.act(now, |link| link.credentials_denied(why));
+        self.step(now, |client| client.credentials_denied(why));
     }
 
     /// Whether the link sends nothing because the server wants credentials; see [`Event::AuthRequired`].
     #[must_use]
     pub fn awaits_authorization(&self) -> bool {
-        self.awaits_credentials()
+        self.binding.awaits_credentials()
     }
 
-    /// The configuration of this link.
+    /// The configuration of this client.
     #[must_use]
     pub const fn config(&self) -> &Config {
-        &self.config
+        &self.cx.config
     }
 
-    /// The state of the link.
+    /// The state of the client.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// The newest transport that was asked for.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
-        self.epoch
+        self.lifecycle.epoch()
     }
 
     /// The agreed session, while the link is ready.
     #[must_use]
     pub fn session(&self) -> Option<&Arc<Session>> {
-        let session = self.session.as_ref();
-        session.filter(|_| self.state == State::Ready)
+        let session = self.session.agreed();
+        session.filter(|_| self.lifecycle.state() == State::Ready)
     }
 
     /// The era that the server is believed to speak. The application can store it for the next process.
     #[must_use]
     pub fn era(&self) -> Option<Era> {
-        self.handshake.era()
+        self.session.known().era()
     }
 
     /// The cached list, fresh or not; see [`is_fresh`](Client::is_fresh).
     #[must_use]
     pub fn held(&self, list: List) -> Option<&Listing> {
-        self.catalog.listing(list).map(|listing| &**listing)
+        self.catalog.listing(list)
     }
 
     /// Whether [`list`](Client::list) would use the cached list at this time.
     #[must_use]
     pub fn is_fresh(&self, now: Instant, list: List) -> bool {
-        self.fresh(list, self.now.max(now)).is_some()
+        let now = self.cx.now.max(now);
+        self.catalog
+            .fresh(self.ready_session(), list, now)
+            .is_some()
     }
 
     /// How the last transport ended, if one did.
     #[must_use]
     pub fn last_end(&self) -> Option<&Arc<Ended>> {
-        self.last_end.as_ref()
+        self.lifecycle.last_end()
     }
 
     /// The number of attempts that failed in a row.
     #[must_use]
     pub const fn failures(&self) -> u32 {
-        self.budget.failures()
+        self.lifecycle.failures()
     }
 
-    /// The counters of this link.
+    /// The counters of this client.
     #[must_use]
     pub const fn stats(&self) -> Stats {
-        self.stats
+        self.cx.stats
     }
 }
 
@@ -853,37 +741,26 @@ impl Client {
     /// Runs one change of the machine: advances the time, calls `what`, and then does the work that may follow from it.
     ///
     /// Time never goes back. If the driver's clock does, deadlines still hold.
-    fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Client) -> R) -> R {
-        self.now = self.now.max(now);
+    fn step<R>(&mut self, now: Instant, what: impl FnOnce(&mut Client) -> R) -> R {
+        self.cx.now = self.cx.now.max(now);
         let done = what(self);
-        if self.state == State::Draining && self.is_drained() {
+        if self.lifecycle.state() == State::Draining && !self.requests.is_busy() {
             self.drained();
         }
         self.fetch_lists();
-        self.say_wish();
-        self.tend_watch();
+        if self.catalog.can_send_wish(&self.cx) {
+            self.change_watch_by(|client, session| client.catalog.send_wish(session));
+        }
+        if self.lifecycle.state() == State::Ready {
+            self.catalog
+                .tend_watch(&mut self.cx, self.lifecycle.epoch());
+        }
         done
     }
 
-    fn tell(&mut self, event: Event) {
-        self.outbox.push(Output::Event(event));
-    }
-
-    fn arm_in(&mut self, timer: Timer, span: Duration) {
-        self.arm_at(timer, self.now + span);
-    }
-
-    fn arm_at(&mut self, timer: Timer, at: Instant) {
-        self.timers.arm(timer, at.max(self.now + TICK));
-    }
-
-    /// Ends draining, because nothing is in flight any more or the time is over. The real cause was recorded when draining began.
-    fn drained(&mut self) {
-        self.down(Cause::Died);
-    }
-
-    fn is_drained(&self) -> bool {
-        self.calls.in_flight() == 0 && self.calls.first_going_on().is_none()
+    /// Whether the driver should go on reading.
+    fn reads(&self) -> bool {
+        facts!(self).wants_input(&self.cx)
     }
 }
 
@@ -891,11 +768,11 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("state", &self.state)
-            .field("epoch", &self.epoch)
-            .field("failures", &self.budget.failures())
-            .field("calls_waiting", &self.calls.queued())
-            .field("calls_in_flight", &self.calls.in_flight())
+            .field("state", &self.lifecycle.state())
+            .field("epoch", &self.lifecycle.epoch())
+            .field("failures", &self.lifecycle.failures())
+            .field("calls_waiting", &self.requests.queued())
+            .field("calls_in_flight", &self.requests.in_flight())
             .field("asks_open", &self.asks.len())
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()

@@ -11,7 +11,7 @@ use everlink::client::{Event, Outcome, State};
 use crate::script::Fault;
 
 /// The transition table of the library.
-const TABLE: &str = include_str!("../../../src/client/lifecycle.txt");
+const TABLE: &str = include_str!("../../../src/client/lifecycle/table.txt");
 
 /// The counts of one run, or of many.
 #[derive(Clone, Debug, Default)]

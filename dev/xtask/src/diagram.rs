@@ -6,7 +6,7 @@ use std::fs;
 use crate::step::{Done, Outcome, root};
 
 /// The transition table, which a test compares with the machine.
-const TABLE: &str = "src/client/lifecycle.txt";
+const TABLE: &str = "src/client/lifecycle/table.txt";
 const BEGIN: &str = "```mermaid\n";
 const END: &str = "```\n";
 

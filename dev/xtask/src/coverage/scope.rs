@@ -325,7 +325,7 @@ mod tests {
         for path in [
             "tests/asks.rs",
             "tests/failures_calls.rs",
-            "src/client/clock.rs",
+            "src/client/requests/deadlines.rs",
         ] {
             assert_eq!(scopes_of_file(path), [Scope::ClientStream], "{path}");
         }

@@ -1,0 +1,707 @@
+//! How the server is reached: over one pair of byte streams, or over HTTP. Nothing outside this folder knows which of the two it is.
+//!
+//! A binding turns inputs into what was heard, and takes messages to send. It knows neither calls nor the handshake.
+
+mod heard;
+mod http;
+mod pipe;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::client::config::{self, Config, Limits, Policy};
+use crate::client::context::{Context, Timer};
+use crate::client::event::{Event, Session};
+use crate::client::failure::Cause;
+use crate::client::frame::Frame;
+use crate::client::lifecycle::ServerKind;
+use crate::client::lifecycle::close_steps::CloseStep;
+use crate::client::lifecycle::table::State;
+use crate::client::requests::Requests;
+use crate::client::session::SessionState;
+use crate::driver::{Epoch, Fault, Input, Instant, Output, StreamId};
+use crate::http::ResponseHead;
+use crate::json::{Json, Payload};
+use crate::protocol::{Era, Version};
+use crate::wire::ErrorObject;
+use heard::Events;
+pub(super) use heard::{
+    Body, Challenged, Heard, Load, NoContact, Reading, Refused, Returned, Source, Start,
+    Unauthorized,
+};
+use http::HttpBinding;
+pub(super) use http::{is_about_us, is_passing, is_unlike_modern, is_unread, says_cut};
+use pipe::PipeBinding;
+
+#[derive(Debug)]
+pub(super) enum Binding {
+    Http(Box<HttpBinding>),
+    Pipe(PipeBinding),
+}
+
+/// What a binding may know of the rest of the link.
+#[derive(Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub(super) state: State,
+    pub(super) session: &'a SessionState,
+    pub(super) requests: &'a Requests,
+    /// Whether the application takes no more input.
+    pub(super) is_held_back: bool,
+}
+
+impl Facts<'_> {
+    /// The era that messages are written for.
+    fn era(&self) -> Era {
+        self.session.writer().version().era()
+    }
+
+    fn is_ready_legacy(&self) -> bool {
+        self.state == State::Ready && self.era() == Era::Legacy
+    }
+
+    /// Whether the driver should go on reading.
+    pub(super) fn wants_input(&self, cx: &Context) -> bool {
+        // A handshake is short, and it would time out if its messages were not read.
+        let is_held_back =
+            self.is_held_back && matches!(self.state, State::Ready | State::Draining);
+        !is_held_back && cx.outbox.bytes() < cx.config.limits.undelivered_bytes
+    }
+}
+
+impl Binding {
+    pub(super) fn new(config: &Config) -> Binding {
+        match &config.http {
+            Some(http) => Binding::Http(Box::new(HttpBinding::new(http))),
+            None => Binding::Pipe(PipeBinding::new(config.binding)),
+        }
+    }
+}
+
+/// Inputs.
+impl Binding {
+    /// Whether the stream that this input names can be one of this binding.
+    pub(super) fn is_for(&self, input: &Input<'_>) -> bool {
+        let is_http = matches!(self, Binding::Http(_));
+        let stream = input.stream();
+        stream.is_none_or(|stream| (stream == StreamId::DUPLEX) != is_http)
+    }
+
+    /// Whether this binding has inputs of this kind.
+    pub(super) const fn accepts(&self, input: &Input<'_>) -> bool {
+        let is_http = matches!(self, Binding::Http(_));
+        match input {
+            Input::Activity { .. } | Input::Exited { .. } | Input::Stderr { .. } => !is_http,
+            Input::Response { .. } => is_http,
+            Input::Request { .. } => false,
+            Input::Bytes { .. }
+            | Input::End { .. }
+            | Input::OpenFailed { .. }
+            | Input::Opened
+            | Input::Sent { .. }
+            | Input::WriteFailed { .. } => true,
+        }
+    }
+
+    /// Handles that the driver handed bytes to the operating system.
+    pub(super) fn sent(&mut self, stream: StreamId, len: usize) {
+        match self {
+            Binding::Http(http) => http.sent(stream, len),
+            Binding::Pipe(pipe) => pipe.sent(len),
+        }
+    }
+
+    /// Begins to read bytes. Returns also whether they show that the server is alive.
+    pub(super) fn bytes<'a>(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        stream: StreamId,
+        bytes: &'a [u8],
+    ) -> (Reading<'a>, bool) {
+        match self {
+            Binding::Http(http) => http.bytes(cx, stream, bytes),
+            Binding::Pipe(pipe) => {
+                cx.stats.bytes_in += bytes.len() as u64;
+                (pipe.bytes(facts, bytes), true)
+            }
+        }
+    }
+
+    /// Begins to read the head of a response. Returns also whether it shows that the server is alive.
+    pub(super) fn response<'a>(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        head: &'a ResponseHead<'a>,
+    ) -> (Reading<'a>, bool) {
+        match self {
+            Binding::Http(http) => http.response(cx, stream, head),
+            Binding::Pipe(_) => (Reading::One(None), false),
+        }
+    }
+
+    /// Handles the end of the output or of a response. Returns what is left to be read.
+    pub(super) fn ended<'a>(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        stream: StreamId,
+        faults: &'a [Fault],
+    ) -> Reading<'a> {
+        match self {
+            Binding::Http(http) => http.ended(cx, stream, faults),
+            Binding::Pipe(pipe) => pipe.last_line(facts),
+        }
+    }
+
+    /// Handles a timer of the binding.
+    pub(super) fn due(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        stream: StreamId,
+    ) -> Reading<'static> {
+        match self {
+            Binding::Http(http) => http.due(cx, facts, stream),
+            Binding::Pipe(_) => Reading::One(None),
+        }
+    }
+
+    /// Reads on. Returns `None` if there is nothing more.
+    #[inline]
+    pub(super) fn hear<'r>(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        reading: &'r mut Reading<'_>,
+    ) -> Option<Heard<'r>> {
+        match self {
+            Binding::Http(http) => http.hear(cx, facts, reading),
+            Binding::Pipe(_) => PipeBinding::hear(facts, reading),
+        }
+    }
+
+    /// Stores what was read only in part. Returns what follows from that.
+    pub(super) fn put_back(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        reading: Reading<'_>,
+    ) -> Heard<'static> {
+        match self {
+            Binding::Http(http) => http.put_back(cx, facts, reading),
+            Binding::Pipe(pipe) => {
+                pipe.put_back(reading);
+                Heard::Nothing
+            }
+        }
+    }
+}
+
+/// Epochs.
+impl Binding {
+    /// Begins an epoch.
+    pub(super) fn open(&mut self, epoch: Epoch, limits: &Limits) {
+        match self {
+            Binding::Http(http) => http.open(epoch),
+            Binding::Pipe(pipe) => pipe.open(epoch, limits),
+        }
+    }
+
+    /// Handles that the transport could not be opened.
+    pub(super) fn open_failed(&mut self) {
+        if let Binding::Pipe(pipe) = self {
+            pipe.open_failed();
+        }
+    }
+
+    /// Handles a failed write. Returns whether the server takes no more input at all.
+    pub(super) fn write_failed(&mut self) -> bool {
+        match self {
+            // The server may still send a response.
+            Binding::Http(_) => false,
+            Binding::Pipe(pipe) => {
+                pipe.write_failed();
+                true
+            }
+        }
+    }
+
+    /// Handles the end of the output.
+    pub(super) fn output_ended(&mut self) {
+        if let Binding::Pipe(pipe) = self {
+            pipe.output_ended();
+        }
+    }
+
+    /// Handles the exit of the process.
+    pub(super) fn exited(&mut self) {
+        if let Binding::Pipe(pipe) = self {
+            pipe.exited();
+        }
+    }
+
+    /// Begins the handshake. `is_same`: the client declares the same capabilities as in the epoch before.
+    pub(super) fn start(&mut self, cx: &mut Context, is_same: bool) -> Start {
+        match self {
+            Binding::Http(http) => http.start(cx, is_same),
+            Binding::Pipe(_) => Start::Fresh,
+        }
+    }
+
+    /// Handles the agreement on a version. `is_revived`: the session of an earlier epoch continues.
+    pub(super) fn agreed(&mut self, version: Version) {
+        if let Binding::Http(http) = self {
+            http.agreed(version);
+        }
+    }
+
+    /// Records that the session of an earlier epoch continues.
+    pub(super) fn revived(&mut self, cx: &mut Context, facts: Facts<'_>) {
+        if let Binding::Http(http) = self {
+            http.revived(cx, facts);
+        }
+    }
+
+    /// The agreement of the session of an earlier epoch, which continues.
+    pub(super) fn take_kept_session(&mut self) -> Option<Arc<Session>> {
+        match self {
+            Binding::Http(http) => http.take_kept_session(),
+            Binding::Pipe(_) => None,
+        }
+    }
+
+    /// Gives up the session of an earlier epoch. `is_over`: the server has ended it.
+    pub(super) fn stop_reviving(&mut self, is_over: bool) {
+        if let Binding::Http(http) = self {
+            http.stop_reviving(is_over);
+        }
+    }
+
+    /// Ends all work of the epoch. The server's session is ended too, but kept if the server is out of reach.
+    pub(super) fn end(
+        &mut self,
+        cx: &mut Context,
+        session: Option<&Arc<Session>>,
+        is_out_of_reach: bool,
+    ) {
+        if let Binding::Http(http) = self {
+            http.end(cx, session, is_out_of_reach);
+        }
+    }
+
+    /// Releases the transport.
+    pub(super) fn finish(&mut self, cx: &mut Context) {
+        match self {
+            Binding::Http(http) => http.finish(cx),
+            Binding::Pipe(pipe) => pipe.finish(),
+        }
+    }
+
+    pub(super) fn first_step(&self, cause: &Cause, is_open: bool) -> CloseStep {
+        CloseStep::first(cause, is_open, self.kind())
+    }
+
+    pub(super) fn next_step(&self, step: CloseStep) -> CloseStep {
+        step.next(self.kind())
+    }
+
+    /// Carries out a close step, which may take up to `grace`.
+    pub(super) fn enter_step(&mut self, cx: &mut Context, step: CloseStep, grace: Duration) {
+        match self {
+            Binding::Http(_) => cx.arm_in(Timer::CloseStep, grace),
+            Binding::Pipe(pipe) => pipe.enter_step(cx, step, grace),
+        }
+    }
+
+    /// Whether nothing is left of the transport: a child process is also reaped.
+    pub(super) fn is_gone(&self) -> bool {
+        match self {
+            Binding::Http(http) => http.is_gone(),
+            Binding::Pipe(pipe) => pipe.is_gone(),
+        }
+    }
+
+    /// Whether the process has exited while one of its descendants still holds its output open.
+    pub(super) const fn is_survived(&self) -> bool {
+        match self {
+            Binding::Http(_) => false,
+            Binding::Pipe(pipe) => pipe.is_survived(),
+        }
+    }
+
+    /// Whether a transport that is released before its end was reported counts as abandoned. Over HTTP, only the `DELETE` of the session can be
+    /// unanswered, and that is no abandoned transport.
+    pub(super) const fn is_abandoned_by_release(&self) -> bool {
+        matches!(self, Binding::Pipe(_))
+    }
+
+    /// Closes the server's input, so that it ends when it has replied to everything.
+    pub(super) fn close_input(&mut self, cx: &mut Context) {
+        if let Binding::Pipe(pipe) = self {
+            pipe.close_input(cx);
+        }
+    }
+
+    const fn kind(&self) -> config::Binding {
+        match self {
+            Binding::Http(_) => config::Binding::Http,
+            Binding::Pipe(pipe) => pipe.kind(),
+        }
+    }
+}
+
+/// Messages.
+impl Binding {
+    /// Whether a message can be sent.
+    pub(super) fn can_send(&self, limits: &Limits) -> bool {
+        match self {
+            Binding::Http(http) => http.can_send(limits),
+            Binding::Pipe(pipe) => pipe.can_send(),
+        }
+    }
+
+    /// Whether this message can be sent before the others are answered. A message that changes a setting must not overtake another one.
+    pub(super) fn may_send(&self, frame: &Frame) -> bool {
+        match self {
+            Binding::Http(http) => http.may_send(frame),
+            Binding::Pipe(_) => true,
+        }
+    }
+
+    /// Whether a request without a message must be sent.
+    pub(super) fn has_due(&self) -> bool {
+        match self {
+            Binding::Http(http) => http.has_due(),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// Sends the next request without a message.
+    pub(super) fn begin_due(&mut self, cx: &mut Context) -> Option<Output<Event>> {
+        match self {
+            Binding::Http(http) => http.begin_due(cx),
+            Binding::Pipe(_) => None,
+        }
+    }
+
+    /// Sends the message that was written to `buf` from `start` on.
+    pub(super) fn send(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        buf: &mut Vec<u8>,
+        start: usize,
+        load: Load,
+    ) -> Option<Output<Event>> {
+        match self {
+            Binding::Http(http) => http.send(cx, facts, buf.len() - start, load),
+            Binding::Pipe(pipe) => pipe.send(cx, buf, start),
+        }
+    }
+
+    /// Handles the reply to a request, wherever it came from.
+    #[inline]
+    pub(super) fn replied(&mut self, cx: &mut Context, facts: Facts<'_>, wire: u64) {
+        if let Binding::Http(http) = self {
+            http.replied(cx, facts, wire);
+        }
+    }
+
+    /// Drops a request that is not wanted any more. Returns whether the server must be told by a message.
+    pub(super) fn cancel(&mut self, cx: &mut Context, facts: Facts<'_>, wire: u64) -> bool {
+        match self {
+            Binding::Http(http) => http.cancel(cx, facts, wire),
+            Binding::Pipe(_) => true,
+        }
+    }
+
+    /// Ends the exchange of a request that is not wanted any more.
+    pub(super) fn drop_request(&mut self, cx: &mut Context, facts: Facts<'_>, wire: u64) {
+        if let Binding::Http(http) = self {
+            http.drop_request(cx, facts, wire);
+        }
+    }
+
+    /// Whether a probe that was missed is withdrawn before the next one. On a pipe it is not: some servers exit when a ping is cancelled that they
+    /// have not read yet.
+    pub(super) const fn withdraws_probes(&self) -> bool {
+        matches!(self, Binding::Http(_))
+    }
+
+    /// Gives the exchange of a request so much time to end.
+    pub(super) fn linger(&mut self, cx: &mut Context, wire: u64, span: Duration) {
+        if let Binding::Http(http) = self {
+            http.linger(cx, wire, span);
+        }
+    }
+
+    /// Waits for the reply to an acknowledged request on another stream.
+    pub(super) fn await_elsewhere(&mut self, wire: u64) {
+        if let Binding::Http(http) = self {
+            http.await_elsewhere(wire);
+        }
+    }
+
+    /// Sends `notifications/initialized` again, if the server refused it but still replies.
+    pub(super) fn resend_initialized(&mut self, cx: &mut Context, facts: Facts<'_>) {
+        if let Binding::Http(http) = self {
+            http.resend_initialized(cx, facts);
+        }
+    }
+
+    /// The id of the session that the response on this stream opens.
+    pub(super) fn opens(&self, stream: StreamId) -> Option<Box<str>> {
+        match self {
+            Binding::Http(http) => http.opens(stream),
+            Binding::Pipe(_) => None,
+        }
+    }
+
+    /// Records the session that the reply to `initialize` opens, and the transport that the reply came on.
+    pub(super) fn open_session(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        id: Option<Box<str>>,
+    ) {
+        if let Binding::Http(http) = self {
+            http.open_session(cx, facts, id);
+        }
+    }
+
+    /// Records that the server has ended the session. Nothing more is sent in it.
+    pub(super) fn session_lost(&mut self) {
+        if let Binding::Http(http) = self {
+            http.session_lost();
+        }
+    }
+
+    /// Whether an error with this status says that the server does not know the session any more.
+    pub(super) fn is_session_loss(&self, status: u16, error: Option<&ErrorObject>) -> bool {
+        match self {
+            Binding::Http(http) => http.is_session_loss(status, error),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// Sends nothing until this time, because the server asked for that.
+    pub(super) fn pause(&mut self, cx: &mut Context, until: Instant) {
+        if let Binding::Http(http) = self {
+            http.pause(cx, until);
+        }
+    }
+
+    /// Ends the pause that the server asked for.
+    pub(super) fn pause_over(&mut self) {
+        if let Binding::Http(http) = self {
+            http.pause_over();
+        }
+    }
+
+    /// Returns to the configured URL, because the response at a redirected one may not be from the server at all.
+    pub(super) fn use_configured_url(&mut self) {
+        if let Binding::Http(http) = self {
+            http.use_configured_url();
+        }
+    }
+}
+
+/// The transport of 2024-11-05.
+impl Binding {
+    /// Tries to reach the server over this transport. `is_guess`: a missing reply is the only reason.
+    pub(super) fn try_old_sse(&mut self, cx: &mut Context, why: Box<str>, is_guess: bool) {
+        if let Binding::Http(http) = self {
+            http.try_old_sse(cx, why, is_guess);
+        }
+    }
+
+    /// Handles a failure of this transport.
+    pub(super) fn old_sse_failed(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        why: &str,
+    ) -> Heard<'static> {
+        match self {
+            Binding::Http(http) => http.old_sse_failed(cx, facts, why),
+            Binding::Pipe(_) => Heard::Nothing,
+        }
+    }
+
+    /// Handles `Timer::Endpoint`.
+    pub(super) fn endpoint_overdue(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+    ) -> Heard<'static> {
+        match self {
+            Binding::Http(http) => http.endpoint_overdue(cx, facts),
+            Binding::Pipe(_) => Heard::Nothing,
+        }
+    }
+
+    /// Whether a refused `initialize` leads to the old transport.
+    pub(super) fn falls_back(&self, status: u16) -> bool {
+        match self {
+            Binding::Http(http) => http.falls_back(status),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// How long `initialize` may take before the old transport is tried too.
+    pub(super) fn initialize_patience(&self, policy: &Policy) -> Option<Duration> {
+        match self {
+            Binding::Http(http) => http.initialize_patience(policy),
+            Binding::Pipe(_) => None,
+        }
+    }
+
+    /// How long to wait for the next step of a handshake that was interrupted to fetch credentials.
+    pub(super) fn endpoint_patience(&self, policy: &Policy) -> Option<Duration> {
+        match self {
+            Binding::Http(http) => http.endpoint_patience(policy),
+            Binding::Pipe(_) => None,
+        }
+    }
+}
+
+/// Facts, and what concerns only some bindings.
+impl Binding {
+    pub(super) fn server_kind(&self) -> ServerKind {
+        ServerKind {
+            is_process: self.kind() == config::Binding::Child,
+            // The file of a Unix socket appears when its server starts.
+            appears_later: self.kind() == config::Binding::Socket,
+        }
+    }
+
+    /// Whether another server may take the place of this one in the same epoch.
+    pub(super) const fn may_change_server(&self) -> bool {
+        matches!(self, Binding::Http(_))
+    }
+
+    /// Whether a missed probe is repeated. Over HTTP it may have been lost, and another one does not fill a pipe.
+    pub(super) const fn repeats_probes(&self) -> bool {
+        matches!(self, Binding::Http(_))
+    }
+
+    /// Whether the end of the server shows that it could not bear the first message of the handshake.
+    pub(super) const fn dies_of_messages(&self) -> bool {
+        matches!(self, Binding::Pipe(_))
+    }
+
+    /// Whether the end of the output is the end of the server.
+    pub(super) const fn ends_with_output(&self) -> bool {
+        matches!(self, Binding::Pipe(_))
+    }
+
+    /// Whether the input of the server can be closed while its output is still read.
+    pub(super) const fn can_close_input(&self) -> bool {
+        matches!(self, Binding::Pipe(_))
+    }
+
+    /// Whether the server may repeat a request, because a resumed stream may repeat its events.
+    pub(super) const fn may_repeat_requests(&self) -> bool {
+        matches!(self, Binding::Http(_))
+    }
+
+    /// Whether header fields repeat parameters of a call.
+    pub(super) const fn repeats_params(&self) -> bool {
+        matches!(self, Binding::Http(_))
+    }
+
+    /// Whether the malformed elements of a batch are reported one by one.
+    pub(super) const fn reports_elements(&self) -> bool {
+        matches!(self, Binding::Pipe(_))
+    }
+
+    /// Whether nothing can be sent to the server at present.
+    pub(super) fn is_kept_silent(&self) -> bool {
+        match self {
+            Binding::Http(http) => !http.is_open(),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// How long the server may take to reply to the `server/discover` probe.
+    pub(super) fn probe_timeout(&self, policy: &Policy) -> Duration {
+        match self {
+            Binding::Http(http) => http.probe_timeout(),
+            Binding::Pipe(_) => policy.probe_timeout,
+        }
+    }
+
+    /// Stops waiting for the listen stream.
+    pub(super) fn stop_awaiting_listen_stream(&mut self) {
+        if let Binding::Http(http) = self {
+            http.stop_awaiting_listen_stream();
+        }
+    }
+
+    /// Returns a page of tools without those that cannot be used over this binding; `None` if all can be used (S-XHDR-06).
+    pub(super) fn learn_tools(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        page: Json<'_>,
+        is_first: bool,
+    ) -> Option<Payload> {
+        match self {
+            Binding::Http(http) => http.learn_tools(cx, facts, page, is_first),
+            Binding::Pipe(_) => None,
+        }
+    }
+
+    /// Asks the application for credentials. Returns false if it was asked already, or has given newer ones since.
+    pub(super) fn ask_credentials(
+        &mut self,
+        cx: &mut Context,
+        facts: Facts<'_>,
+        challenge: Challenged,
+    ) -> bool {
+        match self {
+            Binding::Http(http) => http.ask_credentials(cx, facts, challenge),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// Handles new credentials. Returns false if none are awaited.
+    pub(super) fn authorized(&mut self, cx: &mut Context) -> bool {
+        match self {
+            Binding::Http(http) => http.authorized(cx),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// Opens the listen stream, if it was refused for lack of credentials.
+    pub(super) fn listen_again(&mut self, cx: &mut Context, facts: Facts<'_>) {
+        if let Binding::Http(http) = self {
+            http.listen_again(cx, facts);
+        }
+    }
+
+    /// Handles that there are no credentials. Returns false if none are awaited.
+    pub(super) fn denied(&mut self, cx: &mut Context) -> bool {
+        match self {
+            Binding::Http(http) => http.denied(cx),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    pub(super) fn awaits_credentials(&self) -> bool {
+        match self {
+            Binding::Http(http) => http.awaits_credentials(),
+            Binding::Pipe(_) => false,
+        }
+    }
+
+    /// Forgets that there were no credentials, because there may be some now.
+    pub(super) fn forget_denial(&mut self) {
+        if let Binding::Http(http) = self {
+            http.forget_denial();
+        }
+    }
+}

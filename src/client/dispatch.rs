@@ -1,0 +1,818 @@
+//! Applies what a binding heard to calls, asks, lists, the watch and the handshake. Nothing here returns an error, because all input is data.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::Client;
+use super::asks::{ServerRequest, admit, questions};
+use super::binding::{Body, Heard, Load, NoContact, Reading, Refused, Returned, Source};
+use super::binding::{Unauthorized, is_unlike_modern, is_unread, says_cut};
+use super::catalog::lists::{ListError, PageStep};
+use super::catalog::{Unusable, changed_lists, subscription};
+use super::event::{Event, Outcome};
+use super::failure::{Cause, FailureKind};
+use super::lifecycle::names_a_loss;
+use super::lifecycle::table::State;
+use super::requests::invalid;
+use super::requests::pending::{Found, Purpose, id_of, wire_of};
+use super::requests::progress::cancelled_id;
+use super::session::handshake::HandshakeStep;
+use super::session::result_head::ResultHead;
+use super::session::{HandshakeCue, SessionState};
+use crate::driver::{CallId, Fault, FaultKind};
+use crate::json::{Json, Payload};
+use crate::protocol::method::names;
+use crate::protocol::watch::List;
+use crate::protocol::{Era, Version, code, round};
+use crate::util::noise::excerpt;
+use crate::wire::{ErrorObject, Id, Inbound, Malformed, Message, Skimmed};
+
+/// A reply: the result, or the error instead of it.
+type Reply<'a> = Result<Json<'a>, ErrorObject>;
+
+/// What was heard.
+impl Client {
+    /// Reads an input to its end. After each message, the binding is asked again, because the message may have ended the transport.
+    pub(super) fn read(&mut self, mut reading: Reading<'_>) {
+        let epoch = self.lifecycle.epoch();
+        loop {
+            let facts = facts!(self);
+            let Some(heard) = self.binding.hear(&mut self.cx, facts, &mut reading) else {
+                break;
+            };
+            self.heard(heard);
+            if self.lifecycle.epoch() != epoch {
+                return;
+            }
+        }
+        let facts = facts!(self);
+        let heard = self.binding.put_back(&mut self.cx, facts, reading);
+        self.heard(heard);
+    }
+
+    #[inline]
+    pub(super) fn heard(&mut self, heard: Heard<'_>) {
+        if let Heard::Text(text, source) = heard {
+            self.text(text, source);
+        } else if !matches!(heard, Heard::Nothing) {
+            self.heard_rarely(heard);
+        }
+    }
+
+    fn heard_rarely(&mut self, heard: Heard<'_>) {
+        match heard {
+            Heard::Acknowledged(wire) => {
+                if self.requests.is_awaited(wire) {
+                    self.binding.await_elsewhere(wire);
+                }
+            }
+            Heard::Body(body) => self.body(body),
+            Heard::CredentialsAsked => self.requests.freeze(&mut self.cx, true),
+            Heard::Endpoint => self.endpoint(),
+            Heard::Faulty(faults, then) => {
+                self.lifecycle.note(faults);
+                self.heard(*then);
+            }
+            Heard::Gone => self.finish_if_gone(),
+            Heard::InitializedLate => {
+                // The server may not have reported changes before this.
+                let changed = self.catalog.changed(&mut self.cx, None, &List::ALL);
+                self.check_usable(changed, None);
+            }
+            Heard::Lost { wires, is_suspect } => {
+                for wire in wires {
+                    self.request_lost(wire, FailureKind::Cut);
+                }
+                if is_suspect {
+                    self.probe_now();
+                }
+            }
+            Heard::MessageRefused { status, text } => {
+                let what = format!("a message was refused with status {status}");
+                self.noise(&what, &text);
+            }
+            Heard::NoContact(lost) => self.no_contact(*lost),
+            Heard::EndpointMissed => self.session.step(HandshakeCue::MissEndpoint),
+            Heard::EndpointSought => self.session.step(HandshakeCue::SeekEndpoint),
+            Heard::NoEndpoint(why) => self.handshake_step(HandshakeStep::Refused(why)),
+            Heard::Noise(what, bytes) => self.noise(what, bytes),
+            Heard::Nothing => {}
+            Heard::Oversized(skimmed) => self.oversized(&skimmed),
+            Heard::Refused(refused) => self.refused(*refused),
+            Heard::RetryLater(returned, until) => {
+                let wire = returned.wire;
+                if wire.is_some_and(|wire| self.requests.is_of_handshake(wire)) {
+                    self.lifecycle.rest_until(until);
+                    let status = returned.status;
+                    return self.take_down(Cause::Unavailable { status });
+                }
+                self.return_message(*returned, false);
+                self.binding.pause(&mut self.cx, until);
+            }
+            Heard::Returned(load) => self.send_again(load),
+            Heard::SessionLost(returned) => self.session_lost(*returned),
+            Heard::Stuck(wire, why) => self.request_lost(wire, FailureKind::Invalid { why }),
+            Heard::TakeDown(cause) => self.take_down(cause),
+            Heard::Text(text, source) => self.text(text, source),
+            Heard::Unauthorized(unauthorized) => self.unauthorized(*unauthorized),
+            Heard::Unanswered(wire, kind) => self.unanswered(wire, *kind),
+        }
+    }
+
+    fn text(&mut self, text: &str, source: Source) {
+        match self.session.parse(text) {
+            Ok(Inbound::One(message)) => self.message_from(message, source),
+            Ok(Inbound::Batch(batch)) if self.session.allows_batches() => {
+                for element in batch {
+                    if !self.lifecycle.state().is_in_touch() {
+                        return;
+                    }
+                    match element {
+                        Ok(message) => self.message(message, source),
+                        Err(malformed) if self.binding.reports_elements() => {
+                            self.malformed(&malformed, text);
+                        }
+                        Err(_) => {}
+                    }
+                }
+            }
+            Ok(Inbound::Batch(_)) => {
+                let what = "a batch, which the agreed version does not have";
+                self.noise(what, text.as_bytes());
+            }
+            Err(malformed) => self.malformed(&malformed, text),
+        }
+    }
+
+    /// Handles a message. If it is the reply to `initialize`, its response may open a session.
+    fn message_from(&mut self, message: Message<'_>, source: Source) {
+        if self.is_reply_to_initialize(&message) {
+            let opens = self.binding.opens(source.stream);
+            let facts = facts!(self);
+            self.binding.open_session(&mut self.cx, facts, opens);
+        }
+        self.message(message, source);
+    }
+
+    fn is_reply_to_initialize(&self, message: &Message<'_>) -> bool {
+        let Message::Response { id: Some(id), .. } = message else {
+            return false;
+        };
+        self.lifecycle.state() == State::Handshaking
+            && self.requests.purpose_of(id) == Some(&Purpose::Initialize)
+    }
+
+    /// Handles the complete body of a response.
+    fn body(&mut self, body: &mut Body) {
+        let wire = body.wire;
+        let text = core::str::from_utf8(&body.text).unwrap_or("");
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let source = body.source();
+        match self.session.parse(text) {
+            Ok(Inbound::One(message)) => {
+                let error = error_in(&message).filter(|_| body.is_in_session);
+                let is_loss =
+                    |error: &&ErrorObject| self.binding.is_session_loss(body.status, Some(*error));
+                if let Some(error) = error.filter(is_loss) {
+                    let said = excerpt(&format!("{error}")).into();
+                    return self.session_lost(Returned {
+                        wire: Some(wire),
+                        load: body.call.map_or(Load::None, Load::Call),
+                        status: body.status,
+                        is_unread: false,
+                        said: Some(said),
+                    });
+                }
+                if self.is_reply_to_initialize(&message) {
+                    let opens = body.opens.take();
+                    let facts = facts!(self);
+                    self.binding.open_session(&mut self.cx, facts, opens);
+                }
+                self.message(message, source);
+            }
+            Ok(Inbound::Batch(batch)) if self.session.allows_batches() => {
+                for message in batch.flatten() {
+                    self.message(message, source);
+                }
+            }
+            Ok(Inbound::Batch(_)) => {
+                let why = "the response is a batch, which the agreed version does not have";
+                return self.unanswered(wire, invalid(why));
+            }
+            Err(_) if body.was_cut => return self.request_lost(wire, FailureKind::Cut),
+            Err(malformed) => return self.unanswered(wire, invalid(&format!("{malformed}"))),
+        }
+        let why = "the response is not the reply to this request";
+        self.unanswered(wire, invalid(why));
+    }
+
+    /// Reports a message over the size limit. If it is a reply, only its request fails; the epoch goes on.
+    fn oversized(&mut self, skimmed: &Skimmed) {
+        let (bytes, limit) = (skimmed.len, self.cx.config.limits.message_bytes);
+        let what = format!("a message of {bytes} bytes, which is too large: {limit} is the most");
+        self.count_noise(&what, b"", true);
+        if let Some(id) = skimmed.id.as_ref().filter(|_| skimmed.is_response) {
+            let error = ErrorObject::new(code::INTERNAL_ERROR, what);
+            self.broken_reply(id, FailureKind::TooLarge { bytes }, error);
+        }
+    }
+
+    fn malformed(&mut self, malformed: &Malformed, text: &str) {
+        let what = format!("a line that is no message: {malformed}");
+        self.noise(&what, text.as_bytes());
+        let Some(id) = &malformed.id else {
+            return;
+        };
+        if malformed.is_response {
+            let kind = invalid(&format!("{malformed}"));
+            let error = ErrorObject::new(code::INTERNAL_ERROR, what);
+            self.broken_reply(id, kind, error);
+        } else if self.session.speaks_legacy() {
+            let error = ErrorObject::new(code::INVALID_REQUEST, format!("{malformed}"));
+            self.cx.reply(id.clone(), Err(error));
+        }
+    }
+
+    /// Counts unusable input, and reports a sample of it.
+    fn noise(&mut self, what: &str, bytes: &[u8]) {
+        self.count_noise(what, bytes, false);
+    }
+
+    fn count_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
+        if self
+            .lifecycle
+            .noise(&mut self.cx, what, bytes, is_too_large)
+        {
+            self.take_down(Cause::Noise);
+        }
+    }
+}
+
+/// Messages.
+impl Client {
+    fn message(&mut self, message: Message<'_>, source: Source) {
+        self.cx.stats.messages_in += 1;
+        match message {
+            Message::Notification { method, params } => {
+                self.lifecycle.made_sense();
+                self.notified(&method, params, source);
+            }
+            Message::Request { id, method, params } => {
+                self.lifecycle.made_sense();
+                let request = ServerRequest {
+                    id,
+                    method: &method,
+                    params,
+                    about: self.call_about(source),
+                    may_repeat: self.binding.may_repeat_requests(),
+                };
+                match self.asks.request(&mut self.cx, &self.session, request) {
+                    Ok(()) => self.hold_calls(),
+                    Err(what) => self.noise(what, b""),
+                }
+            }
+            Message::Response { id, outcome } => self.responded(id, outcome, source),
+        }
+    }
+
+    /// The call that a message belongs to, if that is known.
+    fn call_about(&self, source: Source) -> Option<CallId> {
+        self.requests.call_of(source.wire?)
+    }
+
+    fn responded(&mut self, id: Option<Id>, outcome: Reply<'_>, source: Source) {
+        let id = match (id, source.wire) {
+            (Some(id), _) => id,
+            // A reply without an id can only belong to the request of this exchange.
+            (None, Some(wire)) => {
+                if let Found::Open(wire, purpose) = self.requests.take(&id_of(wire)) {
+                    self.replied(wire, purpose, outcome);
+                }
+                return;
+            }
+            (None, None) => {
+                self.lifecycle.made_sense();
+                return self.nameless_error(outcome);
+            }
+        };
+        self.lifecycle.made_sense();
+        match self.requests.take(&id) {
+            Found::Open(wire, purpose) => self.replied(wire, purpose, outcome),
+            Found::Late => self.cx.stats.late_replies += 1,
+            Found::Unknown => self.noise("a reply to nothing that was asked", b""),
+        }
+    }
+
+    /// Handles an error without an id. Some servers send one for a request that they cannot read. During the handshake, it belongs to the oldest open
+    /// request.
+    fn nameless_error(&mut self, outcome: Reply<'_>) {
+        // After the handshake it could belong to any request. Its text may help a person.
+        if self.lifecycle.state() != State::Handshaking {
+            let said = outcome.err().map_or(String::new(), |error| error.message);
+            return self.noise("an error that names no request", said.as_bytes());
+        }
+        let asked = [
+            Purpose::LateDiscover,
+            Purpose::Discover,
+            Purpose::Initialize,
+        ];
+        let open = asked.into_iter().find_map(|purpose| {
+            let wire = self.requests.wire_for(&purpose)?;
+            Some((wire, purpose))
+        });
+        match open {
+            Some((wire, purpose)) => {
+                self.requests.close(wire);
+                self.apply_reply(wire, purpose, outcome);
+            }
+            None => self.noise("an error that names no request", b""),
+        }
+    }
+
+    fn notified(&mut self, name: &str, params: Option<Json<'_>>, source: Source) {
+        if self.is_passed(name, params, source) {
+            return;
+        }
+        let lists = changed_lists(name);
+        let outcome = match name {
+            names::NOTIFICATIONS_CANCELLED => return self.cancelled(params),
+            names::NOTIFICATIONS_PROGRESS => {
+                return self.requests.progressed(&mut self.cx, params);
+            }
+            names::NOTIFICATIONS_MESSAGE => {
+                let call = self.call_about(source);
+                self.catalog.log(&mut self.cx, params, call)
+            }
+            names::NOTIFICATIONS_RESOURCES_UPDATED => self.catalog.updated(&mut self.cx, params),
+            names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED => {
+                let acknowledged = self.catalog.acknowledged(self.cx.now, params);
+                acknowledged.map(|requests| self.send_watch_requests(requests))
+            }
+            _ if !lists.is_empty() => self.catalog.changed(&mut self.cx, params, lists),
+            _ => return self.pass_on(name, params, self.call_about(source)),
+        };
+        self.check_usable(outcome, params);
+    }
+
+    fn check_usable(&mut self, outcome: Result<(), Unusable>, params: Option<Json<'_>>) {
+        match outcome {
+            Ok(()) => {}
+            Err(Unusable::Noise(what)) => self.noise(what, b""),
+            Err(Unusable::UnknownWatch(what)) => {
+                if subscription(params).is_some_and(|id| self.requests.was_issued(&id)) {
+                    self.cx.stats.late_replies += 1;
+                } else {
+                    self.noise(what, b"");
+                }
+            }
+        }
+    }
+
+    /// Passes a notification on unchanged.
+    fn pass_on(&mut self, name: &str, params: Option<Json<'_>>, call: Option<CallId>) {
+        self.cx.tell(Event::Notified {
+            method: name.into(),
+            params: params.map(Payload::from),
+            call,
+        });
+    }
+
+    /// Passes a notification on to the client in front of the relay, if it is meant for it. Returns whether it was.
+    fn is_passed(&mut self, name: &str, params: Option<Json<'_>>, source: Source) -> bool {
+        if !self.session.passes(&self.cx.config) {
+            return false;
+        }
+        let lists = changed_lists(name);
+        match name {
+            names::NOTIFICATIONS_MESSAGE => {}
+            names::NOTIFICATIONS_PROGRESS => {
+                // Progress of a call that is not open is dropped (S-PROG-09).
+                if let Some(call) = self.requests.call_of_progress(params) {
+                    self.requests.touch(self.cx.now, call);
+                    self.pass_on(name, params, Some(call));
+                }
+                return true;
+            }
+            // A modern server reports changes for the watch of this link, not for that client.
+            _ if !self.session.speaks_legacy() => return false,
+            names::NOTIFICATIONS_RESOURCES_UPDATED => {}
+            _ if lists.is_empty() => return false,
+            _ => {}
+        }
+        for list in lists {
+            self.catalog.outdated(*list);
+        }
+        self.pass_on(name, params, self.call_about(source));
+        true
+    }
+
+    /// Handles a cancellation. One that names nothing open is ignored (S-CANC-08).
+    fn cancelled(&mut self, params: Option<Json<'_>>) {
+        let Some(id) = cancelled_id(params) else {
+            return;
+        };
+        if self.asks.withdraw(&mut self.cx, &id) {
+            return self.hold_calls();
+        }
+        if let Some(wire) = wire_of(&id).filter(|wire| self.catalog.owns(*wire)) {
+            self.requests.close(wire);
+            self.listen_ended(wire, None);
+        }
+    }
+
+    pub(super) fn listen_ended(&mut self, wire: u64, refusal: Option<i64>) {
+        let requests = self.catalog.listen_ended(self.cx.now, wire, refusal);
+        self.send_watch_requests(requests);
+    }
+}
+
+/// Replies.
+impl Client {
+    fn replied(&mut self, wire: u64, purpose: Purpose, outcome: Reply<'_>) {
+        let facts = facts!(self);
+        self.binding.replied(&mut self.cx, facts, wire);
+        self.apply_reply(wire, purpose, outcome);
+    }
+
+    pub(super) fn apply_reply(&mut self, wire: u64, purpose: Purpose, outcome: Reply<'_>) {
+        match purpose {
+            Purpose::Call(call) => self.call_replied(call, outcome),
+            Purpose::Discover => {
+                let step = self.session.handshake().discovered(as_ref(&outcome));
+                self.handshake_step(step);
+            }
+            Purpose::Initialize => {
+                let step = self.session.handshake().initialized(as_ref(&outcome));
+                self.handshake_step(step);
+            }
+            Purpose::LateDiscover => {
+                self.cx.stats.late_replies += 1;
+                self.session.handshake().discovered_late(as_ref(&outcome));
+            }
+            Purpose::Listen => self.listen_ended(wire, refusal(&outcome)),
+            Purpose::Page(list) => {
+                self.lifecycle.answered_call();
+                self.page(list, outcome);
+            }
+            Purpose::Probe if self.is_proof_of_another_era(refusal(&outcome)) => {
+                self.changed_its_era();
+            }
+            // An error also shows that the server is alive (-32601 if it has no `ping`), unless it reports a lost session.
+            Purpose::Probe => self.probe_answered(outcome.as_ref().err()),
+            Purpose::Unsubscribe => {}
+            Purpose::Revive => self.revived(refusal(&outcome)),
+            Purpose::SetLevel => self.catalog.level_set(refusal(&outcome)),
+            Purpose::Subscribe(uri) => self.catalog.subscribed(&uri, refusal(&outcome)),
+        }
+    }
+
+    /// Whether this error proves that the server does not speak the agreed era. Over HTTP, another server may have taken its place. It refuses the
+    /// probe like any unknown method.
+    fn is_proof_of_another_era(&self, refusal: Option<i64>) -> bool {
+        match refusal {
+            Some(code::UNSUPPORTED_PROTOCOL_VERSION) => true,
+            Some(code::METHOD_NOT_FOUND) => {
+                self.binding.may_change_server() && self.writes_modern()
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    fn writes_modern(&self) -> bool {
+        self.session.writer().version().era() == Era::Modern
+    }
+
+    fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
+        self.lifecycle.answered_call();
+        let result = match outcome {
+            Ok(result) => result,
+            Err(error) => return self.call_refused(id, error),
+        };
+        self.server_is_well();
+        if self.session.speaks_legacy() {
+            return self.settle(id, Outcome::Reply(Payload::from(result)));
+        }
+        let Some(head) = self.session.read_head(result) else {
+            return self.fail(id, invalid("its result type cannot be read"));
+        };
+        let method = self.requests.method_of(id);
+        match head.result_type.as_deref() {
+            // S-RPC-19: a missing type means complete.
+            None | Some(round::COMPLETE) => {
+                let tools = method.filter(|method| method.name == names::TOOLS_LIST);
+                let usable = tools.and_then(|_| {
+                    let is_first = self.requests.asks_for_first_page(id);
+                    self.learn_tools(result, is_first)
+                });
+                let reply = usable.unwrap_or_else(|| Payload::from(result));
+                self.settle(id, Outcome::Reply(reply));
+            }
+            Some(round::INPUT_REQUIRED) if method.is_some_and(|method| method.may_need_input) => {
+                self.input_required(id, &head);
+            }
+            Some(kind) => {
+                let declared = self.requests.declared_for(&self.cx.config, id);
+                // S-RPC-22: an extension that both ends declare may define its own types.
+                let is_known = kind == round::TASK && SessionState::expects_task(declared, method)
+                    || kind != round::INPUT_REQUIRED
+                        && (self.passes_call(id) || self.session.shares_an_extension(declared));
+                if is_known {
+                    self.settle(id, Outcome::Reply(Payload::from(result)));
+                } else {
+                    // S-RPC-20, S-MRTR-03
+                    self.fail(id, invalid("its result type means nothing for this method"));
+                }
+            }
+        }
+    }
+
+    /// Handles an error reply to a call. The caller gets the error. If it may apply to the whole server, a probe finds out.
+    fn call_refused(&mut self, id: CallId, error: ErrorObject) {
+        if names_a_loss(&error) {
+            self.probe_now();
+        }
+        if self.lacks_fields(id, &error) {
+            // The header fields are then built from the new list (S-XHDR-12).
+            self.catalog.outdated(List::Tools);
+            self.requests.await_schema(id);
+            return self.catalog.want(List::Tools, id);
+        }
+        let is_of_version = error.code == code::UNSUPPORTED_PROTOCOL_VERSION;
+        self.settle(id, Outcome::Error(error.into()));
+        if is_of_version {
+            self.probe_now();
+        }
+    }
+
+    /// Whether a tool call was refused because of its header fields, for the first time (S-XHDR-12).
+    fn lacks_fields(&self, id: CallId, error: &ErrorObject) -> bool {
+        let call = self.requests.call(id);
+        self.binding.repeats_params()
+            && error.code == code::HEADER_MISMATCH
+            && call.is_some_and(|call| call.method == names::TOOLS_CALL && !call.has_new_schema)
+    }
+
+    fn learn_tools(&mut self, page: Json<'_>, is_first: bool) -> Option<Payload> {
+        let facts = facts!(self);
+        self.binding
+            .learn_tools(&mut self.cx, facts, page, is_first)
+    }
+
+    /// Handles a result that asks for input before the call continues (S-MRTR-09).
+    fn input_required(&mut self, id: CallId, head: &ResultHead<'_>) {
+        if self.requests.has_had_its_rounds(&self.cx, id) {
+            let rounds = self.cx.config.limits.input_rounds;
+            return self.fail(id, FailureKind::TooManyRounds { rounds });
+        }
+        let Some(questions) = questions(head.input_requests) else {
+            return self.fail(id, invalid("its questions cannot be read"));
+        };
+        let (count, open) = (questions.len(), self.asks.len());
+        let begun = self.requests.begin_round(&self.cx, id, head, count, open);
+        if let Err(kind) = begun {
+            return self.fail(id, kind);
+        }
+        let version = self.session.version().unwrap_or(Version::LATEST_MODERN);
+        if !self.passes_call(id) {
+            let declared = self.requests.declared_for(&self.cx.config, id);
+            let mut checked = questions
+                .iter()
+                .map(|question| admit(declared, version, &question.method, question.params));
+            if let Some(error) = checked.find_map(Result::err) {
+                let why = format!("it asks what it may not: {}", error.message);
+                return self.fail(id, invalid(&why));
+            }
+        }
+        self.requests.asked(self.cx.now, id);
+        for question in questions {
+            self.asks.ask_for(&mut self.cx, id, question);
+        }
+        self.hold_calls();
+        self.requests.continue_if_answered(&mut self.cx, id);
+    }
+
+    fn page(&mut self, list: List, outcome: Reply<'_>) {
+        let usable = match &outcome {
+            Ok(result) if list == List::Tools => {
+                let is_first = self.catalog.is_at_start(list);
+                self.learn_tools(*result, is_first)
+            }
+            Ok(_) | Err(_) => None,
+        };
+        let outcome = outcome.map(|result| usable.as_ref().map_or(result, Payload::json));
+        let era = self.session.era().unwrap_or(Era::Legacy);
+        let epoch = (self.lifecycle.epoch(), era);
+        let limits = &self.cx.config.limits;
+        match self.catalog.page(list, outcome, epoch, self.cx.now, limits) {
+            Some(PageStep::Complete(listing, waiting)) => {
+                for call in waiting {
+                    if !self.requests.has_its_schema(&mut self.cx, call) {
+                        self.settle(call, Outcome::Listed(listing.clone()));
+                    }
+                }
+            }
+            Some(PageStep::Failed(error, waiting)) => {
+                for call in waiting {
+                    if self.requests.has_its_schema(&mut self.cx, call) {
+                        continue;
+                    }
+                    match error.clone() {
+                        ListError::Error(error) => self.settle(call, Outcome::Error(error)),
+                        ListError::Invalid(why) => self.fail(call, FailureKind::Invalid { why }),
+                    }
+                }
+            }
+            Some(PageStep::Next(cursor)) => {
+                for call in self.catalog.waiting(list) {
+                    self.requests.touch(self.cx.now, *call);
+                }
+                self.request_page(list, cursor);
+            }
+            None => {}
+        }
+    }
+
+    /// Handles a reply that cannot be used. Only its own request fails.
+    fn broken_reply(&mut self, id: &Id, kind: FailureKind, error: ErrorObject) {
+        if let Some(wire) = id.counted() {
+            let facts = facts!(self);
+            self.binding.replied(&mut self.cx, facts, wire);
+        }
+        match self.requests.take(id) {
+            Found::Open(_, Purpose::Call(call)) => self.fail(call, kind),
+            Found::Open(_, Purpose::Initialize) => {
+                let why = format!("its answer to initialize: {kind}");
+                self.handshake_step(HandshakeStep::Refused(why.into()));
+            }
+            Found::Open(_, Purpose::Discover) if matches!(kind, FailureKind::TooLarge { .. }) => {
+                let why = format!("its answer to server/discover: {kind}");
+                self.handshake_step(HandshakeStep::Refused(why.into()));
+            }
+            Found::Open(_, Purpose::Page(list)) => {
+                for call in self.catalog.give_up(list) {
+                    self.fail(call, kind.clone());
+                }
+            }
+            Found::Open(wire, purpose) => self.apply_reply(wire, purpose, Err(error)),
+            Found::Late | Found::Unknown => {}
+        }
+    }
+
+    /// Fails a request whose response holds no usable reply.
+    pub(super) fn unanswered(&mut self, wire: u64, kind: FailureKind) {
+        if !self.requests.is_awaited(wire) {
+            return;
+        }
+        if matches!(kind, FailureKind::Invalid { .. }) {
+            self.binding.use_configured_url();
+        }
+        let error = ErrorObject::new(code::INTERNAL_ERROR, format!("{kind}"));
+        self.broken_reply(&id_of(wire), kind, error);
+    }
+}
+
+/// Requests that were refused or lost.
+impl Client {
+    fn refused(&mut self, refused: Refused) {
+        let Refused {
+            wire,
+            status,
+            error,
+        } = refused;
+        let Some(purpose) = self.requests.purpose(wire).cloned() else {
+            return;
+        };
+        if self.requests.is_of_handshake(wire) {
+            return self.handshake_refused(wire, status, error);
+        }
+        let is_probe = purpose == Purpose::Probe;
+        if is_probe && status >= 500 {
+            // The status only says that something is wrong, so the probe counts as unanswered.
+            self.requests.close(wire);
+            return;
+        }
+        let is_strange = match &error {
+            _ if !self.writes_modern() => false,
+            Some(error) => is_probe && is_unlike_modern(error),
+            None => matches!(status, 400 | 404 | 405),
+        };
+        match error {
+            // A modern server replies to an unknown method like this (S-HTTP-29), so its era is unchanged.
+            Some(error) if is_probe && status == 404 && error.code == code::METHOD_NOT_FOUND => {
+                self.requests.close(wire);
+            }
+            Some(error) => {
+                self.requests.close(wire);
+                self.apply_reply(wire, purpose, Err(error));
+            }
+            None => {
+                if let (Purpose::Call(call), true) = (&purpose, is_unread(status)) {
+                    self.requests.was_not_run(self.cx.now, *call);
+                }
+                self.unanswered(wire, FailureKind::Status { status, said: None });
+            }
+        }
+        // A modern server does not respond like this. Check whether it still is one.
+        match (is_strange, is_probe) {
+            (true, true) => self.changed_its_era(),
+            (true, false) => self.probe_now(),
+            (false, _) => {}
+        }
+    }
+
+    /// Handles the loss of a session (S-SESS-06). All requests that notice it share one new handshake.
+    fn session_lost(&mut self, returned: Returned) {
+        if self.lifecycle.state() == State::Handshaking {
+            return self.stop_reviving(true);
+        }
+        self.binding.session_lost();
+        if let Load::Call(_) = returned.load {
+            self.return_message(returned, false);
+        }
+        self.drain(Cause::SessionLost, self.cx.config.policy.drain);
+    }
+
+    /// Handles a message that was turned away for lack of credentials.
+    fn unauthorized(&mut self, unauthorized: Unauthorized) {
+        let Unauthorized {
+            returned,
+            is_asked,
+            challenge,
+        } = unauthorized;
+        if is_asked {
+            if self.return_message(returned, true) {
+                let facts = facts!(self);
+                if self.binding.ask_credentials(&mut self.cx, facts, challenge) {
+                    self.requests.freeze(&mut self.cx, true);
+                }
+            }
+            return;
+        }
+        match returned.wire {
+            Some(wire) if self.requests.is_of_handshake(wire) => {
+                self.take_down(Cause::Unauthorized);
+            }
+            Some(wire) => self.unanswered(wire, FailureKind::Unauthorized { why: None }),
+            None if returned.load.ends_handshake() => self.take_down(Cause::Unauthorized),
+            None => {}
+        }
+    }
+
+    /// Handles a message without a response: the server could not be reached, or the connection was cut.
+    fn no_contact(&mut self, lost: NoContact<'_>) {
+        let NoContact { wire, load, faults } = lost;
+        if let Some(wire) = wire {
+            if !self.requests.is_wanted(wire) {
+                return self.probe_now();
+            }
+            if faults.iter().all(says_cut) && self.is_probe_cut(wire) {
+                return;
+            }
+        }
+        self.lifecycle.note(faults);
+        let says_unsent =
+            |fault: &Fault| matches!(fault.kind(), FaultKind::NameNotFound | FaultKind::Refused);
+        let is_unsent = !faults.is_empty() && faults.iter().all(says_unsent);
+        let is_handshake = self.lifecycle.state() == State::Handshaking;
+        if is_unsent && is_handshake {
+            self.session.handshake().server_vanished();
+        }
+        match (wire, load) {
+            (Some(wire), Load::Call(call)) => {
+                self.requests.close(wire);
+                if is_unsent {
+                    // The server has not received the request.
+                    self.requests.send_later(&mut self.cx, call);
+                } else {
+                    self.call_lost(call, FailureKind::NoContact);
+                }
+            }
+            (Some(wire), _) if !is_handshake => self.request_lost(wire, FailureKind::Cut),
+            (_, _) => {}
+        }
+        self.drain(Cause::Unreachable, self.cx.config.policy.close_grace);
+    }
+}
+
+/// The JSON-RPC error of a message, if it is an error reply.
+const fn error_in<'a>(message: &'a Message<'_>) -> Option<&'a ErrorObject> {
+    match message {
+        Message::Response {
+            outcome: Err(error),
+            ..
+        } => Some(error),
+        Message::Notification { .. } | Message::Request { .. } | Message::Response { .. } => None,
+    }
+}
+
+/// The code of an error reply.
+fn refusal(outcome: &Reply<'_>) -> Option<i64> {
+    outcome.as_ref().err().map(|error| error.code)
+}
+
+fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<Json<'a>, &'a ErrorObject> {
+    match outcome {
+        Ok(result) => Ok(*result),
+        Err(error) => Err(error),
+    }
+}

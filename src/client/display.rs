@@ -1,0 +1,178 @@
+//! Formats events as one line each, for logs and timelines. Text from the server is left out, because it may be secret.
+
+use core::fmt;
+
+use crate::client::event::{Event, Outcome};
+use crate::driver::Span;
+use crate::protocol::watch::Change;
+
+/// One line that says what happened, and to what. It shows no payloads, arguments or samples of noise, but the text of failures and ends.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Opening { epoch, failures: 0 } => write!(f, "opening {epoch}"),
+            Event::Opening { epoch, failures } => {
+                write!(f, "opening {epoch}; failures in a row: {failures}")
+            }
+            Event::Handshaking { epoch } => write!(f, "{epoch} is open; the handshake begins"),
+            Event::Ready(session) => {
+                write!(f, "{} is ready: ", session.epoch)?;
+                match &session.server {
+                    Some(server) => write!(f, "{server}")?,
+                    None => f.write_str("a server without a name")?,
+                }
+                write!(f, " speaks {}", session.version)
+            }
+            Event::Draining { epoch, cause } => {
+                write!(f, "{epoch} will close when its calls are done: {cause}")
+            }
+            Event::Closing { epoch, cause } => write!(f, "closing {epoch}: {cause}"),
+            Event::Waiting {
+                failures, budget, ..
+            } => write!(
+                f,
+                "waiting before the next attempt; failures in a row: {failures} of {budget}"
+            ),
+            Event::Parked { .. } => {
+                f.write_str("retries are used up; the next call tries again, and so does a timer")
+            }
+            Event::Closed => f.write_str("closed"),
+
+            Event::Ended(ended) => write!(f, "{ended}"),
+            Event::Slow {
+                epoch,
+                waited,
+                limit,
+            } => {
+                let (waited, limit) = (Span(*waited), Span(*limit));
+                write!(
+                    f,
+                    "{epoch} has been in the handshake for {waited} of at most {limit}"
+                )
+            }
+
+            Event::Silent { epoch, silent } => write!(
+                f,
+                "{epoch} has been silent for {} and has not answered a probe",
+                Span(*silent)
+            ),
+            Event::Responsive { epoch, silent } => write!(
+                f,
+                "{epoch} answers again, after {} of silence",
+                Span(*silent)
+            ),
+
+            Event::Done { call, outcome } => match outcome {
+                Outcome::Error(error) => {
+                    write!(f, "{call} was answered with an error: {}", error.code)
+                }
+                Outcome::Failed(failure) => write!(f, "{failure}"),
+                Outcome::Listed(listing) => {
+                    write!(
+                        f,
+                        "{call} has read {}: {} items",
+                        listing.list,
+                        listing.items.len()
+                    )
+                }
+                Outcome::Reply(result) => {
+                    write!(f, "{call} was answered, {} bytes", result.as_str().len())
+                }
+            },
+            Event::Progress {
+                call,
+                progress,
+                total: Some(total),
+                ..
+            } => write!(f, "{call} is at {progress} of {total}"),
+            Event::Progress { call, progress, .. } => write!(f, "{call} is at {progress}"),
+
+            Event::Ask(ask) => write!(f, "the server asks {}: {}", ask.ask, ask.method),
+            Event::AskWithdrawn { ask, why } => {
+                write!(f, "{ask} was withdrawn: {why}")
+            }
+
+            Event::AuthRequired(challenge) => write!(
+                f,
+                "the server wants credentials, or better ones (status {})",
+                challenge.status
+            ),
+            Event::ToolDropped { tool, why } => write!(f, "the tool `{tool}` was left out: {why}"),
+
+            Event::Changed(Change::List(list)) => write!(f, "{list} has changed"),
+            Event::Changed(Change::Resource { uri }) => write!(f, "{uri} has changed"),
+            Event::Watching { epoch, .. } => write!(f, "{epoch} is watched for changes"),
+            Event::Log { level, logger, .. } => match logger {
+                Some(logger) => write!(f, "the server logs, as {logger}: {level}"),
+                None => write!(f, "the server logs: {level}"),
+            },
+            Event::Notified { method, .. } => write!(f, "the server sent {method}"),
+            Event::Noise(noise) => {
+                write!(
+                    f,
+                    "{} sent something that is ignored (number {}): {}",
+                    noise.epoch, noise.count, noise.what
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::string::ToString;
+
+    use crate::client::{Ask, Event, Noise, Outcome};
+    use crate::driver::Instant;
+    use crate::driver::{AskId, CallId, Epoch};
+    use crate::json::Payload;
+    use crate::protocol::LogLevel;
+
+    #[test]
+    fn what_the_server_said_stays_out() {
+        let secret = || -> Payload { r#"{"token":"sesame"}"#.parse().expect("it is JSON") };
+        let events = [
+            Event::Ask(Ask {
+                ask: AskId::from_number(1),
+                call: None,
+                method: "elicitation/create".into(),
+                params: Some(secret()),
+                until: Instant::ZERO,
+            }),
+            Event::Done {
+                call: CallId::from_number(1),
+                outcome: Outcome::Reply(secret()),
+            },
+            Event::Log {
+                call: None,
+                level: LogLevel::Info,
+                logger: None,
+                data: secret(),
+            },
+            Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: "it is no JSON".into(),
+                count: 1,
+                sample: "sesame".into(),
+                is_too_large: false,
+            }),
+            Event::Notified {
+                method: "notifications/x".into(),
+                params: Some(secret()),
+                call: None,
+            },
+            Event::Progress {
+                call: CallId::from_number(1),
+                progress: 1.0,
+                total: None,
+                message: Some(Box::from("sesame")),
+            },
+        ];
+        for event in events {
+            let line = event.to_string();
+            assert!(!line.is_empty() && !line.contains("sesame"), "{line}");
+            assert!(!line.contains('\n'), "{line}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The steps in which a transport is closed, each with its own grace. This module knows no calls.
+
+use core::time::Duration;
+
+use crate::client::config::{Binding, Policy};
+use crate::client::failure::{Cause, Sign};
+
+/// A close step. Each one is harder than the one before. The first one is `CloseWrite` if the server can be expected to end by itself.
+///
+/// ```text
+#[doc = include_str!("close_steps.txt")]
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::client) enum CloseStep {
+    /// The server's input is closed.
+    CloseWrite,
+    /// The process is asked to end.
+    Terminate,
+    /// The process is killed, or the connection is cut.
+    Kill,
+    /// The transport is released, whether or not its end was reported.
+    Release,
+}
+
+impl CloseStep {
+    /// Chooses the first close step: gentle if the server can be expected to end by itself.
+    pub(in crate::client) const fn first(
+        cause: &Cause,
+        is_open: bool,
+        binding: Binding,
+    ) -> CloseStep {
+        let is_gentle = match cause {
+            Cause::AskedTo { .. }
+            | Cause::Died
+            | Cause::EraProbe
+            | Cause::HandshakeRefused { .. }
+            | Cause::OpenFailed
+            | Cause::SessionLost
+            | Cause::Shutdown
+            | Cause::Unauthorized
+            | Cause::Unavailable { .. }
+            | Cause::Unreachable => is_open,
+            Cause::HandshakeTimedOut
+            | Cause::Noise
+            | Cause::OpenTimedOut
+            | Cause::Unresponsive { .. } => false,
+        };
+        let is_stopped = matches!(
+            cause,
+            Cause::Unresponsive {
+                sign: Sign::Stopped,
+                ..
+            }
+        );
+        match binding {
+            Binding::Http => CloseStep::CloseWrite,
+            // A stopped process does not handle `SIGTERM`.
+            Binding::Child if is_stopped => CloseStep::Kill,
+            Binding::Child | Binding::Socket if is_gentle => CloseStep::CloseWrite,
+            Binding::Child => CloseStep::Terminate,
+            Binding::Socket => CloseStep::Kill,
+        }
+    }
+
+    /// The next harder step. A socket cannot be asked to end, so it skips `Terminate`.
+    pub(in crate::client) const fn next(self, binding: Binding) -> CloseStep {
+        match (self, binding) {
+            (CloseStep::CloseWrite, Binding::Child) => CloseStep::Terminate,
+            (CloseStep::CloseWrite, Binding::Socket) | (CloseStep::Terminate, _) => CloseStep::Kill,
+            (CloseStep::CloseWrite, Binding::Http) | (CloseStep::Kill | CloseStep::Release, _) => {
+                CloseStep::Release
+            }
+        }
+    }
+
+    /// How long to wait for the end before the next step.
+    pub(in crate::client) const fn grace(self, policy: &Policy) -> Duration {
+        match self {
+            CloseStep::CloseWrite => policy.close_grace,
+            CloseStep::Terminate => policy.terminate_grace,
+            CloseStep::Kill => policy.kill_grace,
+            CloseStep::Release => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn diagram_in_the_docs_is_this_table() {
+        let bindings = [
+            ("child", Binding::Child, CloseStep::CloseWrite),
+            ("socket", Binding::Socket, CloseStep::CloseWrite),
+            ("http", Binding::Http, CloseStep::CloseWrite),
+        ];
+        let mut lines: Vec<String> = [format!("{:<8} {:<12} to", "binding", "from")].into();
+        for (name, binding, first) in bindings {
+            let mut from = first;
+            while from != CloseStep::Release {
+                let to = from.next(binding);
+                lines.push(format!("{name:<8} {:<12} {to:?}", format!("{from:?}")));
+                from = to;
+            }
+        }
+        let drawn: Vec<&str> = include_str!("close_steps.txt").lines().collect();
+        assert_eq!(drawn, lines);
+    }
+
+    #[test]
+    fn the_ladder_only_gets_harder_and_ends() {
+        for binding in [Binding::Child, Binding::Socket] {
+            let mut close_step = CloseStep::CloseWrite;
+            for _ in 0..3 {
+                let next = close_step.next(binding);
+                assert!(next > close_step || next == CloseStep::Release);
+                close_step = next;
+            }
+            assert_eq!(close_step, CloseStep::Release);
+        }
+        assert_eq!(CloseStep::CloseWrite.next(Binding::Socket), CloseStep::Kill);
+    }
+}

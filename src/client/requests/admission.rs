@@ -1,0 +1,96 @@
+//! Checks what the application wants to send: whether it is allowed, and whether the queue has room.
+
+use crate::client::failure::Misuse;
+use crate::json::Payload;
+use crate::json::object::{self, Sought};
+use crate::protocol::{Kind, Method, Owner, meta, method, round};
+
+// The members of parameters that the link itself writes.
+const META: Sought = Sought::new("_meta");
+const ANSWERS: Sought = Sought::new(round::INPUT_RESPONSES);
+const STATE: Sought = Sought::new(round::REQUEST_STATE);
+
+/// Returns the definition of a method, or an error if the application must not send it as this kind of message.
+pub(in crate::client) fn check_kind(
+    name: &str,
+    kind: Kind,
+) -> Result<Option<&'static Method>, Misuse> {
+    let Some(facts) = method::find(name) else {
+        return Ok(None);
+    };
+    let method = facts.name;
+    match (facts.owner, facts.kind) {
+        (Owner::Application, actual) if actual == kind => Ok(Some(facts)),
+        // Only the application knows the progress of its answer to an ask.
+        (Owner::Link, Kind::Notification)
+            if kind == Kind::Notification && name == method::names::NOTIFICATIONS_PROGRESS =>
+        {
+            Ok(Some(facts))
+        }
+        (Owner::Application, Kind::Notification) => Err(Misuse::WrongVerb {
+            method,
+            instead: "notify",
+        }),
+        (Owner::Application, _) => Err(Misuse::WrongVerb {
+            method,
+            instead: "call",
+        }),
+        (_, _) => Err(Misuse::OwnedByLink {
+            method,
+            instead: instead_of(name),
+        }),
+    }
+}
+
+/// The function to call instead of sending a method that the link itself sends.
+fn instead_of(method: &str) -> &'static str {
+    match method {
+        method::names::INITIALIZE | method::names::NOTIFICATIONS_INITIALIZED => "connect",
+        method::names::NOTIFICATIONS_CANCELLED => "cancel",
+        method::names::PING => "wake",
+        method::names::SERVER_DISCOVER => "session",
+        _ => "watch",
+    }
+}
+
+/// Splits `_meta` from the parameters, because the link adds its own members to it. Refuses parameters with members that the link itself writes.
+pub(in crate::client) fn split_meta(
+    params: Payload,
+    has_rounds: bool,
+) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
+    let text = params.as_str();
+    let is_plain = object::is_short(text)
+        && !object::may_have(text, [META, ANSWERS])
+        && !(has_rounds && object::may_have(text, [STATE; 2]));
+    if is_plain && params.is_object() {
+        return Ok((Some(params), None));
+    }
+    let mut own_member = None;
+    let mut meta = None;
+    let mut others = 0_usize;
+    object::members(params.json(), |key, value| match &*key {
+        "_meta" => meta = Some(value),
+        key => {
+            others += 1;
+            let own = round::MEMBERS.into_iter().filter(|_| has_rounds);
+            own_member = own_member.or(own.into_iter().find(|own| *own == key));
+        }
+    })
+    .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;
+    let Some(meta) = meta else {
+        return match own_member {
+            Some(member) => Err(Misuse::ReservedMember { member }),
+            None => Ok((Some(params), None)),
+        };
+    };
+    object::members(meta, |key, _| {
+        own_member = own_member.or(meta::OF_THE_LINK.into_iter().find(|own| *own == key));
+    })
+    .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
+    if let Some(member) = own_member {
+        return Err(Misuse::ReservedMember { member });
+    }
+    let meta = Payload::from(meta);
+    let rest = (others > 0).then(|| object::without(params.json(), |key| key == "_meta"));
+    Ok((rest.and_then(Result::ok), Some(meta)))
+}

@@ -1,0 +1,669 @@
+//! The table of calls: the phase, size and deadlines of each request of the application. It knows neither frames nor the state of the link, and ends
+//! no call by itself.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::client::config::{Limit, SHORT};
+use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
+use crate::client::requests::deadlines::Clock;
+use crate::driver::{CallId, Instant};
+use crate::json::Payload;
+use crate::protocol::watch::List;
+use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
+use crate::util::ascending_map::AscendingMap;
+use crate::util::sorted::Sorted;
+
+/// Options for a single call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallOptions {
+    /// The longest time without a reply or progress, if it differs from the policy.
+    pub idle: Option<Limit>,
+    /// The longest time in all, if it differs from the policy. [`with_total`](CallOptions::with_total) says which waits are not counted.
+    pub total: Option<Limit>,
+    /// Whether the call may be sent again after its server ended, because running it twice is harmless. Methods that only read are repeated without
+    /// this.
+    pub idempotent: bool,
+    /// Whether the server is not asked to report progress.
+    pub no_progress: bool,
+}
+
+impl CallOptions {
+    /// Uses the limits of the policy.
+    #[must_use]
+    pub fn new() -> CallOptions {
+        CallOptions::default()
+    }
+
+    /// Sets the longest time without a reply or progress. Some waits are not counted; see [`with_total`](CallOptions::with_total).
+    #[must_use]
+    pub const fn with_idle(mut self, limit: Limit) -> CallOptions {
+        self.idle = Some(limit);
+        self
+    }
+
+    /// Sets the longest time in all, from the moment the call is accepted, with or without progress.
+    ///
+    /// Some waits are not counted, neither here nor by [`with_idle`](CallOptions::with_idle), because the server is not to blame for them:
+    ///
+    /// - a person answers an ask ([`Event::Ask`](super::Event::Ask)). A legacy server does not say for which call it asks, so the clocks of all calls
+    ///   that were sent to it stop;
+    /// - somebody fetches credentials ([`Event::AuthRequired`](super::Event::AuthRequired));
+    /// - the application holds back ([`Client::hold_back`](super::Client::hold_back)).
+    ///
+    /// For one call, at most [`Policy::pause_total`](crate::Policy::pause_total) (30 min by default) is left out in all. So a call ends after `limit
+    /// + pause_total` at the latest. With a `pause_total` of zero, all waits count.
+    #[must_use]
+    pub const fn with_total(mut self, limit: Limit) -> CallOptions {
+        self.total = Some(limit);
+        self
+    }
+
+    /// Says that running the call twice is harmless.
+    #[must_use]
+    pub const fn idempotent(mut self) -> CallOptions {
+        self.idempotent = true;
+        self
+    }
+
+    /// Does not ask the server for progress.
+    #[must_use]
+    pub const fn without_progress(mut self) -> CallOptions {
+        self.no_progress = true;
+        self
+    }
+}
+
+/// The client in front of a relay on whose behalf a call is made.
+#[derive(Debug)]
+pub(crate) struct Behalf {
+    /// The client.
+    pub(crate) peer: Arc<Peer>,
+    /// The least level of log messages that the client wants for this call, in the modern era.
+    pub(crate) log_level: Option<LogLevel>,
+    /// The client's answers to asks, by key: an object.
+    pub(crate) answers: Option<Payload>,
+    /// The request state that the client returns: a string.
+    pub(crate) state: Option<Payload>,
+}
+
+impl Behalf {
+    fn bytes(&self) -> usize {
+        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref())
+    }
+}
+
+#[derive(Debug)]
+pub(in crate::client) struct Call {
+    pub(in crate::client) method: Cow<'static, str>,
+    /// The protocol's definition of the method; `None` for an unknown method.
+    pub(in crate::client) facts: Option<&'static Method>,
+    /// The parameters, without `_meta`.
+    pub(in crate::client) params: Option<Payload>,
+    /// The caller's `_meta`.
+    pub(in crate::client) meta: Option<Payload>,
+    /// The client in front of a relay that makes the call; `None` for the application.
+    pub(in crate::client) behalf: Option<Box<Behalf>>,
+    /// Whether the caller says that running it twice is harmless.
+    is_idempotent: bool,
+    /// Whether the server is asked to report progress.
+    pub(in crate::client) wants_progress: bool,
+    pub(in crate::client) phase: Phase,
+    /// Its rank in the queue, while it is queued.
+    rank: u8,
+    /// The input that the server wants before it continues, if any.
+    pub(in crate::client) round: Option<Box<Round>>,
+    pub(in crate::client) progress: Option<f64>,
+    /// Whether it has already waited once for a new list of tools.
+    pub(in crate::client) has_new_schema: bool,
+    resends: u32,
+    /// How often a server turned it away.
+    refusals: u32,
+    clock: Clock,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::client) enum Phase {
+    /// The server wants input before it continues.
+    Asking,
+    /// The call waits for a list.
+    Listing(List),
+    /// The call waits for the list of tools, which says which header fields it needs. Then it is sent again.
+    Schema,
+    /// The call was handed to the driver with this wire id.
+    Sent(u64),
+    /// The call is queued.
+    Waiting,
+}
+
+/// The input for the next round of a call to a modern server (S-MRTR-11).
+#[derive(Debug, Default)]
+pub(in crate::client) struct Round {
+    pub(in crate::client) number: u32,
+    /// The state to return, byte for byte.
+    pub(in crate::client) state: Option<Payload>,
+    /// The answers so far, by key.
+    pub(in crate::client) answers: BTreeMap<Box<str>, Payload>,
+    /// The number of missing answers.
+    pub(in crate::client) missing: usize,
+}
+
+impl Round {
+    pub(in crate::client) fn new(number: u32, state: Option<Payload>, missing: usize) -> Round {
+        Round {
+            number,
+            state,
+            answers: BTreeMap::new(),
+            missing,
+        }
+    }
+}
+
+impl Call {
+    pub(in crate::client) fn new(
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        (params, meta): (Option<Payload>, Option<Payload>),
+        options: CallOptions,
+        clock: Clock,
+    ) -> Call {
+        Call {
+            method,
+            facts,
+            params,
+            meta,
+            behalf: None,
+            is_idempotent: options.idempotent,
+            wants_progress: !options.no_progress,
+            phase: Phase::Waiting,
+            rank: 0,
+            round: None,
+            progress: None,
+            has_new_schema: false,
+            resends: 0,
+            refusals: 0,
+            clock,
+        }
+    }
+
+    /// Creates a call that reads a list.
+    pub(in crate::client) fn listing(list: List, options: CallOptions, clock: Clock) -> Call {
+        let method = list.method();
+        let call = Call::new(
+            method.into(),
+            method::find(method),
+            (None, None),
+            options,
+            clock,
+        );
+        Call {
+            phase: Phase::Listing(list),
+            ..call
+        }
+    }
+
+    /// The list that the call reads.
+    pub(in crate::client) const fn list(&self) -> Option<List> {
+        match self.phase {
+            Phase::Listing(list) => Some(list),
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => None,
+        }
+    }
+
+    /// The wire id of the call, while it is sent.
+    pub(in crate::client) const fn wire(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Sent(wire) => Some(wire),
+            Phase::Asking | Phase::Listing(_) | Phase::Schema | Phase::Waiting => None,
+        }
+    }
+
+    pub(in crate::client) fn bytes(&self) -> usize {
+        let behalf = self.behalf.as_ref().map_or(0, |behalf| behalf.bytes());
+        let params = payload_bytes(self.params.as_ref()) + payload_bytes(self.meta.as_ref());
+        self.method.len() + params + behalf
+    }
+
+    pub(in crate::client) fn may_repeat(&self) -> bool {
+        let by_nature = self.facts.is_some_and(|facts| facts.repeat == Repeat::Safe);
+        by_nature || self.is_idempotent
+    }
+
+    /// The rank in the queue. A call that was sent before goes first.
+    fn rank_among(&self, is_short_first: bool, bytes: usize) -> u8 {
+        if is_short_first && self.delivery() == Delivery::NotSent {
+            rank_of(bytes)
+        } else {
+            0
+        }
+    }
+
+    /// Whether the server may have acted on the call.
+    pub(in crate::client) fn delivery(&self) -> Delivery {
+        match self.phase {
+            Phase::Schema | Phase::Waiting if self.resends == 0 && !self.is_continuing() => {
+                Delivery::NotSent
+            }
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
+            Phase::Listing(_) => Delivery::Harmless,
+        }
+    }
+
+    pub(in crate::client) fn failure(
+        &self,
+        call: CallId,
+        kind: FailureKind,
+        now: Instant,
+    ) -> Failure {
+        Failure {
+            call,
+            method: self.method.clone(),
+            target: self.target(),
+            kind,
+            delivery: self.delivery(),
+            after: self.clock.age(now),
+            ended: None,
+            next_attempt: None,
+        }
+    }
+
+    /// The tool or prompt that the call names. Other parameters may be secret.
+    fn target(&self) -> Option<Box<str>> {
+        let facts = self.facts.filter(|facts| facts.named_by == Some("name"))?;
+        let params = self.params.as_ref()?.json();
+        params.member(facts.named_by?).ok()??.parse().ok()
+    }
+
+    /// Whether the next message of the call is a further round.
+    const fn is_continuing(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Whether the call asks to run as a task.
+    pub(in crate::client) fn asks_to_be_a_task(&self) -> bool {
+        let params = self.params.as_ref().map(Payload::json);
+        matches!(
+            params.map(|params| params.member("task")),
+            Some(Ok(Some(_)))
+        )
+    }
+}
+
+/// Returns 0 for a short call, and otherwise the binary logarithm of the size.
+const fn rank_of(bytes: usize) -> u8 {
+    if bytes <= SHORT {
+        0
+    } else {
+        bytes.ilog2() as u8
+    }
+}
+
+fn payload_bytes(payload: Option<&Payload>) -> usize {
+    payload.map_or(0, |payload| payload.as_str().len())
+}
+
+#[derive(Debug)]
+pub(in crate::client) struct Calls {
+    next: u64,
+    table: AscendingMap<CallId, Call>,
+    /// The queued calls in the order of sending: by rank, then by age.
+    waiting: Sorted<(u8, CallId), ()>,
+    /// Whether short calls are sent before long ones.
+    short_first: bool,
+    /// The queued calls that were sent before, and now carry the answers that their server wanted.
+    continuing: BTreeSet<CallId>,
+    waiting_bytes: usize,
+    in_flight: usize,
+    /// Whether the clocks of sent calls are stopped, because a legacy server waits for an answer or the application holds back.
+    held: bool,
+    /// Whether all clocks are stopped, because nothing can be sent without credentials.
+    frozen: bool,
+}
+
+impl Calls {
+    pub(in crate::client) const fn new(short_first: bool) -> Calls {
+        Calls {
+            next: 1,
+            table: AscendingMap::new(),
+            waiting: Sorted::new(),
+            short_first,
+            continuing: BTreeSet::new(),
+            waiting_bytes: 0,
+            in_flight: 0,
+            held: false,
+            frozen: false,
+        }
+    }
+
+    /// The number of calls that are not sent: queued, or waiting for a list.
+    pub(in crate::client) fn queued(&self) -> usize {
+        self.table.len() - self.in_flight
+    }
+
+    pub(in crate::client) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(in crate::client) const fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// The number of calls that are sent, or wait for answers to asks.
+    pub(in crate::client) const fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(in crate::client) fn call(&self, id: CallId) -> Option<&Call> {
+        self.table.get(id)
+    }
+
+    pub(in crate::client) fn call_mut(&mut self, id: CallId) -> Option<&mut Call> {
+        self.table.get_mut(id)
+    }
+
+    pub(in crate::client) fn ids(&self) -> impl Iterator<Item = CallId> + '_ {
+        self.table.keys()
+    }
+
+    /// The queued calls, in the order of sending.
+    pub(in crate::client) fn waiting_ids(&self) -> Vec<CallId> {
+        self.waiting.keys().map(|(_, id)| *id).collect()
+    }
+
+    /// The newest of the largest queued calls that were never sent, if its rank is higher than that of a call of `bytes`.
+    pub(in crate::client) fn far_longer(&self, bytes: usize) -> Option<CallId> {
+        let (rank, id) = self.waiting.last()?;
+        (*rank > rank_of(bytes)).then_some(*id)
+    }
+
+    /// The calls that were sent, but not yet for the round that they are in.
+    pub(in crate::client) fn mid_round(&self) -> Vec<CallId> {
+        let is_mid_round = |call: &Call| match call.phase {
+            Phase::Asking => true,
+            Phase::Waiting => call.is_continuing(),
+            Phase::Listing(_) | Phase::Schema | Phase::Sent(_) => false,
+        };
+        let found = self.table.iter().filter(|(_, call)| is_mid_round(call));
+        found.map(|(id, _)| id).collect()
+    }
+
+    /// Whether the server may be working on a call that was sent before `by`.
+    pub(in crate::client) fn is_at_work(&self, by: Instant) -> bool {
+        self.table.values().any(|call| match call.phase {
+            Phase::Listing(_) | Phase::Sent(_) => call.clock.started() < by,
+            Phase::Asking | Phase::Schema | Phase::Waiting => false,
+        })
+    }
+
+    /// When the call was sent, if the server may be working on it.
+    pub(in crate::client) fn sent_at(&self, id: CallId) -> Option<Instant> {
+        let call = self.table.get(id)?;
+        match call.phase {
+            Phase::Listing(_) | Phase::Sent(_) => Some(call.clock.started()),
+            Phase::Asking | Phase::Schema | Phase::Waiting => None,
+        }
+    }
+
+    pub(in crate::client) fn accept(&mut self, mut call: Call, now: Instant) -> CallId {
+        let id = CallId::from_number(self.next);
+        self.next += 1;
+        if self.stands_still(call.phase) {
+            call.clock.pause(now);
+        }
+        if call.phase == Phase::Waiting {
+            let bytes = call.bytes();
+            call.rank = call.rank_among(self.short_first, bytes);
+            self.waiting.insert((call.rank, id), ());
+            self.waiting_bytes += bytes;
+        }
+        self.table.add(id, call);
+        id
+    }
+
+    /// The call to send next.
+    pub(in crate::client) fn first_waiting(&self) -> Option<CallId> {
+        self.waiting.first().map(|((_, id), ())| *id)
+    }
+
+    /// The oldest queued call that carries the answers that its server wanted.
+    pub(in crate::client) fn first_continuing(&self) -> Option<CallId> {
+        self.continuing.first().copied()
+    }
+
+    /// Records that the call is handed to the driver.
+    pub(in crate::client) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
+        self.enter(id, Phase::Sent(wire));
+        let stands_still = self.stands_still(Phase::Sent(wire));
+        if let Some(call) = self.table.get_mut(id) {
+            // Each time it is sent, the call has a new progress token.
+            call.progress = None;
+            call.clock.start(now);
+            if stands_still {
+                call.clock.pause(now);
+            }
+        }
+    }
+
+    /// Queues a call again that the server turned away. Returns false if that happened more than `most` times.
+    pub(in crate::client) fn turned_away(&mut self, id: CallId, now: Instant, most: u32) -> bool {
+        let Some(call) = self.table.get_mut(id) else {
+            return false;
+        };
+        call.refusals += 1;
+        let may_be = call.refusals <= most;
+        self.send_later(id, now);
+        may_be
+    }
+
+    /// Puts the call back into the queue.
+    pub(in crate::client) fn send_later(&mut self, id: CallId, now: Instant) {
+        self.enter(id, Phase::Waiting);
+        self.run_again(id, now);
+    }
+
+    /// Makes the call wait until the list of tools is read again.
+    pub(in crate::client) fn await_schema(&mut self, id: CallId) {
+        self.enter(id, Phase::Schema);
+        if let Some(call) = self.table.get_mut(id) {
+            call.has_new_schema = true;
+        }
+    }
+
+    /// Counts a server that ended while it sent the list for this call. Returns whether the next server may be asked.
+    pub(in crate::client) fn page_lost(&mut self, id: CallId, resends: u32) -> bool {
+        let Some(call) = self.table.get_mut(id) else {
+            return false;
+        };
+        call.resends += 1;
+        call.resends <= resends
+    }
+
+    /// Puts the call back into the queue after its server ended. Returns false if it must not be repeated.
+    pub(in crate::client) fn requeue(&mut self, id: CallId, now: Instant, resends: u32) -> bool {
+        let Some(call) = self.table.get_mut(id) else {
+            return false;
+        };
+        if !call.may_repeat() || call.resends >= resends {
+            return false;
+        }
+        call.resends += 1;
+        // The new server knows nothing of the old one's asks.
+        call.round = None;
+        self.send_later(id, now);
+        true
+    }
+
+    /// Makes the call wait for answers to asks. Its clock stops until all are there.
+    pub(in crate::client) fn asked(&mut self, id: CallId, now: Instant) {
+        self.enter(id, Phase::Asking);
+        if let Some(call) = self.table.get_mut(id) {
+            call.clock.pause(now);
+        }
+    }
+
+    /// Queues the call again, because all answers are there.
+    pub(in crate::client) fn answered(&mut self, id: CallId, now: Instant) {
+        self.send_later(id, now);
+    }
+
+    /// Removes a call that has ended. Returns its last phase.
+    pub(in crate::client) fn forget(&mut self, id: CallId) -> Option<Phase> {
+        let phase = self.table.get(id)?.phase;
+        self.leave(id);
+        self.table.forget(id);
+        Some(phase)
+    }
+
+    pub(in crate::client) fn touch(&mut self, id: CallId, now: Instant) {
+        if let Some(call) = self.table.get_mut(id) {
+            call.clock.touch(now);
+        }
+    }
+
+    /// Makes the call wait for a server until `until`, because there is none.
+    pub(in crate::client) fn await_server(&mut self, id: CallId, until: Instant) {
+        if let Some(call) = self.table.get_mut(id) {
+            call.clock.await_server(until);
+        }
+    }
+
+    /// Whether the call has waited for a server for long enough.
+    pub(in crate::client) fn has_waited_enough(&mut self, id: CallId, now: Instant) -> bool {
+        let call = self.table.get_mut(id);
+        call.is_some_and(|call| call.clock.has_waited_enough(now))
+    }
+
+    pub(in crate::client) fn due(&self, id: CallId) -> Option<Instant> {
+        self.table.get(id)?.clock.due()
+    }
+
+    /// The limit that the call has hit, if any.
+    pub(in crate::client) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
+        self.table.get_mut(id)?.clock.overdue(now)
+    }
+
+    /// Stops or restarts the clocks of sent calls. Returns the calls whose deadlines may have moved.
+    pub(in crate::client) fn hold(&mut self, held: bool, now: Instant) -> Vec<CallId> {
+        if held == self.held {
+            return Vec::new();
+        }
+        self.held = held;
+        self.set_clocks(now)
+    }
+
+    /// Stops or restarts all clocks, because credentials are missing or there again. Returns the calls whose deadlines may have moved.
+    pub(in crate::client) fn freeze(&mut self, frozen: bool, now: Instant) -> Vec<CallId> {
+        if frozen == self.frozen {
+            return Vec::new();
+        }
+        self.frozen = frozen;
+        self.set_clocks(now)
+    }
+
+    fn set_clocks(&mut self, now: Instant) -> Vec<CallId> {
+        let all: Vec<CallId> = self.table.keys().collect();
+        for id in &all {
+            let phase = self.table.get(*id).map(|call| call.phase);
+            if phase.is_some_and(|phase| phase != Phase::Asking) {
+                self.run_again(*id, now);
+            }
+        }
+        all
+    }
+
+    /// Whether the clock of a call in this phase is stopped.
+    const fn stands_still(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Listing(_) | Phase::Sent(_) => self.held || self.frozen,
+            Phase::Schema | Phase::Waiting => self.frozen,
+            Phase::Asking => true,
+        }
+    }
+
+    /// Stops or restarts the clock of a call, as its phase requires.
+    fn run_again(&mut self, id: CallId, now: Instant) {
+        let phase = self.table.get(id).map(|call| call.phase);
+        let stands_still = phase.is_some_and(|phase| self.stands_still(phase));
+        if let Some(call) = self.table.get_mut(id) {
+            if stands_still {
+                call.clock.pause(now);
+            } else {
+                call.clock.resume(now);
+            }
+        }
+    }
+
+    fn enter(&mut self, id: CallId, phase: Phase) {
+        self.leave(id);
+        let Some(call) = self.table.get_mut(id) else {
+            return;
+        };
+        call.phase = phase;
+        match phase {
+            Phase::Waiting => {
+                let bytes = call.bytes();
+                call.rank = call.rank_among(self.short_first, bytes);
+                self.waiting.insert((call.rank, id), ());
+                self.waiting_bytes += bytes;
+                if call.is_continuing() {
+                    self.continuing.insert(id);
+                }
+            }
+            Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
+            Phase::Listing(_) | Phase::Schema => {}
+        }
+    }
+
+    fn leave(&mut self, id: CallId) {
+        let Some(call) = self.table.get(id) else {
+            return;
+        };
+        match call.phase {
+            Phase::Waiting => {
+                self.waiting.remove(&(call.rank, id));
+                self.waiting_bytes -= call.bytes();
+                if self.continuing.remove(&id) && self.continuing.is_empty() {
+                    self.continuing = BTreeSet::new();
+                }
+            }
+            Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
+            Phase::Listing(_) | Phase::Schema => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::config::Policy;
+
+    fn payload(text: &str) -> Option<Payload> {
+        Some(text.parse().unwrap())
+    }
+
+    /// The queue is bounded by bytes, so everything that a call holds must be counted.
+    #[test]
+    fn a_call_weighs_all_that_it_carries() {
+        let options = CallOptions::new();
+        let clock = Clock::new(Instant::ZERO, &options, &Policy::interactive());
+        let given = (payload(r#"{"name":"add"}"#), payload(r#"{"a":1}"#));
+        let mut call = Call::new("tools/call".into(), None, given, options, clock);
+        assert_eq!(call.bytes(), 10 + 14 + 7);
+        call.behalf = Some(Box::new(Behalf {
+            peer: Arc::new(Peer {
+                version: crate::protocol::Version::LATEST_MODERN,
+                client: None,
+                capabilities: crate::protocol::ClientCapabilities::default(),
+                introduction: None,
+            }),
+            log_level: None,
+            answers: payload(r#"{"who":{"action":"accept"}}"#),
+            state: payload(r#""half""#),
+        }));
+        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6);
+    }
+}

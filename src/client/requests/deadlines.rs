@@ -1,0 +1,215 @@
+//! The clock of one call: its two time limits, and the pauses that do not count. It knows neither the method nor the server.
+
+use core::time::Duration;
+
+use crate::client::config::{Limit, Policy};
+use crate::client::failure::TimeLimit;
+use crate::client::requests::calls::CallOptions;
+use crate::driver::Instant;
+
+/// The two time limits of a call, and its pauses.
+#[derive(Debug)]
+pub(in crate::client) struct Clock {
+    accepted: Instant,
+    /// When the call was last handed to a server, or else accepted.
+    started: Instant,
+    idle: Option<Duration>,
+    idle_at: Option<Instant>,
+    total_at: Option<Instant>,
+    /// Since when the clock is stopped.
+    paused: Option<Instant>,
+    /// How long the clock may still be stopped.
+    patience: Duration,
+    /// How long the call waits while there is no server.
+    server_wait: ServerWait,
+}
+
+/// How long a call waits while there is no server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServerWait {
+    /// The call does not wait: it was sent to a server, or had no reason to wait yet.
+    Off,
+    /// The call has waited for long enough. It fails if the attempt under way fails.
+    Over,
+    Until(Instant),
+}
+
+impl Clock {
+    pub(in crate::client) fn new(now: Instant, options: &CallOptions, policy: &Policy) -> Clock {
+        let span = |limit| match limit {
+            Limit::After(span) => Some(span),
+            Limit::Never => None,
+        };
+        let idle = span(options.idle.unwrap_or(policy.call_idle));
+        let total = span(options.total.unwrap_or(policy.call_total));
+        Clock {
+            accepted: now,
+            started: now,
+            idle,
+            idle_at: idle.map(|idle| now + idle),
+            total_at: total.map(|total| now + total),
+            paused: None,
+            patience: policy.pause_total,
+            server_wait: ServerWait::Off,
+        }
+    }
+
+    /// The time since the call was accepted.
+    pub(in crate::client) fn age(&self, now: Instant) -> Duration {
+        now.since(self.accepted)
+    }
+
+    /// When to check the clock next: at a limit, or at the end of the longest pause.
+    pub(in crate::client) fn due(&self) -> Option<Instant> {
+        match self.paused {
+            Some(since) => Some(since + self.patience),
+            None => {
+                let limit = match (self.idle_at, self.total_at) {
+                    (Some(idle), Some(total)) => Some(idle.min(total)),
+                    (idle, total) => idle.or(total),
+                };
+                match self.server_wait {
+                    ServerWait::Until(at) => Some(limit.map_or(at, |limit| limit.min(at))),
+                    ServerWait::Off | ServerWait::Over => limit,
+                }
+            }
+        }
+    }
+
+    /// Makes the call wait for a server until `until`, unless it waits already.
+    pub(in crate::client) fn await_server(&mut self, until: Instant) {
+        if self.server_wait == ServerWait::Off {
+            self.server_wait = ServerWait::Until(until);
+        }
+    }
+
+    /// Whether the call has waited for a server for long enough.
+    pub(in crate::client) fn has_waited_enough(&mut self, now: Instant) -> bool {
+        match self.server_wait {
+            ServerWait::Until(at) if at <= now => self.server_wait = ServerWait::Over,
+            ServerWait::Off | ServerWait::Over | ServerWait::Until(_) => {}
+        }
+        self.server_wait == ServerWait::Over
+    }
+
+    /// Records that the call is handed to a server.
+    pub(in crate::client) fn start(&mut self, now: Instant) {
+        self.started = now;
+        self.server_wait = ServerWait::Off;
+        self.touch(now);
+    }
+
+    /// When the call was handed to its server.
+    pub(in crate::client) const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Restarts the idle limit, because there was progress.
+    pub(in crate::client) fn touch(&mut self, now: Instant) {
+        let from = self.paused.unwrap_or(now);
+        self.idle_at = self.idle.map(|idle| from + idle);
+    }
+
+    pub(in crate::client) fn pause(&mut self, now: Instant) {
+        if !self.patience.is_zero() {
+            self.paused.get_or_insert(now);
+        }
+    }
+
+    pub(in crate::client) fn resume(&mut self, now: Instant) {
+        let Some(since) = self.paused.take() else {
+            return;
+        };
+        let stood = now.since(since).min(self.patience);
+        self.patience -= stood;
+        self.idle_at = self.idle_at.map(|at| at + stood);
+        self.total_at = self.total_at.map(|at| at + stood);
+    }
+
+    /// The limit that was hit, if any. A clock that has been stopped for too long is restarted.
+    pub(in crate::client) fn overdue(&mut self, now: Instant) -> Option<TimeLimit> {
+        if self
+            .paused
+            .is_some_and(|since| since + self.patience <= now)
+        {
+            self.resume(now);
+        }
+        let past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        match (past(self.total_at), past(self.idle_at)) {
+            _ if self.paused.is_some() => None,
+            (true, _) => Some(TimeLimit::Total),
+            (false, true) => Some(TimeLimit::Idle),
+            (false, false) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    /// A clock with 1 min idle, 10 min in all, and 30 min of pauses.
+    fn clock() -> Clock {
+        Clock::new(at(0), &CallOptions::new(), &Policy::interactive())
+    }
+
+    #[test]
+    fn progress_moves_the_idle_limit_and_never_the_total() {
+        let mut clock = clock();
+        for minute in 1..20 {
+            clock.touch(at(minute * 50));
+        }
+        assert_eq!(clock.due(), Some(at(600)));
+        assert_eq!(clock.overdue(at(599)), None);
+        assert_eq!(clock.overdue(at(600)), Some(TimeLimit::Total));
+    }
+
+    #[test]
+    fn a_pause_moves_both_limits_by_its_length() {
+        let mut clock = clock();
+        clock.pause(at(50));
+        assert_eq!(clock.overdue(at(1_000)), None);
+        clock.pause(at(1_000));
+        clock.resume(at(1_050));
+        assert_eq!(clock.due(), Some(at(1_060)));
+        assert_eq!(clock.overdue(at(1_060)), Some(TimeLimit::Idle));
+    }
+
+    #[test]
+    fn patience_ends() {
+        let mut clock = clock();
+        clock.pause(at(0));
+        assert_eq!(clock.due(), Some(at(1_800)));
+        assert_eq!(clock.overdue(at(1_800)), None);
+        clock.pause(at(1_800));
+        assert_eq!(clock.due(), Some(at(1_860)));
+        assert_eq!(clock.overdue(at(1_860)), Some(TimeLimit::Idle));
+    }
+
+    #[test]
+    fn without_limits_it_is_never_due() {
+        let options = CallOptions::new()
+            .with_idle(Limit::Never)
+            .with_total(Limit::Never);
+        let mut clock = Clock::new(at(0), &options, &Policy::interactive());
+        assert_eq!(clock.due(), None);
+        assert_eq!(clock.overdue(Instant::MAX), None);
+    }
+
+    #[test]
+    fn the_wait_for_a_server_ends_before_the_other_limits() {
+        let mut clock = clock();
+        clock.await_server(at(4));
+        clock.await_server(at(9));
+        assert_eq!(clock.due(), Some(at(4)));
+        assert!(!clock.has_waited_enough(at(3)));
+        assert!(clock.has_waited_enough(at(4)));
+        assert_eq!(clock.due(), Some(at(60)), "it is not due twice");
+        clock.start(at(5));
+        assert!(!clock.has_waited_enough(at(6)));
+    }
+}

@@ -1,0 +1,511 @@
+//! The requests under way: the calls of the application, and the pending requests by wire id. It knows neither the state of the link nor the server.
+
+pub(in crate::client) mod admission;
+pub(in crate::client) mod calls;
+pub(in crate::client) mod deadlines;
+pub(in crate::client) mod pending;
+pub(in crate::client) mod progress;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::client::config::Config;
+use crate::client::context::{Context, Timer};
+use crate::client::failure::{Failure, FailureKind, Misuse, TimeLimit};
+use crate::client::session::result_head::ResultHead;
+use crate::driver::{CallId, Instant};
+use crate::json::Payload;
+use crate::protocol::watch::List;
+use crate::protocol::{ClientCapabilities, Era, Method};
+use crate::wire::Id;
+use calls::{Call, Calls, Phase, Round};
+use pending::{Found, Pending, Purpose};
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    calls: Calls,
+    pending: Pending,
+}
+
+/// The requests of an epoch that has ended.
+pub(super) struct LostRequests {
+    /// The calls that may have reached the server.
+    pub(super) calls: Vec<CallId>,
+    /// The lists of which a page was requested.
+    pub(super) pages: Vec<List>,
+}
+
+/// Queries.
+impl Requests {
+    pub(super) fn new(config: &Config) -> Requests {
+        Requests {
+            calls: Calls::new(config.has_many_clients()),
+            pending: Pending::new(),
+        }
+    }
+
+    pub(super) fn call(&self, id: CallId) -> Option<&Call> {
+        self.calls.call(id)
+    }
+
+    /// The protocol's definition of the method of a call.
+    pub(super) fn method_of(&self, id: CallId) -> Option<&'static Method> {
+        self.calls.call(id)?.facts
+    }
+
+    /// The wire id of a call that was sent.
+    pub(super) fn wire_of(&self, id: CallId) -> Option<u64> {
+        self.calls.call(id)?.wire()
+    }
+
+    /// The capabilities of the client that makes a call: this one, or the one in front of a relay.
+    pub(super) fn declared_for<'a>(
+        &'a self,
+        config: &'a Config,
+        call: CallId,
+    ) -> &'a ClientCapabilities {
+        let call = self.calls.call(call);
+        let behalf = call.and_then(|call| call.behalf.as_deref());
+        behalf.map_or(&config.capabilities, |behalf| &behalf.peer.capabilities)
+    }
+
+    /// The era of the client in front of a relay that makes a call.
+    pub(super) fn era_for(&self, call: CallId) -> Option<Era> {
+        let behalf = self.calls.call(call)?.behalf.as_deref()?;
+        Some(behalf.peer.version.era())
+    }
+
+    /// The number of calls.
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The number of calls that are not sent: queued, or waiting for a list.
+    pub(super) fn queued(&self) -> usize {
+        self.calls.queued()
+    }
+
+    /// The number of calls that are sent, or wait for answers to asks.
+    pub(super) const fn in_flight(&self) -> usize {
+        self.calls.in_flight()
+    }
+
+    /// Whether a server has calls that may still end: they are in flight, or continue with the answers that the server wanted.
+    pub(super) fn is_busy(&self) -> bool {
+        self.calls.in_flight() > 0 || self.calls.first_continuing().is_some()
+    }
+
+    /// Whether a call is queued.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.calls.first_waiting().is_some()
+    }
+
+    pub(super) fn ids(&self) -> Vec<CallId> {
+        self.calls.ids().collect()
+    }
+
+    /// The queued calls, in the order of sending.
+    pub(super) fn waiting_ids(&self) -> Vec<CallId> {
+        self.calls.waiting_ids()
+    }
+
+    /// The calls that were not sent, or wait for a list.
+    pub(super) fn unsent(&self) -> Vec<CallId> {
+        let is_unsent = |id: &CallId| match self.calls.call(*id).map(|call| call.phase) {
+            Some(Phase::Listing(_) | Phase::Schema | Phase::Waiting) => true,
+            Some(Phase::Asking | Phase::Sent(_)) | None => false,
+        };
+        self.calls.ids().filter(is_unsent).collect()
+    }
+
+    /// The bytes that wait to be sent.
+    pub(super) const fn unsent_bytes(&self, cx: &Context) -> usize {
+        self.calls.waiting_bytes() + cx.frames.bytes()
+    }
+
+    /// The newest of the largest queued calls that were never sent, if it is of a larger size class than a call of `bytes`.
+    pub(super) fn far_longer(&self, bytes: usize) -> Option<CallId> {
+        self.calls.far_longer(bytes)
+    }
+
+    /// Whether the server may be working on a call that was sent before `by`.
+    pub(super) fn is_at_work(&self, by: Instant) -> bool {
+        self.calls.is_at_work(by)
+    }
+
+    /// When a call was sent, if the server may be working on it.
+    pub(super) fn sent_at(&self, id: CallId) -> Option<Instant> {
+        self.calls.sent_at(id)
+    }
+
+    /// Whether a call reads the first page of a list.
+    pub(super) fn asks_for_first_page(&self, id: CallId) -> bool {
+        let params = self.calls.call(id).and_then(|call| call.params.as_ref());
+        let cursor = params.map(|params| params.json().member("cursor"));
+        !matches!(cursor, Some(Ok(Some(_))))
+    }
+
+    /// The failure of a call that has no reply.
+    pub(super) fn failure(
+        &self,
+        now: Instant,
+        id: CallId,
+        kind: FailureKind,
+    ) -> Option<Box<Failure>> {
+        let call = self.calls.call(id)?;
+        Some(Box::new(call.failure(id, kind, now)))
+    }
+}
+
+/// Pending requests.
+impl Requests {
+    /// Issues a new wire id for a request with this purpose.
+    pub(super) fn issue(&mut self, purpose: Purpose) -> u64 {
+        self.pending.issue(purpose)
+    }
+
+    /// Looks up the id of a reply, and closes its request.
+    pub(super) fn take(&mut self, id: &Id) -> Found {
+        self.pending.take(id)
+    }
+
+    /// Closes a request, so that no reply to it is expected any more.
+    pub(super) fn close(&mut self, wire: u64) -> Option<Purpose> {
+        self.pending.close(wire)
+    }
+
+    /// The purpose of an open request.
+    pub(super) fn purpose(&self, wire: u64) -> Option<&Purpose> {
+        self.pending.of_wire(wire)
+    }
+
+    /// The purpose of the open request with this id.
+    pub(super) fn purpose_of(&self, id: &Id) -> Option<&Purpose> {
+        self.pending.get(id)
+    }
+
+    /// The open call with this wire id.
+    pub(super) fn call_of(&self, wire: u64) -> Option<CallId> {
+        match self.pending.of_wire(wire) {
+            Some(Purpose::Call(call)) => Some(*call),
+            Some(_) | None => None,
+        }
+    }
+
+    /// Whether a reply is expected.
+    pub(super) fn is_awaited(&self, wire: u64) -> bool {
+        self.pending.of_wire(wire).is_some()
+    }
+
+    /// Whether a request of the link itself is worth sending again.
+    pub(super) fn is_wanted(&self, wire: u64) -> bool {
+        let purpose = self.pending.of_wire(wire);
+        purpose.is_some_and(|purpose| *purpose != Purpose::LateDiscover)
+    }
+
+    /// Whether this is a request of the handshake.
+    pub(super) fn is_of_handshake(&self, wire: u64) -> bool {
+        matches!(
+            self.pending.of_wire(wire),
+            Some(Purpose::Discover | Purpose::Initialize | Purpose::Revive)
+        )
+    }
+
+    /// Whether a request with this id was ever issued.
+    pub(super) fn was_issued(&self, id: &Id) -> bool {
+        self.pending.was_issued(id)
+    }
+
+    /// The wire id of the open request of the link itself with this purpose.
+    pub(super) fn wire_for(&self, purpose: &Purpose) -> Option<u64> {
+        self.pending.wire_for(purpose)
+    }
+
+    /// Records that the reply to the `server/discover` probe is late. Returns its wire id.
+    pub(super) fn probe_is_late(&mut self) -> Option<u64> {
+        self.pending
+            .rename(&Purpose::Discover, Purpose::LateDiscover);
+        self.pending.wire_for(&Purpose::LateDiscover)
+    }
+
+    /// Stops waiting for a late reply to the `server/discover` probe.
+    pub(super) fn forget_late_probe(&mut self) {
+        self.pending
+            .keep(|purpose| *purpose != Purpose::LateDiscover);
+    }
+
+    /// Closes all requests of the link itself.
+    pub(super) fn keep_only_calls(&mut self) {
+        self.pending
+            .keep(|purpose| matches!(purpose, Purpose::Call(_)));
+    }
+
+    /// Closes the requests that set up the watch of a legacy server. Returns their wire ids.
+    pub(super) fn close_setup(&mut self) -> Vec<u64> {
+        self.pending.close_setup()
+    }
+
+    /// Closes all requests at the end of an epoch, and clears the queue of messages. Returns those that may have reached the server.
+    pub(super) fn end_epoch(&mut self, cx: &mut Context) -> LostRequests {
+        let mut sent = self.pending.close_all();
+        for unsent in cx.frames.requests() {
+            sent.forget(unsent);
+        }
+        cx.frames.clear();
+        let (mut calls, mut pages) = (Vec::new(), Vec::new());
+        for purpose in sent.into_values() {
+            match purpose {
+                Purpose::Call(call) => calls.push(call),
+                Purpose::Page(list) => pages.push(list),
+                Purpose::Discover
+                | Purpose::Initialize
+                | Purpose::LateDiscover
+                | Purpose::Listen
+                | Purpose::Probe
+                | Purpose::Revive
+                | Purpose::SetLevel
+                | Purpose::Subscribe(_)
+                | Purpose::Unsubscribe => {}
+            }
+        }
+        LostRequests { calls, pages }
+    }
+
+    /// The calls between two rounds, whose server has ended.
+    pub(super) fn mid_round(&self) -> Vec<CallId> {
+        self.calls.mid_round()
+    }
+}
+
+/// The course of a call.
+impl Requests {
+    /// Accepts a call, and arms its deadline.
+    pub(super) fn accept(&mut self, cx: &mut Context, call: Call) -> CallId {
+        let id = self.calls.accept(call, cx.now);
+        self.pending.reserve(self.calls.queued());
+        cx.stats.calls += 1;
+        self.arm(cx, id);
+        id
+    }
+
+    /// Checks whether the queue has room for a message of so many bytes.
+    pub(super) fn check_room(&self, cx: &Context, bytes: usize) -> Result<(), Misuse> {
+        let limits = &cx.config.limits;
+        if bytes > limits.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
+        }
+        let calls = self.calls.queued() + cx.frames.notices();
+        let queued = self.unsent_bytes(cx);
+        // An empty queue takes a message of any size.
+        let is_too_much = queued > 0 && queued + bytes > limits.queued_bytes;
+        if calls >= limits.queued_calls || is_too_much {
+            return Err(Misuse::QueueFull {
+                calls,
+                bytes: queued,
+            });
+        }
+        Ok(())
+    }
+
+    /// The call to send next. While draining, only calls that continue with answers for their server.
+    pub(super) fn next_to_send(&self, cx: &Context, is_draining: bool) -> Option<CallId> {
+        if self.calls.in_flight() >= cx.config.limits.calls_in_flight {
+            return None;
+        }
+        if is_draining {
+            self.calls.first_continuing()
+        } else {
+            self.calls.first_waiting()
+        }
+    }
+
+    /// Records that a call is handed to the driver. Returns its wire id and itself.
+    pub(super) fn send(&mut self, now: Instant, id: CallId) -> Option<(u64, &Call)> {
+        let wire = self.pending.issue(Purpose::Call(id));
+        self.calls.sent(id, wire, now);
+        Some((wire, self.calls.call(id)?))
+    }
+
+    /// Removes a call that has ended. Returns its last phase.
+    pub(super) fn end(&mut self, cx: &mut Context, id: CallId) -> Option<Phase> {
+        let phase = self.calls.forget(id)?;
+        cx.stats.settled += 1;
+        cx.timers.disarm(Timer::Call(id));
+        if let Phase::Sent(wire) = phase {
+            self.pending.close(wire);
+        }
+        Some(phase)
+    }
+
+    /// Handles the deadline of a call. Returns the limit that it has hit.
+    pub(super) fn due(&mut self, cx: &mut Context, id: CallId) -> Option<TimeLimit> {
+        let limit = self.calls.overdue(id, cx.now);
+        if limit.is_none() {
+            self.arm(cx, id);
+        }
+        limit
+    }
+
+    /// Makes a call wait for a server, because there is none.
+    pub(super) fn await_server(&mut self, cx: &mut Context, id: CallId) {
+        let until = cx.now + cx.config.policy.retry.call_patience;
+        self.calls.await_server(id, until);
+        self.arm(cx, id);
+    }
+
+    /// Whether a call has waited for a server for long enough.
+    pub(super) fn has_waited_enough(&mut self, now: Instant, id: CallId) -> bool {
+        self.calls.has_waited_enough(id, now)
+    }
+
+    /// Restarts the idle limit of a call, because there was progress.
+    pub(super) fn touch(&mut self, now: Instant, id: CallId) {
+        self.calls.touch(id, now);
+    }
+
+    /// Puts a call back into the queue.
+    pub(super) fn send_later(&mut self, cx: &mut Context, id: CallId) {
+        self.calls.send_later(id, cx.now);
+        self.arm(cx, id);
+    }
+
+    /// Puts a call back into the queue, so that its failure says that it was not run.
+    pub(super) fn was_not_run(&mut self, now: Instant, id: CallId) {
+        self.calls.send_later(id, now);
+    }
+
+    /// Queues a call again that the server turned away, if it was not run or may be repeated. Returns false if it is not repeated.
+    pub(super) fn turned_away(&mut self, cx: &mut Context, id: CallId, is_unread: bool) -> bool {
+        let most = cx.config.policy.resends;
+        let may_repeat = self.calls.call(id).is_some_and(Call::may_repeat);
+        let waits = (is_unread || may_repeat) && self.calls.turned_away(id, cx.now, most);
+        if waits {
+            self.arm(cx, id);
+        }
+        waits
+    }
+
+    /// Queues a call again whose reply is lost. Returns false if it must not be repeated.
+    pub(super) fn requeue(&mut self, cx: &mut Context, id: CallId) -> bool {
+        let is_queued = self.calls.requeue(id, cx.now, cx.config.policy.resends);
+        if is_queued {
+            cx.stats.requeued += 1;
+            self.arm(cx, id);
+        }
+        is_queued
+    }
+
+    /// Counts a lost page of the list that a call waits for. Returns whether it may be read again.
+    pub(super) fn page_lost(&mut self, cx: &Context, id: CallId) -> bool {
+        self.calls.page_lost(id, cx.config.policy.resends)
+    }
+
+    /// Makes a call wait until the list of tools is read again.
+    pub(super) fn await_schema(&mut self, id: CallId) {
+        self.calls.await_schema(id);
+    }
+
+    /// Queues a call again if it waited for the list of tools only to build its header fields. Returns whether it did.
+    pub(super) fn has_its_schema(&mut self, cx: &mut Context, id: CallId) -> bool {
+        let phase = self.calls.call(id).map(|call| call.phase);
+        let waits = phase == Some(Phase::Schema);
+        if waits {
+            self.send_later(cx, id);
+        }
+        waits
+    }
+
+    /// Begins a round: the call waits for answers. Returns why it fails instead, if the server's request is not usable.
+    pub(super) fn begin_round(
+        &mut self,
+        cx: &Context,
+        id: CallId,
+        head: &ResultHead<'_>,
+        asks: usize,
+        open: usize,
+    ) -> Result<(), FailureKind> {
+        let limits = &cx.config.limits;
+        let Some(call) = self.calls.call_mut(id) else {
+            return Ok(());
+        };
+        let state = head.request_state;
+        if state.is_none() && asks == 0 {
+            return Err(invalid("it wants input and does not say which"));
+        }
+        let bytes = state.map_or(0, |state| state.as_str().len());
+        if bytes > limits.request_state_bytes {
+            let bytes = bytes as u64;
+            return Err(FailureKind::TooLarge { bytes });
+        }
+        if state.is_some_and(|state| !state.as_str().starts_with('"')) {
+            return Err(invalid("its state is no text"));
+        }
+        if asks > limits.asks {
+            return Err(invalid("it asks more at once than may be open"));
+        }
+        if asks > limits.asks.saturating_sub(open) {
+            return Err(FailureKind::TooManyAsks { open });
+        }
+        let number = call.round.as_ref().map_or(0, |round| round.number) + 1;
+        let state = state.map(Payload::from);
+        call.round = Some(Box::new(Round::new(number, state, asks)));
+        Ok(())
+    }
+
+    /// Whether a call has had as many rounds as it may have.
+    pub(super) fn has_had_its_rounds(&self, cx: &Context, id: CallId) -> bool {
+        let round = self.calls.call(id).and_then(|call| call.round.as_ref());
+        round.map_or(0, |round| round.number) >= cx.config.limits.input_rounds
+    }
+
+    /// Makes a call wait for answers to asks. Its clock stops until all are there.
+    pub(super) fn asked(&mut self, now: Instant, id: CallId) {
+        self.calls.asked(id, now);
+    }
+
+    /// Records an answer for a call. Returns false if there is no such call.
+    pub(super) fn answered(&mut self, id: CallId, key: Box<str>, answer: Payload) -> bool {
+        let Some(call) = self.calls.call_mut(id) else {
+            return false;
+        };
+        if let Some(round) = &mut call.round {
+            round.answers.insert(key, answer);
+            round.missing -= 1;
+        }
+        true
+    }
+
+    /// Queues a call again if no answers are missing.
+    pub(super) fn continue_if_answered(&mut self, cx: &mut Context, id: CallId) {
+        let round = self.calls.call(id).and_then(|call| call.round.as_ref());
+        if round.is_some_and(|round| round.missing == 0) {
+            self.calls.answered(id, cx.now);
+        }
+        self.arm(cx, id);
+    }
+
+    /// Stops or restarts the clocks of sent calls.
+    pub(super) fn hold(&mut self, cx: &mut Context, is_held: bool) {
+        for id in self.calls.hold(is_held, cx.now) {
+            self.arm(cx, id);
+        }
+    }
+
+    /// Stops or restarts all clocks, because credentials are missing or there again.
+    pub(super) fn freeze(&mut self, cx: &mut Context, is_frozen: bool) {
+        for id in self.calls.freeze(is_frozen, cx.now) {
+            self.arm(cx, id);
+        }
+    }
+
+    fn arm(&self, cx: &mut Context, id: CallId) {
+        if let Some(at) = self.calls.due(id) {
+            cx.arm_at(Timer::Call(id), at);
+        }
+    }
+}
+
+/// The failure of a call whose reply breaks the rules.
+pub(super) fn invalid(why: &str) -> FailureKind {
+    FailureKind::Invalid { why: why.into() }
+}

@@ -1,0 +1,473 @@
+//! Accepts what the application wants to send, chooses the next message to write, and ends calls. Every call ends here, exactly once.
+
+use alloc::borrow::Cow;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::Client;
+use super::asks::Given;
+use super::binding::{Load, Returned};
+use super::catalog::WatchRequest;
+use super::event::{Event, Outcome, Session};
+use super::failure::{Cause, Ended, FailureKind, Misuse, TimeLimit};
+use super::frame::{Frame, Withdrawal};
+use super::lifecycle::Wanted;
+use super::lifecycle::table::State;
+use super::requests::calls::{Call, Phase};
+use super::requests::pending::Purpose;
+use crate::driver::{CallId, Output};
+use crate::json::Payload;
+use crate::protocol::watch::List;
+use crate::protocol::{Method, code, method};
+use crate::wire::ErrorObject;
+
+/// What the application wants to send.
+impl Client {
+    pub(super) fn accept(&mut self, call: Call) -> Result<CallId, Misuse> {
+        if self.lifecycle.state() == State::Closed || self.lifecycle.is_shutting_down() {
+            return Err(Misuse::Closed);
+        }
+        self.requests.check_room(&self.cx, call.bytes())?;
+        let list = call.list();
+        let id = self.requests.accept(&mut self.cx, call);
+        match self.lifecycle.wanted() {
+            Wanted::Ready => {
+                self.fail_if_not_offered(id);
+                let others = self.requests.len() > 1;
+                self.lifecycle.want(&mut self.cx, others);
+            }
+            Wanted::Attempt => self.attempt(),
+            Wanted::NoServer => self.call_without_server(id),
+            Wanted::Wait => {}
+        }
+        if let Some(list) = list.filter(|_| self.requests.call(id).is_some()) {
+            match self.catalog.fresh(self.ready_session(), list, self.cx.now) {
+                Some(listing) => self.settle(id, Outcome::Listed(listing)),
+                None => self.catalog.want(list, id),
+            }
+        }
+        Ok(id)
+    }
+
+    /// Queues a notification of the application.
+    pub(super) fn announce(
+        &mut self,
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        if self.session().is_none() {
+            let state = self.lifecycle.state();
+            return Err(Misuse::NotReady { state });
+        }
+        if let Some(facts) = facts {
+            self.session.check_notification(&self.cx.config, facts)?;
+        }
+        if params.as_ref().is_some_and(|params| !params.is_object()) {
+            return Err(Misuse::NotAnObject { what: "parameters" });
+        }
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        self.requests.check_room(&self.cx, bytes)?;
+        self.cx.frames.push(Frame::Notify(method, params));
+        Ok(())
+    }
+
+    /// The agreed session, while the link is ready.
+    pub(super) fn ready_session(&self) -> Option<&Session> {
+        let session = self.session.agreed().map(|session| &**session);
+        session.filter(|_| self.lifecycle.state() == State::Ready)
+    }
+
+    /// Sends the requests that follow from another wanted watch.
+    pub(super) fn change_watch_by(
+        &mut self,
+        change: impl FnOnce(&mut Client, Option<&Session>) -> Vec<WatchRequest>,
+    ) {
+        let is_ready = self.lifecycle.state() == State::Ready;
+        let session = self.session.agreed().filter(|_| is_ready).cloned();
+        let logs = self.catalog.wanted_logs(&self.cx.config);
+        let requests = change(self, session.as_deref());
+        // The encoding of requests depends on the watch only through the log level.
+        let wanted = self.catalog.wanted_logs(&self.cx.config);
+        if let Some(session) = session.filter(|_| wanted != logs) {
+            self.session.speak(&self.cx.config, session.version, wanted);
+        }
+        self.send_watch_requests(requests);
+    }
+
+    /// Queues the requests that the watch needs.
+    pub(super) fn send_watch_requests(&mut self, requests: Vec<WatchRequest>) {
+        for request in requests {
+            let frame = match request {
+                WatchRequest::Listen(watch) => {
+                    let wire = self.requests.issue(Purpose::Listen);
+                    self.catalog.listens(wire, &watch);
+                    Frame::Listen(wire, watch)
+                }
+                WatchRequest::SetLevel(level) => {
+                    Frame::SetLevel(self.requests.issue(Purpose::SetLevel), level)
+                }
+                WatchRequest::Subscribe(uri) => {
+                    let wire = self.requests.issue(Purpose::Subscribe(uri.clone()));
+                    Frame::Subscribe(wire, uri)
+                }
+                WatchRequest::Unlisten(wire) => {
+                    self.requests.close(wire);
+                    self.withdraw_request(wire, Withdrawal::default());
+                    continue;
+                }
+                WatchRequest::Unsubscribe(uri) => {
+                    Frame::Unsubscribe(self.requests.issue(Purpose::Unsubscribe), uri)
+                }
+            };
+            self.cx.frames.push(frame);
+        }
+        if self.lifecycle.state() == State::Ready {
+            self.catalog.await_setup(&mut self.cx);
+        }
+    }
+
+    /// Stops waiting for replies that set up the watch (S-TIME-02).
+    pub(super) fn stop_waiting_for_watch(&mut self) {
+        for wire in self.requests.close_setup() {
+            self.withdraw_request(wire, Withdrawal::default());
+        }
+        self.catalog
+            .stop_waiting(&mut self.cx, self.lifecycle.epoch());
+    }
+
+    /// Requests the first page of every list that a call wants.
+    pub(super) fn fetch_lists(&mut self) {
+        if self.lifecycle.state() != State::Ready || self.catalog.is_unused() {
+            return;
+        }
+        for list in self.catalog.to_fetch() {
+            let missing = method::find(list.method()).and_then(|facts| self.session.missing(facts));
+            if let Some(what) = missing {
+                for call in self.catalog.give_up(list) {
+                    self.fail(call, FailureKind::NotOffered { what: what.clone() });
+                }
+            } else {
+                self.catalog.begin(list);
+                self.request_page(list, None);
+            }
+        }
+    }
+
+    pub(super) fn request_page(&mut self, list: List, cursor: Option<Payload>) {
+        let wire = self.requests.issue(Purpose::Page(list));
+        self.cx.frames.push(Frame::Page(wire, list, cursor));
+    }
+
+    /// Applies the answer to an ask.
+    pub(super) fn given(&mut self, given: Given) {
+        match given {
+            Given::Sent => self.hold_calls(),
+            Given::Round(call, key, answer) => {
+                if self.requests.answered(call, key, answer) {
+                    self.requests.continue_if_answered(&mut self.cx, call);
+                }
+            }
+            Given::Declined(call, method, error) => {
+                let why = error.text().into();
+                self.fail(call, FailureKind::Declined { method, why });
+            }
+        }
+    }
+
+    /// Stops the clocks of sent calls while a legacy server waits for an answer or the application holds back.
+    pub(super) fn hold_calls(&mut self) {
+        let is_held = self.asks.holds_calls() || self.is_held_back;
+        self.requests.hold(&mut self.cx, is_held);
+    }
+}
+
+/// What is written next.
+impl Client {
+    pub(super) fn can_write(&self) -> bool {
+        let has_next = || {
+            let may_send = |frame: &Frame| self.binding.may_send(frame);
+            self.cx.frames.has_next(may_send) || self.next_call().is_some()
+        };
+        self.binding.has_due() || self.may_write() && has_next()
+    }
+
+    pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        if let Some(begun) = self.binding.begin_due(&mut self.cx) {
+            return Some(begun);
+        }
+        if !self.may_write() {
+            return None;
+        }
+        let start = buf.len();
+        let binding = &self.binding;
+        let load = if let Some((frame, times)) = self.cx.frames.pop(|frame| binding.may_send(frame))
+        {
+            self.session.writer().frame(buf, &frame, &self.cx.config);
+            Load::Frame(frame, times)
+        } else {
+            let id = self.next_call()?;
+            let (wire, call) = self.requests.send(self.cx.now, id)?;
+            self.session.writer().call(buf, wire, call);
+            Load::Call(id)
+        };
+        self.cx.stats.messages_out += 1;
+        let facts = facts!(self);
+        self.binding.send(&mut self.cx, facts, buf, start, load)
+    }
+
+    /// Whether the transport can take a message.
+    fn may_write(&self) -> bool {
+        let is_in_touch = self.lifecycle.state().is_in_touch();
+        is_in_touch && self.binding.can_send(&self.cx.config.limits)
+    }
+
+    /// The call to send next.
+    fn next_call(&self) -> Option<CallId> {
+        match self.lifecycle.state() {
+            State::Ready => {
+                let next = self.requests.next_to_send(&self.cx, false);
+                next.filter(|_| !self.lifecycle.holds_calls_back(self.cx.now))
+            }
+            State::Draining => self.requests.next_to_send(&self.cx, true),
+            State::Idle
+            | State::Opening
+            | State::Handshaking
+            | State::Closing
+            | State::Waiting
+            | State::Parked
+            | State::Closed => None,
+        }
+    }
+}
+
+/// The end of calls.
+impl Client {
+    /// Ends a call with this outcome.
+    pub(super) fn settle(&mut self, id: CallId, outcome: Outcome) {
+        let Some(phase) = self.requests.end(&mut self.cx, id) else {
+            return;
+        };
+        match phase {
+            Phase::Asking => {
+                self.asks.withdraw_of(&mut self.cx, id);
+                self.hold_calls();
+            }
+            Phase::Listing(_) | Phase::Schema => {
+                let unwanted = self.catalog.unwant(id);
+                let page = unwanted.and_then(|list| self.requests.wire_for(&Purpose::Page(list)));
+                if let Some(wire) = page {
+                    self.requests.close(wire);
+                    if !self.cx.frames.retract(wire) {
+                        self.withdraw_request(wire, Withdrawal::default());
+                    }
+                }
+            }
+            Phase::Sent(_) | Phase::Waiting => {}
+        }
+        self.lifecycle.settled(&outcome);
+        self.cx.tell(Event::Done { call: id, outcome });
+    }
+
+    /// Ends a call that has no reply.
+    pub(super) fn fail(&mut self, id: CallId, kind: FailureKind) {
+        let ended = self.lifecycle.story_for(self.cx.now, &kind);
+        self.fail_with(id, kind, ended);
+    }
+
+    pub(super) fn fail_with(&mut self, id: CallId, kind: FailureKind, ended: Option<Arc<Ended>>) {
+        let now = self.cx.now;
+        if let Some(mut failure) = self.requests.failure(now, id, kind) {
+            failure.ended = ended;
+            failure.next_attempt = self.lifecycle.next_attempt(now);
+            self.settle(id, Outcome::Failed(failure));
+        }
+    }
+
+    /// Ends every call with this failure.
+    pub(super) fn fail_all(&mut self, kind: &FailureKind) {
+        let ended = self.lifecycle.story_for(self.cx.now, kind);
+        for id in self.requests.ids() {
+            self.fail_with(id, kind.clone(), ended.clone());
+        }
+    }
+
+    /// Fails a call that needs something that this server does not offer.
+    pub(super) fn fail_if_not_offered(&mut self, id: CallId) {
+        let method = self.requests.method_of(id);
+        let method = method.filter(|_| !self.passes_call(id));
+        if let Some(what) = method.and_then(|method| self.session.missing(method)) {
+            self.fail(id, FailureKind::NotOffered { what });
+        }
+    }
+
+    /// Handles a lost page of this list. A call fails if the list was lost more often than `Policy::resends` allows.
+    pub(super) fn page_lost(&mut self, list: List, kind: &FailureKind) {
+        for id in self.catalog.waiting(list).to_vec() {
+            if !self.requests.page_lost(&self.cx, id) {
+                self.fail(id, kind.clone());
+            }
+        }
+    }
+
+    /// Ends a call that may be in flight, for its caller or because it timed out. The server is told.
+    pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, words: Withdrawal) {
+        let sent = self.requests.call(id);
+        let sent = sent.filter(|call| !self.session.runs_as_task(call));
+        let wire = sent.and_then(Call::wire);
+        let sent_at = self.requests.sent_at(id);
+        self.fail(id, kind);
+        if let Some(wire) = wire {
+            self.withdraw_request(wire, words);
+        }
+        if let Some(at) = sent_at {
+            self.call_abandoned(at);
+        }
+    }
+
+    /// Tells the server that a request is not wanted any more.
+    pub(super) fn withdraw_request(&mut self, wire: u64, words: Withdrawal) {
+        if self.session.agreed().is_none() {
+            return;
+        }
+        let facts = facts!(self);
+        if self.binding.cancel(&mut self.cx, facts, wire) {
+            self.cx.frames.push(Frame::Cancel(wire, words));
+        }
+    }
+
+    /// Ends the exchange of a request that is not wanted any more.
+    pub(super) fn drop_request(&mut self, wire: u64) {
+        let facts = facts!(self);
+        self.binding.drop_request(&mut self.cx, facts, wire);
+    }
+
+    /// Handles the deadline of a call.
+    pub(super) fn call_due(&mut self, id: CallId) {
+        let state = self.lifecycle.state();
+        let is_absent = matches!(state, State::Waiting | State::Parked);
+        if self.requests.has_waited_enough(self.cx.now, id) && is_absent {
+            return self.fail(id, FailureKind::Down);
+        }
+        if let Some(limit) = self.requests.due(&mut self.cx, id) {
+            let reason = match limit {
+                TimeLimit::Idle => "no reply and no progress in time",
+                TimeLimit::Total => "it took too long in all",
+            };
+            let kind = FailureKind::TimedOut { limit, state };
+            self.abort(id, kind, Withdrawal::because(reason));
+        }
+    }
+}
+
+/// Requests that were turned away or lost.
+impl Client {
+    /// Queues a message again that was not read at the old URL.
+    pub(super) fn send_again(&mut self, load: Load) {
+        match load {
+            Load::Call(call) => {
+                if let Some(wire) = self.requests.wire_of(call) {
+                    self.requests.close(wire);
+                    self.requests.send_later(&mut self.cx, call);
+                }
+            }
+            Load::Frame(frame, times) => {
+                let wire = frame.wire();
+                if wire.is_none_or(|wire| self.requests.is_wanted(wire)) {
+                    self.cx.frames.push_again(frame, times);
+                }
+            }
+            Load::None => {}
+        }
+    }
+
+    /// Queues a message again that the server turned away, if it was not read or may be repeated. After too many times it fails. Returns whether it
+    /// is queued. `is_shut_out`: it was turned away for lack of credentials.
+    pub(super) fn return_message(&mut self, returned: Returned, is_shut_out: bool) -> bool {
+        self.cx.stats.turned_away += 1;
+        let most = self.cx.config.policy.resends;
+        let status = returned.status;
+        let kind = if is_shut_out {
+            FailureKind::Unauthorized { why: None }
+        } else {
+            let said = returned.said;
+            FailureKind::Status { status, said }
+        };
+        let ends_handshake = returned.load.ends_handshake();
+        match (returned.wire, returned.load) {
+            (Some(wire), Load::Call(call)) => {
+                self.requests.close(wire);
+                let is_unread = returned.is_unread;
+                let waits = self.requests.turned_away(&mut self.cx, call, is_unread);
+                if !waits {
+                    self.fail(call, kind);
+                }
+                waits
+            }
+            (Some(wire), Load::Frame(..)) if !self.requests.is_wanted(wire) => false,
+            (_, Load::Frame(frame, times)) if times < most => {
+                self.cx.frames.push_again(frame, times + 1);
+                true
+            }
+            (wire, Load::Frame(..))
+                if ends_handshake && is_shut_out
+                    || wire.is_some_and(|wire| self.requests.is_of_handshake(wire)) =>
+            {
+                self.take_down(if is_shut_out {
+                    Cause::Unauthorized
+                } else {
+                    Cause::Unavailable { status }
+                });
+                false
+            }
+            (Some(wire), Load::Frame(..)) => {
+                self.unanswered(wire, kind);
+                false
+            }
+            (_, _) => false,
+        }
+    }
+
+    /// Falls back to `initialize` if this request is the `server/discover` probe and its connection was cut. Returns whether it did.
+    pub(super) fn is_probe_cut(&mut self, wire: u64) -> bool {
+        let is_probe = self.requests.purpose(wire) == Some(&Purpose::Discover);
+        if is_probe && self.probe_failed("the connection was cut", false) {
+            self.requests.close(wire);
+            return true;
+        }
+        false
+    }
+
+    /// Handles a request whose reply is lost. `kind` is the failure to report if it is a call that cannot be repeated.
+    pub(super) fn request_lost(&mut self, wire: u64, kind: FailureKind) {
+        if self.is_probe_cut(wire) {
+            return;
+        }
+        let Some(purpose) = self.requests.close(wire) else {
+            return;
+        };
+        match purpose {
+            Purpose::Call(call) => self.call_lost(call, kind),
+            Purpose::Page(list) => {
+                self.page_lost(list, &kind);
+                self.catalog.begin_again(list);
+            }
+            Purpose::Listen => self.listen_ended(wire, None),
+            Purpose::Discover | Purpose::Initialize | Purpose::Revive => {
+                self.take_down(Cause::Unreachable);
+            }
+            Purpose::LateDiscover | Purpose::Probe => {}
+            Purpose::SetLevel | Purpose::Subscribe(_) | Purpose::Unsubscribe => {
+                let error = ErrorObject::new(code::INTERNAL_ERROR, "the reply was lost");
+                self.apply_reply(wire, purpose, Err(error));
+            }
+        }
+    }
+
+    /// Handles a call whose reply is lost. It may or may not have run.
+    pub(super) fn call_lost(&mut self, call: CallId, kind: FailureKind) {
+        if !self.requests.requeue(&mut self.cx, call) {
+            self.fail(call, kind);
+        }
+    }
+}

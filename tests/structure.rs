@@ -1,0 +1,154 @@
+//! Holds the structure of the two ends: how many fields each has, in how many files it is implemented, and where it tests its binding.
+//!
+//! The test reads source text. Each limit may only fall: when a change makes a number smaller, it lowers the limit.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The most fields of `Client`.
+const CLIENT_FIELDS: usize = 8;
+/// The most fields of `Server`.
+const SERVER_FIELDS: usize = 23;
+/// The most files with an `impl Client` block.
+const CLIENT_FILES: usize = 4;
+/// The most files with an `impl Server` block.
+const SERVER_FILES: usize = 17;
+/// The most places in `src/client`, outside `binding/`, that test whether the server is reached over HTTP.
+const CLIENT_BINDING_TESTS: usize = 2;
+/// The most places in `src/server`, outside `binding/`, that test whether the client is reached over HTTP.
+const SERVER_BINDING_TESTS: usize = 98;
+
+#[test]
+fn client_has_few_fields() {
+    assert_number(fields("src/client/mod.rs", "Client"), CLIENT_FIELDS);
+}
+
+#[test]
+fn server_has_few_fields() {
+    assert_number(fields("src/server/mod.rs", "Server"), SERVER_FIELDS);
+}
+
+#[test]
+fn client_is_implemented_in_few_files() {
+    assert_number(implementing("src/client", "impl Client {"), CLIENT_FILES);
+}
+
+#[test]
+fn server_is_implemented_in_few_files() {
+    assert_number(implementing("src/server", "impl Server {"), SERVER_FILES);
+}
+
+#[test]
+fn client_tests_its_binding_in_few_places() {
+    assert_number(binding_tests("src/client"), CLIENT_BINDING_TESTS);
+}
+
+#[test]
+fn server_tests_its_binding_in_few_places() {
+    assert_number(binding_tests("src/server"), SERVER_BINDING_TESTS);
+}
+
+#[test]
+fn no_component_of_the_client_names_it() {
+    for folder in [
+        "asks",
+        "binding",
+        "catalog",
+        "lifecycle",
+        "requests",
+        "session",
+    ] {
+        for file in rust_files(&root().join("src/client").join(folder)) {
+            let source = read(&file);
+            let mut code = source
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            let named = code.find(|line| uses(line, "Client") > 0);
+            assert_eq!(named, None, "{}", file.display());
+        }
+    }
+}
+
+/// Fails if the number is above its limit, and also if it is below: then the limit must be lowered.
+fn assert_number(found: usize, limit: usize) {
+    assert_eq!(
+        found, limit,
+        "the number may only fall, and its limit with it"
+    );
+}
+
+/// The number of fields of a struct.
+fn fields(file: &str, name: &str) -> usize {
+    let source = read(&root().join(file));
+    let start = format!("pub struct {name} {{");
+    let lines = source.lines().skip_while(|line| **line != start).skip(1);
+    let body = lines.take_while(|line| *line != "}");
+    body.filter(|line| !line.trim_start().starts_with("//") && line.contains(':'))
+        .count()
+}
+
+/// The number of files below a folder with a line that begins an implementation.
+fn implementing(folder: &str, start: &str) -> usize {
+    let files = rust_files(&root().join(folder));
+    let has = |file: &&PathBuf| read(file).lines().any(|line| line == start);
+    files.iter().filter(has).count()
+}
+
+/// The number of places that look at the binding, outside the folder that may.
+fn binding_tests(folder: &str) -> usize {
+    let files = rust_files(&root().join(folder));
+    let outside = files
+        .iter()
+        .filter(|file| !file.components().any(|part| part.as_os_str() == "binding"));
+    let words = [
+        "self.web",
+        "link.web",
+        "self.http",
+        "link.http",
+        "config.http",
+        "config.binding",
+    ];
+    let count = |source: &str| -> usize {
+        let code = source
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        code.map(|line| words.iter().map(|word| uses(line, word)).sum::<usize>())
+            .sum()
+    };
+    outside.map(|file| count(&read(file))).sum()
+}
+
+/// How often a line has a word, not counting longer words that begin with it.
+fn uses(line: &str, word: &str) -> usize {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let is_whole = |at: usize| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(is_part) && !after.is_some_and(|next| is_part(next) || next == '(')
+    };
+    line.match_indices(word)
+        .filter(|(at, _)| is_whole(*at))
+        .count()
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).expect("the source can be read")
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder can be read");
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.expect("the entry can be read").path();
+        if path.is_dir() {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
