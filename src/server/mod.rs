@@ -1,96 +1,79 @@
-//! The server end of a link: the methods of the application, the contract with the driver, and the timers.
+//! The server end of a link: the methods of the application, and the contract with the driver.
 //!
-//! The state machine is one `impl Server`, split by subject. Only these modules carry decisions between the child modules below:
+//! [`Server`] holds twelve components, and only four files besides this one carry decisions between them:
 //!
-//! - `inbound` parses messages from clients; `terms` and `admission` decide whether a request is served.
-//! - `service` answers requests without the application; `answers` ends requests.
-//! - `questions` sends asks to clients; `news` sends notifications.
-//! - `outbound` writes queued messages; `ending` shuts the server down.
+//! - `dispatch` takes the inputs of the driver; `serve` serves the messages that they hold.
+//! - `write` queues messages to clients, and writes them; `settle` ends asks, requests, sessions, exchanges and the server itself.
 //!
-//! The child modules know neither the machine nor each other:
+//! The components know neither the server nor each other. They are told what happened, and return what follows:
 //!
-//! - `origin` names the sender of a message; `params` extracts the params that concern the server itself.
-//! - `early` holds requests until the offer is known; `legacy` holds the clients with a handshake.
-//! - `requests` holds the phase of each request, `asks` the open asks, `seal` the key for states, `watchers` the subscriptions.
-//! - `frame` encodes messages; `lanes` queues them for each client.
+//! - `binding` is the byte stream or HTTP; nobody else knows which of the two it is.
+//! - `session` holds the clients and the offer to them; `requests` the requests that they sent; `asks` what they are asked; `watches` which
+//!   changes they watch.
+//! - `outgoing` queues the messages to each client, and encodes them.
+//! - `clock` holds the time and the deadlines; `lifecycle` decides when the server drains and closes.
 //!
-//! `http` holds everything that exists only over HTTP. It has the same structure: parts of the machine, and child modules.
+//! `origin` names the sender of a message; everybody uses its keys.
 
-mod admission;
-mod answers;
 mod asks;
+mod binding;
+mod clock;
 mod config;
-mod early;
-mod ending;
+mod dispatch;
+mod display;
 mod event;
-mod frame;
-mod http;
-mod inbound;
-mod lanes;
-mod legacy;
+mod lifecycle;
 mod misuse;
-mod news;
 mod origin;
-mod outbound;
-mod params;
-mod questions;
-mod reply;
+mod outgoing;
 mod requests;
-mod seal;
-mod service;
+mod serve;
+mod session;
+mod settle;
 mod stats;
-mod telling;
-mod terms;
-mod waiting;
-mod watchers;
+mod watches;
+mod write;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::time::Duration;
 
-pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
-pub use event::{
-    Caller, Cancelled, EndOfService, Event, RefusalCause, Refused, Request, State, Supplied,
-    Unanswered,
-};
-pub use http::{
+pub use binding::http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
     SsePaths,
 };
+pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
+pub use event::{
+    Caller, Cancelled, EndOfService, Event, RefusalCause, Refused, Request, Supplied, Unanswered,
+};
+pub use lifecycle::State;
 pub use misuse::Misuse;
-pub use reply::{InputRequired, Progress, Question};
+pub use requests::reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
 
+pub use crate::protocol::Peer;
 pub use crate::util::noise::Noise;
 
 use asks::Asks;
-use early::Deferred;
-use frame::Voice;
-use http::Endpoint;
-use lanes::{Kind, Lanes};
-use legacy::{Scope, Visits};
-use origin::{Lane, SessionKey};
-use reply::Verdict;
+use binding::Binding;
+use clock::{Clock, Timer};
+use lifecycle::{Cue, Lifecycle};
+use origin::SessionKey;
+use outgoing::{Lifetime, Outgoing};
 use requests::Requests;
-use seal::Seal;
-use terms::Known;
-use watchers::Watchers;
+use requests::reply::Verdict;
+use session::Sessions;
+use session::offer::OfferState;
+use watches::Watches;
 
-use crate::driver::{
-    AskId, Deadline, Fault, Input, Instant, Output, RequestId, StreamId, TICK, Wake,
-};
+use crate::driver::{AskId, Deadline, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::json::Payload;
-pub use crate::protocol::Peer;
 use crate::protocol::watch::{Change, Setting, Watch};
 use crate::protocol::{ClientFeature, LogLevel, code};
-use crate::util::noise::NoiseMeter;
 use crate::util::queue::Outbox;
-use crate::util::timers::Timers;
-use crate::wire::{ErrorObject, LineReader};
+use crate::wire::ErrorObject;
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
 ///
@@ -132,56 +115,17 @@ use crate::wire::{ErrorObject, LineReader};
 /// ```
 pub struct Server {
     config: Config,
-    now: Instant,
-    state: State,
-    /// Bytes that arrived on the byte stream and do not form a complete line yet.
-    lines: LineReader,
-    noise: NoiseMeter,
-    /// Whether the byte stream has ended, so that no more input arrives.
-    has_input_ended: bool,
-    /// The faults that the driver reported, up to a bound.
-    faults: Vec<Fault>,
-    seal: Seal,
-    voice: Voice,
-    /// The clients that sent `initialize`. A byte stream has at most one.
-    scopes: BTreeMap<SessionKey, Scope>,
-    /// The sessions that began on another server and were loaded before the offer was known. They get the offer when it is made.
-    unoffered: BTreeSet<SessionKey>,
-    visits: Visits,
-    /// The client as the last modern request described it, with the text of that description.
-    known: Option<Known>,
-    /// The client that the application was last told of.
-    met: Option<Arc<Peer>>,
-    /// Requests that wait for the offer.
-    early: Deferred,
+    clock: Clock,
+    lifecycle: Lifecycle,
+    offer: OfferState,
+    sessions: Sessions,
     requests: Requests,
     asks: Asks,
-    watchers: Watchers,
-    lanes: Lanes,
-    outbox: Outbox<Event>,
-    timers: Timers<Timer>,
-    /// State that exists only over HTTP.
-    http: Option<Box<Endpoint>>,
+    watches: Watches,
+    outgoing: Outgoing,
+    binding: Binding,
+    outputs: Outbox<Event>,
     stats: Stats,
-}
-
-/// The timers of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// The deadline for the answer to an ask.
-    Ask(AskId),
-    /// The deadline for a client to come back with the input that it was asked for.
-    Away(RequestId),
-    /// The deadline for the body of an HTTP request.
-    Body(StreamId),
-    /// The deadline for the requests in flight after the drain began.
-    Drain,
-    /// The deadline for the client to read the last messages.
-    Flush,
-    /// The idle deadline of a session.
-    Idle(SessionKey),
-    /// The next keepalive of an HTTP exchange.
-    Pulse(StreamId),
 }
 
 /// # The contract with the driver
@@ -189,11 +133,7 @@ impl Server {
     /// Creates a server. With [`Config::http`], it keeps its sessions and their messages in memory.
     #[must_use]
     pub fn new(config: Config) -> Server {
-        let http = config.http.as_ref().map(|http| {
-            let events = MemoryEvents::new(http.replay);
-            Endpoint::new(config.secret, None, Box::new(events))
-        });
-        Server::with_endpoint(config, http)
+        Server::bound(config, None, None)
     }
 
     /// Creates a server over HTTP that keeps its sessions in `sessions` and their messages in `events`. Several servers at one address that
@@ -204,40 +144,33 @@ impl Server {
         sessions: Box<dyn SessionStore>,
         events: Box<dyn EventStore>,
     ) -> Server {
-        let http = config.http.is_some();
-        let http = http.then(|| Endpoint::new(config.secret, Some(sessions), events));
-        Server::with_endpoint(config, http)
+        Server::bound(config, Some(sessions), Some(events))
     }
 
-    fn with_endpoint(mut config: Config, http: Option<Endpoint>) -> Server {
+    fn bound(
+        mut config: Config,
+        records: Option<Box<dyn SessionStore>>,
+        events: Option<Box<dyn EventStore>>,
+    ) -> Server {
         config.limits = config.limits.workable();
-        let mut lanes = Lanes::new(config.limits.write_window);
-        if http.is_none() {
-            lanes.add(Lane::DUPLEX, Kind::Lasting);
-            lanes.attach(Lane::DUPLEX);
+        let offer = config.offer.take();
+        let binding = Binding::new(&mut config, records, events);
+        let mut outgoing = Outgoing::new(&config.limits);
+        if let Some(queue) = binding.shared_queue() {
+            outgoing.add(queue, Lifetime::Lasting);
+            outgoing.attach(queue);
         }
         Server {
-            now: Instant::ZERO,
-            state: State::Serving,
-            lines: LineReader::new(config.limits.message_bytes),
-            noise: NoiseMeter::default(),
-            has_input_ended: false,
-            faults: Vec::new(),
-            seal: Seal::new(config.secret),
-            voice: Voice::new(config.offer.as_ref(), &config),
-            scopes: BTreeMap::new(),
-            unoffered: BTreeSet::new(),
-            visits: Visits::default(),
-            known: None,
-            met: None,
-            early: Deferred::default(),
-            requests: Requests::new(),
+            clock: Clock::new(),
+            lifecycle: Lifecycle::new(),
+            offer: OfferState::new(offer, &config),
+            sessions: Sessions::new(&config),
+            requests: Requests::new(&config),
             asks: Asks::new(),
-            watchers: Watchers::default(),
-            lanes,
-            outbox: Outbox::new(),
-            timers: Timers::new(),
-            http: http.map(Box::new),
+            watches: Watches::default(),
+            outgoing,
+            binding,
+            outputs: Outbox::new(),
             stats: Stats::default(),
             config,
         }
@@ -247,46 +180,24 @@ impl Server {
     /// outputs afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
-        let is_duplex = stream == StreamId::DUPLEX;
-        if self.state == State::Closed || is_duplex == self.http.is_some() {
+        if self.lifecycle.is_closed() || !self.binding.takes(stream) {
             self.stats.stale_inputs += 1;
             return;
         }
-        if self.http.is_some() {
-            return self.act(now, |server| server.exchanged(stream, input));
-        }
-        self.act(now, |server| match input {
-            Input::Bytes { bytes, .. } => server.bytes(&bytes),
-            Input::End { faults, .. } => {
-                server.note(&faults);
-                server.input_ended();
-            }
-            Input::Sent { len, .. } => server.sent(Lane::DUPLEX, len),
-            Input::WriteFailed { faults, .. } => {
-                server.note(&faults);
-                server.close();
-            }
-            Input::Exited { .. }
-            | Input::OpenFailed { .. }
-            | Input::Opened
-            | Input::Request { .. }
-            | Input::Response { .. }
-            | Input::Stderr { .. }
-            | Input::Activity { .. } => server.stats.stale_inputs += 1,
-        });
+        self.act(now, |server| server.take_input(stream, input));
     }
 
     /// Sets the time to `now` and runs the timers that are due. A call that is early or late is harmless. Afterwards
     /// [`poll_timeout`](Server::poll_timeout) lies after `now`, or says that output is queued.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.act(now, |server| {
-            while let Some(timer) = server.timers.expire(server.now) {
+            while let Some(timer) = server.clock.expire() {
                 match timer {
-                    Timer::Ask(ask) => server.ask_unanswered(ask),
+                    Timer::Ask(ask) => server.ask_overdue(ask),
                     Timer::Away(request) => server.not_resumed(request),
                     Timer::Body(stream) => server.body_overdue(stream),
-                    Timer::Drain => server.out_of_time(),
-                    Timer::Flush => server.close(),
+                    Timer::Drain => server.drain_overdue(),
+                    Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
                     Timer::Pulse(stream) => server.pulse(stream),
                 }
@@ -309,19 +220,13 @@ impl Server {
     /// While output is queued, the deadline is now. Any method call, input and poll can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        if !self.outbox.is_empty() || self.can_write() {
+        if !self.outputs.is_empty() || self.can_write() {
             return Some(Deadline {
-                at: self.now,
+                at: self.clock.now(),
                 wake: Wake::Output,
             });
         }
-        let (at, timer) = self.timers.next()?;
-        let wake = match timer {
-            Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
-            Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
-            Timer::Pulse(_) => Wake::Keepalive,
-        };
-        Some(Deadline { at, wake })
+        self.clock.next()
     }
 
     /// Whether the driver should continue to read. `false` while the unpolled events exceed [`Limits::undelivered_bytes`]. On a byte
@@ -329,7 +234,7 @@ impl Server {
     /// clients.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outbox.bytes() < self.config.limits.undelivered_bytes
+        self.outputs.bytes() < self.config.limits.undelivered_bytes
             && self.has_room()
             && !self.holds_requests_back()
     }
@@ -337,13 +242,13 @@ impl Server {
     /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read,
     /// unless it has an ask to answer.
     fn holds_requests_back(&self) -> bool {
-        let is_piped = self.config.is_relayed && self.http.is_none();
+        let is_piped = self.config.is_relayed && self.binding.shared_queue().is_some();
         is_piped && !self.has_open_asks() && self.open_requests() >= self.config.limits.requests
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        self.outbox.pop()
+        self.outputs.pop()
     }
 }
 
@@ -352,7 +257,8 @@ impl Server {
     /// Whether the client of a request received asks in place of a reply, and has not come back with the answers.
     #[must_use]
     pub fn is_away(&self, request: RequestId) -> bool {
-        self.requests.is_away(request)
+        let entry = self.requests.get(request);
+        entry.is_some_and(|entry| entry.is_away())
     }
 
     /// Whether any ask is open.
@@ -365,7 +271,8 @@ impl Server {
     /// there affects only its own client.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.http.is_some() || self.has_room_on(Lane::DUPLEX)
+        let queue = self.binding.shared_queue();
+        queue.is_none_or(|queue| self.outgoing.has_room(queue))
     }
 }
 
@@ -383,7 +290,7 @@ impl Server {
         request: RequestId,
         result: Payload,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.result(request, result))
+        self.act(now, |server| server.give_result(request, result))
     }
 
     /// Answers a request with an error.
@@ -418,7 +325,7 @@ impl Server {
         request: RequestId,
         input: InputRequired,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.require(request, input))
+        self.act(now, |server| server.give_input_required(request, input))
     }
 
     /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not grow
@@ -434,7 +341,7 @@ impl Server {
         request: RequestId,
         progress: Progress,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.progressed(request, progress))
+        self.act(now, |server| server.send_progress(request, progress))
     }
 
     /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
@@ -485,7 +392,9 @@ impl Server {
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
-        self.act(now, |server| server.ask_for(request, key, method, params))
+        self.act(now, |server| {
+            server.ask_for_request(request, key, method, params)
+        })
     }
 
     /// Asks the legacy client of a byte stream for something that no request needs. Neither a modern client nor a client over HTTP can be
@@ -502,7 +411,7 @@ impl Server {
     ) -> Result<AskId, Misuse> {
         let method = method.into();
         let session = SessionKey::DUPLEX;
-        self.act(now, |server| server.ask_legacy(session, method, params))
+        self.act(now, |server| server.ask_client(session, method, params))
     }
 
     /// Asks a legacy client in an HTTP session for something that no request needs.
@@ -515,7 +424,7 @@ impl Server {
     ) -> Result<AskId, Misuse> {
         let session = caller.session_number().map(SessionKey::from_number);
         let session = session.ok_or(Misuse::NoLegacyPeer)?;
-        self.act(now, |server| server.ask_legacy(session, method, params))
+        self.act(now, |server| server.ask_client(session, method, params))
     }
 
     /// Forwards a notification of the server behind a relay unchanged: about `request`, or else to the client `to`.
@@ -527,12 +436,12 @@ impl Server {
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.passed(request, to, method, params))
+        self.act(now, |server| server.forward(request, to, method, params))
     }
 
     /// Records a log level or subscription of this client that the server behind a relay accepted.
     pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
-        self.act(now, |server| server.settled(caller, setting));
+        self.act(now, |server| server.record_setting(caller, setting));
     }
 
     /// Forwards a progress notification of the server behind a relay, with the token that the client chose.
@@ -542,7 +451,7 @@ impl Server {
         request: RequestId,
         params: &Payload,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.passed_progress(request, params))
+        self.act(now, |server| server.forward_progress(request, params))
     }
 
     /// Withdraws an ask. A client that received the ask is told the reason. The outcome is [`Unanswered::Withdrawn`].
@@ -560,7 +469,7 @@ impl Server {
             if server.asks.get(ask).is_none() {
                 return Err(Misuse::UnknownAsk);
             }
-            server.take_back(ask, Unanswered::Withdrawn, reason);
+            server.withdraw_ask(ask, Unanswered::Withdrawn, reason);
             Ok(())
         })
     }
@@ -575,7 +484,7 @@ impl Server {
     ///
     /// When the offered capabilities do not include notifications of such changes.
     pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
-        self.act(now, |server| server.published(change))
+        self.act(now, |server| server.send_change(change))
     }
 
     /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.
@@ -592,7 +501,7 @@ impl Server {
         logger: Option<&str>,
         data: Payload,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.logged(request, level, logger, data))
+        self.act(now, |server| server.send_log(request, level, logger, data))
     }
 
     /// Sends another notification, such as `notifications/elicitation/complete`. A client whose version does not have the notification does
@@ -609,7 +518,7 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        self.act(now, |server| server.notified(method, params, None))
+        self.act(now, |server| server.send_notification(method, params, None))
     }
 
     /// Sends a notification to one client only: the client of a byte stream, or the client of a session. Other clients have no stream on
@@ -626,7 +535,9 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        self.act(now, |server| server.notified(method, params, Some(caller)))
+        self.act(now, |server| {
+            server.send_notification(method, params, Some(caller))
+        })
     }
 }
 
@@ -634,32 +545,32 @@ impl Server {
 impl Server {
     /// Sets the offer. The requests that waited for it are served now.
     pub fn offer(&mut self, now: Instant, offer: Offer) {
-        self.act(now, |server| server.offers(offer));
+        self.act(now, |server| server.set_offer(offer));
     }
 
     /// Says that there is no offer for now. Every request that waits for the offer is refused with this error. A client that asks again
     /// waits again, and is reported with [`Event::Met`] again.
     pub fn decline(&mut self, now: Instant, error: &ErrorObject) {
-        self.act(now, |server| server.declined(error));
+        self.act(now, |server| server.decline_deferred(error));
     }
 
     /// Refuses the `server/discover` requests that wait for the offer, because the server behind the relay has no such method. All other
     /// requests continue to wait. Returns whether any request was refused.
     pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
-        self.act(now, |server| server.discovery_refused(error))
+        self.act(now, |server| server.decline_discovery(error))
     }
 
     /// Whether any request waits for the offer.
     #[must_use]
     pub fn is_deferring(&self) -> bool {
-        !self.early.is_empty()
+        !self.offer.deferred().is_empty()
     }
 
     /// Sets the complete list of tools, as in a result of `tools/list`. Over HTTP, the header fields of a modern call that repeat arguments
     /// are checked against it (S-XHDR-13, S-XHDR-14). The server also learns from the results of `tools/list` that the application gives.
     /// This method is for calls that arrive before any client asked for the list.
     pub fn tools(&mut self, now: Instant, list: &Payload) {
-        self.act(now, |server| server.know_tools(list));
+        self.act(now, |server| server.binding.set_tools(list));
     }
 
     /// Starts the shutdown. The server takes no new requests and ends all watches. The requests in flight have [`Config::drain`] to finish.
@@ -671,43 +582,43 @@ impl Server {
     /// The state of the server.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// The client of a byte stream that sent `initialize`, if any.
     #[must_use]
     pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
-        let scope = self.scopes.get(&SessionKey::DUPLEX);
-        scope.map(|scope| &scope.peer)
+        let session = self.sessions.get(SessionKey::DUPLEX);
+        session.map(|session| &session.peer)
     }
 
     /// The number of requests without a reply, including those that wait for the offer or for input from their clients.
     #[must_use]
     pub fn requests(&self) -> usize {
-        self.requests.in_flight() + self.requests.away() + self.early.len()
+        self.open_requests() + self.requests.away()
     }
 
     /// Whether any client is to be told of a change of the resource at `uri`.
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
-        self.watchers.is_watched(uri)
+        self.watches.is_watched(uri)
     }
 
     /// The number of watchers of exactly this URI.
     pub(crate) fn watchers_of(&self, uri: &str) -> usize {
-        self.watchers.count_of(uri)
+        self.watches.count_of(uri)
     }
 
     /// The union of what all clients watch, with a copy of each URI. [`Event::Watching`] reports its changes.
     #[must_use]
     pub fn watched(&self) -> Watch {
-        self.watchers.all()
+        self.watches.all()
     }
 
     /// The number of open sessions of legacy clients over HTTP.
     #[must_use]
     pub fn sessions(&self) -> usize {
-        self.session_count()
+        self.binding.session_count()
     }
 
     /// The counters of the server.
@@ -731,35 +642,17 @@ pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
 }
 
 impl Server {
-    /// Runs every step of the machine: sets the time, calls `what`, then settles the lanes, the watches and the shutdown.
-    ///
-    /// The time never goes back. If the driver's clock does, timers that were due stay due.
+    /// Runs every step of the machine: sets the time, calls `what`, then settles what follows.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
-        self.now = self.now.max(now);
+        self.clock.advance(now);
         let done = what(self);
-        self.settle_lanes();
-        if let Some(update) = self.watchers.news() {
-            self.tell(Event::Watching(update));
-        }
-        self.close_if_drained();
+        self.settle();
         done
     }
 
-    fn tell(&mut self, event: Event) {
-        if self.state != State::Closed {
-            self.outbox.push(Output::Event(event));
-        }
-    }
-
-    fn arm_in(&mut self, timer: Timer, span: Duration) {
-        self.timers.arm(timer, self.now + span.max(TICK));
-    }
-
-    fn check_size(&self, bytes: usize) -> Result<(), Misuse> {
-        if bytes > self.config.limits.message_bytes {
-            return Err(Misuse::TooLarge { bytes });
-        }
-        Ok(())
+    /// The number of requests that clients wait for.
+    fn open_requests(&self) -> usize {
+        self.requests.in_flight() + self.offer.deferred().len()
     }
 }
 
@@ -767,10 +660,10 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("state", &self.state)
+            .field("state", &self.state())
             .field("requests", &self.requests())
             .field("asks_open", &self.asks.len())
-            .field("watches", &self.watchers.listens())
+            .field("watches", &self.watches.listens())
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()
     }

@@ -1,0 +1,501 @@
+//! Inputs: takes what the driver reports, reads the messages of clients, and decides who answers them. Nothing in here can fail, because all
+//! input is data.
+
+use alloc::format;
+use alloc::sync::Arc;
+
+use crate::driver::{Fault, Input, StreamId};
+use crate::http::{Fields, RequestHead};
+use crate::protocol::method::names;
+use crate::protocol::{Era, Peer, code};
+use crate::server::Server;
+use crate::server::binding::http::{
+    self, Accepts, Arriving, FULL, Greeting, Lookup, Posted, Refusal, Sent, SessionRecord, Source,
+    Target,
+};
+use crate::server::binding::{Ended, Received};
+use crate::server::event::Unanswered;
+use crate::server::lifecycle::Cue;
+use crate::server::origin::{IdScope, Origin, SessionKey};
+use crate::server::outgoing::Lifetime;
+use crate::server::outgoing::frame::{Frame, Signal};
+use crate::server::requests::params::Params;
+use crate::server::session::LegacySession;
+use crate::wire::{
+    self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Skimmed,
+};
+
+/// # Inputs
+impl Server {
+    pub(super) fn take_input(&mut self, stream: StreamId, input: Input<'_>) {
+        let is_taken = match input {
+            Input::Bytes { bytes, .. } => self.on_bytes(stream, &bytes),
+            Input::End { faults, .. } => self.on_end(stream, &faults),
+            Input::Request { head, .. } => self.on_head(stream, &head),
+            Input::Sent { len, .. } => self.on_sent(stream, len),
+            Input::WriteFailed { faults, .. } => self.on_write_failed(stream, &faults),
+            Input::Exited { .. }
+            | Input::OpenFailed { .. }
+            | Input::Opened
+            | Input::Response { .. }
+            | Input::Stderr { .. }
+            | Input::Activity { .. } => false,
+        };
+        if !is_taken {
+            self.stats.stale_inputs += 1;
+        }
+    }
+
+    fn on_bytes(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
+        match self.binding.receive(stream, bytes) {
+            Received::Stale => return false,
+            Received::Lines(lines) => self.read_lines(lines, bytes),
+            Received::Body(overrun) => {
+                if let Some((stream, refusal)) = overrun {
+                    self.give_up(stream, refusal);
+                }
+            }
+        }
+        self.stats.bytes_in += bytes.len() as u64;
+        true
+    }
+
+    fn on_end(&mut self, stream: StreamId, faults: &[Fault]) -> bool {
+        match self.binding.end(stream, faults, &mut self.clock) {
+            Ended::Input => {
+                self.lifecycle.note(faults);
+                self.input_ended();
+            }
+            Ended::Body(arrived) => self.on_body(stream, &arrived),
+            Ended::Exchange => return self.client_gone(stream),
+            Ended::Stale => return false,
+        }
+        true
+    }
+
+    fn on_write_failed(&mut self, stream: StreamId, faults: &[Fault]) -> bool {
+        if self.binding.shared_queue().is_none() {
+            return self.client_gone(stream);
+        }
+        self.lifecycle.note(faults);
+        self.close(Cue::WriteFailed);
+        true
+    }
+
+    /// Counts bytes that the client read. Any read extends the flush deadline, even of an exchange that is finished.
+    fn on_sent(&mut self, stream: StreamId, len: usize) -> bool {
+        match self.binding.sent(stream, len, &mut self.clock) {
+            None => return false,
+            Some(Sent::Complete) => self.put_off_flush(len),
+            Some(Sent::Open(queue)) => {
+                self.outgoing.sent(queue, len);
+                self.put_off_flush(len);
+                self.weigh(stream);
+            }
+        }
+        true
+    }
+}
+
+/// # Lines
+impl Server {
+    fn read_lines(&mut self, mut lines: LineReader, mut bytes: &[u8]) {
+        if !self.lifecycle.has_input_ended() {
+            while let Some(line) = lines.next(&mut bytes) {
+                self.on_line(line);
+            }
+        }
+        self.binding.put_back(lines);
+    }
+
+    /// Reads the rest of the byte stream at its end. A complete message without its newline is accepted.
+    pub(super) fn read_last_line(&mut self) {
+        if let Some(mut lines) = self.binding.take_lines() {
+            if let Some(line) = lines.finish() {
+                self.on_line(line);
+            }
+        }
+    }
+
+    fn on_line(&mut self, line: Line<'_>) {
+        match line {
+            Line::NotUtf8(bytes) => {
+                self.on_noise("a line that is not UTF-8", bytes, false);
+                let text = "the line is not UTF-8";
+                self.send_error(&Origin::DUPLEX, None, code::PARSE_ERROR, text);
+            }
+            Line::Oversized(skimmed) => self.on_oversized(&skimmed),
+            Line::Text(text) => self.on_text(text),
+        }
+    }
+
+    fn on_text(&mut self, text: &str) {
+        let from = &Origin::DUPLEX;
+        let mut noted = Params::default();
+        let plan = Params::plan(self.sessions.known_terms());
+        match wire::parse_showing(text, plan, |part| noted.note(part)) {
+            Ok(Inbound::One(Message::Request { id, method, params })) => {
+                self.made_sense();
+                noted.complete(params);
+                self.on_request(from, id, &method, &noted);
+            }
+            Ok(Inbound::One(message)) => self.on_message(from, message),
+            Ok(Inbound::Batch(batch)) if self.sessions.allows_batches(SessionKey::DUPLEX) => {
+                self.on_batch(from, batch, text);
+            }
+            Ok(Inbound::Batch(_)) => {
+                let what = "a batch, which the agreed version does not have";
+                self.on_noise(what, text.as_bytes(), false);
+                self.send_error(from, None, code::INVALID_REQUEST, what);
+            }
+            Err(malformed) => self.on_malformed(from, &malformed, text),
+        }
+    }
+
+    /// Refuses a line that is too long to be held. The rest of the session is not affected.
+    fn on_oversized(&mut self, skimmed: &Skimmed) {
+        let limit = self.config.limits.message_bytes;
+        let bytes = skimmed.len;
+        let what = format!("a message of {bytes} bytes, where {limit} is the most");
+        self.on_noise(&what, b"", true);
+        let error = ErrorObject::new(code::INVALID_REQUEST, what);
+        let from = &Origin::DUPLEX;
+        let is_free = |id: &Id| !self.is_in_flight(&from.wire(id.clone()));
+        match &skimmed.id {
+            Some(id) if skimmed.is_response => {
+                let why = error.message.into();
+                self.on_reply(from, id, Err(Unanswered::Invalid { why }));
+            }
+            Some(id) if is_free(id) => self.refuse(from.queue, id.clone(), error),
+            Some(_) | None => self.send_error(from, None, error.code, &error.message),
+        }
+    }
+}
+
+/// # Exchanges
+impl Server {
+    fn on_head(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
+        match self.binding.greet(stream, head) {
+            Greeting::Stale => return false,
+            Greeting::Preflight(output) => {
+                self.outputs.push(output);
+                return true;
+            }
+            Greeting::Full if self.is_too_many(stream, head) => return true,
+            Greeting::Full | Greeting::Welcome => {}
+        }
+        match self.binding.begin(stream, head, &mut self.clock) {
+            Ok(None) => {}
+            Ok(Some((largest, refusal))) => self.give_up(largest, refusal),
+            Err(refusal) => self.turn_away(stream, Some(Source::of_head(head)), refusal),
+        }
+        true
+    }
+
+    fn on_body(&mut self, stream: StreamId, arrived: &Arriving) {
+        let done = match arrived.target() {
+            Target::Delete => self.on_delete(stream, arrived),
+            Target::Message => self.on_post(stream, arrived),
+            Target::SseMessage(session) => self.on_sse_post(stream, session, arrived),
+            Target::SseStream => self.on_sse_stream(stream, arrived),
+            Target::Stream => self.on_get(stream, arrived),
+        };
+        if let Err(refusal) = done {
+            let source = self.binding.source_of(arrived);
+            self.turn_away(stream, source, refusal);
+        }
+    }
+
+    fn on_post(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        let spoken = self.config.versions;
+        let from = match arrived.read(self.sessions.known_terms(), spoken)? {
+            Posted::Batch(batch, text) => {
+                return self.on_posted_batch(stream, arrived, batch, text);
+            }
+            Posted::Malformed(malformed, text) => {
+                return Err(self.on_posted_nonsense(arrived, &malformed, text));
+            }
+            Posted::Request {
+                id,
+                method,
+                params,
+                era: Era::Legacy,
+            } => return self.on_posted_legacy(stream, arrived, id, &method, &params),
+            Posted::Request {
+                id,
+                method,
+                params,
+                era: Era::Modern,
+            } => {
+                let from = arrived.modern_origin(stream);
+                self.open_exchange(stream, arrived.accepts, None);
+                self.made_sense();
+                match self.check_fields(arrived, &method, &params) {
+                    Ok(()) => self.on_request(&from, id, &method, &params),
+                    Err(error) => self.refuse(from.queue, id, error),
+                }
+                return Ok(());
+            }
+            // S-HTTP-12: the specification does not say which fields a modern notification must have.
+            Posted::Notification(message, Era::Modern) => (arrived.modern_origin(stream), message),
+            Posted::Notification(message, Era::Legacy) | Posted::Response(message) => {
+                let session = self.session_of(arrived)?;
+                (arrived.origin_in(stream, session), message)
+            }
+        };
+        self.on_message(&from.0, from.1);
+        self.respond_empty(stream, 202, Fields::new());
+        Ok(())
+    }
+
+    /// Handles an array of messages. Only sessions of one version may send it (S-BATCH-07). The response is an event stream of single
+    /// replies.
+    fn on_posted_batch(
+        &mut self,
+        stream: StreamId,
+        arrived: &Arriving,
+        batch: Batch<'_>,
+        text: &str,
+    ) -> Result<(), Refusal> {
+        if !arrived.names_session(self.config.versions) {
+            return Err(http::no_batches());
+        }
+        let session = self.session_of(arrived)?;
+        if !self.sessions.allows_batches(session) {
+            return Err(http::no_batches());
+        }
+        let from = arrived.origin_in(stream, session);
+        if !http::wants_replies(&batch) {
+            self.on_batch(&from, batch, text);
+            self.respond_empty(stream, 202, Fields::new());
+            return Ok(());
+        }
+        if !arrived.accepts.sse {
+            let text = "the answers to an array are a stream of events, which is not accepted";
+            return Err(Refusal::new(406, text));
+        }
+        self.open_exchange(stream, Accepts::SSE, Some(session));
+        let begin = Frame::Signal(Signal::Begin(0));
+        self.outgoing.push(from.queue, begin);
+        self.on_batch(&from, batch, text);
+        Ok(())
+    }
+
+    /// Returns the refusal of a body that is not a message. If it was meant as the answer to an ask, the ask ends.
+    fn on_posted_nonsense(
+        &mut self,
+        arrived: &Arriving,
+        malformed: &Malformed,
+        text: &str,
+    ) -> Refusal {
+        let what = format!("a body that is no message: {malformed}");
+        self.on_noise(&what, text.as_bytes(), false);
+        if malformed.is_response && arrived.names_session(self.config.versions) {
+            if let (Some(id), Ok(session)) = (&malformed.id, self.session_of(arrived)) {
+                let why = what.into();
+                let from = arrived.origin_in(StreamId::DUPLEX, session);
+                self.on_reply(&from, id, Err(Unanswered::Invalid { why }));
+            }
+        }
+        Arriving::refuse_malformed(malformed)
+    }
+
+    /// Checks, in the expected order, that the fields of a modern request agree with its message (S-HTTP-32).
+    fn check_fields(
+        &mut self,
+        arrived: &Arriving,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        if params.is_ambiguous {
+            // Ambiguous params are refused later, in `admit`.
+            return Ok(());
+        }
+        let Some(version) = arrived.modern_version(name, self.config.versions)? else {
+            // S-VER-12: a legacy client is told which versions are spoken here.
+            let wanted = params.text("protocolVersion").unwrap_or_default();
+            return Err(self.sessions.unsupported(&wanted));
+        };
+        self.sessions.modern_terms(params, Some(version))?;
+        self.binding.check_fields(arrived, name, params)
+    }
+
+    fn on_posted_legacy(
+        &mut self,
+        stream: StreamId,
+        arrived: &Arriving,
+        id: Id,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), Refusal> {
+        let from = if name == names::INITIALIZE {
+            // F-024: a session id in `initialize` names an old session and is ignored.
+            let Some(session) = self.binding.next_session() else {
+                return Ok(());
+            };
+            self.open_exchange(stream, arrived.accepts, None);
+            Origin {
+                scope: IdScope::Stream(stream),
+                ..arrived.origin_in(stream, session)
+            }
+        } else {
+            let named = arrived.check_names_version(self.config.versions);
+            let session = named.and_then(|()| self.session_of(arrived));
+            let session = session.map_err(|refusal| refusal.to(Some(&id)))?;
+            self.binding.use_session(session);
+            self.open_exchange(stream, arrived.accepts, Some(session));
+            arrived.origin_in(stream, session)
+        };
+        self.made_sense();
+        self.on_request(&from, id, name, params);
+        Ok(())
+    }
+
+    fn on_delete(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        let key = self.session_of(arrived)?;
+        self.end_session(key, true);
+        self.respond_empty(stream, 204, Fields::new());
+        Ok(())
+    }
+
+    /// Opens the standalone stream of a session, or resumes a stream that broke off.
+    fn on_get(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        let key = self.session_of(arrived)?;
+        let is_serving = self.lifecycle.is_serving();
+        let resumed = self.binding.resume(key, stream, arrived, is_serving)?;
+        let queue = resumed.queue;
+        if resumed.is_replay {
+            self.outgoing.add(queue, Lifetime::UntilAnswered);
+        }
+        // A newer stream replaces the older.
+        if let Some(older) = self.binding.carrier(queue) {
+            self.end_exchange(older);
+            self.outgoing.detach(queue);
+        }
+        self.outgoing.prepend(queue, resumed.frames);
+        self.carry(stream, queue, arrived.accepts, Some(key));
+        Ok(())
+    }
+
+    /// Opens the stream of a new session of the transport of 2024-11-05. The first event tells the client where to post (S-SSE-02).
+    fn on_sse_stream(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        if !self.lifecycle.is_serving() {
+            return Err(Refusal::busy("the server is shutting down"));
+        }
+        if !self.make_room_for_session() {
+            return Err(Refusal::busy(FULL));
+        }
+        let Some((key, path)) = self.binding.open_sse_session(arrived) else {
+            return Ok(());
+        };
+        self.outgoing.add(key.queue(), Lifetime::Lasting);
+        let endpoint = Frame::Signal(Signal::Endpoint(path));
+        self.outgoing.push(key.queue(), endpoint);
+        self.carry(stream, key.queue(), arrived.accepts, Some(key));
+        Ok(())
+    }
+
+    /// Handles a message that was posted on the transport of 2024-11-05.
+    fn on_sse_post(
+        &mut self,
+        stream: StreamId,
+        id: &str,
+        arrived: &Arriving,
+    ) -> Result<(), Refusal> {
+        let from = self.binding.sse_origin(id, arrived)?;
+        if !self.outgoing.has_room(from.queue) {
+            return Err(Refusal::busy("what was said before is not read yet"));
+        }
+        let text = arrived.text()?;
+        let has_batches = || {
+            from.session
+                .is_some_and(|s| self.sessions.allows_batches(s))
+        };
+        match wire::parse(text) {
+            Ok(Inbound::One(message)) => self.on_message(&from, message),
+            Ok(Inbound::Batch(batch)) if has_batches() => self.on_batch(&from, batch, text),
+            Ok(Inbound::Batch(_)) => return Err(http::no_batches()),
+            Err(malformed) => {
+                self.on_malformed(&from, &malformed, text);
+                let text = format!("{malformed}");
+                return Err(Refusal::coded(400, malformed.kind.code(), text));
+            }
+        }
+        self.respond_empty(stream, 202, Fields::new());
+        Ok(())
+    }
+
+    /// Returns the session that a request names, if its user may use it.
+    fn session_of(&mut self, arrived: &Arriving) -> Result<SessionKey, Refusal> {
+        let key = match self.binding.find_session(arrived)? {
+            Lookup::Known(key) => key,
+            Lookup::Missing => return Err(Refusal::no_session()),
+            Lookup::Over(key) => {
+                self.end_session(key, false);
+                return Err(Refusal::no_session());
+            }
+            Lookup::Stored(record) => self.revive_session(*record)?,
+        };
+        self.binding.enter_session(key, arrived, &mut self.clock)?;
+        Ok(key)
+    }
+
+    /// Continues a session that another server began.
+    fn revive_session(&mut self, record: SessionRecord) -> Result<SessionKey, Refusal> {
+        if !self.make_room_for_session() {
+            return Err(Refusal::busy(FULL));
+        }
+        let key = self.binding.revive_session(&record);
+        let key = key.ok_or_else(Refusal::no_session)?;
+        self.begin_session(key);
+        self.binding
+            .agreed(key, record.version, record.is_initialized);
+        let peer = Arc::new(Peer {
+            version: record.version,
+            client: record.client,
+            capabilities: record.capabilities,
+            introduction: None,
+        });
+        self.sessions.forget_reported();
+        self.introduce(&peer);
+        let session = LegacySession {
+            peer,
+            is_initialized: record.is_initialized,
+            offered: self.offer.capabilities(),
+        };
+        let mut uris = record.uris;
+        self.watches.fit(&mut uris, &self.config.limits);
+        self.watches.begin(key, &uris, record.log_level);
+        let (offered, level) = (&session.offered, self.config.log_level);
+        self.watches
+            .offered(key, offered, session.is_initialized, level);
+        let is_offered = self.offer.current().is_some();
+        self.sessions.begin(key, session, is_offered);
+        Ok(key)
+    }
+
+    /// Adds the queue for messages of a session that belong to no request, and starts the idle time.
+    pub(super) fn begin_session(&mut self, key: SessionKey) {
+        let lifetime = self.binding.session_lifetime();
+        self.outgoing.add(key.queue(), lifetime);
+        self.binding.touch(key, &mut self.clock);
+    }
+
+    /// Stores the present state of a session, so that another server can continue it.
+    pub(super) fn save_session(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let peer = &session.peer;
+        if let Some(record) = self.binding.record_of(key, peer.version) {
+            self.binding.save(&SessionRecord {
+                client: peer.client.clone(),
+                capabilities: peer.capabilities.clone(),
+                log_level: self.watches.level_of(key),
+                uris: self.watches.uris_of(key),
+                is_initialized: session.is_initialized,
+                ..record
+            });
+        }
+    }
+}
