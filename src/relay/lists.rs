@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::client::Listing;
+use crate::client::{FailureKind, Listing, Outcome};
 use crate::json::{Json, Payload};
 use crate::protocol::watch::List;
 use crate::server::Caller;
@@ -70,7 +70,7 @@ impl Lists {
     }
 
     /// Whether a host has seen, or may have seen, another list than the present one.
-    pub(super) fn differs(&self, now: &Listing) -> bool {
+    fn differs(&self, now: &Listing) -> bool {
         let Some(Reading {
             seen, by_several, ..
         }) = self.seen.get(&now.list)
@@ -90,6 +90,17 @@ impl Lists {
     pub(super) fn begin_comparing(&mut self) -> Vec<List> {
         let seen = self.seen.keys().copied();
         seen.filter(|list| self.comparing.insert(*list)).collect()
+    }
+
+    /// Ends the comparison of this list. Returns whether the host must be told that the list differs.
+    pub(super) fn compare(&mut self, list: List, outcome: &Outcome) -> bool {
+        self.compared(list);
+        match outcome {
+            Outcome::Listed(listing) => self.differs(listing),
+            // A failed read says nothing about the list. The relay compares it again in the next epoch.
+            Outcome::Failed(failure) => matches!(failure.kind, FailureKind::NotOffered { .. }),
+            Outcome::Error(_) | Outcome::Reply(_) => true,
+        }
     }
 
     /// Records that the comparison of this list is over.

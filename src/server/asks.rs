@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::driver::{AskId, RequestId};
 use crate::json::{Json, Payload, object};
-use crate::protocol::{code, question};
+use crate::protocol::{Era, code, question};
 use crate::server::config::Limits;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{QueueId, SessionKey};
@@ -47,12 +47,6 @@ pub(crate) struct Closed {
     pub(crate) request: Option<RequestId>,
     /// The queue in which it may still wait to be written.
     pub(crate) unwritten: Option<QueueId>,
-}
-
-/// The number of open asks that counts for a limit, and the limit.
-pub(crate) struct Room {
-    pub(crate) open: usize,
-    pub(crate) most: usize,
 }
 
 #[derive(Debug)]
@@ -111,23 +105,31 @@ impl Asks {
         self.open.get(&ask)
     }
 
-    /// Checks that one more ask with this many bytes can be open.
+    /// Checks that a client can be asked one more thing, with this many bytes: a client of this era, in this session, who is the only one
+    /// or not. `away` requests wait for their clients to come back.
     pub(crate) fn check_room(
         &self,
-        room: &Room,
+        (era, session, is_only): (Era, Option<SessionKey>, bool),
+        away: usize,
         bytes: usize,
         limits: &Limits,
     ) -> Result<(), Misuse> {
-        let too_many = Misuse::TooManyAsks { open: room.open };
-        if room.open >= room.most {
-            return Err(too_many);
+        // Where there are several clients, one must not use up the limit for all.
+        let (open, most) = match (era, is_only) {
+            (Era::Legacy, true) => (self.len(), limits.asks),
+            (Era::Modern, true) => (self.len().max(away), limits.asks),
+            (Era::Legacy, false) => (session.map_or(0, |s| self.count_to(s)), limits.asks),
+            (Era::Modern, false) => (away, limits.requests),
+        };
+        if open >= most {
+            return Err(Misuse::TooManyAsks { open });
         }
         if bytes > limits.message_bytes {
             return Err(Misuse::TooLarge { bytes });
         }
         // Asks are kept until they are answered, so their bytes have a limit of their own.
         if !self.open.is_empty() && self.bytes + bytes > limits.queued_bytes {
-            return Err(too_many);
+            return Err(Misuse::TooManyAsks { open });
         }
         Ok(())
     }
@@ -245,7 +247,7 @@ impl Asks {
     }
 
     /// The number of asks to this legacy client.
-    pub(crate) fn count_to(&self, session: SessionKey) -> usize {
+    fn count_to(&self, session: SessionKey) -> usize {
         self.by_session.get(&session).map_or(0, BTreeSet::len)
     }
 

@@ -2,25 +2,27 @@
 //! input is data.
 
 use alloc::format;
-use alloc::sync::Arc;
 
-use crate::driver::{Fault, Input, StreamId};
+use crate::driver::{Epoch, Fault, Input, StreamId};
 use crate::http::{Fields, RequestHead};
+use crate::json::{Json, Payload};
 use crate::protocol::method::names;
-use crate::protocol::{Era, Peer, code};
+use crate::protocol::{Era, code};
 use crate::server::Server;
+use crate::server::asks::Found;
 use crate::server::binding::http::{
-    self, Accepts, Arriving, FULL, Greeting, Lookup, Posted, Refusal, Sent, SessionRecord, Source,
-    Target,
+    self, Accepts, Arriving, FULL, Greeting, Lookup, Posted, Refusal, Sent, Source, Target,
 };
 use crate::server::binding::{Ended, Received};
-use crate::server::event::Unanswered;
+use crate::server::clock::Timer;
+use crate::server::event::{Cancelled, Event, Unanswered};
 use crate::server::lifecycle::Cue;
 use crate::server::origin::{IdScope, Origin, SessionKey};
 use crate::server::outgoing::Lifetime;
-use crate::server::outgoing::frame::{Frame, Signal};
-use crate::server::requests::params::Params;
-use crate::server::session::LegacySession;
+use crate::server::outgoing::frame::{Answer, Frame, Signal};
+use crate::server::requests::params::{CancelledParams, Params};
+use crate::server::session::deferred::DeferredMessage;
+use crate::util::noise::{self, Noise};
 use crate::wire::{
     self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Skimmed,
 };
@@ -94,6 +96,14 @@ impl Server {
             }
         }
         true
+    }
+
+    /// Restarts the flush time because a client read, but only before the drain deadline.
+    fn put_off_flush(&mut self, len: usize) {
+        let is_in_time = self.clock.is_armed(Timer::Drain);
+        if len > 0 && is_in_time && self.clock.is_armed(Timer::Flush) {
+            self.clock.arm(Timer::Flush, self.config.flush);
+        }
     }
 }
 
@@ -439,63 +449,147 @@ impl Server {
         self.binding.enter_session(key, arrived, &mut self.clock)?;
         Ok(key)
     }
+}
 
-    /// Continues a session that another server began.
-    fn revive_session(&mut self, record: SessionRecord) -> Result<SessionKey, Refusal> {
-        if !self.make_room_for_session() {
-            return Err(Refusal::busy(FULL));
+/// # Messages
+impl Server {
+    fn on_batch(&mut self, from: &Origin, batch: Batch<'_>, text: &str) {
+        for element in batch {
+            match element {
+                // S-LIFE-10: a handshake cannot be part of a batch.
+                Ok(Message::Request { id, method, .. }) if method == names::INITIALIZE => {
+                    let text = "`initialize` cannot be part of a batch";
+                    self.send_error(from, Some(id), code::INVALID_REQUEST, text);
+                }
+                Ok(message) => self.on_message(from, message),
+                Err(malformed) => self.on_malformed(from, &malformed, text),
+            }
         }
-        let key = self.binding.revive_session(&record);
-        let key = key.ok_or_else(Refusal::no_session)?;
-        self.begin_session(key);
-        self.binding
-            .agreed(key, record.version, record.is_initialized);
-        let peer = Arc::new(Peer {
-            version: record.version,
-            client: record.client,
-            capabilities: record.capabilities,
-            introduction: None,
-        });
-        self.sessions.forget_reported();
-        self.introduce(&peer);
-        let session = LegacySession {
-            peer,
-            is_initialized: record.is_initialized,
-            offered: self.offer.capabilities(),
-        };
-        let mut uris = record.uris;
-        self.watches.fit(&mut uris, &self.config.limits);
-        self.watches.begin(key, &uris, record.log_level);
-        let (offered, level) = (&session.offered, self.config.log_level);
-        self.watches
-            .offered(key, offered, session.is_initialized, level);
-        let is_offered = self.offer.current().is_some();
-        self.sessions.begin(key, session, is_offered);
-        Ok(key)
     }
 
-    /// Adds the queue for messages of a session that belong to no request, and starts the idle time.
-    pub(super) fn begin_session(&mut self, key: SessionKey) {
-        let lifetime = self.binding.session_lifetime();
-        self.outgoing.add(key.queue(), lifetime);
-        self.binding.touch(key, &mut self.clock);
+    fn on_malformed(&mut self, from: &Origin, malformed: &Malformed, text: &str) {
+        let what = format!("a line that is no message: {malformed}");
+        self.on_noise(&what, text.as_bytes(), false);
+        match &malformed.id {
+            Some(id) if malformed.is_response => {
+                let why = what.into();
+                self.on_reply(from, id, Err(Unanswered::Invalid { why }));
+            }
+            // S-RPC-15: a notification is never answered. A response without an id answers nothing that is known.
+            None if malformed.is_response || malformed.is_notification => {}
+            id => {
+                let id = id.clone();
+                let id = id.filter(|id| !self.is_in_flight(&from.wire(id.clone())));
+                self.send_error(from, id, malformed.kind.code(), &format!("{malformed}"));
+            }
+        }
     }
 
-    /// Stores the present state of a session, so that another server can continue it.
-    pub(super) fn save_session(&mut self, key: SessionKey) {
-        let Some(session) = self.sessions.get(key) else {
+    /// Replies to something that is not a request. An error without an id is sent only if the version allows it.
+    fn send_error(&mut self, from: &Origin, id: Option<Id>, code: i64, text: &str) {
+        if id.is_some() || self.sessions.allows_errors_without_id(from) {
+            self.stats.refused += 1;
+            let error = ErrorObject::new(code, text);
+            let frame = Frame::Answer(id, Answer::Error(error));
+            self.outgoing.push(from.queue, frame);
+        }
+    }
+
+    fn on_message(&mut self, from: &Origin, message: Message<'_>) {
+        self.made_sense();
+        match message {
+            Message::Notification { method, params } => {
+                self.on_notification(from, &method, params);
+            }
+            Message::Request { id, method, params } => {
+                let params = Params::read(params, self.sessions.known_terms());
+                self.on_request(from, id, &method, &params);
+            }
+            Message::Response {
+                id: Some(id),
+                outcome,
+            } => {
+                let outcome = outcome.map(Payload::from);
+                self.on_reply(from, &id, outcome.map_err(Unanswered::Error));
+            }
+            Message::Response { id: None, .. } => {
+                self.on_noise("an error that names no request", b"", false);
+            }
+        }
+    }
+
+    fn made_sense(&mut self) {
+        self.stats.messages_in += 1;
+        self.binding.noise().made_sense();
+    }
+
+    /// Counts unusable input, and reports samples of it.
+    fn on_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
+        self.stats.noise += 1;
+        if self.lifecycle.is_closed() {
+            return;
+        }
+        if let Some(count) = self.binding.noise().heard() {
+            let sample = noise::sample(bytes, self.config.limits.noise_sample);
+            self.report(Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: what.into(),
+                count,
+                sample,
+                is_too_large,
+            }));
+        }
+    }
+
+    /// Handles a reply of a legacy client to an ask.
+    fn on_reply(&mut self, from: &Origin, id: &Id, outcome: Result<Payload, Unanswered>) {
+        match self.asks.find(from.session, id) {
+            Found::Open(ask) => self.end_ask(ask, outcome),
+            Found::Late => self.stats.late_replies += 1,
+            Found::Unknown => self.on_noise("a reply to nothing that was asked", b"", false),
+        }
+    }
+
+    fn on_notification(&mut self, from: &Origin, name: &str, params: Option<Json<'_>>) {
+        match (name, from.session) {
+            (names::NOTIFICATIONS_CANCELLED, _) => self.on_cancelled(from, params),
+            (names::NOTIFICATIONS_INITIALIZED, Some(session)) => {
+                if !self.awaits_agreement(from) {
+                    self.finish_handshake(session);
+                } else if !self.offer.deferred().has_initialized(session) {
+                    let message = DeferredMessage::Initialized(session);
+                    self.offer.deferred_mut().push(message);
+                }
+            }
+            (names::NOTIFICATIONS_INITIALIZED, None) => {}
+            // S-RPC-15: a notification is never answered.
+            (_, _) => self.report(Event::Notified {
+                method: name.into(),
+                params: params.map(Payload::from),
+                caller: from.caller(),
+            }),
+        }
+    }
+
+    /// Handles a cancellation. If it names nothing in flight, it is ignored (S-CANC-05, S-CANC-08).
+    fn on_cancelled(&mut self, from: &Origin, params: Option<Json<'_>>) {
+        let Some(CancelledParams { id, reason, meta }) = CancelledParams::read(params) else {
             return;
         };
-        let peer = &session.peer;
-        if let Some(record) = self.binding.record_of(key, peer.version) {
-            self.binding.save(&SessionRecord {
-                client: peer.client.clone(),
-                capabilities: peer.capabilities.clone(),
-                log_level: self.watches.level_of(key),
-                uris: self.watches.uris_of(key),
-                is_initialized: session.is_initialized,
-                ..record
-            });
+        let wire = from.wire(id);
+        if self.watches.is_listening(&wire) {
+            self.watches.unlisten(&wire);
+            self.outgoing.retract_listen(from.queue, &wire.id);
+            self.outgoing.settle(from.queue);
+        } else if let Some(request) = self.requests.find(&wire) {
+            self.cancel(request, Cancelled::ByPeer { reason, meta });
+        } else {
+            // S-CANC-10: a handshake is not cancelled.
+            let deferred = self.offer.deferred_mut().cancel(&wire);
+            if let Some(queue) = deferred.and_then(|message| message.queue()) {
+                self.outgoing.settle(queue);
+            }
+            self.outgoing.retract_id(from.queue, &wire.id);
         }
     }
 }

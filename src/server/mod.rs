@@ -21,6 +21,7 @@ mod clock;
 mod config;
 mod dispatch;
 mod display;
+mod error;
 mod event;
 mod lifecycle;
 mod misuse;
@@ -45,6 +46,7 @@ pub use binding::http::{
     SsePaths,
 };
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
+pub use error::missing_capability;
 pub use event::{
     Caller, Cancelled, EndOfService, Event, RefusalCause, Refused, Request, Supplied, Unanswered,
 };
@@ -70,8 +72,8 @@ use watches::Watches;
 
 use crate::driver::{AskId, Deadline, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::json::Payload;
-use crate::protocol::watch::{Change, Setting, Watch};
-use crate::protocol::{ClientFeature, LogLevel, code};
+use crate::protocol::method::names;
+use crate::protocol::watch::{Setting, Watch};
 use crate::util::queue::Outbox;
 use crate::wire::ErrorObject;
 
@@ -290,7 +292,22 @@ impl Server {
         request: RequestId,
         result: Payload,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.give_result(request, result))
+        self.act(now, |server| {
+            if !result.is_object() {
+                return Err(Misuse::NotAnObject { what: "a result" });
+            }
+            let entry = server.requests.open(request)?;
+            let is_passed = server.offer.passes(entry.version());
+            let offered = server.offer.current().map(|offer| &offer.capabilities);
+            let shape = entry.check_result(&result, is_passed, offered)?;
+            if entry.method() == names::TOOLS_LIST {
+                // A result that is too large never reaches the client, so nothing is learnt from it.
+                server.requests.check_size(result.as_str().len())?;
+                let user = entry.arrival().user.as_deref();
+                server.binding.learn_tools(user, &result);
+            }
+            server.conclude(request, Verdict::Result(result, shape))
+        })
     }
 
     /// Answers a request with an error.
@@ -325,23 +342,10 @@ impl Server {
         request: RequestId,
         input: InputRequired,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.give_input_required(request, input))
-    }
-
-    /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not grow
-    /// (S-PROG-03), or while the client is asked something. At most 16 reports wait to be written, and a client that does not read gets
-    /// only the newest.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more), a number is not finite, or the message is too large.
-    pub fn progress(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        progress: Progress,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.send_progress(request, progress))
+        self.act(now, |server| {
+            server.requests.open(request)?.check_input(&input)?;
+            server.conclude(request, Verdict::Input(input))
+        })
     }
 
     /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
@@ -357,7 +361,15 @@ impl Server {
     ///
     /// When there is no such request (any more).
     pub fn hang_up(&mut self, now: Instant, request: RequestId) -> Result<(), Misuse> {
-        self.act(now, |server| server.hang_up_on(request))
+        self.act(now, |server| {
+            let arrival = server.requests.open(request)?.arrival();
+            let queue = arrival.queue;
+            let is_empty = server.outgoing.is_empty(queue);
+            if let Some(stream) = server.binding.hang_up(arrival, is_empty) {
+                server.let_go(stream, queue, true);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -427,31 +439,9 @@ impl Server {
         self.act(now, |server| server.ask_client(session, method, params))
     }
 
-    /// Forwards a notification of the server behind a relay unchanged: about `request`, or else to the client `to`.
-    pub(crate) fn pass(
-        &mut self,
-        now: Instant,
-        request: Option<RequestId>,
-        to: Option<&Caller>,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.forward(request, to, method, params))
-    }
-
     /// Records a log level or subscription of this client that the server behind a relay accepted.
     pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
         self.act(now, |server| server.record_setting(caller, setting));
-    }
-
-    /// Forwards a progress notification of the server behind a relay, with the token that the client chose.
-    pub(crate) fn pass_progress(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        params: &Payload,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.forward_progress(request, params))
     }
 
     /// Withdraws an ask. A client that received the ask is told the reason. The outcome is [`Unanswered::Withdrawn`].
@@ -475,72 +465,6 @@ impl Server {
     }
 }
 
-/// # Methods for the application: notifications
-impl Server {
-    /// Announces a change to the clients that watch it: modern watches for it, and legacy clients that subscribed to the resource. Legacy
-    /// clients hear of list changes without a subscription.
-    ///
-    /// # Errors
-    ///
-    /// When the offered capabilities do not include notifications of such changes.
-    pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
-        self.act(now, |server| server.send_change(change))
-    }
-
-    /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.
-    /// A modern client gets log messages only if one of its requests asked for them (S-CAP-05).
-    ///
-    /// # Errors
-    ///
-    /// When the capabilities do not offer logging, there is no such request (any more), or the message is too large.
-    pub fn log(
-        &mut self,
-        now: Instant,
-        request: Option<RequestId>,
-        level: LogLevel,
-        logger: Option<&str>,
-        data: Payload,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.send_log(request, level, logger, data))
-    }
-
-    /// Sends another notification, such as `notifications/elicitation/complete`. A client whose version does not have the notification does
-    /// not get it.
-    ///
-    /// # Errors
-    ///
-    /// When the method is a request, is sent by the server itself, or needs a feature that is not offered. Also when the parameters are not
-    /// an object, or the message is too large.
-    pub fn notify(
-        &mut self,
-        now: Instant,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> Result<(), Misuse> {
-        let method = method.into();
-        self.act(now, |server| server.send_notification(method, params, None))
-    }
-
-    /// Sends a notification to one client only: the client of a byte stream, or the client of a session. Other clients have no stream on
-    /// which they could receive it.
-    ///
-    /// # Errors
-    ///
-    /// As [`notify`](Server::notify), and when there is no such client (any more).
-    pub fn notify_to(
-        &mut self,
-        now: Instant,
-        caller: &Caller,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> Result<(), Misuse> {
-        let method = method.into();
-        self.act(now, |server| {
-            server.send_notification(method, params, Some(caller))
-        })
-    }
-}
-
 /// # Methods for the application: the server itself
 impl Server {
     /// Sets the offer. The requests that waited for it are served now.
@@ -551,13 +475,29 @@ impl Server {
     /// Says that there is no offer for now. Every request that waits for the offer is refused with this error. A client that asks again
     /// waits again, and is reported with [`Event::Met`] again.
     pub fn decline(&mut self, now: Instant, error: &ErrorObject) {
-        self.act(now, |server| server.decline_deferred(error));
+        self.act(now, |server| {
+            for queue in server.offer.deferred().queues() {
+                server.binding.answer_with_200(queue);
+            }
+            server.refuse_deferred(error);
+            server.sessions.forget_reported();
+        });
     }
 
     /// Refuses the `server/discover` requests that wait for the offer, because the server behind the relay has no such method. All other
     /// requests continue to wait. Returns whether any request was refused.
     pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
-        self.act(now, |server| server.decline_discovery(error))
+        self.act(now, |server| {
+            let waiting = server.offer.deferred_mut().take_discoveries();
+            let is_anybody = !waiting.is_empty();
+            for (from, id) in waiting {
+                server.outgoing.settle(from.queue);
+                server.refuse(from.queue, id, error.clone());
+                // The client is reported again, because its next message shows whether it speaks the legacy era.
+                server.sessions.forget_reported();
+            }
+            is_anybody
+        })
     }
 
     /// Whether any request waits for the offer.
@@ -628,19 +568,6 @@ impl Server {
     }
 }
 
-/// The error for a request that needs a client capability that the client did not declare (S-META-09).
-#[must_use]
-pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
-    let text = alloc::format!("the request needs a client that declares {feature}");
-    let needed = crate::protocol::ClientCapabilities::default().with(feature);
-    let needed = needed.write_for(crate::protocol::Version::LATEST_MODERN);
-    let data = alloc::format!(r#"{{"requiredCapabilities":{needed}}}"#);
-    ErrorObject {
-        data: data.parse().ok(),
-        ..ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, text)
-    }
-}
-
 impl Server {
     /// Runs every step of the machine: sets the time, calls `what`, then settles what follows.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
@@ -667,10 +594,4 @@ impl fmt::Debug for Server {
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns an error text of ours that quotes an excerpt of the peer's text.
-fn quoting(before: &str, words: &str, after: &str) -> Box<str> {
-    let words = crate::util::noise::excerpt(words);
-    alloc::format!("{before}`{words}`{after}").into()
 }

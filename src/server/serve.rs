@@ -3,168 +3,31 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::sync::Arc;
 
-use crate::driver::{AskId, Epoch, RequestId};
-use crate::json::{Json, Payload};
-use crate::protocol::method::{self, names};
+use crate::driver::{AskId, RequestId};
+use crate::json::Payload;
+use crate::protocol::method::names;
 use crate::protocol::watch::Setting;
 use crate::protocol::{Era, LogLevel, Method, Peer, code};
 use crate::server::Server;
-use crate::server::asks::{Ask, Place, Room, is_number};
-use crate::server::binding::http::FULL;
+use crate::server::asks::{Ask, Place, is_number};
+use crate::server::binding::http::{FULL, Refusal, SessionRecord};
 use crate::server::clock::Timer;
 use crate::server::config::Offer;
-use crate::server::event::{Caller, Cancelled, Event, Request, Unanswered};
+use crate::server::event::{Caller, Cancelled, Event, Request};
 use crate::server::misuse::Misuse;
 use crate::server::origin::{Origin, SessionKey, WireId};
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::Arrival;
 use crate::server::requests::admission::{self, Facts, Round, Service};
 use crate::server::requests::checks::{check_askable, check_params};
-use crate::server::requests::params::{CancelledParams, Params};
-use crate::server::requests::reply::{InputRequired, Verdict};
+use crate::server::requests::params::Params;
 use crate::server::session::LegacySession;
 use crate::server::session::deferred::DeferredMessage;
 use crate::server::session::terms::Terms;
 use crate::server::watches;
-use crate::util::noise::{self, Noise};
-use crate::wire::{Batch, ErrorObject, Id, Malformed, Message};
-
-/// # Messages
-impl Server {
-    pub(super) fn on_batch(&mut self, from: &Origin, batch: Batch<'_>, text: &str) {
-        for element in batch {
-            match element {
-                // S-LIFE-10: a handshake cannot be part of a batch.
-                Ok(Message::Request { id, method, .. }) if method == names::INITIALIZE => {
-                    let text = "`initialize` cannot be part of a batch";
-                    self.send_error(from, Some(id), code::INVALID_REQUEST, text);
-                }
-                Ok(message) => self.on_message(from, message),
-                Err(malformed) => self.on_malformed(from, &malformed, text),
-            }
-        }
-    }
-
-    pub(super) fn on_malformed(&mut self, from: &Origin, malformed: &Malformed, text: &str) {
-        let what = format!("a line that is no message: {malformed}");
-        self.on_noise(&what, text.as_bytes(), false);
-        match &malformed.id {
-            Some(id) if malformed.is_response => {
-                let why = what.into();
-                self.on_reply(from, id, Err(Unanswered::Invalid { why }));
-            }
-            // S-RPC-15: a notification is never answered. A response without an id answers nothing that is known.
-            None if malformed.is_response || malformed.is_notification => {}
-            id => {
-                let id = id.clone();
-                let id = id.filter(|id| !self.is_in_flight(&from.wire(id.clone())));
-                self.send_error(from, id, malformed.kind.code(), &format!("{malformed}"));
-            }
-        }
-    }
-
-    /// Replies to something that is not a request. An error without an id is sent only if the version allows it.
-    pub(super) fn send_error(&mut self, from: &Origin, id: Option<Id>, code: i64, text: &str) {
-        if id.is_some() || self.sessions.allows_errors_without_id(from) {
-            self.stats.refused += 1;
-            let error = ErrorObject::new(code, text);
-            let frame = Frame::Answer(id, Answer::Error(error));
-            self.outgoing.push(from.queue, frame);
-        }
-    }
-
-    pub(super) fn on_message(&mut self, from: &Origin, message: Message<'_>) {
-        self.made_sense();
-        match message {
-            Message::Notification { method, params } => {
-                self.on_notification(from, &method, params);
-            }
-            Message::Request { id, method, params } => {
-                let params = Params::read(params, self.sessions.known_terms());
-                self.on_request(from, id, &method, &params);
-            }
-            Message::Response {
-                id: Some(id),
-                outcome,
-            } => {
-                let outcome = outcome.map(Payload::from);
-                self.on_reply(from, &id, outcome.map_err(Unanswered::Error));
-            }
-            Message::Response { id: None, .. } => {
-                self.on_noise("an error that names no request", b"", false);
-            }
-        }
-    }
-
-    pub(super) fn made_sense(&mut self) {
-        self.stats.messages_in += 1;
-        self.binding.noise().made_sense();
-    }
-
-    /// Counts unusable input, and reports samples of it.
-    pub(super) fn on_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
-        self.stats.noise += 1;
-        if self.lifecycle.is_closed() {
-            return;
-        }
-        if let Some(count) = self.binding.noise().heard() {
-            let sample = noise::sample(bytes, self.config.limits.noise_sample);
-            self.report(Event::Noise(Noise {
-                epoch: Epoch::FIRST,
-                what: what.into(),
-                count,
-                sample,
-                is_too_large,
-            }));
-        }
-    }
-
-    fn on_notification(&mut self, from: &Origin, name: &str, params: Option<Json<'_>>) {
-        match (name, from.session) {
-            (names::NOTIFICATIONS_CANCELLED, _) => self.on_cancelled(from, params),
-            (names::NOTIFICATIONS_INITIALIZED, Some(session)) => {
-                if !self.awaits_agreement(from) {
-                    self.finish_handshake(session);
-                } else if !self.offer.deferred().has_initialized(session) {
-                    let message = DeferredMessage::Initialized(session);
-                    self.offer.deferred_mut().push(message);
-                }
-            }
-            (names::NOTIFICATIONS_INITIALIZED, None) => {}
-            // S-RPC-15: a notification is never answered.
-            (_, _) => self.report(Event::Notified {
-                method: name.into(),
-                params: params.map(Payload::from),
-                caller: from.caller(),
-            }),
-        }
-    }
-
-    /// Handles a cancellation. If it names nothing in flight, it is ignored (S-CANC-05, S-CANC-08).
-    fn on_cancelled(&mut self, from: &Origin, params: Option<Json<'_>>) {
-        let Some(CancelledParams { id, reason, meta }) = CancelledParams::read(params) else {
-            return;
-        };
-        let wire = from.wire(id);
-        if self.watches.is_listening(&wire) {
-            self.watches.unlisten(&wire);
-            self.outgoing.retract_listen(from.queue, &wire.id);
-            self.outgoing.settle(from.queue);
-        } else if let Some(request) = self.requests.find(&wire) {
-            self.cancel(request, Cancelled::ByPeer { reason, meta });
-        } else {
-            // S-CANC-10: a handshake is not cancelled.
-            let deferred = self.offer.deferred_mut().cancel(&wire);
-            if let Some(queue) = deferred.and_then(|message| message.queue()) {
-                self.outgoing.settle(queue);
-            }
-            self.outgoing.retract_id(from.queue, &wire.id);
-        }
-    }
-}
+use crate::wire::{ErrorObject, Id};
 
 /// # Admission
 impl Server {
@@ -202,7 +65,9 @@ impl Server {
                 return Ok(());
             }
         };
-        if !self.lifecycle.is_serving() && !self.resumes(from, name, params) {
+        if !self.lifecycle.is_serving()
+            && !self.requests.resumes(name, params, from.user.as_deref())
+        {
             return Err(admission::unavailable());
         }
         if peer.version.era() == Era::Modern {
@@ -289,7 +154,7 @@ impl Server {
     }
 
     /// Handles the end of a legacy client's handshake, and sends the asks that waited for it.
-    fn finish_handshake(&mut self, session: SessionKey) {
+    pub(super) fn finish_handshake(&mut self, session: SessionKey) {
         let Some(legacy) = self.sessions.finish_handshake(session) else {
             return;
         };
@@ -302,8 +167,67 @@ impl Server {
         self.binding.initialized(session, &mut self.clock);
     }
 
+    /// Continues a session that another server began.
+    pub(super) fn revive_session(&mut self, record: SessionRecord) -> Result<SessionKey, Refusal> {
+        if !self.make_room_for_session() {
+            return Err(Refusal::busy(FULL));
+        }
+        let key = self.binding.revive_session(&record);
+        let key = key.ok_or_else(Refusal::no_session)?;
+        self.begin_session(key);
+        self.binding
+            .agreed(key, record.version, record.is_initialized);
+        let peer = Arc::new(Peer {
+            version: record.version,
+            client: record.client,
+            capabilities: record.capabilities,
+            introduction: None,
+        });
+        self.sessions.forget_reported();
+        self.introduce(&peer);
+        let session = LegacySession {
+            peer,
+            is_initialized: record.is_initialized,
+            offered: self.offer.capabilities(),
+        };
+        let mut uris = record.uris;
+        self.watches.fit(&mut uris, &self.config.limits);
+        self.watches.begin(key, &uris, record.log_level);
+        let (offered, level) = (&session.offered, self.config.log_level);
+        self.watches
+            .offered(key, offered, session.is_initialized, level);
+        let is_offered = self.offer.current().is_some();
+        self.sessions.begin(key, session, is_offered);
+        Ok(key)
+    }
+
+    /// Adds the queue for messages of a session that belong to no request, and starts the idle time.
+    fn begin_session(&mut self, key: SessionKey) {
+        let lifetime = self.binding.session_lifetime();
+        self.outgoing.add(key.queue(), lifetime);
+        self.binding.touch(key, &mut self.clock);
+    }
+
+    /// Stores the present state of a session, so that another server can continue it.
+    fn save_session(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(key) else {
+            return;
+        };
+        let peer = &session.peer;
+        if let Some(record) = self.binding.record_of(key, peer.version) {
+            self.binding.save(&SessionRecord {
+                client: peer.client.clone(),
+                capabilities: peer.capabilities.clone(),
+                log_level: self.watches.level_of(key),
+                uris: self.watches.uris_of(key),
+                is_initialized: session.is_initialized,
+                ..record
+            });
+        }
+    }
+
     /// Reports a client that the application was not told of.
-    pub(super) fn introduce(&mut self, peer: &Arc<Peer>) {
+    fn introduce(&mut self, peer: &Arc<Peer>) {
         if self.sessions.introduces(peer) {
             self.report(Event::Met(peer.clone()));
         }
@@ -385,7 +309,7 @@ impl Server {
     }
 
     /// Whether the legacy client of this origin sent `initialize` and waits for the offer.
-    fn awaits_agreement(&self, from: &Origin) -> bool {
+    pub(super) fn awaits_agreement(&self, from: &Origin) -> bool {
         let deferred = self.offer.deferred();
         let session = from.session;
         session.is_some_and(|session| deferred.awaits_agreement(session))
@@ -396,26 +320,6 @@ impl Server {
         self.requests.find(wire).is_some()
             || self.watches.is_listening(wire)
             || self.offer.deferred().has(wire)
-    }
-
-    /// The hash of what a request is about, for the state tokens.
-    fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
-        let target = facts.named_by.and_then(|key| params.text(key));
-        let target = target.unwrap_or_default();
-        self.requests.subject(facts.name, &target, user)
-    }
-
-    /// Whether the request continues one that was begun before.
-    fn resumes(&self, from: &Origin, name: &str, params: &Params<'_>) -> bool {
-        let facts = method::find(name).filter(|facts| facts.may_need_input);
-        let state = admission::read_state(params).ok().flatten();
-        match (facts, state) {
-            (Some(facts), Some(state)) if params.claims_modern() => {
-                let subject = self.subject(facts, params, from.user.as_deref());
-                self.requests.awaited(&state, subject).is_ok()
-            }
-            (_, _) => false,
-        }
     }
 }
 
@@ -493,7 +397,9 @@ impl Server {
             let round = admission::read_round(params)?;
             // No state is ever made for a client that cannot be asked anything.
             if matches!(round, Round::Resumed(_)) || !arrival.peer.capabilities.is_empty() {
-                subject = self.subject(facts, params, arrival.user.as_deref());
+                subject = self
+                    .requests
+                    .subject(facts, params, arrival.user.as_deref());
             }
             match round {
                 Round::First(supplied) => input = supplied,
@@ -589,36 +495,6 @@ impl Server {
 
 /// # Verbs of the application
 impl Server {
-    pub(super) fn give_result(
-        &mut self,
-        request: RequestId,
-        result: Payload,
-    ) -> Result<(), Misuse> {
-        if !result.is_object() {
-            return Err(Misuse::NotAnObject { what: "a result" });
-        }
-        let entry = self.requests.open(request)?;
-        let is_passed = self.offer.passes(entry.version());
-        let offered = self.offer.current().map(|offer| &offer.capabilities);
-        let shape = entry.check_result(&result, is_passed, offered)?;
-        if entry.method() == names::TOOLS_LIST {
-            // A result that is too large never reaches the client, so nothing is learnt from it.
-            self.requests.check_size(result.as_str().len())?;
-            let user = entry.arrival().user.as_deref();
-            self.binding.learn_tools(user, &result);
-        }
-        self.conclude(request, Verdict::Result(result, shape))
-    }
-
-    pub(super) fn give_input_required(
-        &mut self,
-        request: RequestId,
-        input: InputRequired,
-    ) -> Result<(), Misuse> {
-        self.requests.open(request)?.check_input(&input)?;
-        self.conclude(request, Verdict::Input(input))
-    }
-
     pub(super) fn ask_for_request(
         &mut self,
         request: RequestId,
@@ -689,21 +565,12 @@ impl Server {
         session: Option<SessionKey>,
     ) -> Result<(), Misuse> {
         self.lifecycle.check_can_ask()?;
-        let limits = &self.config.limits;
-        let (asks, away) = (self.asks.len(), self.requests.away());
-        let is_shared = self.binding.shared_queue().is_some();
-        // Where there are several clients, one must not use up the limit for all.
-        let (open, most) = match (era, is_shared) {
-            (Era::Legacy, true) => (asks, limits.asks),
-            (Era::Modern, true) => (asks.max(away), limits.asks),
-            (Era::Legacy, false) => {
-                let to = session.map_or(0, |session| self.asks.count_to(session));
-                (to, limits.asks)
-            }
-            (Era::Modern, false) => (away, limits.requests),
-        };
         let bytes = params.map_or(0, |params| params.as_str().len());
-        self.asks.check_room(&Room { open, most }, bytes, limits)
+        let is_shared = self.binding.shared_queue().is_some();
+        let client = (era, session, is_shared);
+        let away = self.requests.away();
+        self.asks
+            .check_room(client, away, bytes, &self.config.limits)
     }
 
     fn open_ask(&mut self, ask: Ask) -> AskId {
@@ -720,16 +587,5 @@ impl Server {
             self.push_ask(session, queue, ask);
         }
         ask
-    }
-
-    /// Ends the response on which the client of a request waits, if the client can come back for the reply.
-    pub(super) fn hang_up_on(&mut self, request: RequestId) -> Result<(), Misuse> {
-        let arrival = self.requests.open(request)?.arrival();
-        let queue = arrival.queue;
-        let is_empty = self.outgoing.is_empty(queue);
-        if let Some(stream) = self.binding.hang_up(arrival, is_empty) {
-            self.let_go(stream, queue, true);
-        }
-        Ok(())
     }
 }

@@ -1,11 +1,10 @@
 //! Ends: of asks, requests, sessions, exchanges and the server itself. Every step of the machine is settled here.
 
 use crate::driver::{AskId, Epoch, Output, RequestId, StreamId};
-use crate::http::{Fields, RequestHead};
+use crate::http::RequestHead;
 use crate::json::Payload;
 use crate::protocol::code;
 use crate::server::Server;
-use crate::server::asks::Found;
 use crate::server::binding::http::{
     Accepts, Arriving, Displaced, Gone, Pulse, QueueFacts, Refusal, Room, Source,
 };
@@ -22,7 +21,7 @@ use crate::server::requests::admission::{too_many, unavailable};
 use crate::server::requests::checks::check_askable;
 use crate::server::requests::reply::Verdict;
 use crate::server::session::deferred::DeferredMessage;
-use crate::wire::{ErrorObject, Id};
+use crate::wire::ErrorObject;
 
 /// # The end of a step
 impl Server {
@@ -97,20 +96,6 @@ impl Server {
     fn end_all_asks(&mut self) {
         while let Some(ask) = self.asks.first() {
             self.end_ask(ask, Err(Unanswered::PeerGone));
-        }
-    }
-
-    /// Handles a reply of a legacy client to an ask.
-    pub(super) fn on_reply(
-        &mut self,
-        from: &Origin,
-        id: &Id,
-        outcome: Result<Payload, Unanswered>,
-    ) {
-        match self.asks.find(from.session, id) {
-            Found::Open(ask) => self.end_ask(ask, outcome),
-            Found::Late => self.stats.late_replies += 1,
-            Found::Unknown => self.on_noise("a reply to nothing that was asked", b"", false),
         }
     }
 
@@ -243,7 +228,7 @@ impl Server {
         }
     }
 
-    fn refuse_deferred(&mut self, error: &ErrorObject) {
+    pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
         while let Some(message) = self.offer.deferred_mut().pop() {
             if let DeferredMessage::Request { from, id, .. } = message {
                 self.outgoing.settle(from.queue);
@@ -252,79 +237,36 @@ impl Server {
         }
     }
 
-    /// Refuses all requests that wait for the offer. A client that asks again is reported again.
-    pub(super) fn decline_deferred(&mut self, error: &ErrorObject) {
-        for queue in self.offer.deferred().queues() {
-            self.binding.answer_with_200(queue);
-        }
-        self.refuse_deferred(error);
-        self.sessions.forget_reported();
-    }
-
-    /// Refuses the `server/discover` requests that wait for the offer. The client is reported again, because its next message shows whether
-    /// it speaks the legacy era. Returns whether there were any.
-    pub(super) fn decline_discovery(&mut self, error: &ErrorObject) -> bool {
-        let waiting = self.offer.deferred_mut().take_discoveries();
-        let is_anybody = !waiting.is_empty();
-        for (from, id) in waiting {
-            self.outgoing.settle(from.queue);
-            self.refuse(from.queue, id, error.clone());
-            self.sessions.forget_reported();
-        }
-        is_anybody
-    }
-
     /// Checks whether the sender may have one more request in flight. Each session has a share of its own. If all places are taken,
     /// requests whose client no longer waits are cancelled. Otherwise the session with most requests loses one, if it has more than the
     /// sender would have.
     pub(super) fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
         let limits = &self.config.limits;
         let (most, most_each) = (limits.requests, limits.requests_each);
-        let mine = match from.scope {
-            IdScope::Session(session) => self.requests.in_session(session),
-            IdScope::Stream(_) => 0,
-        };
+        let mine = self.requests.share_of(from.scope);
         if mine >= most_each {
             let text = alloc::format!(
                 "{mine} requests of this session are not answered yet; ask again when some are"
             );
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
-        let has_room = self.open_requests() < most;
-        if has_room || self.free_abandoned() || self.free_of_heaviest(mine) {
+        if self.open_requests() < most {
             return Ok(());
         }
-        Err(too_many(most))
-    }
-
-    /// Cancels the requests of the oldest stream for which no client waits. Returns whether there were any.
-    fn free_abandoned(&mut self) -> bool {
-        let mut is_any = false;
-        while !is_any {
-            let Some((stream, session)) = self.binding.next_abandoned() else {
-                return false;
-            };
-            // The number of requests in one session bounds this loop.
-            for request in self.requests.of(IdScope::Session(session)) {
-                let entry = self.requests.get(request);
-                if entry.is_some_and(|entry| entry.queue() == QueueId::Stream(stream)) {
-                    self.displace(request);
-                    is_any = true;
-                }
+        // The number of requests in one session bounds this loop.
+        while let Some((stream, session)) = self.binding.next_abandoned() {
+            let abandoned = self.requests.on_queue(session, QueueId::Stream(stream));
+            if !abandoned.is_empty() {
+                abandoned
+                    .into_iter()
+                    .for_each(|request| self.displace(request));
+                return Ok(());
             }
         }
-        true
-    }
-
-    /// Cancels the oldest request of the session that has most, if it has more than the sender would have. Returns whether it did.
-    fn free_of_heaviest(&mut self, mine: usize) -> bool {
-        let heaviest = self.requests.heaviest_session();
-        let Some((_, session)) = heaviest.filter(|(count, _)| *count > mine + 1) else {
-            return false;
-        };
-        let requests = self.requests.of(IdScope::Session(session));
-        let oldest = requests.into_iter().min();
-        oldest.map(|request| self.displace(request)).is_some()
+        let heaviest = self.requests.of_heaviest(mine);
+        heaviest
+            .map(|request| self.displace(request))
+            .ok_or_else(|| too_many(most))
     }
 
     /// Cancels a request to make room. Its client gets an error, now or when it comes back.
@@ -436,25 +378,6 @@ impl Server {
             .answer(stream, queue, accepts, session, &mut self.clock);
     }
 
-    /// Answers an exchange with a refusal and nothing else.
-    pub(super) fn turn_away(&mut self, stream: StreamId, source: Option<Source>, refusal: Refusal) {
-        self.report_refusal(source, &refusal);
-        self.open_exchange(stream, Accepts::JSON, None);
-        self.binding
-            .set_head(stream, refusal.status, refusal.fields);
-        self.stats.refused += 1;
-        let frame = Frame::Answer(refusal.id, Answer::Error(refusal.error));
-        self.outgoing.push(QueueId::Stream(stream), frame);
-    }
-
-    /// Refuses a request without waiting for the rest of its body.
-    pub(super) fn give_up(&mut self, stream: StreamId, refusal: Refusal) {
-        if let Some(arrived) = self.binding.take(stream, &mut self.clock) {
-            let source = self.binding.source_of(&arrived);
-            self.turn_away(stream, source, refusal);
-        }
-    }
-
     pub(super) fn body_overdue(&mut self, stream: StreamId) {
         let refusal = Refusal::new(408, "the message took too long to arrive");
         self.give_up(stream, refusal);
@@ -490,20 +413,6 @@ impl Server {
         }
         self.stats.displaced += 1;
         true
-    }
-
-    fn report_refusal(&mut self, source: Option<Source>, refusal: &Refusal) {
-        let event = source.and_then(|source| self.binding.refused(source, refusal));
-        if let Some(event) = event {
-            self.report(event);
-        }
-    }
-
-    /// Answers an exchange without a body.
-    pub(super) fn respond_empty(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
-        if let Some(output) = self.binding.respond_empty(stream, status, fields) {
-            self.outputs.push(output);
-        }
     }
 
     /// Ends an exchange at once, even if more messages are queued for it.
@@ -583,14 +492,6 @@ impl Server {
             if entry.is_some_and(|entry| entry.is_away()) {
                 self.cancel(request, Cancelled::PeerGone);
             }
-        }
-    }
-
-    /// Restarts the flush time because a client read, but only before the drain deadline.
-    pub(super) fn put_off_flush(&mut self, len: usize) {
-        let is_in_time = self.clock.is_armed(Timer::Drain);
-        if len > 0 && is_in_time && self.clock.is_armed(Timer::Flush) {
-            self.clock.arm(Timer::Flush, self.config.flush);
         }
     }
 

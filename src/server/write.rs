@@ -4,14 +4,15 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::driver::{AskId, Output, RequestId, StreamId};
+use crate::driver::{AskId, Instant, Output, RequestId, StreamId};
+use crate::http::Fields;
 use crate::json::{Payload, object};
 use crate::protocol::method::{self, names};
 use crate::protocol::watch::{Change, List};
-use crate::protocol::{Kind, LogLevel, Method, Owner, ServerFeature, meta};
+use crate::protocol::{Kind, LogLevel, Owner, ServerFeature, meta};
 use crate::server::Server;
 use crate::server::asks;
-use crate::server::binding::http::Form;
+use crate::server::binding::http::{Accepts, Form, Refusal, Source};
 use crate::server::clock::Timer;
 use crate::server::event::{Caller, Event};
 use crate::server::misuse::Misuse;
@@ -19,7 +20,7 @@ use crate::server::origin::{QueueId, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::outgoing::writer::MessageWriter;
 use crate::server::requests::checks::check_params;
-use crate::server::requests::reply::{Progress, Verdict, excerpt_of};
+use crate::server::requests::reply::{Progress, excerpt_of};
 use crate::server::session::LegacySession;
 use crate::server::watches::{Match, Receiver, Recipient};
 use crate::wire::encode;
@@ -47,7 +48,7 @@ impl Server {
         let frame = self.outgoing.pop(queue)?;
         let requests = &self.requests;
         let is_draining = self.lifecycle.is_draining();
-        let error = || error_in(requests.get(frame.reply_to()?)?.verdict()?);
+        let error = || requests.get(frame.reply_to()?)?.error_code();
         let form = self.binding.form(queue, &frame, is_draining, error)?;
         let start = buf.len();
         match form {
@@ -223,6 +224,39 @@ impl Server {
         self.reply(queue, id, Answer::Error(error));
     }
 
+    /// Answers an exchange with a refusal and nothing else.
+    pub(super) fn turn_away(&mut self, stream: StreamId, source: Option<Source>, refusal: Refusal) {
+        self.report_refusal(source, &refusal);
+        self.open_exchange(stream, Accepts::JSON, None);
+        self.binding
+            .set_head(stream, refusal.status, refusal.fields);
+        self.stats.refused += 1;
+        let frame = Frame::Answer(refusal.id, Answer::Error(refusal.error));
+        self.outgoing.push(QueueId::Stream(stream), frame);
+    }
+
+    /// Refuses a request without waiting for the rest of its body.
+    pub(super) fn give_up(&mut self, stream: StreamId, refusal: Refusal) {
+        if let Some(arrived) = self.binding.take(stream, &mut self.clock) {
+            let source = self.binding.source_of(&arrived);
+            self.turn_away(stream, source, refusal);
+        }
+    }
+
+    pub(super) fn report_refusal(&mut self, source: Option<Source>, refusal: &Refusal) {
+        let event = source.and_then(|source| self.binding.refused(source, refusal));
+        if let Some(event) = event {
+            self.report(event);
+        }
+    }
+
+    /// Answers an exchange without a body.
+    pub(super) fn respond_empty(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
+        if let Some(output) = self.binding.respond_empty(stream, status, fields) {
+            self.outputs.push(output);
+        }
+    }
+
     /// Queues a reply of the server itself.
     pub(super) fn reply(&mut self, queue: QueueId, id: Id, answer: Answer) {
         self.outgoing.push(queue, Frame::Answer(Some(id), answer));
@@ -252,113 +286,143 @@ impl Server {
     }
 }
 
-/// # Notifications
+/// # Methods for the application: notifications
 impl Server {
-    pub(super) fn send_progress(
+    /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not grow
+    /// (S-PROG-03), or while the client is asked something. At most 16 reports wait to be written, and a client that does not read gets
+    /// only the newest.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such request (any more), a number is not finite, or the message is too large.
+    pub fn progress(
         &mut self,
+        now: Instant,
         request: RequestId,
         mut progress: Progress,
     ) -> Result<(), Misuse> {
-        let entry = self.requests.open(request)?;
-        if !progress.progress.is_finite() || !progress.total.is_none_or(f64::is_finite) {
-            return Err(Misuse::NotFinite);
-        }
-        if let Some(message) = &mut progress.message {
-            self.requests.check_size(message.len())?;
-            *message = excerpt_of(message);
-        }
-        // S-PROG-04: only while the client waits under the id that came with the token.
-        let queue = entry.queue();
-        let is_wanted = entry.is_waited_for() && entry.arrival().token.is_some();
-        let is_read = self.outgoing.is_read(queue);
-        if is_wanted
-            && self.binding.carries_more(queue)
-            && self.requests.add_progress(request, progress, is_read)
-        {
-            self.outgoing.push(queue, Frame::Progress(request));
-        }
-        Ok(())
+        self.act(now, |server| {
+            let entry = server.requests.open(request)?;
+            if !progress.progress.is_finite() || !progress.total.is_none_or(f64::is_finite) {
+                return Err(Misuse::NotFinite);
+            }
+            if let Some(message) = &mut progress.message {
+                server.requests.check_size(message.len())?;
+                *message = excerpt_of(message);
+            }
+            // S-PROG-04: only while the client waits under the id that came with the token.
+            let queue = entry.queue();
+            let is_wanted = entry.is_waited_for() && entry.arrival().token.is_some();
+            let is_read = server.outgoing.is_read(queue);
+            if is_wanted
+                && server.binding.carries_more(queue)
+                && server.requests.add_progress(request, progress, is_read)
+            {
+                server.outgoing.push(queue, Frame::Progress(request));
+            }
+            Ok(())
+        })
     }
 
-    pub(super) fn send_change(&mut self, change: Change) -> Result<(), Misuse> {
-        // The protocol has one notification for both lists of resources.
-        let change = &match change {
-            Change::List(List::ResourceTemplates) => Change::List(List::Resources),
-            change @ (Change::List(_) | Change::Resource { .. }) => change,
-        };
-        let feature = match change {
-            Change::List(list) => list.announcement(),
-            Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
-        };
-        // A server behind a relay may serve subscriptions that it does not declare.
-        let is_subscribed = self.config.is_relayed && matches!(change, Change::Resource { .. });
-        if !is_subscribed {
-            self.check_offered(feature)?;
-        }
-        if let Change::Resource { uri } = change {
-            self.requests.check_size(uri.len())?;
-        }
-        let can_hear = |session| {
-            let session = self.sessions.get(session);
-            let offers = |s: &LegacySession| is_subscribed || s.offered.offers(feature);
-            session.is_some_and(|session| session.is_initialized && offers(session))
-        };
-        // A change that is queued already is not queued again. So the watched URIs bound the number of queued changes, and none is dropped.
-        let recipients = self.watches.recipients(change).into_iter();
-        let frames: Vec<(QueueId, Frame)> = recipients
-            .filter_map(|Recipient { queue, to, by }| {
-                let to = match to {
-                    Receiver::Legacy(session) => can_hear(session).then_some(None)?,
-                    Receiver::Listen(id) => Some(id.clone()),
-                };
-                let told = match by {
-                    Match::Below(watched) if !self.outgoing.has_room(queue) => {
-                        let uri = watched.into();
-                        Change::Resource { uri }
-                    }
-                    Match::Exact | Match::Below(_) => change.clone(),
-                };
-                Some((queue, Frame::Changed(to, told)))
-            })
-            .collect();
-        for (queue, frame) in frames {
-            self.outgoing.push(queue, frame);
-        }
-        Ok(())
+    /// Announces a change to the clients that watch it: modern watches for it, and legacy clients that subscribed to the resource. Legacy
+    /// clients hear of list changes without a subscription.
+    ///
+    /// # Errors
+    ///
+    /// When the offered capabilities do not include notifications of such changes.
+    pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
+        self.act(now, |server| {
+            // The protocol has one notification for both lists of resources.
+            let change = &match change {
+                Change::List(List::ResourceTemplates) => Change::List(List::Resources),
+                change @ (Change::List(_) | Change::Resource { .. }) => change,
+            };
+            let feature = match change {
+                Change::List(list) => list.announcement(),
+                Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
+            };
+            // A server behind a relay may serve subscriptions that it does not declare.
+            let is_subscribed =
+                server.config.is_relayed && matches!(change, Change::Resource { .. });
+            if !is_subscribed {
+                server.check_offered(feature)?;
+            }
+            if let Change::Resource { uri } = change {
+                server.requests.check_size(uri.len())?;
+            }
+            let can_hear = |session| {
+                let session = server.sessions.get(session);
+                let offers = |s: &LegacySession| is_subscribed || s.offered.offers(feature);
+                session.is_some_and(|session| session.is_initialized && offers(session))
+            };
+            // A change that is queued already is not queued again. So the watched URIs bound the number of queued changes, and none is dropped.
+            let recipients = server.watches.recipients(change).into_iter();
+            let frames: Vec<(QueueId, Frame)> = recipients
+                .filter_map(|Recipient { queue, to, by }| {
+                    let to = match to {
+                        Receiver::Legacy(session) => can_hear(session).then_some(None)?,
+                        Receiver::Listen(id) => Some(id.clone()),
+                    };
+                    let told = match by {
+                        Match::Below(watched) if !server.outgoing.has_room(queue) => {
+                            let uri = watched.into();
+                            Change::Resource { uri }
+                        }
+                        Match::Exact | Match::Below(_) => change.clone(),
+                    };
+                    Some((queue, Frame::Changed(to, told)))
+                })
+                .collect();
+            for (queue, frame) in frames {
+                server.outgoing.push(queue, frame);
+            }
+            Ok(())
+        })
     }
 
-    pub(super) fn send_log(
+    /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.
+    /// A modern client gets log messages only if one of its requests asked for them (S-CAP-05).
+    ///
+    /// # Errors
+    ///
+    /// When the capabilities do not offer logging, there is no such request (any more), or the message is too large.
+    pub fn log(
         &mut self,
+        now: Instant,
         request: Option<RequestId>,
         level: LogLevel,
         logger: Option<&str>,
         data: Payload,
     ) -> Result<(), Misuse> {
-        self.check_offered(ServerFeature::Logging)?;
-        let bytes = data.as_str().len() + logger.map_or(0, str::len);
-        self.requests.check_size(bytes)?;
-        let frame = Frame::Log(request, level, logger.map(Into::into), data);
-        let Some(request) = request else {
-            let queues = self.queues_for_log(level);
-            self.push_to_all(queues, frame);
-            return Ok(());
-        };
-        let entry = self.requests.open(request)?;
-        let arrival = entry.arrival();
-        let is_wanted = match arrival.session {
-            Some(session) => {
-                let least = self.watches.level_of(session);
-                let session = self.sessions.get(session);
-                session.is_some_and(LegacySession::may_log)
-                    && level >= least.unwrap_or(self.config.log_level)
+        self.act(now, |server| {
+            server.check_offered(ServerFeature::Logging)?;
+            let bytes = data.as_str().len() + logger.map_or(0, str::len);
+            server.requests.check_size(bytes)?;
+            let frame = Frame::Log(request, level, logger.map(Into::into), data);
+            let Some(request) = request else {
+                let queues = server.queues_for_log(level);
+                server.push_to_all(queues, frame);
+                return Ok(());
+            };
+            let entry = server.requests.open(request)?;
+            let arrival = entry.arrival();
+            let is_wanted = match arrival.session {
+                Some(session) => {
+                    let least = server.watches.level_of(session);
+                    let session = server.sessions.get(session);
+                    session.is_some_and(LegacySession::may_log)
+                        && level >= least.unwrap_or(server.config.log_level)
+                }
+                None => {
+                    entry.is_waited_for() && arrival.log_level.is_some_and(|least| level >= least)
+                }
+            };
+            let queue = arrival.queue;
+            if is_wanted && server.binding.carries_more(queue) {
+                server.push_if_room(queue, frame);
             }
-            None => entry.is_waited_for() && arrival.log_level.is_some_and(|least| level >= least),
-        };
-        let queue = arrival.queue;
-        if is_wanted && self.binding.carries_more(queue) {
-            self.push_if_room(queue, frame);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The queues to the clients that want a log message that is for no request.
@@ -373,7 +437,43 @@ impl Server {
         queues
     }
 
-    pub(super) fn send_notification(
+    /// Sends another notification, such as `notifications/elicitation/complete`. A client whose version does not have the notification does
+    /// not get it.
+    ///
+    /// # Errors
+    ///
+    /// When the method is a request, is sent by the server itself, or needs a feature that is not offered. Also when the parameters are not
+    /// an object, or the message is too large.
+    pub fn notify(
+        &mut self,
+        now: Instant,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        let method = method.into();
+        self.act(now, |server| server.send_notification(method, params, None))
+    }
+
+    /// Sends a notification to one client only: the client of a byte stream, or the client of a session. Other clients have no stream on
+    /// which they could receive it.
+    ///
+    /// # Errors
+    ///
+    /// As [`notify`](Server::notify), and when there is no such client (any more).
+    pub fn notify_to(
+        &mut self,
+        now: Instant,
+        caller: &Caller,
+        method: impl Into<Cow<'static, str>>,
+        params: Option<Payload>,
+    ) -> Result<(), Misuse> {
+        let method = method.into();
+        self.act(now, |server| {
+            server.send_notification(method, params, Some(caller))
+        })
+    }
+
+    fn send_notification(
         &mut self,
         method: Cow<'static, str>,
         params: Option<Payload>,
@@ -405,7 +505,9 @@ impl Server {
         let mut queues: Vec<QueueId> = Vec::new();
         for key in concerned {
             let hears = match (self.sessions.get(key), facts) {
-                (Some(session), Some(facts)) => self.is_for_legacy(session, facts)?,
+                (Some(session), Some(facts)) => {
+                    session.hears(facts, |feature| self.check_offered(feature))?
+                }
                 (Some(_), None) => true,
                 (None, _) => false,
             };
@@ -422,51 +524,36 @@ impl Server {
         Ok(())
     }
 
-    /// Whether a legacy client's version has this notification, and one of the two ends declared the feature that it is about.
-    fn is_for_legacy(&self, session: &LegacySession, facts: &Method) -> Result<bool, Misuse> {
-        let version = session.peer.version;
-        let declared = facts.client_gate(version);
-        let declared = declared.map(|feature| session.peer.capabilities.declares(feature));
-        let offered = facts
-            .gate(version)
-            .map(|feature| self.check_offered(feature));
-        let is_about_something = match (declared, offered) {
-            (Some(true), _) | (None, None) => true,
-            (Some(false), None) => false,
-            (Some(false) | None, Some(offered)) => {
-                offered?;
-                true
-            }
-        };
-        Ok(is_about_something && facts.to_client.contains(version))
-    }
-
     /// Forwards a notification of the server behind a relay unchanged: about `request`, or else to the client `to`.
-    pub(super) fn forward(
+    pub(crate) fn pass(
         &mut self,
+        now: Instant,
         request: Option<RequestId>,
         to: Option<&Caller>,
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
-        self.lifecycle.check_open()?;
-        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
-        self.requests.check_size(method.len() + bytes)?;
-        let shared = self.binding.shared_session();
-        let queue = match (request, to) {
-            (Some(request), _) => self.requests.open(request)?.queue(),
-            (None, Some(to)) => self.sessions.of_caller(to, shared)?.queue(),
-            (None, None) => return Ok(()),
-        };
-        if self.binding.carries_more(queue) {
-            self.push_if_room(queue, Frame::Notify(method, params));
-        }
-        Ok(())
+        self.act(now, |server| {
+            server.lifecycle.check_open()?;
+            let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+            server.requests.check_size(method.len() + bytes)?;
+            let shared = server.binding.shared_session();
+            let queue = match (request, to) {
+                (Some(request), _) => server.requests.open(request)?.queue(),
+                (None, Some(to)) => server.sessions.of_caller(to, shared)?.queue(),
+                (None, None) => return Ok(()),
+            };
+            if server.binding.carries_more(queue) {
+                server.push_if_room(queue, Frame::Notify(method, params));
+            }
+            Ok(())
+        })
     }
 
     /// Forwards a progress notification of the server behind a relay, with the token that the client chose.
-    pub(super) fn forward_progress(
+    pub(crate) fn pass_progress(
         &mut self,
+        now: Instant,
         request: RequestId,
         params: &Payload,
     ) -> Result<(), Misuse> {
@@ -481,7 +568,7 @@ impl Server {
             _ => Some(value),
         });
         let method = Cow::Borrowed(names::NOTIFICATIONS_PROGRESS);
-        self.forward(Some(request), None, method, params.ok())
+        self.pass(now, Some(request), None, method, params.ok())
     }
 
     fn push_to_all(&mut self, mut queues: Vec<QueueId>, frame: Frame) {
@@ -510,13 +597,5 @@ impl Server {
     fn check_offered(&self, feature: ServerFeature) -> Result<(), Misuse> {
         self.lifecycle.check_open()?;
         self.offer.check(feature)
-    }
-}
-
-/// The code of an error that the application replies with.
-const fn error_in(verdict: &Verdict) -> Option<i64> {
-    match verdict {
-        Verdict::Error(error) => Some(error.code),
-        Verdict::Input(_) | Verdict::Result(..) => None,
     }
 }

@@ -7,12 +7,12 @@ use crate::json::Payload;
 use crate::protocol::method::{self, names};
 use crate::protocol::{ClientFeature, Era, Kind, LogLevel, Method, Peer, ServerFeature, code};
 use crate::server::config::{Offer, UnknownMethods};
+use crate::server::error::{missing_capability, quoting};
 use crate::server::event::Supplied;
 use crate::server::origin::{Origin, WireId};
 use crate::server::requests::Arrival;
 use crate::server::requests::params::Params;
 use crate::server::requests::state_token::PREFIX;
-use crate::server::{missing_capability, quoting};
 use crate::wire::{ErrorObject, Id};
 
 /// What a request can be served with.

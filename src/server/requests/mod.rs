@@ -18,12 +18,13 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use params::Params;
 use progress::ProgressReports;
 use reply::{Progress, Verdict};
 use state_token::StateTokens;
 
 use crate::driver::{AskId, RequestId};
-use crate::protocol::{LogLevel, Method, Peer, Version, code};
+use crate::protocol::{LogLevel, Method, Peer, Version, code, method};
 use crate::server::config::Config;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
@@ -100,6 +101,14 @@ impl Entry {
         match &self.phase {
             Phase::Answered(verdict) => Some(verdict),
             Phase::Asking | Phase::Away(_) | Phase::Open => None,
+        }
+    }
+
+    /// The code of the error that is its reply.
+    pub(crate) const fn error_code(&self) -> Option<i64> {
+        match self.verdict() {
+            Some(Verdict::Error(error)) => Some(error.code),
+            Some(Verdict::Input(_) | Verdict::Result(..)) | None => None,
         }
     }
 
@@ -211,13 +220,31 @@ impl Requests {
     }
 
     /// The number of requests that the client of one session over HTTP waits for.
-    pub(crate) fn in_session(&self, session: SessionKey) -> usize {
+    fn in_session(&self, session: SessionKey) -> usize {
         self.in_sessions.get(&session).copied().unwrap_or(0)
     }
 
-    /// The session over HTTP with most such requests, and their number.
-    pub(crate) fn heaviest_session(&self) -> Option<(usize, SessionKey)> {
-        self.by_count.last().copied()
+    /// The number of requests that the sender of a message waits for, if it is in a session over HTTP.
+    pub(crate) fn share_of(&self, scope: IdScope) -> usize {
+        match scope {
+            IdScope::Session(session) => self.in_session(session),
+            IdScope::Stream(_) => 0,
+        }
+    }
+
+    /// The oldest request of the session that has most, if it has more than a sender with one more than `mine` would have.
+    pub(crate) fn of_heaviest(&self, mine: usize) -> Option<RequestId> {
+        let (count, session) = *self.by_count.last()?;
+        let requests = (count > mine + 1).then(|| self.of(IdScope::Session(session)))?;
+        requests.into_iter().min()
+    }
+
+    /// The requests of a session whose replies go to this queue.
+    pub(crate) fn on_queue(&self, session: SessionKey, queue: QueueId) -> Vec<RequestId> {
+        let mut requests = self.of(IdScope::Session(session));
+        let is_on = |entry: &Entry| entry.queue() == queue;
+        requests.retain(|request| self.get(*request).is_some_and(is_on));
+        requests
     }
 
     fn recount(&mut self, scope: IdScope, comes: bool) {
@@ -469,8 +496,23 @@ impl Requests {
     }
 
     /// The hash of what a request is about, for the state tokens.
-    pub(crate) fn subject(&self, method: &str, target: &str, user: Option<&str>) -> u64 {
-        self.tokens.subject(method, target, user)
+    pub(crate) fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
+        let target = facts.named_by.and_then(|key| params.text(key));
+        let target = target.unwrap_or_default();
+        self.tokens.subject(facts.name, &target, user)
+    }
+
+    /// Whether a request for this method continues one that was begun before.
+    pub(crate) fn resumes(&self, name: &str, params: &Params<'_>, user: Option<&str>) -> bool {
+        let facts = method::find(name).filter(|facts| facts.may_need_input);
+        let state = admission::read_state(params).ok().flatten();
+        match (facts, state) {
+            (Some(facts), Some(state)) if params.claims_modern() => {
+                let subject = self.subject(facts, params, user);
+                self.awaited(&state, subject).is_ok()
+            }
+            (_, _) => false,
+        }
     }
 
     /// The request about `subject` whose client is to come back with this state.

@@ -18,7 +18,7 @@ use elicitations::UrlElicitations;
 use terms::LastTerms;
 
 use crate::json::Payload;
-use crate::protocol::{Era, Peer, ServerCapabilities, ServerFeature, Version, Versions};
+use crate::protocol::{Era, Method, Peer, ServerCapabilities, ServerFeature, Version, Versions};
 use crate::server::config::Config;
 use crate::server::event::Caller;
 use crate::server::misuse::Misuse;
@@ -38,6 +38,27 @@ impl LegacySession {
     /// Whether the client was offered log messages.
     pub(crate) fn may_log(&self) -> bool {
         self.offered.offers(ServerFeature::Logging)
+    }
+
+    /// Whether the client's version has this notification, and one of the two ends declared the feature that it is about. `check` checks
+    /// that the server offers a feature.
+    pub(crate) fn hears(
+        &self,
+        facts: &Method,
+        check: impl FnOnce(ServerFeature) -> Result<(), Misuse>,
+    ) -> Result<bool, Misuse> {
+        let version = self.peer.version;
+        let declared = facts.client_gate(version);
+        let declared = declared.map(|feature| self.peer.capabilities.declares(feature));
+        let is_about_something = match (declared, facts.gate(version)) {
+            (Some(true), _) | (None, None) => true,
+            (Some(false), None) => false,
+            (Some(false) | None, Some(feature)) => {
+                check(feature)?;
+                true
+            }
+        };
+        Ok(is_about_something && facts.to_client.contains(version))
     }
 }
 
