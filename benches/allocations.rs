@@ -10,7 +10,7 @@ use alloc_count::{Counting, count, live};
 use cases::*;
 use everlink::protocol::Era;
 use everlink::{Client, Relay, Server};
-use rig::both::Both;
+use rig::pair::Pair;
 use rig::samples::{echo, long_echo, long_params};
 use rig::{ERAS, params, samples};
 
@@ -23,8 +23,8 @@ macro_rules! measure {
             $($(
                 let mut case = $kind::$make($($with)*);
                 let ((), counts) = count(|| case.run());
-                let often = counts.allocs + counts.reallocs;
-                println!("{}/{}\t{often}\t{}", stringify!($work), stringify!($case), counts.bytes);
+                let allocations = counts.allocs + counts.reallocs;
+                println!("{}/{}\t{allocations}\t{}", stringify!($work), stringify!($case), counts.bytes);
             )*)*
         }
     };
@@ -48,13 +48,13 @@ fn sizes() {
 /// Prints how much heap the machines at both ends still hold after many calls, short and long, have ended.
 fn idle_heaps(era: Era) {
     let before = live();
-    let mut both = Both::ready(era);
-    both.crowd(64);
-    both.round_trip(long_params(10 << 10), long_echo(10 << 10));
+    let mut pair = Pair::ready(era);
+    pair.concurrent_round_trips(64);
+    pair.round_trip(long_params(10 << 10), long_echo(10 << 10));
     for _ in 0..100 {
-        both.round_trip(params(), echo());
+        pair.round_trip(params(), echo());
     }
-    let (client, server) = both.apart();
+    let (client, server) = pair.into_parts();
     let all = live() - before;
     drop(server);
     let heap = live() - before;

@@ -1,7 +1,11 @@
 //! Counts the instructions of each case: `cargo xtask bench`. The counts are the same on every run, so small changes show.
 //!
 //! By itself, `cargo bench --bench instructions` needs valgrind, and `gungraun-runner` in the version of `gungraun` in Cargo.lock.
-#![allow(missing_docs, unreachable_pub, reason = "so the macros write it")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    reason = "the macros generate such code"
+)]
 
 mod cases;
 mod rig;

@@ -15,7 +15,7 @@ macro_rules! measure {
             fn $work(bencher: Bencher<'_, '_>, case: &str) {
                 let make = || match case {
                     $(stringify!($case) => $kind::$make($($with)*),)*
-                    _ => unreachable!("these are all"),
+                    _ => unreachable!("the table lists all cases"),
                 };
                 time(bencher, make);
             }

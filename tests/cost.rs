@@ -8,7 +8,7 @@ mod rig;
 use alloc_count::{Counting, Counts, count, live};
 use everlink::client::Event;
 use everlink::{Client, Input, Output, Payload};
-use rig::both::Both;
+use rig::pair::Pair;
 use rig::{ERAS, Rig, params};
 
 #[global_allocator]
@@ -30,7 +30,7 @@ fn an_idle_poll_allocates_nothing() {
     for era in ERAS {
         for in_flight in [0, 500] {
             let mut rig = Rig::ready(era);
-            rig.fly(in_flight);
+            rig.put_in_flight(in_flight);
             let (idle, counts) = count(|| rig.idle_poll());
             assert!(idle, "{era:?}, {in_flight} in flight");
             assert_eq!(counts, Counts::default(), "{era:?}, {in_flight} in flight");
@@ -39,35 +39,35 @@ fn an_idle_poll_allocates_nothing() {
 }
 
 #[test]
-fn a_frame_allocates_nothing_beside_the_buffer_of_the_caller() {
+fn writing_a_frame_does_not_allocate() {
     for era in ERAS {
         let mut rig = Rig::ready(era);
         for round in 0..2 * WARM_UP {
             rig.call(params());
-            let (wire, counts) = count(|| rig.write());
+            let (id, counts) = count(|| rig.write());
             if round >= WARM_UP {
                 assert_eq!(requests(counts), 0, "{era:?}, round {round}");
             }
-            rig.reply(wire, FLAT);
+            rig.reply(id, FLAT);
             rig.outcome();
         }
     }
 }
 
 #[test]
-fn a_frame_allocates_nothing_with_many_calls_in_flight() {
+fn writing_a_frame_does_not_allocate_with_64_calls_in_flight() {
     for era in ERAS {
         let mut rig = Rig::ready(era);
         for round in 0..2 * WARM_UP {
             for _ in 0..64 {
                 rig.call(params());
             }
-            let (wires, counts) = count(|| [(); 64].map(|()| rig.write()));
+            let (ids, counts) = count(|| [(); 64].map(|()| rig.write()));
             if round >= WARM_UP {
                 assert_eq!(requests(counts), 0, "{era:?}, round {round}");
             }
-            for wire in wires {
-                rig.reply(wire, FLAT);
+            for id in ids {
+                rig.reply(id, FLAT);
                 rig.outcome();
             }
         }
@@ -78,12 +78,12 @@ fn a_frame_allocates_nothing_with_many_calls_in_flight() {
 #[test]
 fn a_reply_allocates_once() {
     for era in ERAS {
-        for (result, most) in [(FLAT, 1), (NESTED, 1)] {
+        for (result, limit) in [(FLAT, 1), (NESTED, 1)] {
             for in_flight in [1, 64] {
-                let dearest = dearest_reply(&mut Rig::ready(era), result, in_flight);
+                let allocations = max_reply_allocations(&mut Rig::ready(era), result, in_flight);
                 assert!(
-                    dearest <= most,
-                    "{dearest} for {result}, {era:?}, {in_flight} in flight"
+                    allocations <= limit,
+                    "{allocations} for {result}, {era:?}, {in_flight} in flight"
                 );
             }
         }
@@ -91,26 +91,26 @@ fn a_reply_allocates_once() {
 }
 
 /// The largest number of allocations for any reply, with this many calls in flight.
-fn dearest_reply(rig: &mut Rig, result: &str, in_flight: usize) -> usize {
-    let mut dearest = 0;
+fn max_reply_allocations(rig: &mut Rig, result: &str, in_flight: usize) -> usize {
+    let mut max = 0;
     for round in 0..2 * WARM_UP {
         for _ in 0..in_flight {
             rig.call(params());
         }
-        let wires: Vec<u64> = (0..in_flight).map(|_| rig.write()).collect();
-        for wire in wires {
-            rig.prepare(wire, result);
+        let ids: Vec<u64> = (0..in_flight).map(|_| rig.write()).collect();
+        for id in ids {
+            rig.prepare(id, result);
             let (reply, counts): (Payload, Counts) = count(|| {
                 rig.deliver();
                 rig.outcome()
             });
             assert_eq!(reply.as_str(), result);
             if round >= WARM_UP {
-                dearest = dearest.max(requests(counts));
+                max = max.max(requests(counts));
             }
         }
     }
-    dearest
+    max
 }
 
 /// Beside its parameters, a call needs room in tables. The room exists already, or is allocated for several calls at
@@ -132,7 +132,7 @@ fn accepting_a_call_allocates_less_than_once() {
 
 /// A platform may hold thousands of links, most of them idle.
 #[test]
-fn an_idle_link_is_small() {
+fn idle_link_holds_at_most_4_kib_of_heap() {
     for era in ERAS {
         let before = live();
         let Rig { link, .. } = Rig::ready(era);
@@ -142,16 +142,16 @@ fn an_idle_link_is_small() {
 }
 
 #[test]
-fn nothing_is_kept_of_a_call_that_is_over() {
+fn finished_calls_leave_no_memory_allocated() {
     for era in ERAS {
         let mut rig = Rig::ready(era);
         let round = |rig: &mut Rig| {
             for _ in 0..64 {
                 rig.call(params());
             }
-            let wires = [(); 64].map(|()| rig.write());
-            for wire in wires {
-                rig.reply(wire, NESTED);
+            let ids = [(); 64].map(|()| rig.write());
+            for id in ids {
+                rig.reply(id, NESTED);
                 rig.outcome();
             }
             live()
@@ -171,33 +171,36 @@ fn nothing_is_kept_of_a_call_that_is_over() {
 /// local variable.
 #[test]
 #[cfg(target_pointer_width = "64")]
-fn values_are_small() {
-    for (what, size, most) in [
+fn public_types_stay_below_their_size_limits() {
+    for (what, size, limit) in [
         ("an event", size_of::<Event>(), 72),
         ("an output", size_of::<Output<Event>>(), 72),
         ("an input", size_of::<Input<'_>>(), 40),
         ("a payload", size_of::<Payload>(), 16),
         ("a link", size_of::<Client>(), 2_048),
     ] {
-        assert!(size <= most, "{what} has {size} bytes, more than {most}");
+        assert!(size <= limit, "{what} has {size} bytes, more than {limit}");
     }
 }
 
 /// Calls that follow each other while others stay in flight.
 const TRIPS: usize = 256;
 
-/// The capacity of a B-tree node. After this many crowd sizes, every fill level of the last node was tried.
-const NODE: usize = 11;
+/// The capacity of a B-tree node. After this many numbers of calls, every fill level of the last node was tried.
+const NODE_CAPACITY: usize = 11;
 
 /// The server allocates the parameters without the link's own members; the client allocates the reply.
 #[test]
 fn a_round_trip_through_both_ends_allocates_twice() {
     for era in ERAS {
         for result in [FLAT, NESTED] {
-            let mut both = Both::ready(era);
-            trips(&mut both, result);
-            let dear = requests(trips(&mut both, result));
-            assert!(dear <= 2 * TRIPS, "{dear} for {TRIPS} of {result}, {era:?}");
+            let mut pair = Pair::ready(era);
+            trips(&mut pair, result);
+            let allocations = requests(trips(&mut pair, result));
+            assert!(
+                allocations <= 2 * TRIPS,
+                "{allocations} for {TRIPS} of {result}, {era:?}"
+            );
         }
     }
 }
@@ -205,43 +208,43 @@ fn a_round_trip_through_both_ends_allocates_twice() {
 /// A trip among many calls allocates as often and as many bytes as a trip beside one call. One exception: a call has
 /// entries in five trees (the call, its deadline by id and by time; the request and its id). If the last node of a tree is
 /// full, each trip splits it and merges it again. This allocates one node, or two if the tree grows higher. The test
-/// therefore tries as many crowd sizes as a node has entries. The cheapest size shows the cost of the trip itself; the
+/// therefore tries as many numbers of calls as a node has entries. The cheapest number shows the cost of the trip itself; the
 /// most expensive one shows that only nodes are added.
 #[test]
-fn a_round_trip_in_a_crowd_allocates_no_more_than_alone() {
+fn round_trip_among_many_calls_allocates_no_more_than_alone() {
     for era in ERAS {
-        let mut both = Both::ready(era);
-        both.fly(1);
-        trips(&mut both, FLAT);
-        let alone = trips(&mut both, FLAT);
-        for crowd in [64, 1_000] {
-            let mut both = Both::ready(era);
-            both.fly(crowd);
-            trips(&mut both, FLAT);
-            let mut all = [(); NODE].map(|()| {
-                both.fly(1);
-                trips(&mut both, FLAT)
+        let mut pair = Pair::ready(era);
+        pair.put_in_flight(1);
+        trips(&mut pair, FLAT);
+        let alone = trips(&mut pair, FLAT);
+        for calls in [64, 1_000] {
+            let mut pair = Pair::ready(era);
+            pair.put_in_flight(calls);
+            trips(&mut pair, FLAT);
+            let mut all = [(); NODE_CAPACITY].map(|()| {
+                pair.put_in_flight(1);
+                trips(&mut pair, FLAT)
             });
             all.sort_by_key(|counts| counts.bytes);
-            let [cheapest, .., dearest] = all;
-            let taken = |counts: Counts| (requests(counts), counts.bytes);
-            assert_eq!(taken(cheapest), taken(alone), "{era:?}, {crowd} in flight");
+            let [cheapest, .., most_expensive] = all;
+            let cost = |counts: Counts| (requests(counts), counts.bytes);
+            assert_eq!(cost(cheapest), cost(alone), "{era:?}, {calls} in flight");
             let nodes = 5 * 2 * TRIPS;
             assert!(
-                requests(dearest) <= requests(alone) + nodes,
-                "{dearest:?} instead of {alone:?}, {era:?}, {crowd} in flight"
+                requests(most_expensive) <= requests(alone) + nodes,
+                "{most_expensive:?} instead of {alone:?}, {era:?}, {calls} in flight"
             );
         }
     }
 }
 
 /// The allocations of `TRIPS` consecutive calls, without the payloads of the two applications.
-fn trips(both: &mut Both, result: &str) -> Counts {
+fn trips(pair: &mut Pair, result: &str) -> Counts {
     let result: Payload = result.parse().expect("this is JSON");
-    let brought = [(); TRIPS].map(|()| (params(), result.clone()));
+    let payloads = [(); TRIPS].map(|()| (params(), result.clone()));
     let ((), counts) = count(|| {
-        for (params, result) in brought {
-            both.round_trip(params, result);
+        for (params, result) in payloads {
+            pair.round_trip(params, result);
         }
     });
     counts

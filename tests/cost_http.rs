@@ -3,7 +3,7 @@
 
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "a driver in a test passes over what it has no use for"
+    reason = "a driver in a test ignores outputs that it does not need"
 )]
 
 use alloc_count::{Counting, count, live};
@@ -45,25 +45,25 @@ impl Rig {
     fn exchange(&mut self, verb: Verb, fields: &[(&str, &str)], body: &str) -> StreamId {
         self.last += 1;
         let stream = StreamId::new(self.last);
-        let mut all = Fields::new().and("host", "localhost");
+        let mut request_fields = Fields::new().and("host", "localhost");
         for (name, value) in fields {
-            all.push(*name, *value);
+            request_fields.push(*name, *value);
         }
         if let Some(session) = &self.session {
-            all.push("mcp-session-id", session.as_str());
+            request_fields.push("mcp-session-id", session.as_str());
         }
-        let head = Box::new(RequestHead::new(verb, "/mcp").with_fields(all));
+        let head = Box::new(RequestHead::new(verb, "/mcp").with_fields(request_fields));
         let now = Instant::ZERO;
         self.server.handle(now, Input::Request { stream, head });
         let bytes = body.as_bytes().into();
         self.server.handle(now, Input::Bytes { stream, bytes });
         let faults = Vec::new().into();
         self.server.handle(now, Input::End { stream, faults });
-        self.turn();
+        self.drain_outputs();
         stream
     }
 
-    fn turn(&mut self) {
+    fn drain_outputs(&mut self) {
         let now = Instant::ZERO;
         let mut session = None;
         while let Some(output) = self.server.poll_output(&mut self.buf) {
@@ -71,7 +71,7 @@ impl Rig {
                 Output::Event(Event::Request(request)) => {
                     let result = r#"{"content":[]}"#.parse().expect("this is JSON");
                     let done = self.server.respond(now, request.request, result);
-                    done.expect("it is open");
+                    done.expect("the request is open");
                 }
                 Output::Response {
                     stream, head, len, ..
@@ -89,14 +89,14 @@ impl Rig {
         self.session = session.or(self.session.take());
     }
 
-    fn hang_up(&mut self, stream: StreamId) {
+    fn disconnect(&mut self, stream: StreamId) {
         let faults = Vec::new().into();
         self.server
             .handle(Instant::ZERO, Input::WriteFailed { stream, faults });
-        self.turn();
+        self.drain_outputs();
     }
 
-    fn modern(&mut self) {
+    fn modern_round(&mut self) {
         let call = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"a",{META}}}}}"#
         );
@@ -107,11 +107,11 @@ impl Rig {
         ];
         self.exchange(Verb::Post, &fields, &call);
         let watch = self.watch();
-        self.hang_up(watch);
+        self.disconnect(watch);
         self.exchange(Verb::Post, &[("accept", "text/html")], "{}");
         self.exchange(Verb::Post, &[], "nonsense");
-        let gone = self.exchange(Verb::Other, &[], "");
-        self.hang_up(gone);
+        let other = self.exchange(Verb::Other, &[], "");
+        self.disconnect(other);
     }
 
     fn watch(&mut self) -> StreamId {
@@ -125,52 +125,52 @@ impl Rig {
         self.exchange(Verb::Post, &fields, &listen)
     }
 
-    fn legacy(&mut self) {
+    fn legacy_round(&mut self) {
         self.session = None;
-        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
-        self.exchange(Verb::Post, &[], hello);
+        let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+        self.exchange(Verb::Post, &[], initialize);
         let stream = self.exchange(Verb::Get, &[], "");
         for id in 0..20 {
             let call = format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"a"}}}}"#
             );
             let stream = self.exchange(Verb::Post, &[], &call);
-            self.hang_up(stream);
+            self.disconnect(stream);
         }
         self.exchange(Verb::Get, &[("last-event-id", "0-0")], "");
-        self.hang_up(stream);
+        self.disconnect(stream);
         self.exchange(Verb::Delete, &[], "");
         self.session = None;
     }
 }
 
 #[test]
-fn nothing_is_kept_of_what_is_over() {
-    for round in [Rig::modern, Rig::legacy] {
+fn finished_exchanges_leave_no_memory_allocated() {
+    for round in [Rig::modern_round, Rig::legacy_round] {
         let mut rig = Rig::new();
-        let held = |rig: &mut Rig| {
+        let live_after_round = |rig: &mut Rig| {
             round(rig);
             live()
         };
         for _ in 0..WARM_UP {
-            held(&mut rig);
+            live_after_round(&mut rig);
         }
-        let before = held(&mut rig);
+        let before = live_after_round(&mut rig);
         for _ in 0..WARM_UP {
-            assert_eq!(held(&mut rig), before);
+            assert_eq!(live_after_round(&mut rig), before);
         }
         assert_eq!((rig.server.sessions(), rig.server.requests()), (0, 0));
     }
 }
 
 #[test]
-fn an_event_allocates_nothing_beside_the_buffer_of_the_caller() {
+fn writing_an_event_does_not_allocate() {
     let mut rig = Rig::new();
     rig.watch();
     for round in 0..2 * WARM_UP {
         let change = Change::List(List::Tools);
         let done = rig.server.publish(Instant::ZERO, change);
-        done.expect("it is offered");
+        done.expect("the server offers it");
         let (output, counts) = count(|| rig.server.poll_output(&mut rig.buf));
         let Some(Output::Write { stream, len, .. }) = output else {
             panic!("{output:?} is no event of a stream");

@@ -10,7 +10,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// The path of a built example, in the target directory of the tests.
 fn example(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("this is a program");
-    let target = here.ancestors().nth(2).expect("it lies in target/*/deps");
+    let target = here
+        .ancestors()
+        .nth(2)
+        .expect("the program is in target/*/deps");
     let program = target.join("examples").join(name);
     assert!(
         program.exists(),
@@ -21,31 +24,31 @@ fn example(name: &str) -> PathBuf {
 }
 
 fn drive(command: &[&str]) -> String {
-    let driven = Command::new(example("drive_child"))
+    let finished = Command::new(example("drive_child"))
         .args(command)
         .output()
         .expect("the driver runs");
-    assert!(driven.status.success(), "{driven:?}");
-    String::from_utf8(driven.stdout).expect("it speaks UTF-8")
+    assert!(finished.status.success(), "{finished:?}");
+    String::from_utf8(finished.stdout).expect("the output is UTF-8")
 }
 
 /// Checks that these words occur in the text, in this order.
-fn follow_each_other(text: &str, words: &[&str]) {
+fn assert_in_order(text: &str, words: &[&str]) {
     let mut rest = text;
     for word in words {
         let at = rest
             .find(word)
-            .unwrap_or_else(|| panic!("{word:?} does not come in time in:\n{text}"));
+            .unwrap_or_else(|| panic!("{word:?} does not come in this order in:\n{text}"));
         rest = &rest[at + word.len()..];
     }
 }
 
 #[test]
-fn a_real_server_is_killed_and_the_link_comes_back_by_itself() {
+fn link_reconnects_by_itself_after_kill_9_of_a_real_server() {
     let server = example("echo_server");
-    let said = drive(&[server.to_str().expect("a path of this project")]);
-    follow_each_other(
-        &said,
+    let output = drive(&[server.to_str().expect("a path of this project")]);
+    assert_in_order(
+        &output,
         &[
             "Ready(Session { epoch: epoch 1",
             "there are 1 tools",
@@ -63,53 +66,53 @@ fn a_real_server_is_killed_and_the_link_comes_back_by_itself() {
         ],
     );
     // A call that was on its way to the dead server fails with the server's last output.
-    if let Some(at) = said.find("failed after") {
-        follow_each_other(&said[at..], &["may have run", "echo_server is listening"]);
+    if let Some(at) = output.find("failed after") {
+        assert_in_order(&output[at..], &["may have run", "echo_server is listening"]);
     }
 }
 
 #[test]
-fn a_wrapper_that_dies_does_not_take_the_link_with_it() {
+fn link_reconnects_after_kill_9_of_a_shell_wrapper() {
     let server = example("echo_server");
     let script = format!("'{}'; true", server.display());
-    let said = drive(&["sh", "-c", &script]);
-    follow_each_other(
-        &said,
+    let output = drive(&["sh", "-c", &script]);
+    assert_in_order(
+        &output,
         &["kill -9", "epoch: epoch 2", "the tool says", "Closed"],
     );
 }
 
 /// A host that writes lines to a relay in front of a real server, all in real processes.
 struct Host {
-    guard: Child,
+    relay: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Host {
-    fn before(server: &Path) -> Host {
-        let mut guard = Command::new(example("guard_child"))
+    fn spawn(server: &Path) -> Host {
+        let mut relay = Command::new(example("guard_child"))
             .arg(server)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("the relay runs");
-        let stdout = guard.stdout.take().expect("it is piped");
+        let stdout = relay.stdout.take().expect("the stream is piped");
         let lines = BufReader::new(stdout).lines();
-        Host { guard, lines }
+        Host { relay, lines }
     }
 
-    fn say(&mut self, line: &str) {
-        let stdin = self.guard.stdin.as_mut().expect("it is piped");
+    fn send(&mut self, line: &str) {
+        let stdin = self.relay.stdin.as_mut().expect("the stream is piped");
         writeln!(stdin, "{line}").expect("the relay reads");
     }
 
-    fn ask(&mut self, id: u64, method: &str, params: &str) -> String {
-        self.say(&format!(
+    fn request(&mut self, id: u64, method: &str, params: &str) -> String {
+        self.send(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
         ));
-        let heard = self.lines.next().expect("the relay answers");
-        let line = heard.expect("it speaks UTF-8");
+        let line = self.lines.next().expect("the relay answers");
+        let line = line.expect("the output is UTF-8");
         assert!(line.contains(&format!(r#""id":{id},"#)), "{line}");
         line
     }
@@ -119,36 +122,36 @@ impl Host {
         let at = line
             .find(r#""pid":"#)
             .unwrap_or_else(|| panic!("no pid in {line}"));
-        line[at + 6..].split('}').next().expect("it ends")
+        line[at + 6..].split('}').next().expect("the text ends")
     }
 }
 
 #[test]
-fn a_host_keeps_its_connection_while_the_server_behind_is_killed() {
-    let mut host = Host::before(&example("echo_server"));
-    let terms = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
-    let met = host.ask(1, "initialize", terms);
-    assert!(met.contains(r#""name":"echo_server""#), "{met}");
-    host.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+fn host_keeps_its_connection_when_the_server_behind_the_relay_is_killed() {
+    let mut host = Host::spawn(&example("echo_server"));
+    let params = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}"#;
+    let reply = host.request(1, "initialize", params);
+    assert!(reply.contains(r#""name":"echo_server""#), "{reply}");
+    host.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
 
     let call = r#"{"name":"echo","arguments":{"text":"hi"}}"#;
-    let first = host.ask(2, "tools/call", call);
+    let first = host.request(2, "tools/call", call);
     let killed = Command::new("kill")
         .args(["-9", Host::pid(&first)])
         .status();
     assert!(killed.expect("kill runs").success());
     // Either the relay has already seen the exit and the call waits for the next epoch, or the call fails and may
     // have run.
-    let second = host.ask(3, "tools/call", call);
-    let third = host.ask(4, "tools/call", call);
+    let second = host.request(3, "tools/call", call);
+    let third = host.request(4, "tools/call", call);
     if second.contains(r#""isError":true"#) {
-        follow_each_other(&second, &["unknown", "may have run", "the server ended"]);
+        assert_in_order(&second, &["unknown", "may have run", "the server ended"]);
     } else {
         assert_eq!(Host::pid(&second), Host::pid(&third));
     }
     assert_ne!(Host::pid(&first), Host::pid(&third));
 
-    drop(host.guard.stdin.take());
-    assert!(host.lines.next().is_none(), "nothing more is said");
-    assert!(host.guard.wait().expect("it ends").success());
+    drop(host.relay.stdin.take());
+    assert!(host.lines.next().is_none(), "the relay writes nothing more");
+    assert!(host.relay.wait().expect("the relay exits").success());
 }

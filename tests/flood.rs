@@ -21,8 +21,8 @@ const GIGABYTE: usize = 1 << 30;
 /// The behaviour of the driver while noise arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Driver {
-    /// The driver does everything that it should.
-    Diligent,
+    /// The driver polls all outputs after each input.
+    Prompt,
     /// The application takes events only when the link wants no more input.
     Slow,
     /// The server reads nothing, so nothing can be sent.
@@ -30,38 +30,38 @@ enum Driver {
 }
 
 #[test]
-fn a_gigabyte_of_noise_is_survived() {
+fn link_survives_a_gigabyte_of_noise() {
     for era in ERAS {
-        survive(era, Driver::Diligent, GIGABYTE / 2);
+        check_flood(era, Driver::Prompt, GIGABYTE / 2);
     }
 }
 
 #[test]
-fn noise_is_survived_by_a_link_that_cannot_write() {
+fn link_that_cannot_write_survives_noise() {
     for era in ERAS {
-        survive(era, Driver::Stuck, GIGABYTE / 16);
+        check_flood(era, Driver::Stuck, GIGABYTE / 16);
     }
 }
 
 #[test]
-fn noise_is_survived_by_a_link_whose_events_wait() {
+fn link_whose_events_are_polled_late_survives_noise() {
     for era in ERAS {
-        survive(era, Driver::Slow, GIGABYTE / 16);
+        check_flood(era, Driver::Slow, GIGABYTE / 16);
     }
 }
 
 /// Sends this many bytes, in equal shares of every kind of noise.
-fn survive(era: Era, driver: Driver, bytes: usize) {
+fn check_flood(era: Era, driver: Driver, bytes: usize) {
     let config = config();
     let bound = bound(&config.limits);
     let mut rig = Rig::with(era, config);
     let kinds = kinds();
     let share = bytes.div_ceil(kinds.len());
-    let mut held_too_much = Vec::new();
+    let mut over_the_bound = Vec::new();
     for noise in &kinds {
         let ((), counts) = count(|| flood(&mut rig, noise, share, driver));
         if counts.peak_live > bound {
-            held_too_much.push((noise.what, counts.peak_live));
+            over_the_bound.push((noise.what, counts.peak_live));
         }
         // The effects of the noise must neither accumulate nor disturb a call.
         rig.drain();
@@ -70,8 +70,8 @@ fn survive(era: Era, driver: Driver, bytes: usize) {
         assert_eq!(reply.as_str(), r#"{"content":[]}"#);
     }
     assert!(
-        held_too_much.is_empty(),
-        "{era:?}, {driver:?}: more than {bound} bytes for {held_too_much:?}"
+        over_the_bound.is_empty(),
+        "{era:?}, {driver:?}: more than {bound} bytes for {over_the_bound:?}"
     );
 }
 
@@ -89,12 +89,12 @@ fn config() -> Config {
 /// The most bytes that a link may hold because of what a server sends.
 fn bound(limits: &Limits) -> usize {
     // A line, and a copy of its payload or the nesting state of `serde_json`.
-    let reading = 2 * limits.message_bytes;
+    let line = 2 * limits.message_bytes;
     // Events, which may exceed the limit by the content of one chunk.
-    let telling = limits.undelivered_bytes + 2 * CHUNK;
+    let events = limits.undelivered_bytes + 2 * CHUNK;
     // Replies of the link itself, and open asks.
-    let answering = limits.queued_bytes + 1_024 * limits.asks;
-    reading + telling + answering + 2 * limits.stderr_tail
+    let replies = limits.queued_bytes + 1_024 * limits.asks;
+    line + events + replies + 2 * limits.stderr_tail
 }
 
 /// Sends at least this many bytes of one kind, and ends the last line.
@@ -103,7 +103,7 @@ fn flood(rig: &mut Rig, noise: &Noise, bytes: usize, driver: Driver) {
     for _ in 0..bytes.div_ceil(noise.chunk.len()) {
         rig.feed(noise.input(&noise.chunk));
         let polls = match driver {
-            Driver::Diligent | Driver::Stuck => true,
+            Driver::Prompt | Driver::Stuck => true,
             Driver::Slow => !rig.link.wants_input(StreamId::DUPLEX),
         };
         if polls {
@@ -177,11 +177,11 @@ fn kinds() -> Vec<Noise> {
     let long = "x".repeat(20_000);
     let half = r#"{"jsonrpc":"2.0","id":1,"result":{"content":"#;
     let ask = request(r#""ask %""#, "sampling/createMessage");
-    let taken_back = notification("notifications/cancelled", r#"{"requestId":"ask %"}"#);
+    let cancelled = notification("notifications/cancelled", r#"{"requestId":"ask %"}"#);
     let progress = r#"{"progressToken":9%,"progress":%}"#;
     let log = r#"{"level":"info","logger":"flood","data":{"line":%}}"#;
     let updated = format!(r#"{{"uri":"file:///%/{long}"}}"#);
-    let nameless = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"%"}}"#;
+    let without_id = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"%"}}"#;
     let nested = ["[".repeat(500), "]".repeat(500)].concat();
     vec![
         Noise::lines("text", "[info] % requests served, all is well"),
@@ -196,7 +196,7 @@ fn kinds() -> Vec<Noise> {
         Noise::lines("batches", &format!("[{}]", notification("n", "{}"))),
         Noise::lines("replies to nobody", &reply("9%", "{}")),
         Noise::lines("nested replies", &reply("9%", &nested)),
-        Noise::lines("errors to nobody", nameless),
+        Noise::lines("errors to nobody", without_id),
         Noise::lines("late replies", &reply("1", r#"{"n":%}"#)),
         Noise::lines("pings", &request("%", "ping")),
         Noise::lines(
@@ -205,7 +205,7 @@ fn kinds() -> Vec<Noise> {
         ),
         Noise::lines("unknown requests", &request("%", &long)),
         Noise::lines("asks", &ask),
-        Noise::lines("asks taken back", &format!("{ask}\n{taken_back}")),
+        Noise::lines("asks taken back", &format!("{ask}\n{cancelled}")),
         Noise::lines("notifications", &notification("n", r#"{"n":%}"#)),
         Noise::lines("long notifications", &notification(&long, "{}")),
         Noise::lines("short notifications", r#"{"jsonrpc":"2.0","method":"n"}"#),

@@ -6,14 +6,14 @@
 
 #[path = "../benches/growth/client.rs"]
 mod client;
+#[path = "../benches/growth/http.rs"]
+mod http;
 #[path = "../benches/growth/meter.rs"]
 mod meter;
 #[path = "../benches/growth/pipe.rs"]
 mod pipe;
 #[path = "../benches/growth/relay.rs"]
 mod relay;
-#[path = "../benches/growth/site.rs"]
-mod site;
 
 use core::time::Duration;
 use std::time::Instant;
@@ -23,9 +23,9 @@ use everlink::StreamId;
 use everlink::protocol::Era;
 use everlink::server::Limits;
 
+use http::{HttpClients, HttpEndpoint};
 use pipe::Pipe;
 use relay::Chain;
-use site::{Front, Site};
 
 #[global_allocator]
 static HEAP: Counting = Counting;
@@ -40,46 +40,50 @@ fn bytes(what: impl FnOnce()) -> usize {
 
 /// Opens `WATCHES` watches of one URI each, then closes all of them. Returns the bytes allocated by the first and the last hundred openings, and
 /// by the first and the last hundred closings.
-fn come_and_go<F: Front>(site: &mut Site<F>) -> [usize; 4] {
+fn open_and_close_watches<F: HttpEndpoint>(clients: &mut HttpClients<F>) -> [usize; 4] {
     let mut streams: Vec<StreamId> = Vec::with_capacity(WATCHES);
-    let mut come = |site: &mut Site<F>, numbers: core::ops::Range<usize>| {
-        bytes(|| streams.extend(numbers.map(|number| site.listen(number))))
+    let mut open = |clients: &mut HttpClients<F>, numbers: core::ops::Range<usize>| {
+        bytes(|| streams.extend(numbers.map(|number| clients.listen(number))))
     };
-    let first = come(site, 0..100);
-    come(site, 100..WATCHES - 100);
-    let last = come(site, WATCHES - 100..WATCHES);
-    let mut leave = |site: &mut Site<F>, few: usize| {
-        bytes(|| streams.drain(..few).for_each(|stream| site.leave(stream)))
+    let first = open(clients, 0..100);
+    open(clients, 100..WATCHES - 100);
+    let last = open(clients, WATCHES - 100..WATCHES);
+    let mut close = |clients: &mut HttpClients<F>, few: usize| {
+        bytes(|| {
+            streams
+                .drain(..few)
+                .for_each(|stream| clients.disconnect(stream))
+        })
     };
-    let first_gone = leave(site, 100);
-    leave(site, WATCHES - 200);
-    [first, last, first_gone, leave(site, 100)]
+    let first_closed = close(clients, 100);
+    close(clients, WATCHES - 200);
+    [first, last, first_closed, close(clients, 100)]
 }
 
 /// 1,000 `subscriptions/listen` with one URI each took 25 s, because each copied the URIs of all, once for each of them.
 #[test]
-fn a_listen_costs_no_more_beside_a_thousand_others() {
-    let mut site = site::site(Limits::default());
-    site.listen(0);
-    let [first, last, first_gone, last_gone] = come_and_go(&mut site);
+fn listen_allocates_no_more_beside_a_thousand_others() {
+    let mut clients = http::clients_of_server(Limits::default());
+    clients.listen(0);
+    let [first, last, first_closed, last_closed] = open_and_close_watches(&mut clients);
     assert!(last < first + first / 4, "{first} bytes, then {last}");
     assert!(
-        first_gone < last_gone + last_gone / 4,
-        "{first_gone} bytes, then {last_gone}"
+        first_closed < last_closed + last_closed / 4,
+        "{first_closed} bytes, then {last_closed}"
     );
 }
 
 /// The same through a relay. The relay renews its watch at a modern server each time the number of URIs doubles.
 #[test]
-fn a_listen_through_a_relay_costs_no_more_beside_a_thousand_others() {
-    for (era, most) in [(Era::Legacy, 2), (Era::Modern, 4)] {
-        let mut site = Chain::site(era, Limits::default());
-        site.listen(0);
-        let [first, last, first_gone, last_gone] = come_and_go(&mut site);
-        assert!(last < most * first, "{era:?}: {first} bytes, then {last}");
+fn listen_through_a_relay_allocates_no_more_beside_a_thousand_others() {
+    for (era, factor) in [(Era::Legacy, 2), (Era::Modern, 4)] {
+        let mut clients = Chain::with_clients(era, Limits::default());
+        clients.listen(0);
+        let [first, last, first_closed, last_closed] = open_and_close_watches(&mut clients);
+        assert!(last < factor * first, "{era:?}: {first} bytes, then {last}");
         assert!(
-            first_gone < most * last_gone,
-            "{era:?}: {first_gone} bytes, then {last_gone}"
+            first_closed < factor * last_closed,
+            "{era:?}: {first_closed} bytes, then {last_closed}"
         );
     }
 }
@@ -87,10 +91,10 @@ fn a_listen_through_a_relay_costs_no_more_beside_a_thousand_others() {
 /// 50,000 cancels of unknown ids took 44 s beside as many unread replies, because each cancel scanned every reply
 /// twice.
 #[test]
-fn cancels_of_unknown_ids_do_not_look_at_the_unread_queue() {
+fn cancels_of_unknown_ids_do_not_scan_the_unread_replies() {
     let mut pipe = Pipe::new(Limits::default());
-    pipe.introduce();
-    pipe.is_read = false;
+    pipe.handshake();
+    pipe.client_reads = false;
     // As many unread replies as a client can have before the server stops reading.
     let unread = (0..50_000).take_while(|number| {
         pipe.ping(*number);
@@ -108,29 +112,33 @@ fn cancels_of_unknown_ids_do_not_look_at_the_unread_queue() {
 
 /// Each new session rebuilt the set of all watched resources.
 #[test]
-fn a_session_begins_and_ends_at_the_same_cost_beside_a_thousand_others() {
-    let mut site = site::site(Limits::default());
+fn session_start_and_end_allocate_no_more_beside_a_thousand_others() {
+    let mut clients = http::clients_of_server(Limits::default());
     let mut sessions = Vec::with_capacity(WATCHES);
-    let mut come = |site: &mut Site<_>, few: usize| {
+    let mut open = |clients: &mut HttpClients<_>, few: usize| {
         bytes(|| {
             for _ in 0..few {
-                let id = site.begin();
-                let session = site.stream(id);
-                site.subscribe(&session.id, "subscribe", sessions.len());
+                let id = clients.handshake();
+                let session = clients.open_stream(id);
+                clients.subscribe(&session.id, "subscribe", sessions.len());
                 sessions.push(session);
             }
         })
     };
-    come(&mut site, 1);
-    let first = come(&mut site, 100);
-    come(&mut site, WATCHES - 201);
-    let last = come(&mut site, 100);
+    open(&mut clients, 1);
+    let first = open(&mut clients, 100);
+    open(&mut clients, WATCHES - 201);
+    let last = open(&mut clients, 100);
     assert!(last < first + first / 4, "{first} bytes, then {last}");
-    let mut leave = |site: &mut Site<_>, few: usize| {
-        bytes(|| sessions.drain(..few).for_each(|session| site.end(&session)))
+    let mut close = |clients: &mut HttpClients<_>, few: usize| {
+        bytes(|| {
+            sessions
+                .drain(..few)
+                .for_each(|session| clients.end_session(&session))
+        })
     };
-    let first = leave(&mut site, 100);
-    leave(&mut site, WATCHES - 200);
-    let last = leave(&mut site, 100);
+    let first = close(&mut clients, 100);
+    close(&mut clients, WATCHES - 200);
+    let last = close(&mut clients, 100);
     assert!(first < last + last / 4, "{first} bytes, then {last}");
 }

@@ -72,7 +72,7 @@ const TEST_GATES: &[&str] = &["test", "all ( test , feature = \"std\" )"];
 const STD_GATES: &[&str] = &["feature = \"std\""];
 
 #[test]
-fn the_core_is_pure() {
+fn core_names_no_clock_thread_io_environment_entropy_or_hidden_state() {
     let files = rust_files(&root().join("src"));
     let sources: Vec<String> = files.iter().map(|file| read(file)).collect();
     let scans: Vec<(&Path, Vec<Token<'_>>)> = files
@@ -104,7 +104,7 @@ fn the_core_is_pure() {
 fn the_core_is_built_without_std() {
     let source = read(&root().join("src/lib.rs"));
     let tokens = tokens(&source);
-    assert!((0..tokens.len()).any(|at| stands_at(&tokens, at, "# ! [ no_std ]")));
+    assert!((0..tokens.len()).any(|at| matches_at(&tokens, at, "# ! [ no_std ]")));
 }
 
 /// `RandomState` derives the keys of a thread's hash tables from one random number and a counter, so it must not be used
@@ -126,7 +126,7 @@ fn the_core_has_no_build_script() {
 }
 
 #[test]
-fn the_scan_finds_what_is_impure() {
+fn scan_finds_every_impure_sample() {
     let samples = [
         (
             "let x = 1;\nlet t = Instant::now();",
@@ -213,7 +213,7 @@ fn the_scan_finds_what_is_impure() {
 }
 
 #[test]
-fn the_scan_lets_the_rest_pass() {
+fn scan_accepts_every_pure_sample() {
     let samples = [
         "use alloc::collections::BTreeMap; use core::fmt;",
         "// std::thread\n/// HashMap\n//! Instant::now()\n/* std::fs /* std::io */ std::net */",
@@ -234,7 +234,7 @@ fn the_scan_lets_the_rest_pass() {
 }
 
 #[test]
-fn a_gate_on_a_module_reaches_its_files() {
+fn cfg_gate_on_a_module_covers_its_files() {
     let tokens = tokens("#[cfg(test)] mod script; mod wire; #[cfg(test)] mod inline {}");
     let gated = |file: &str| gated_files(Path::new(file), &tokens, TEST_GATES);
     let expected = |dir: &str| ["script.rs", "script"].map(|name| Path::new(dir).join(name));
@@ -245,10 +245,13 @@ fn a_gate_on_a_module_reaches_its_files() {
 
 /// The findings in one file, each with its line.
 fn impurities(tokens: &[Token<'_>], within_std: bool) -> Vec<String> {
-    let shipped = without(tokens, TEST_GATES);
+    let shipped = without_gated_items(tokens, TEST_GATES);
     let mut findings = occurrences(&shipped, IMPURE);
     if !within_std {
-        findings.extend(occurrences(&without(&shipped, STD_GATES), NEEDS_STD));
+        findings.extend(occurrences(
+            &without_gated_items(&shipped, STD_GATES),
+            NEEDS_STD,
+        ));
     }
     findings
 }
@@ -256,25 +259,25 @@ fn impurities(tokens: &[Token<'_>], within_std: bool) -> Vec<String> {
 fn occurrences(tokens: &[Token<'_>], list: &[(&str, &str)]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
-        for (words, what) in list {
-            let is_data = || DATA.iter().any(|data| stands_at(tokens, at, data));
-            if stands_at(tokens, at, words) && !(list == IMPURE && is_data()) {
-                found.push(format!("{}: {what}: `{words}`", token.line));
+        for (pattern, what) in list {
+            let is_data = || DATA.iter().any(|data| matches_at(tokens, at, data));
+            if matches_at(tokens, at, pattern) && !(list == IMPURE && is_data()) {
+                found.push(format!("{}: {what}: `{pattern}`", token.line));
             }
         }
     }
     found
 }
 
-/// Whether the tokens from `at` on begin with `words`, which are separated by spaces.
-fn stands_at(tokens: &[Token<'_>], at: usize, words: &str) -> bool {
+/// Whether the tokens from `at` on begin with the tokens of `pattern`, which are separated by spaces.
+fn matches_at(tokens: &[Token<'_>], at: usize, pattern: &str) -> bool {
     let mut here = tokens[at..].iter().map(|token| token.text);
-    words.split(' ').all(|word| here.next() == Some(word))
+    pattern.split(' ').all(|word| here.next() == Some(word))
 }
 
 /// The tokens that are not part of an item behind one of `gates`.
-fn without<'a>(tokens: &[Token<'a>], gates: &[&str]) -> Vec<Token<'a>> {
-    let whole_file = |gate: &&str| stands_at(tokens, 0, &format!("# ! [ cfg ( {gate} ) ]"));
+fn without_gated_items<'a>(tokens: &[Token<'a>], gates: &[&str]) -> Vec<Token<'a>> {
+    let whole_file = |gate: &&str| matches_at(tokens, 0, &format!("# ! [ cfg ( {gate} ) ]"));
     if tokens.is_empty() || gates.iter().any(whole_file) {
         return Vec::new();
     }
@@ -326,7 +329,7 @@ fn gated_item<'t, 'a>(
     const ITEMS: &[&str] = &[
         "const", "enum", "extern", "fn", "impl", "mod", "pub", "struct", "trait", "type", "use",
     ];
-    let is_gate = |gate: &&str| stands_at(tokens, at, &format!("# [ cfg ( {gate} ) ]"));
+    let is_gate = |gate: &&str| matches_at(tokens, at, &format!("# [ cfg ( {gate} ) ]"));
     if !gates.iter().any(is_gate) {
         return None;
     }
@@ -465,7 +468,7 @@ fn read(file: &Path) -> String {
 fn rust_files(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(dir).expect("the directory of the source is readable") {
-        let path = entry.expect("its entries are too").path();
+        let path = entry.expect("the entry is readable").path();
         if path.is_dir() {
             files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {

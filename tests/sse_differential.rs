@@ -10,7 +10,7 @@
 #![allow(
     clippy::std_instead_of_core,
     clippy::wildcard_enum_match_arm,
-    reason = "a test that looks at what it knows"
+    reason = "a test that matches only the events that it expects"
 )]
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ use sse_core::SseDecoder;
 
 /// An item that a reader reports.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Report {
     Message {
         name: String,
         data: String,
@@ -41,48 +41,48 @@ const LONGEST_WAIT: Duration = Duration::from_millis(u32::MAX as u64);
 /// The number of generated streams.
 const CASES: u32 = 2_000;
 
-fn by_everlink(chunks: &[&[u8]]) -> Vec<Told> {
+fn by_everlink(chunks: &[&[u8]]) -> Vec<Report> {
     let mut reader = SseReader::new(1 << 20);
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     for mut chunk in chunks.iter().copied() {
         while let Some(event) = reader.next(&mut chunk) {
             match event {
                 SseEvent::Message { name, data } => {
                     let (name, data) = (name.into(), data.into());
                     let id = reader.last_id().map(Into::into);
-                    told.push(Told::Message { name, data, id });
+                    reports.push(Report::Message { name, data, id });
                 }
                 SseEvent::Primed => {}
                 SseEvent::Retry(wait) if wait > LONGEST_WAIT => {}
-                SseEvent::Retry(wait) => told.push(Told::Retry(wait)),
+                SseEvent::Retry(wait) => reports.push(Report::Retry(wait)),
                 other => panic!("{other:?}"),
             }
         }
-        told.push(Told::Id(reader.last_id().map(Into::into)));
+        reports.push(Report::Id(reader.last_id().map(Into::into)));
     }
-    told
+    reports
 }
 
-fn by_sse_core(chunks: &[&[u8]]) -> Vec<Told> {
+fn by_sse_core(chunks: &[&[u8]]) -> Vec<Report> {
     let mut decoder = SseDecoder::new();
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     for mut chunk in chunks.iter().copied() {
         while let Some(event) = decoder.next(&mut chunk) {
             match event.expect("an event within the limits") {
                 sse_core::SseEvent::Message(message) if message.data.is_empty() => {}
-                sse_core::SseEvent::Message(message) => told.push(Told::Message {
+                sse_core::SseEvent::Message(message) => reports.push(Report::Message {
                     name: message.event.into(),
                     data: message.data,
                     id: message.last_event_id.as_deref().map(Into::into),
                 }),
                 sse_core::SseEvent::Retry(millis) => {
-                    told.push(Told::Retry(Duration::from_millis(millis.into())));
+                    reports.push(Report::Retry(Duration::from_millis(millis.into())));
                 }
             }
         }
-        told.push(Told::Id(decoder.last_event_id().map(|id| (**id).into())));
+        reports.push(Report::Id(decoder.last_event_id().map(|id| (**id).into())));
     }
-    told
+    reports
 }
 
 /// A line without its end: mostly valid fields, sometimes lookalikes.
@@ -160,7 +160,7 @@ proptest! {
 
     /// S-INH-01, S-INH-02, S-INH-03, S-HTTP-20
     #[test]
-    fn two_readers_agree(stream in stream(), sizes in vec(1..40usize, 0..6)) {
+    fn both_readers_report_the_same_events(stream in stream(), sizes in vec(1..40usize, 0..6)) {
         let chunks = cut(&stream, &sizes);
         prop_assert_eq!(by_everlink(&chunks), by_sse_core(&chunks));
     }
@@ -168,23 +168,23 @@ proptest! {
 
 /// Checks that the generated streams contain at least 20 of each interesting case.
 #[test]
-fn the_streams_are_worth_reading() {
+fn generated_streams_contain_every_interesting_case() {
     let mut runner = TestRunner::deterministic();
     let (mut messages, mut named, mut joined, mut waits, mut resets) = (0, 0, 0, 0, 0);
     for _ in 0..CASES {
         let stream = stream().new_tree(&mut runner).unwrap().current();
         let mut last_id = None;
-        for told in by_everlink(&[&stream]) {
-            match told {
-                Told::Message { name, data, id } => {
+        for report in by_everlink(&[&stream]) {
+            match report {
+                Report::Message { name, data, id } => {
                     messages += 1;
                     named += usize::from(name != "message");
                     joined += usize::from(data.contains('\n'));
                     resets += usize::from(id.is_none() && last_id.is_some());
                     last_id = id;
                 }
-                Told::Retry(_) => waits += 1,
-                Told::Id(_) => {}
+                Report::Retry(_) => waits += 1,
+                Report::Id(_) => {}
             }
         }
     }

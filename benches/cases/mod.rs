@@ -13,8 +13,8 @@ use everlink::{Config, Payload};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::rig::both::Both;
-use crate::rig::guarded::Guarded;
+use crate::rig::pair::Pair;
+use crate::rig::relay::RelayRig;
 use crate::rig::samples::{self, ECHO, params};
 use crate::rig::{Rig, dialect};
 
@@ -46,7 +46,7 @@ macro_rules! all_cases {
             encode: Encode {
                 request_100b => new(),
             }
-            guarded: Passed {
+            guarded: RelayedCall {
                 legacy_100b => new(Era::Legacy),
                 modern_100b => new(Era::Modern),
             }
@@ -85,7 +85,7 @@ pub(crate) trait Case {
 const WARM_UP: usize = 100;
 
 /// The limit of calls in flight for the cases with many calls: the largest number of calls, and a few more.
-const ROOM: usize = 100_100;
+const MAX_CALLS: usize = 100_100;
 
 /// Measures a call from its acceptance until its frame is written.
 pub(crate) struct CallToFrame {
@@ -96,7 +96,7 @@ pub(crate) struct CallToFrame {
 impl CallToFrame {
     pub(crate) fn new(era: Era) -> Box<CallToFrame> {
         Box::new(CallToFrame {
-            rig: in_use(era, Config::child("measured", "1.0")),
+            rig: warmed_up(era, Config::child("measured", "1.0")),
             params: Some(params()),
         })
     }
@@ -106,7 +106,7 @@ impl Case for CallToFrame {
     const REPEATS: bool = false;
 
     fn run(&mut self) {
-        let params = black_box(self.params.take()).expect("it runs once");
+        let params = black_box(self.params.take()).expect("the case runs once");
         self.rig.call(params);
         black_box(self.rig.write());
     }
@@ -120,7 +120,7 @@ pub(crate) struct Death {
 
 impl Death {
     pub(crate) fn new(era: Era, calls: usize) -> Box<Death> {
-        let rig = busy(era, calls);
+        let rig = with_calls_in_flight(era, calls);
         Box::new(Death { rig, calls })
     }
 }
@@ -129,7 +129,7 @@ impl Case for Death {
     const REPEATS: bool = false;
 
     fn run(&mut self) {
-        assert_eq!(self.rig.die(), self.calls);
+        assert_eq!(self.rig.kill_server(), self.calls);
     }
 }
 
@@ -172,11 +172,11 @@ pub(crate) struct DecodeToEvent {
 
 impl DecodeToEvent {
     pub(crate) fn new(era: Era, result: String) -> Box<DecodeToEvent> {
-        let mut rig = in_use(era, Config::child("measured", "1.0"));
+        let mut rig = warmed_up(era, Config::child("measured", "1.0"));
         rig.round_trip(params(), &result);
         rig.call(params());
-        let wire = rig.write();
-        rig.prepare(wire, &result);
+        let id = rig.write();
+        rig.prepare(id, &result);
         Box::new(DecodeToEvent { rig, reply: None })
     }
 }
@@ -220,28 +220,28 @@ impl Case for Encode {
 }
 
 /// Measures a call and its reply through a relay: from the bytes of the host to the bytes for the host.
-pub(crate) struct Passed {
-    guarded: Guarded,
+pub(crate) struct RelayedCall {
+    rig: RelayRig,
     call: String,
 }
 
-impl Passed {
-    pub(crate) fn new(era: Era) -> Box<Passed> {
-        let mut guarded = Guarded::ready(era);
+impl RelayedCall {
+    pub(crate) fn new(era: Era) -> Box<RelayedCall> {
+        let mut rig = RelayRig::ready(era);
         for _ in 0..WARM_UP {
-            let call = guarded.next_call();
-            guarded.round_trip(&call, ECHO);
+            let call = rig.next_call();
+            rig.round_trip(&call, ECHO);
         }
-        let call = guarded.next_call();
-        Box::new(Passed { guarded, call })
+        let call = rig.next_call();
+        Box::new(RelayedCall { rig, call })
     }
 }
 
-impl Case for Passed {
+impl Case for RelayedCall {
     const REPEATS: bool = false;
 
     fn run(&mut self) {
-        assert!(self.guarded.round_trip(black_box(&self.call), ECHO) > ECHO.len());
+        assert!(self.rig.round_trip(black_box(&self.call), ECHO) > ECHO.len());
     }
 }
 
@@ -252,7 +252,7 @@ pub(crate) struct IdlePoll {
 
 impl IdlePoll {
     pub(crate) fn new(calls: usize) -> Box<IdlePoll> {
-        let mut rig = busy(Era::Legacy, calls);
+        let mut rig = with_calls_in_flight(Era::Legacy, calls);
         rig.drain();
         let mut idle = Box::new(IdlePoll { rig });
         idle.run();
@@ -270,8 +270,8 @@ impl Case for IdlePoll {
 
 /// Measures a call and its reply, from one application through both machines to the other and back.
 pub(crate) struct RoundTrip {
-    both: Both,
-    brought: Option<(Payload, Payload)>,
+    pair: Pair,
+    payloads: Option<(Payload, Payload)>,
     reply: Option<Payload>,
 }
 
@@ -288,14 +288,14 @@ impl RoundTrip {
     }
 
     fn of(era: Era, params: Payload, result: Payload) -> Box<RoundTrip> {
-        let mut both = Both::ready(era);
+        let mut pair = Pair::ready(era);
         for _ in 0..WARM_UP {
-            both.round_trip(self::params(), samples::echo());
+            pair.round_trip(self::params(), samples::echo());
         }
-        both.round_trip(params.clone(), result.clone());
+        pair.round_trip(params.clone(), result.clone());
         Box::new(RoundTrip {
-            both,
-            brought: Some((params, result)),
+            pair,
+            payloads: Some((params, result)),
             reply: None,
         })
     }
@@ -305,8 +305,8 @@ impl Case for RoundTrip {
     const REPEATS: bool = false;
 
     fn run(&mut self) {
-        let (params, result) = black_box(self.brought.take()).expect("it runs once");
-        self.reply = Some(self.both.round_trip(params, result));
+        let (params, result) = black_box(self.payloads.take()).expect("the case runs once");
+        self.reply = Some(self.pair.round_trip(params, result));
     }
 }
 
@@ -351,7 +351,7 @@ fn line(result: &str) -> Vec<u8> {
     rig.line
 }
 
-fn in_use(era: Era, config: Config) -> Rig {
+fn warmed_up(era: Era, config: Config) -> Rig {
     let mut rig = Rig::with(era, config);
     for _ in 0..WARM_UP {
         rig.round_trip(params(), ECHO);
@@ -360,11 +360,11 @@ fn in_use(era: Era, config: Config) -> Rig {
     rig
 }
 
-fn busy(era: Era, calls: usize) -> Rig {
+fn with_calls_in_flight(era: Era, calls: usize) -> Rig {
     let mut config = Config::child("measured", "1.0");
     config.dialect = dialect(era);
-    config.limits.calls_in_flight = ROOM;
-    let mut rig = in_use(era, config);
-    rig.fly(calls);
+    config.limits.calls_in_flight = MAX_CALLS;
+    let mut rig = warmed_up(era, config);
+    rig.put_in_flight(calls);
     rig
 }

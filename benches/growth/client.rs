@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "a driver that measures passes over what it has no use for"
+    reason = "a driver that measures ignores outputs that it does not need"
 )]
 
 use everlink::client::{CallOptions, Client, State};
@@ -10,8 +10,8 @@ use everlink::protocol::Era;
 use everlink::server::{self, Server};
 use everlink::{CallId, Config, Dialect, Epoch, Input, Output, RequestId, Watch, WatchUpdate};
 
+use crate::http::{NOW, UNUSED, change, offer, result, unlimited, uri};
 use crate::meter::{Meter, REPEAT, UNLIMITED};
-use crate::site::{MORE, NOW, change, offer, result, unlimited, uri};
 
 /// A client and a server, connected in memory.
 struct Pair {
@@ -100,7 +100,7 @@ impl Pair {
         let options = CallOptions::new();
         let call = self.client.call(NOW, "tools/call", Some(params), options);
         self.settle();
-        let request = self.request.take().expect("it is asked");
+        let request = self.request.take().expect("the server received a request");
         (call.expect("there is room for a call"), request)
     }
 
@@ -117,7 +117,7 @@ impl Pair {
     }
 
     /// Delivers these bytes from the server.
-    fn hear(&mut self, line: &[u8]) {
+    fn receive(&mut self, line: &[u8]) {
         self.client.handle(NOW, self.epoch, Input::bytes(line));
         self.settle();
     }
@@ -133,22 +133,22 @@ pub(crate) fn calls(meter: &mut Meter) {
     meter.round(|meter| {
         meter.step("client.call", |_| calls.push(pair.call()));
         meter.step("client.reply", |_| {
-            let (_, request) = calls.pop().expect("there is one");
+            let (_, request) = calls.pop().expect("one is left");
             let done = pair.server.respond(NOW, request, result());
-            done.expect("it is open");
+            done.expect("the request is open");
             pair.settle();
         });
         for _ in 0..REPEAT {
             calls.push(pair.call());
         }
         meter.step("client.cancel", |_| {
-            let (call, _) = calls.pop().expect("there is one");
+            let (call, _) = calls.pop().expect("one is left");
             let done = pair.client.cancel(NOW, call, None);
-            done.expect("it is open");
+            done.expect("the call is open");
             pair.settle();
         });
         meter.step("client.error-without-id", |_| {
-            pair.hear(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"what\"}}\n");
+            pair.receive(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"what\"}}\n");
         });
         meter.step("client.idle-timeout", |_| {
             pair.client.handle_timeout(NOW);
@@ -169,18 +169,18 @@ fn watch(meter: &mut Meter, era: Era) {
     pair.client.change_watch(NOW, &all);
     pair.settle();
     let granted = pair.client.granted().uris.len();
-    assert_eq!(granted, meter.n, "all is granted");
+    assert_eq!(granted, meter.n, "every watch is granted");
     meter.round(|meter| {
         meter.step(&name("address-is-watched"), |time| {
-            pair.watch(MORE + time, true);
+            pair.watch(UNUSED + time, true);
         });
         meter.step(&name("watched-address-changes"), |time| {
-            let told = pair.server.publish(NOW, change(MORE + time));
-            told.expect("it is offered");
+            let sent = pair.server.publish(NOW, change(UNUSED + time));
+            sent.expect("the server offers it");
             pair.settle();
         });
         meter.step(&name("address-is-not-watched-any-more"), |time| {
-            pair.watch(MORE + time, false);
+            pair.watch(UNUSED + time, false);
         });
     });
 }

@@ -10,13 +10,13 @@ pub(crate) const REPEAT: usize = 16;
 /// A limit that is never reached, so that n can be any number.
 pub(crate) const UNLIMITED: usize = 1 << 40;
 
-/// The number of objects in a world, and whether steps are counted now.
+/// The number of objects in a scenario, and whether steps are counted now.
 pub(crate) struct Meter {
     pub(crate) n: usize,
     is_counted: bool,
     /// Whether the program runs under valgrind.
-    is_watched: bool,
-    is_on: bool,
+    is_under_valgrind: bool,
+    is_instrumented: bool,
 }
 
 impl Meter {
@@ -24,12 +24,12 @@ impl Meter {
         Meter {
             n,
             is_counted: false,
-            is_watched: env::var_os("EVERLINK_GROWTH").is_some(),
-            is_on: false,
+            is_under_valgrind: env::var_os("EVERLINK_GROWTH").is_some(),
+            is_instrumented: false,
         }
     }
 
-    /// Takes the steps of a world, which must leave the world unchanged. The first round lets tables and buffers grow to their final size; the second
+    /// Takes the steps of a scenario, which must leave it unchanged. The first round lets tables and buffers grow to their final size; the second
     /// is counted.
     pub(crate) fn round(&mut self, mut steps: impl FnMut(&mut Meter)) {
         steps(self);
@@ -40,10 +40,10 @@ impl Meter {
 
     /// Takes a step [`REPEAT`] times and counts it. The step gets the number of the repetition.
     pub(crate) fn step(&mut self, name: &str, mut step: impl FnMut(usize)) {
-        let is_counted = self.is_counted && self.is_watched;
-        if is_counted && !self.is_on {
+        let is_counted = self.is_counted && self.is_under_valgrind;
+        if is_counted && !self.is_instrumented {
             ask_valgrind(&["instrumentation", "on"]);
-            self.is_on = true;
+            self.is_instrumented = true;
         }
         let mut steps = || (0..REPEAT).for_each(&mut step);
         if self.is_counted {
@@ -64,17 +64,17 @@ fn counted(steps: &mut dyn FnMut()) {
 }
 
 /// Sends a command to the valgrind under which this program runs. Valgrind reads commands only while the program works, so this waits in a busy loop.
-fn ask_valgrind(order: &[&str]) {
-    let asked = Command::new("vgdb")
+fn ask_valgrind(command: &[&str]) {
+    let vgdb = Command::new("vgdb")
         .arg(format!("--pid={}", process::id()))
-        .args(order)
+        .args(command)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let mut asked = asked.expect("vgdb comes with valgrind");
+    let mut vgdb = vgdb.expect("vgdb comes with valgrind");
     loop {
-        if let Some(status) = asked.try_wait().expect("vgdb ends") {
-            assert!(status.success(), "valgrind does not obey: {status}");
+        if let Some(status) = vgdb.try_wait().expect("vgdb ends") {
+            assert!(status.success(), "valgrind refuses the command: {status}");
             return;
         }
         for turn in 0..10_000 {

@@ -2,20 +2,20 @@
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "a driver that measures passes over what it has no use for"
+    reason = "a driver that measures ignores outputs that it does not need"
 )]
 
 use everlink::server::{Config, Event, Limits, Server};
 use everlink::{AskId, Input, Output, RequestId};
 
+use crate::http::{META, NOW, UNUSED, offer, result, unlimited};
 use crate::meter::{Meter, REPEAT};
-use crate::site::{META, MORE, NOW, offer, result, unlimited};
 
 pub(crate) struct Pipe {
     pub(crate) server: Server,
     buf: Vec<u8>,
     /// Whether the client reads.
-    pub(crate) is_read: bool,
+    pub(crate) client_reads: bool,
     request: Option<RequestId>,
 }
 
@@ -26,21 +26,21 @@ impl Pipe {
         Pipe {
             server: Server::new(config),
             buf: Vec::new(),
-            is_read: true,
+            client_reads: true,
             request: None,
         }
     }
 
-    fn say(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         self.server.handle(NOW, Input::bytes(line.as_bytes()));
-        self.turn();
+        self.drain_outputs();
     }
 
-    fn turn(&mut self) {
+    fn drain_outputs(&mut self) {
         while let Some(output) = self.server.poll_output(&mut self.buf) {
             match output {
                 Output::Event(Event::Request(request)) => self.request = Some(request.request),
-                Output::Write { len, .. } if self.is_read => {
+                Output::Write { len, .. } if self.client_reads => {
                     self.server.handle(NOW, Input::sent(len));
                 }
                 _ => {}
@@ -50,26 +50,26 @@ impl Pipe {
     }
 
     fn call(&mut self, number: usize) -> RequestId {
-        self.say(&format!(
+        self.send(&format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"tools/call\",\"params\":{{\"name\":\"echo\",{META}}}}}\n"
         ));
-        self.request.take().expect("it is asked")
+        self.request.take().expect("the server received a request")
     }
 
     pub(crate) fn cancel(&mut self, number: usize) {
-        self.say(&format!(
+        self.send(&format!(
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{number}}}}}\n"
         ));
     }
 
     pub(crate) fn ping(&mut self, number: usize) {
-        self.say(&format!(
+        self.send(&format!(
             "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"ping\"}}\n"
         ));
     }
 
-    pub(crate) fn introduce(&mut self) {
-        self.say(concat!(
+    pub(crate) fn handshake(&mut self) {
+        self.send(concat!(
             r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","#,
             r#""capabilities":{"roots":{}},"clientInfo":{"name":"a","version":"1"}}}"#,
             "\n",
@@ -88,22 +88,22 @@ pub(crate) fn calls(meter: &mut Meter) {
     let mut calls = Vec::with_capacity(REPEAT);
     meter.round(|meter| {
         meter.step("server.pipe.call", |time| {
-            calls.push(pipe.call(MORE + time))
+            calls.push(pipe.call(UNUSED + time))
         });
         meter.step("server.pipe.reply", |_| {
-            let request = calls.pop().expect("there is one");
+            let request = calls.pop().expect("one is left");
             let done = pipe.server.respond(NOW, request, result());
-            done.expect("it is open");
-            pipe.turn();
+            done.expect("the request is open");
+            pipe.drain_outputs();
         });
         for time in 0..REPEAT {
-            pipe.call(MORE + time);
+            pipe.call(UNUSED + time);
         }
         meter.step("server.pipe.cancel-of-a-call", |time| {
-            pipe.cancel(MORE + time)
+            pipe.cancel(UNUSED + time)
         });
         meter.step("server.pipe.cancel-of-an-unknown-id", |time| {
-            pipe.cancel(2 * MORE + time);
+            pipe.cancel(2 * UNUSED + time);
         });
     });
 }
@@ -111,33 +111,33 @@ pub(crate) fn calls(meter: &mut Meter) {
 /// Measures steps beside n queued replies that the client does not read.
 pub(crate) fn queue(meter: &mut Meter) {
     let mut pipe = Pipe::new(unlimited());
-    pipe.introduce();
-    pipe.is_read = false;
+    pipe.handshake();
+    pipe.client_reads = false;
     for number in 0..meter.n + 10_000 {
         pipe.ping(number);
     }
     meter.round(|meter| {
         meter.step("server.pipe.answer-is-queued", |time| {
-            pipe.ping(MORE + time)
+            pipe.ping(UNUSED + time)
         });
         meter.step("server.pipe.cancel-of-a-queued-answer", |time| {
-            pipe.cancel(MORE + time);
+            pipe.cancel(UNUSED + time);
         });
         meter.step(
             "server.pipe.cancel-of-an-unknown-id-beside-a-queue",
             |time| {
-                pipe.cancel(2 * MORE + time);
+                pipe.cancel(2 * UNUSED + time);
             },
         );
         let mut calls = Vec::with_capacity(REPEAT);
         for time in 0..REPEAT {
-            let request = pipe.call(MORE + time);
+            let request = pipe.call(UNUSED + time);
             let done = pipe.server.respond(NOW, request, result());
-            done.expect("it is open");
+            done.expect("the request is open");
             calls.push(request);
         }
         meter.step("server.pipe.cancel-of-a-queued-reply", |time| {
-            pipe.cancel(MORE + time);
+            pipe.cancel(UNUSED + time);
         });
     });
 }
@@ -145,36 +145,36 @@ pub(crate) fn queue(meter: &mut Meter) {
 /// Measures steps beside n open asks.
 pub(crate) fn asks(meter: &mut Meter) {
     let mut pipe = Pipe::new(unlimited());
-    pipe.introduce();
+    pipe.handshake();
     for _ in 0..meter.n {
         pipe.server
             .ask_unbidden(NOW, "roots/list", None)
-            .expect("it can be asked");
-        pipe.turn();
+            .expect("the client can be asked");
+        pipe.drain_outputs();
     }
     let mut asks: Vec<AskId> = Vec::with_capacity(REPEAT);
     meter.round(|meter| {
         meter.step("server.pipe.question", |_| {
             let asked = pipe.server.ask_unbidden(NOW, "roots/list", None);
-            asks.push(asked.expect("it can be asked"));
-            pipe.turn();
+            asks.push(asked.expect("the client can be asked"));
+            pipe.drain_outputs();
         });
         meter.step("server.pipe.answer", |_| {
-            let number = asks.pop().expect("there is one").number();
-            pipe.say(&format!(
+            let number = asks.pop().expect("one is left").number();
+            pipe.send(&format!(
                 "{{\"jsonrpc\":\"2.0\",\"id\":{number},\"result\":{{\"roots\":[]}}}}\n"
             ));
         });
         for _ in 0..REPEAT {
             let asked = pipe.server.ask_unbidden(NOW, "roots/list", None);
-            asks.push(asked.expect("it can be asked"));
-            pipe.turn();
+            asks.push(asked.expect("the client can be asked"));
+            pipe.drain_outputs();
         }
         meter.step("server.pipe.question-is-withdrawn", |_| {
-            let ask = asks.pop().expect("there is one");
+            let ask = asks.pop().expect("one is left");
             let done = pipe.server.withdraw(NOW, ask, None);
-            done.expect("it is open");
-            pipe.turn();
+            done.expect("the ask is open");
+            pipe.drain_outputs();
         });
     });
 }

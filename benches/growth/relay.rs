@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "a driver that measures passes over what it has no use for"
+    reason = "a driver that measures ignores outputs that it does not need"
 )]
 
 use everlink::protocol::Era;
@@ -11,8 +11,8 @@ use everlink::server::{self, Http, Limits, Server};
 use everlink::{Epoch, Input, Output, RequestId};
 
 use crate::client;
+use crate::http::{HttpClients, HttpEndpoint, NOW, UNUSED, change, result, unlimited};
 use crate::meter::{Meter, REPEAT};
-use crate::site::{Front, MORE, NOW, Site, change, result, unlimited};
 
 /// A relay and its server, connected in memory.
 pub(crate) struct Chain {
@@ -27,7 +27,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// Creates a relay with these limits, and its clients.
-    pub(crate) fn site(era: Era, limits: Limits) -> Site<Chain> {
+    pub(crate) fn with_clients(era: Era, limits: Limits) -> HttpClients<Chain> {
         let mut config = relay::Config::new(client::config(era), [7; 16]);
         config.downstream = config.downstream.with_http(Http::new());
         config.downstream.limits = limits;
@@ -43,13 +43,13 @@ impl Chain {
             to_relay: Vec::new(),
             request: None,
         };
-        let mut site = Site::new(chain);
-        site.turn();
-        site
+        let mut clients = HttpClients::new(chain);
+        clients.drain_outputs();
+        clients
     }
 
     /// Moves bytes between the server and the relay. Returns whether the relay got any.
-    fn behind(&mut self) -> bool {
+    fn exchange_with_server(&mut self) -> bool {
         if !self.to_server.is_empty() {
             self.server.handle(NOW, Input::bytes(&*self.to_server));
             self.to_server.clear();
@@ -73,7 +73,7 @@ impl Chain {
     }
 }
 
-impl Front for Chain {
+impl HttpEndpoint for Chain {
     fn feed(&mut self, input: Input<'_>) {
         self.relay.handle_downstream(NOW, input);
     }
@@ -93,7 +93,7 @@ impl Front for Chain {
                     self.relay.handle_upstream(NOW, self.epoch, sent);
                 }
                 Some(_) => {}
-                None if self.behind() => {}
+                None if self.exchange_with_server() => {}
                 None => return None,
             }
         }
@@ -105,96 +105,110 @@ fn listens(meter: &mut Meter, era: Era) {
         Era::Legacy => format!("relay.before-legacy.{what}"),
         _ => format!("relay.before-modern.{what}"),
     };
-    let mut site = Chain::site(era, unlimited());
+    let mut clients = Chain::with_clients(era, unlimited());
     // For each added URI, the relay sends a modern server a few other URIs again. One client with all URIs avoids that.
     if era == Era::Modern {
-        site.listen_to(0..=meter.n - 1);
+        clients.listen_to(0..=meter.n - 1);
     } else {
         for number in 0..meter.n {
-            site.listen(number);
+            clients.listen(number);
         }
     }
-    let granted = site.front.relay.upstream().granted().uris.len();
-    assert_eq!(granted, meter.n, "all is granted");
+    let granted = clients.endpoint.relay.upstream().granted().uris.len();
+    assert_eq!(granted, meter.n, "every watch is granted");
     let mut streams = Vec::with_capacity(REPEAT);
     meter.round(|meter| {
         meter.step(&name("listen-begins"), |time| {
-            streams.push(site.listen(MORE + time));
+            streams.push(clients.listen(UNUSED + time));
         });
         meter.step(&name("publish-to-one-listen"), |time| {
-            let told = site.front.server.publish(NOW, change(MORE + time));
-            told.expect("it is offered");
-            site.turn();
+            let sent = clients.endpoint.server.publish(NOW, change(UNUSED + time));
+            sent.expect("the server offers it");
+            clients.drain_outputs();
         });
         meter.step(&name("listen-ends"), |_| {
-            let stream = streams.pop().expect("there is one");
-            site.leave(stream);
+            let stream = streams.pop().expect("one is left");
+            clients.disconnect(stream);
         });
     });
 }
 
 /// Measures steps beside n modern listens of one resource each, with a legacy server.
-pub(crate) fn listens_before_legacy(meter: &mut Meter) {
+pub(crate) fn listens_with_legacy_server(meter: &mut Meter) {
     listens(meter, Era::Legacy);
 }
 
 /// Measures steps beside n modern listens, with a modern server.
-pub(crate) fn listens_before_modern(meter: &mut Meter) {
+pub(crate) fn listens_with_modern_server(meter: &mut Meter) {
     listens(meter, Era::Modern);
 }
 
 /// Measures steps beside n sessions of legacy clients.
 pub(crate) fn sessions(meter: &mut Meter) {
-    let mut site = Chain::site(Era::Legacy, unlimited());
+    let mut clients = Chain::with_clients(Era::Legacy, unlimited());
     for _ in 0..meter.n {
-        site.introduce();
+        clients.initialize();
     }
     let mut sessions = Vec::with_capacity(REPEAT);
     meter.round(|meter| {
         meter.step("relay.session-begins", |_| {
-            let id = site.begin();
-            sessions.push(site.stream(id));
+            let id = clients.handshake();
+            sessions.push(clients.open_stream(id));
         });
         meter.step("relay.subscribe", |time| {
-            site.subscribe(&sessions[time].id, "subscribe", MORE + time);
+            clients.subscribe(&sessions[time].id, "subscribe", UNUSED + time);
         });
         meter.step("relay.publish-to-one-session", |time| {
-            let told = site.front.server.publish(NOW, change(MORE + time));
-            told.expect("it is offered");
-            site.turn();
+            let sent = clients.endpoint.server.publish(NOW, change(UNUSED + time));
+            sent.expect("the server offers it");
+            clients.drain_outputs();
         });
         meter.step("relay.session-ends", |_| {
-            let session = sessions.pop().expect("there is one");
-            site.end(&session);
+            let session = sessions.pop().expect("one is left");
+            clients.end_session(&session);
         });
     });
 }
 
 /// Measures steps beside n modern calls that the server has not answered.
 pub(crate) fn calls(meter: &mut Meter) {
-    let mut site = Chain::site(Era::Modern, unlimited());
+    let mut clients = Chain::with_clients(Era::Modern, unlimited());
     for _ in 0..meter.n {
-        site.call();
+        clients.call();
     }
     let mut calls = Vec::with_capacity(REPEAT);
     meter.round(|meter| {
         meter.step("relay.call", |_| {
-            let stream = site.call();
-            calls.push((stream, site.front.request.take().expect("it is asked")));
+            let stream = clients.call();
+            calls.push((
+                stream,
+                clients
+                    .endpoint
+                    .request
+                    .take()
+                    .expect("the server received a request"),
+            ));
         });
         meter.step("relay.reply", |_| {
-            let (_, request) = calls.pop().expect("there is one");
-            let done = site.front.server.respond(NOW, request, result());
-            done.expect("it is open");
-            site.turn();
+            let (_, request) = calls.pop().expect("one is left");
+            let done = clients.endpoint.server.respond(NOW, request, result());
+            done.expect("the request is open");
+            clients.drain_outputs();
         });
         for _ in 0..REPEAT {
-            let stream = site.call();
-            calls.push((stream, site.front.request.take().expect("it is asked")));
+            let stream = clients.call();
+            calls.push((
+                stream,
+                clients
+                    .endpoint
+                    .request
+                    .take()
+                    .expect("the server received a request"),
+            ));
         }
         meter.step("relay.client-of-a-call-leaves", |_| {
-            let (stream, _) = calls.pop().expect("there is one");
-            site.leave(stream);
+            let (stream, _) = calls.pop().expect("one is left");
+            clients.disconnect(stream);
         });
     });
 }

@@ -1,8 +1,8 @@
 //! A link that is ready, and the other end of its stream, for benchmarks of a link. Measures nothing itself.
 #![allow(dead_code, reason = "each program that measures uses its own part")]
 
-pub(crate) mod both;
-pub(crate) mod guarded;
+pub(crate) mod pair;
+pub(crate) mod relay;
 pub(crate) mod samples;
 
 use everlink::client::{CallOptions, Client, Event, Outcome, State};
@@ -36,7 +36,7 @@ impl Rig {
     /// Creates a link with this configuration that is ready.
     pub(crate) fn with(era: Era, mut config: Config) -> Rig {
         config.dialect = dialect(era);
-        let agreement = match era {
+        let result = match era {
             Era::Legacy => r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#,
             Era::Modern => r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
             _ => unreachable!("there are two eras"),
@@ -51,8 +51,8 @@ impl Rig {
         rig.link.connect(rig.now);
         rig.epoch = rig.link.epoch();
         rig.link.handle(rig.now, rig.epoch, Input::Opened);
-        let wire = rig.write();
-        rig.reply(wire, agreement);
+        let id = rig.write();
+        rig.reply(id, result);
         rig.drain();
         assert_eq!(rig.link.state(), State::Ready);
         rig
@@ -75,24 +75,24 @@ impl Rig {
                     return wire_id(&self.written);
                 }
                 Some(_) => {}
-                None => panic!("the link has nothing to say"),
+                None => panic!("the link writes nothing"),
             }
         }
     }
 
     /// Delivers a reply to the request with this id.
-    pub(crate) fn reply(&mut self, wire: u64, result: &str) {
-        self.prepare(wire, result);
+    pub(crate) fn reply(&mut self, id: u64, result: &str) {
+        self.prepare(id, result);
         self.deliver();
     }
 
     /// Prepares a reply, without delivering it.
-    pub(crate) fn prepare(&mut self, wire: u64, result: &str) {
+    pub(crate) fn prepare(&mut self, id: u64, result: &str) {
         use std::io::Write as _;
 
         self.line.clear();
         self.line.extend_from_slice(REQUEST);
-        write!(self.line, "{wire}").expect("a buffer takes what it is given");
+        write!(self.line, "{id}").expect("a write to a buffer succeeds");
         self.line.extend_from_slice(br#","result":"#);
         self.line.extend_from_slice(result.as_bytes());
         self.line.extend_from_slice(b"}\n");
@@ -122,13 +122,13 @@ impl Rig {
     /// Makes a whole call.
     pub(crate) fn round_trip(&mut self, params: Payload, result: &str) -> Payload {
         self.call(params);
-        let wire = self.write();
-        self.reply(wire, result);
+        let id = self.write();
+        self.reply(id, result);
         self.outcome()
     }
 
     /// Puts calls in flight.
-    pub(crate) fn fly(&mut self, calls: usize) {
+    pub(crate) fn put_in_flight(&mut self, calls: usize) {
         for _ in 0..calls {
             self.call(params());
             self.write();
@@ -155,7 +155,7 @@ impl Rig {
     }
 
     /// Kills the server. Polls all outputs, and returns how many calls ended.
-    pub(crate) fn die(&mut self) -> usize {
+    pub(crate) fn kill_server(&mut self) -> usize {
         self.feed(Input::exited(ExitStatus::Signal(9)));
         self.feed(Input::end(&[]));
         let mut ended = 0;
@@ -181,7 +181,9 @@ pub(crate) fn dialect(era: Era) -> Dialect {
 
 /// Returns the id of a request that the link wrote.
 fn wire_id(request: &[u8]) -> u64 {
-    let rest = request.strip_prefix(REQUEST).expect("it is a request");
+    let rest = request
+        .strip_prefix(REQUEST)
+        .expect("the bytes are a request");
     rest.iter()
         .take_while(|byte| byte.is_ascii_digit())
         .fold(0, |id, digit| 10 * id + u64::from(digit - b'0'))

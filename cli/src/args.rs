@@ -22,19 +22,19 @@ pub(crate) struct Args {
 impl Args {
     /// Parses the command line. Prints an error and exits if it is not understood.
     pub(crate) fn read() -> Args {
-        Args::try_parse().unwrap_or_else(|error| advised(error).exit())
+        Args::try_parse().unwrap_or_else(|error| with_tip(error).exit())
     }
 }
 
 /// Adds a tip to the error if the server was perhaps not named as it must be. Otherwise returns the error unchanged.
-fn advised(mut error: clap::Error) -> clap::Error {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let command = words.get(1).and_then(|word| word.to_str());
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let command = arguments.get(1).and_then(|argument| argument.to_str());
     let has_target = matches!(
         command,
         Some("call" | "guard" | "inspect" | "prompt" | "read" | "watch")
     );
-    let has_server = words.iter().any(|word| word == "--");
+    let has_server = arguments.iter().any(|argument| argument == "--");
     let tip = match error.kind() {
         ErrorKind::MissingRequiredArgument if has_target && !has_server => {
             "say which server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` reaches one over HTTP"
@@ -273,7 +273,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) recording: Recording,
+    pub(crate) record_options: RecordOptions,
 }
 
 #[derive(Debug, Arguments)]
@@ -295,11 +295,11 @@ pub(crate) struct Guard {
     pub(crate) allow_host: Vec<String>,
     /// Let web pages of this origin, such as https://app.example, connect to --listen and read the responses (CORS); `*` allows any origin. Can be
     /// given more than once
-    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     pub(crate) cors: Vec<String>,
     /// How long calls may still run after the host has disconnected or the guard was asked to end; raise it for scripts that pipe requests in and
     /// read the answers [default: 1; with --listen http://…, 15]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true)]
     pub(crate) drain: Option<Duration>,
     /// Answer `server/discover` for a server that knows only `initialize`. Hosts that speak only 2026-07-28 and send `server/discover` first need
     /// this. Other hosts fall back to `initialize`, as they would without the guard
@@ -310,10 +310,10 @@ pub(crate) struct Guard {
     pub(crate) hide_host: bool,
     /// How events are logged to standard error
     #[arg(long, default_value = "text")]
-    pub(crate) log: Log,
+    pub(crate) log: LogFormat,
     /// The longest message that passes in either direction, in bytes or with a unit of 1,024: 512K, 64M, 64MiB, 1G. A longer message is refused, and the
     /// log says so
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_message: usize,
     /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off` remembers nothing [default:
     /// everlink in $XDG_CACHE_HOME or ~/.cache]
@@ -354,18 +354,18 @@ pub(crate) enum ServerStderr {
 }
 
 impl From<OsString> for ServerStderr {
-    fn from(word: OsString) -> ServerStderr {
-        match word.to_str() {
+    fn from(value: OsString) -> ServerStderr {
+        match value.to_str() {
             Some("inherit") => ServerStderr::Inherit,
             Some("off") => ServerStderr::Off,
             Some("prefix") => ServerStderr::Prefix,
-            _ => ServerStderr::File(word.into()),
+            _ => ServerStderr::File(value.into()),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Log {
+pub(crate) enum LogFormat {
     /// Lines for people
     Text,
     /// A JSON object in each line
@@ -415,7 +415,7 @@ pub(crate) struct Target {
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command_line: Vec<OsString>,
     #[command(flatten)]
-    pub(crate) manner: Manner,
+    pub(crate) link_options: LinkOptions,
 
     /// A header for every HTTP request, "Name: value"; can be given more than once
     #[arg(
@@ -452,41 +452,41 @@ pub(crate) struct Target {
     pub(crate) env: Vec<OsString>,
 
     #[command(flatten)]
-    pub(crate) recording: Recording,
+    pub(crate) record_options: RecordOptions,
 }
 
 /// Options that change how a link behaves.
 #[derive(Clone, Debug, Default, Arguments, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Manner {
+pub(crate) struct LinkOptions {
     /// Which generation of the protocol to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
     /// How long a call may go without a reply or progress; for call, inspect, prompt and read, also how long the handshake may take [default: 60; for
     /// guard, none; for the handshake of inspect, 120]
-    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) timeout: Option<Duration>,
     /// How long a call may take in total, not counting up to 30 minutes in which a person answers the server or signs in [default: 600; for guard, none]
-    #[arg(long, value_name = "SECONDS", value_parser = limit, allow_negative_numbers = true, help_heading = "Link")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How many times a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
     /// How long a connection must work before it resets the count of failed attempts [default: 60; for guard, 5]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
     /// How long a server may be silent before it is probed with a ping; 0: it is never probed, and no silent server is replaced [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
     /// How long a server may be silent and leave probes unanswered while a call waits, before it is replaced. The time is four times as long while
     /// the server may be working on that call, and unlimited while its process uses CPU time; 0: never replaced [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true, help_heading = "Link")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) hang_timeout: Option<Duration>,
 }
 
 /// Options for recordings.
 #[derive(Debug, Arguments)]
-pub(crate) struct Recording {
+pub(crate) struct RecordOptions {
     /// Record every input and output in this file, for `everlink replay`; headers and tokens are left out. An existing file is replaced
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
@@ -513,14 +513,14 @@ pub(crate) enum Era {
 }
 
 /// Parses a timeout in seconds. Zero is an error because a timeout of zero would already have expired.
-fn limit(text: &str) -> Result<Duration, String> {
-    match seconds(text)? {
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse_seconds(text)? {
         Duration::ZERO => Err("this must be more than 0 seconds".to_owned()),
-        limit => Ok(limit),
+        timeout => Ok(timeout),
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
         .map_err(|_| "this is no number of seconds".to_owned())?;
@@ -531,8 +531,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a number of bytes with an optional unit.
-fn size(text: &str) -> Result<usize, String> {
-    let end = text.find(|letter: char| !letter.is_ascii_digit());
+fn parse_size(text: &str) -> Result<usize, String> {
+    let end = text.find(|character: char| !character.is_ascii_digit());
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     let shift = match unit.trim_start().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -550,18 +550,18 @@ fn size(text: &str) -> Result<usize, String> {
         .map_err(|_| "this is no size; write a number such as 64M".to_owned())?;
     match number.checked_mul(1 << shift) {
         None => Err("this is more than there can be".to_owned()),
-        Some(bytes) if bytes < SMALLEST_MESSAGE => Err(format!(
-            "a handshake does not fit; the least is {SMALLEST_MESSAGE} bytes"
+        Some(bytes) if bytes < MIN_MESSAGE_BYTES => Err(format!(
+            "a handshake does not fit; the least is {MIN_MESSAGE_BYTES} bytes"
         )),
         Some(bytes) => Ok(bytes),
     }
 }
 
 /// The smallest value of `--max-message`.
-const SMALLEST_MESSAGE: usize = 4 << 10;
+const MIN_MESSAGE_BYTES: usize = 4 << 10;
 
 /// Checks the origin of web pages, as browsers write it, or `*`.
-fn origin(text: &str) -> Result<String, String> {
+fn parse_origin(text: &str) -> Result<String, String> {
     let is_host = |rest: &str| !rest.is_empty() && !rest.contains(['/', '?', '#', '@', '*', ' ']);
     let rest = text
         .strip_prefix("https://")
@@ -574,7 +574,7 @@ fn origin(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{origin, size};
+    use super::{parse_origin, parse_size};
 
     #[test]
     fn size_has_units_of_1024() {
@@ -587,7 +587,7 @@ mod tests {
             ("64 MiB", 64 << 20),
             ("1G", 1 << 30),
         ] {
-            assert_eq!(size(text), Ok(bytes), "{text}");
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in [
             "",
@@ -600,7 +600,7 @@ mod tests {
             "99999999999999999999",
             "17179869184G",
         ] {
-            assert!(size(text).is_err(), "{text}");
+            assert!(parse_size(text).is_err(), "{text}");
         }
     }
 
@@ -612,7 +612,7 @@ mod tests {
             "http://localhost:5173",
             "http://[::1]:1",
         ] {
-            assert_eq!(origin(text).as_deref(), Ok(text));
+            assert_eq!(parse_origin(text).as_deref(), Ok(text));
         }
         for text in [
             "",
@@ -623,7 +623,7 @@ mod tests {
             "https://*.example",
             "https://a@b",
         ] {
-            assert!(origin(text).is_err(), "{text}");
+            assert!(parse_origin(text).is_err(), "{text}");
         }
     }
 }

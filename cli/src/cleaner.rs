@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use everlink_tokio::child::cleaner;
 
 /// The argument that makes this program a cleaner. It is checked before any other argument, so that a cleaner starts quickly and stays small.
-const WORD: &str = "clean-up";
+const CLEANER_ARGUMENT: &str = "clean-up";
 
 /// The cleaner of this process. The cleaner exits when it is stopped, or when this process ends for any reason.
 pub(crate) struct Cleaner(JoinHandle<Option<Child>>);
@@ -22,7 +22,7 @@ impl Cleaner {
             // A process group of its own keeps signals of a terminal away. `/proc/self/exe` finds the program even if its file was replaced.
             let cleaner = Command::new("/proc/self/exe")
                 .arg0("everlink")
-                .arg(WORD)
+                .arg(CLEANER_ARGUMENT)
                 .current_dir("/")
                 .process_group(0)
                 .stdin(reports)
@@ -45,9 +45,12 @@ impl Cleaner {
 }
 
 /// Whether this process was started as a cleaner.
-pub(crate) fn is_wanted() -> bool {
-    let mut words = std::env::args_os();
-    words.nth(1).is_some_and(|word| word == WORD) && words.next().is_none()
+pub(crate) fn is_cleaner() -> bool {
+    let mut arguments = std::env::args_os();
+    arguments
+        .nth(1)
+        .is_some_and(|argument| argument == CLEANER_ARGUMENT)
+        && arguments.next().is_none()
 }
 
 /// Reads from standard input which servers run. When the input ends, kills those that are left.

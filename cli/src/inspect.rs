@@ -10,11 +10,11 @@ use everlink_tokio::{CallError, Events, Link, NotReady};
 use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
-use crate::attend::{NO_CREDENTIALS, RETRIES, attend, too_slow};
+use crate::monitor::{NO_CREDENTIALS, RETRIES, handshake_timed_out, monitor_link};
+use crate::output::{print, single_line, warn};
+use crate::recording::Role;
 use crate::schema::{Parameter, parameters, prompt_parameters};
-use crate::shown::{in_line, print, warn};
-use crate::tape::Role;
-use crate::{Endings, Failure};
+use crate::{Failure, ShutdownSignals};
 
 /// The lists that a server may have: the name in JSON, the name for people, and the list.
 const LISTS: [(&str, &str, List); 4] = [
@@ -29,62 +29,62 @@ const LISTS: [(&str, &str, List); 4] = [
 ];
 
 pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
-    let mut endings = Endings::listen()?;
-    args.target.manner.retries.get_or_insert(RETRIES);
-    let link = args.target.link(Role::Inspect)?;
-    let attending = tokio::spawn(attend(link.events(), link.clone()));
+    let mut signals = ShutdownSignals::listen()?;
+    args.target.link_options.retries.get_or_insert(RETRIES);
+    let link = args.target.start_link(Role::Inspect)?;
+    let monitoring = tokio::spawn(monitor_link(link.events(), link.clone()));
     let events = link.events();
-    let facts = tokio::select! {
+    let report = tokio::select! {
         biased;
-        ended = too_slow(link.events()) => Err(too_late(&ended)),
-        facts = look(&link) => facts,
-        () = endings.next() => Err("interrupted before the server had said all of it".into()),
+        ended = handshake_timed_out(link.events()) => Err(timeout_error(&ended)),
+        report = query_server(&link) => report,
+        () = signals.next() => Err("interrupted before the server had said all of it".into()),
     };
-    attending.abort();
+    monitoring.abort();
     tokio::select! {
         ended = link.shutdown() => ended?,
         // A second signal ends the program at once.
-        () = endings.next() => return Ok(ExitCode::from(4)),
+        () = signals.next() => return Ok(ExitCode::from(4)),
     }
-    let mut facts = facts?;
-    facts["odd"] = odd(events).await;
+    let mut report = report?;
+    report["odd"] = collect_problems(events).await;
     if args.json {
-        print(&facts)?;
+        print(&report)?;
     } else {
-        print(&as_text(&facts).trim_end())?;
+        print(&as_text(&report).trim_end())?;
     }
-    let mut is_broken = false;
+    let mut has_unread_list = false;
     for (name, title, _) in LISTS {
-        if let Some(error) = facts[name]["error"].as_str() {
-            is_broken = true;
+        if let Some(error) = report[name]["error"].as_str() {
+            has_unread_list = true;
             warn(&format_args!(
                 "the list of {title} could not be read: {error}"
             ));
         }
     }
-    Ok(if is_broken {
+    Ok(if has_unread_list {
         ExitCode::from(4)
     } else {
         ExitCode::SUCCESS
     })
 }
 
-fn too_late(ended: &Ended) -> Failure {
+fn timeout_error(ended: &Ended) -> Failure {
     format!("{ended}\n--timeout SECONDS gives it more time").into()
 }
 
 /// Asks the server for everything that it says about itself.
-async fn look(link: &Link) -> Result<Value, Failure> {
+async fn query_server(link: &Link) -> Result<Value, Failure> {
     let session = link.ready().await?.map_err(|error| not_ready(&error))?;
-    let mut facts = identity(&session);
+    let mut report = identity(&session);
     for (name, _, list) in LISTS {
-        facts[name] = match link.list(list).await {
+        report[name] = match link.list(list).await {
             Ok(listing) => items(&listing),
             Err(CallError::Failed(failure)) if is_not_offered(&failure.kind) => Value::Null,
             Err(error) => json!({"error": error.to_string()}),
         };
     }
-    Ok(facts)
+    Ok(report)
 }
 
 fn not_ready(error: &NotReady) -> Failure {
@@ -120,31 +120,31 @@ fn items(listing: &Arc<Listing>) -> Value {
 }
 
 /// Collects what went wrong on the wire. Quotes the beginning of noise, because a person who inspects a server may see it.
-async fn odd(mut events: Events<Event>) -> Value {
-    let mut odd = Vec::new();
+async fn collect_problems(mut events: Events<Event>) -> Value {
+    let mut problems = Vec::new();
     while let Some(event) = events.recv().await {
         match &*event {
-            Event::Noise(noise) => odd.push(format!("{event}: `{}`", noise.sample)),
-            Event::Ended(ended) if ended.counted => odd.push(event.to_string()),
+            Event::Noise(noise) => problems.push(format!("{event}: `{}`", noise.sample)),
+            Event::Ended(ended) if ended.counted => problems.push(event.to_string()),
             Event::Silent { .. } | Event::Slow { .. } | Event::ToolDropped { .. } => {
-                odd.push(event.to_string())
+                problems.push(event.to_string())
             }
             _ => {}
         }
     }
-    json!(odd)
+    json!(problems)
 }
 
-fn as_text(facts: &Value) -> String {
+fn as_text(report: &Value) -> String {
     let mut page = String::new();
     // Writing to a `String` does not fail.
-    let _ = write_page(&mut page, facts);
+    let _ = write_page(&mut page, report);
     page
 }
 
-fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
-    let text = |value: &Value| in_line(value.as_str().unwrap_or("?"));
-    match &facts["server"] {
+fn write_page(page: &mut String, report: &Value) -> std::fmt::Result {
+    let text = |value: &Value| single_line(value.as_str().unwrap_or("?"));
+    match &report["server"] {
         Value::Null => writeln!(page, "a server without a name")?,
         server => writeln!(
             page,
@@ -153,19 +153,19 @@ fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
             text(&server["version"])
         )?,
     }
-    let (version, era) = (text(&facts["version"]), text(&facts["era"]));
+    let (version, era) = (text(&report["version"]), text(&report["era"]));
     writeln!(page, "speaks {version} ({era})")?;
-    writeln!(page, "offers {}", capabilities(&facts["capabilities"]))?;
-    if let Some(instructions) = facts["instructions"].as_str() {
-        let lines: Vec<_> = instructions.lines().map(in_line).collect();
+    writeln!(page, "offers {}", capabilities(&report["capabilities"]))?;
+    if let Some(instructions) = report["instructions"].as_str() {
+        let lines: Vec<_> = instructions.lines().map(single_line).collect();
         writeln!(page, "says: {}", lines.join("\n      "))?;
     }
     for (name, title, _) in LISTS {
-        match &facts[name] {
+        match &report[name] {
             Value::Array(items) => {
                 writeln!(page, "\n{title} ({})", items.len())?;
                 for item in items {
-                    writeln!(page, "{}", line(item).trim_end())?;
+                    writeln!(page, "{}", item_line(item).trim_end())?;
                     let parameters = match item.get("inputSchema") {
                         Some(schema) => parameters(schema),
                         None => prompt_parameters(&item["arguments"]),
@@ -183,7 +183,7 @@ fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
             )?,
         }
     }
-    if facts["tools"]
+    if report["tools"]
         .as_array()
         .is_some_and(|tools| !tools.is_empty())
     {
@@ -192,31 +192,31 @@ fn write_page(page: &mut String, facts: &Value) -> std::fmt::Result {
             "\nto call a tool: everlink call TOOL name=value ... -- COMMAND"
         )?;
     }
-    for line in facts["odd"].as_array().into_iter().flatten() {
-        writeln!(page, "\nodd: {}", text(line))?;
+    for problem in report["odd"].as_array().into_iter().flatten() {
+        writeln!(page, "\nodd: {}", text(problem))?;
     }
     Ok(())
 }
 
-/// Formats capabilities in words: `tools (listChanged), logging`.
+/// Formats capabilities for a person: `tools (listChanged), logging`.
 fn capabilities(capabilities: &Value) -> String {
     let is_offered = |value: &Value| value.is_object() || value == &json!(true);
-    let words = |offered: &Map<String, Value>| {
-        let offered = offered.iter().filter(|(_, value)| is_offered(value));
-        let words = offered.map(|(name, value)| (in_line(name), value.as_object().cloned()));
-        words.collect::<Vec<_>>()
+    let offered_in = |members: &Map<String, Value>| {
+        let offered = members.iter().filter(|(_, value)| is_offered(value));
+        let named = offered.map(|(name, value)| (single_line(name), value.as_object().cloned()));
+        named.collect::<Vec<_>>()
     };
-    let parts = |(name, within): (String, Option<Map<String, Value>>)| {
-        let within = words(&within.unwrap_or_default()).into_iter();
-        let within: Vec<_> = within.map(|(name, _)| name).collect();
-        if within.is_empty() {
+    let with_options = |(name, options): (String, Option<Map<String, Value>>)| {
+        let options = offered_in(&options.unwrap_or_default()).into_iter();
+        let options: Vec<_> = options.map(|(name, _)| name).collect();
+        if options.is_empty() {
             name
         } else {
-            format!("{name} ({})", within.join(", "))
+            format!("{name} ({})", options.join(", "))
         }
     };
-    let offered = capabilities.as_object().map(words).unwrap_or_default();
-    let offered: Vec<_> = offered.into_iter().map(parts).collect();
+    let offered = capabilities.as_object().map(offered_in).unwrap_or_default();
+    let offered: Vec<_> = offered.into_iter().map(with_options).collect();
     if offered.is_empty() {
         "nothing".to_owned()
     } else {
@@ -225,32 +225,32 @@ fn capabilities(capabilities: &Value) -> String {
 }
 
 /// Formats a tool, a resource or a prompt: its name or URI, and its description.
-fn line(item: &Value) -> String {
+fn item_line(item: &Value) -> String {
     let key = ["uri", "uriTemplate", "name"]
         .iter()
         .find_map(|key| item[key].as_str());
     let about = item["description"].as_str().or(item["title"].as_str());
     let (key, about) = (
-        in_line(key.unwrap_or("?")),
+        single_line(key.unwrap_or("?")),
         first_line(about.unwrap_or_default()),
     );
-    format!("  {key:32} {}", in_line(about))
+    format!("  {key:32} {}", single_line(about))
 }
 
 /// Formats a parameter of a tool or a prompt: `count  integer, optional  How often (default: 3)`.
 fn parameter_line(parameter: &Parameter<'_>) -> String {
-    let need = if parameter.is_required {
+    let requirement = if parameter.is_required {
         "required"
     } else {
         "optional"
     };
     let about = first_line(parameter.about.unwrap_or_default());
     let default = parameter.default.map(|it| format!(" (default: {it})"));
-    let kind = in_line(&format!("{}, {need}", parameter.kind));
-    let about = in_line(&format!("{about}{}", default.unwrap_or_default()));
+    let kind = single_line(&format!("{}, {requirement}", parameter.kind));
+    let about = single_line(&format!("{about}{}", default.unwrap_or_default()));
     format!(
         "      {:16} {kind:28} {}",
-        in_line(parameter.name),
+        single_line(parameter.name),
         about.trim()
     )
 }
@@ -265,20 +265,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_told_in_words() {
+    fn capabilities_are_listed_with_their_offered_options() {
         let all = json!({
             "tools": {"listChanged": true}, "logging": {}, "prompts": null,
             "resources": {"listChanged": false, "subscribe": true},
         });
-        let words = "logging, resources (subscribe), tools (listChanged)";
-        assert_eq!(capabilities(&all), words);
+        let expected = "logging, resources (subscribe), tools (listChanged)";
+        assert_eq!(capabilities(&all), expected);
         assert_eq!(capabilities(&json!({})), "nothing");
     }
 
     #[test]
-    fn a_server_writes_only_in_its_line() {
+    fn item_line_has_no_control_characters_and_only_the_first_line_of_the_description() {
         let tool = json!({"name": "a\x1b[2Jb", "description": "\n  Does it\nwell"});
-        let line = line(&tool);
+        let line = item_line(&tool);
         assert!(line.starts_with("  a [2Jb "), "{line}");
         assert!(line.ends_with(" Does it"), "{line}");
     }

@@ -1,23 +1,23 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
-//! `args` defines the command line, `target` connects to a server, `attend` watches a link while a command waits, and `tape` records and replays.
-//! `shown` formats output for terminals, and `schema` reads the parameters of tools. `tap` copies a server's standard error, and `cleaner` ends
-//! servers if this process is killed. Each other module is a command. `shell` has two small commands, and `call` also reads resources and gets
-//! prompts.
+//! `args` defines the command line, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
+//! replays. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
+//! `cleaner` ends servers if this process is killed. Each other module is a command. `shell` has two small commands, and `call` also reads resources
+//! and gets prompts.
 
 mod args;
-mod attend;
 mod call;
 mod cleaner;
 mod demo;
 mod guard;
 mod inspect;
+mod monitor;
+mod output;
+mod recording;
 mod replay;
 mod schema;
 mod shell;
-mod shown;
-mod tap;
-mod tape;
+mod stderr_copy;
 mod target;
 mod watch;
 
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::{fmt, io};
 
 use args::{Args, Command};
-use shown::{print, warn};
+use output::{print, warn};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The error of a command.
@@ -34,40 +34,40 @@ type Failure = Box<dyn std::error::Error>;
 
 /// An error in the arguments.
 #[derive(Debug)]
-struct Usage(String);
+struct UsageError(String);
 
-impl fmt::Display for Usage {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
-fn usage(text: impl Into<String>) -> Failure {
-    Box::new(Usage(text.into()))
+fn usage_error(text: impl Into<String>) -> Failure {
+    Box::new(UsageError(text.into()))
 }
 
 fn main() -> ExitCode {
-    if cleaner::is_wanted() {
+    if cleaner::is_cleaner() {
         return cleaner::run();
     }
     let args = Args::read();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let done = match runtime {
+    let result = match runtime {
         Ok(runtime) => {
-            let done = runtime.block_on(run(args));
+            let result = runtime.block_on(run(args));
             // A blocking thread may still wait for a person's answer, which is no longer needed.
             runtime.shutdown_background();
-            done
+            result
         }
         Err(error) => Err(error.into()),
     };
-    done.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         warn(&error);
-        ExitCode::from(if error.is::<Usage>() { 2 } else { 4 })
+        ExitCode::from(if error.is::<UsageError>() { 2 } else { 4 })
     })
 }
 
@@ -94,17 +94,17 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
 }
 
 /// The signals that ask the program to end: `SIGINT`, `SIGTERM` and `SIGHUP`. A signal that arrives while no task waits for it is not lost.
-struct Endings {
+struct ShutdownSignals {
     interrupt: Signal,
     terminate: Signal,
     /// `None` if the program was started with `nohup`: it must outlive its terminal.
     hangup: Option<Signal>,
 }
 
-impl Endings {
+impl ShutdownSignals {
     /// Handles these signals from now on. They no longer end the program by themselves.
-    fn listen() -> io::Result<Endings> {
-        Ok(Endings {
+    fn listen() -> io::Result<ShutdownSignals> {
+        Ok(ShutdownSignals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: match ignores_hangup() {

@@ -3,37 +3,41 @@
 use std::process::ExitCode;
 
 use crate::Failure;
-use crate::args::{Log, Replay};
-use crate::guard::telling::Teller;
-use crate::shown::{Timeline, as_json, mood};
-use crate::tape::{Played, Player};
+use crate::args::{LogFormat, Replay};
+use crate::guard::log::EventLog;
+use crate::output::{EventPrinter, as_json, severity};
+use crate::recording::{ReplayedEvent, Replayer};
 
 pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
-    let (recipe, player) = Player::open(&args.file)?;
-    if let Some(version) = recipe.other_version() {
+    let (setup, replayer) = Replayer::open(&args.file)?;
+    if let Some(version) = setup.other_version() {
         eprintln!(
             "everlink: recorded by everlink {version}; this is everlink {}, which may behave differently",
             env!("CARGO_PKG_VERSION")
         );
     }
-    let timeline = Timeline::on_stdout();
-    let log = if args.json { Log::Json } else { Log::Text };
-    let mut teller = Teller::new(log, Timeline::on_stdout(), recipe.is_process());
-    let verdict = player.play(|at, played| match played {
-        Played::Link(event) if args.json => timeline.tell_json(at, as_json(event)),
-        Played::Link(event) => timeline.tell(at, mood(event), event),
-        Played::Relay(event) => teller.tell(at, event),
+    let printer = EventPrinter::on_stdout();
+    let format = if args.json {
+        LogFormat::Json
+    } else {
+        LogFormat::Text
+    };
+    let mut event_log = EventLog::new(format, EventPrinter::on_stdout(), setup.is_process());
+    let result = replayer.run(|at, replayed| match replayed {
+        ReplayedEvent::Link(event) if args.json => printer.print_json(at, as_json(event)),
+        ReplayedEvent::Link(event) => printer.print_line(at, severity(event), event),
+        ReplayedEvent::Relay(event) => event_log.log(at, event),
     })?;
-    if verdict.breaks_off {
+    if result.is_truncated {
         eprintln!(
             "everlink: the recording breaks off; whatever wrote it was killed, or the disk was full"
         );
     }
-    match verdict.difference {
+    match result.difference {
         None => {
             eprintln!(
                 "everlink: {} events, the same as when it was recorded",
-                verdict.events
+                result.events
             );
             Ok(ExitCode::SUCCESS)
         }

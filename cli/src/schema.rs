@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 /// The maximum number of references that are followed from one parameter. 8 is more than people write, and it ends a cycle.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// The maximum number of choices that are shown.
-const CHOICES: usize = 12;
+const MAX_CHOICES: usize = 12;
 
 /// A parameter of a tool or a prompt.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub(crate) fn parameters(schema: &Value) -> Vec<Parameter<'_>> {
     let mut parameters: Vec<_> = properties
         .map(|(name, property)| {
             let target = resolved(schema, property);
-            let said = |key: &str| property[key].as_str().or_else(|| target[key].as_str());
+            let text_of = |key: &str| property[key].as_str().or_else(|| target[key].as_str());
             Parameter {
                 name,
-                kind: kind(schema, property, DEPTH),
+                kind: kind(schema, property, MAX_DEPTH),
                 is_required: is_required(name),
-                about: said("description").or_else(|| said("title")),
+                about: text_of("description").or_else(|| text_of("title")),
                 default: property.get("default"),
             }
         })
@@ -61,12 +61,12 @@ pub(crate) fn prompt_parameters(arguments: &Value) -> Vec<Parameter<'_>> {
 /// Whether the schema allows text, but no type that fits `value`. False if the schema does not say.
 pub(crate) fn wants_text(schema: &Value, name: &str, value: &Value) -> bool {
     let mut types = Vec::new();
-    collect_types(schema, &schema["properties"][name], DEPTH, &mut types);
-    let is_fit = |of: &&str| match value {
-        Value::Number(number) => *of == "number" || *of == "integer" && !number.is_f64(),
-        value => *of == type_of(value),
+    collect_types(schema, &schema["properties"][name], MAX_DEPTH, &mut types);
+    let fits = |kind: &&str| match value {
+        Value::Number(number) => *kind == "number" || *kind == "integer" && !number.is_f64(),
+        value => *kind == type_of(value),
     };
-    types.contains(&"string") && !types.iter().any(is_fit)
+    types.contains(&"string") && !types.iter().any(fits)
 }
 
 /// Collects all types that this part of a schema allows. Collects none if the schema does not say.
@@ -78,15 +78,15 @@ fn collect_types<'a>(root: &'a Value, part: &'a Value, depth: usize, types: &mut
         collect_types(root, target, depth - 1, types);
     }
     match &part["type"] {
-        Value::String(of) => types.push(of),
-        Value::Array(of) => types.extend(of.iter().filter_map(Value::as_str)),
+        Value::String(kind) => types.push(kind),
+        Value::Array(kinds) => types.extend(kinds.iter().filter_map(Value::as_str)),
         _ => {
             let choices = part["enum"].as_array().into_iter().flatten();
             types.extend(choices.chain(part.get("const")).map(|it| type_of(it)));
         }
     }
-    for of in alternatives(part) {
-        collect_types(root, of, depth - 1, types);
+    for alternative in alternatives(part) {
+        collect_types(root, alternative, depth - 1, types);
     }
 }
 
@@ -97,31 +97,31 @@ fn kind(root: &Value, part: &Value, depth: usize) -> String {
         return "any".to_owned();
     }
     if let Some(choices) = part["enum"].as_array() {
-        return one_of(choices.iter().map(shown));
+        return one_of(choices.iter().map(as_text));
     }
     if let Some(only) = part.get("const") {
-        return shown(only);
+        return as_text(only);
     }
     let alternatives: Vec<_> = alternatives(part)
-        .map(|of| kind(root, of, depth - 1))
+        .map(|alternative| kind(root, alternative, depth - 1))
         .collect();
     if !alternatives.is_empty() {
         return joined(alternatives);
     }
     match &part["type"] {
-        Value::String(of) if of == "array" && part["items"].is_object() => {
+        Value::String(name) if name == "array" && part["items"].is_object() => {
             format!("array of {}", kind(root, &part["items"], depth - 1))
         }
-        Value::String(of) => of.clone(),
-        Value::Array(of) => joined(of.iter().map(shown).collect()),
+        Value::String(name) => name.clone(),
+        Value::Array(names) => joined(names.iter().map(as_text).collect()),
         _ if part["properties"].is_object() => "object".to_owned(),
         _ => "any".to_owned(),
     }
 }
 
 fn one_of(choices: impl ExactSizeIterator<Item = String>) -> String {
-    let more = choices.len().saturating_sub(CHOICES);
-    let mut choices: Vec<_> = choices.take(CHOICES).collect();
+    let more = choices.len().saturating_sub(MAX_CHOICES);
+    let mut choices: Vec<_> = choices.take(MAX_CHOICES).collect();
     if more > 0 {
         choices.push(format!("{more} more"));
     }
@@ -146,7 +146,7 @@ fn alternatives(part: &Value) -> impl Iterator<Item = &Value> {
 /// Follows all references from this part of the schema.
 fn resolved<'a>(root: &'a Value, part: &'a Value) -> &'a Value {
     let mut part = part;
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_DEPTH {
         match target(root, part) {
             Some(target) => part = target,
             None => break,
@@ -160,7 +160,7 @@ fn target<'a>(root: &'a Value, part: &Value) -> Option<&'a Value> {
     root.pointer(part["$ref"].as_str()?.strip_prefix('#')?)
 }
 
-fn shown(value: &Value) -> String {
+fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_have_a_type_and_those_that_are_required_come_first() {
+    fn parameters_have_a_type_and_required_ones_come_first() {
         let schema = schema();
         let parameters = parameters(&schema);
         let kinds: Vec<_> = parameters
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_wanted_where_no_other_type_fits() {
+    fn wants_text_is_true_if_the_schema_allows_text_and_no_type_fits_the_value() {
         let schema = schema();
         let cases = [
             ("name", json!(3), true),
@@ -243,13 +243,17 @@ mod tests {
             ("odd", json!(7), false),
             ("unknown", json!(7), false),
         ];
-        for (name, value, wants) in cases {
-            assert_eq!(wants_text(&schema, name, &value), wants, "{name} {value}");
+        for (name, value, expected) in cases {
+            assert_eq!(
+                wants_text(&schema, name, &value),
+                expected,
+                "{name} {value}"
+            );
         }
     }
 
     #[test]
-    fn long_lists_of_choices_are_cut() {
+    fn list_of_choices_shows_at_most_12_and_counts_the_rest() {
         let choices: Vec<_> = (0..20).map(|it| json!(it)).collect();
         let schema = json!({"properties": {"one": {"enum": choices}}});
         let kind = &parameters(&schema)[0].kind;

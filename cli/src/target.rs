@@ -6,19 +6,19 @@ use std::process;
 use std::sync::Arc;
 
 use everlink::{Config, Dialect, Hang, Keepalive, Limit};
-use everlink_tokio::child::Children;
-use everlink_tokio::http::{Connector, Exchanges};
-use everlink_tokio::{Guard, Hands, Link, drive, drive_relay, secret};
+use everlink_tokio::child::ChildTransport;
+use everlink_tokio::http::{ClientTransport, Connector};
+use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
 use http::{HeaderName, HeaderValue};
 
-use crate::args::{Era, Manner, Recording, Target};
-use crate::tap::{Backlog, Tapped};
-use crate::tape::Role;
-use crate::{Failure, usage};
+use crate::args::{Era, LinkOptions, RecordOptions, Target};
+use crate::recording::Role;
+use crate::stderr_copy::{Backlog, StderrCopy};
+use crate::{Failure, usage_error};
 
-impl Manner {
+impl LinkOptions {
     /// Applies these options to the configuration of a link.
-    pub(crate) fn shape(&self, config: &mut Config) {
+    pub(crate) fn apply(&self, config: &mut Config) {
         config.dialect = match self.era {
             Era::Auto => Dialect::Automatic,
             Era::Legacy => Dialect::Legacy,
@@ -46,52 +46,66 @@ impl Manner {
     }
 }
 
-/// A server behind one of the two transports.
-enum Reach {
-    Child(Box<Children>),
-    Http(Box<Exchanges>),
+/// The transport to a server: a child process or HTTP.
+enum UpstreamTransport {
+    Child(Box<ChildTransport>),
+    Http(Box<ClientTransport>),
 }
 
 impl Target {
     /// Starts a link to the server.
-    pub(crate) fn link(&self, role: Role) -> Result<Link, Failure> {
-        let (url, manner, recording) = (self.url.as_deref(), &self.manner, &self.recording);
-        match self.reach()? {
-            Reach::Child(hands) => link(role, url, manner, recording, *hands),
-            Reach::Http(hands) => link(role, url, manner, recording, *hands),
+    pub(crate) fn start_link(&self, role: Role) -> Result<Link, Failure> {
+        let (url, link_options, record_options) = (
+            self.url.as_deref(),
+            &self.link_options,
+            &self.record_options,
+        );
+        match self.transport()? {
+            UpstreamTransport::Child(child) => {
+                start_link(role, url, link_options, record_options, *child)
+            }
+            UpstreamTransport::Http(http) => {
+                start_link(role, url, link_options, record_options, *http)
+            }
         }
     }
 
-    /// Starts a relay between the host at `front` and the server. The standard error of a child process is copied to `tap`.
-    pub(crate) fn relay(
+    /// Starts a relay between the host and the server. The standard error of a child process is copied to `stderr_backlog`.
+    pub(crate) fn start_relay(
         &self,
         role: Role,
-        front: impl Hands + 'static,
-        tap: Option<Arc<Backlog>>,
+        host: impl Transport + 'static,
+        stderr_backlog: Option<Arc<Backlog>>,
     ) -> Result<Guard, Failure> {
-        let (url, manner, key) = (self.url.as_deref(), &self.manner, secret());
-        let config = role.relay(role.link(url, manner)?, manner, key);
-        let reach = self.reach()?;
+        let (url, link_options, key) = (self.url.as_deref(), &self.link_options, secret());
+        let config = role.relay_config(role.link_config(url, link_options)?, link_options, key);
+        let transport = self.transport()?;
         let (guard, mut owner) = Guard::new(config);
         let seed = owner.relay().upstream().config().seed;
-        if let Some(scribe) = role.record(url, manner, seed, Some(key), &self.recording)? {
-            owner.record(scribe);
+        if let Some(recorder) =
+            role.start_recording(url, link_options, seed, Some(key), &self.record_options)?
+        {
+            owner.record(recorder);
         }
-        match (reach, tap) {
-            (Reach::Child(back), Some(tap)) => {
-                let back = Tapped::new(*back, tap);
-                drop(tokio::spawn(drive_relay(owner, front, back)));
+        match (transport, stderr_backlog) {
+            (UpstreamTransport::Child(child), Some(backlog)) => {
+                let child = StderrCopy::new(*child, backlog);
+                drop(tokio::spawn(drive_relay(owner, host, child)));
             }
-            (Reach::Child(back), None) => drop(tokio::spawn(drive_relay(owner, front, *back))),
-            (Reach::Http(back), _) => drop(tokio::spawn(drive_relay(owner, front, *back))),
+            (UpstreamTransport::Child(child), None) => {
+                drop(tokio::spawn(drive_relay(owner, host, *child)))
+            }
+            (UpstreamTransport::Http(http), _) => {
+                drop(tokio::spawn(drive_relay(owner, host, *http)))
+            }
         }
         Ok(guard)
     }
 
-    fn reach(&self) -> Result<Reach, Failure> {
+    fn transport(&self) -> Result<UpstreamTransport, Failure> {
         Ok(match &self.url {
-            Some(_) => Reach::Http(Box::new(self.connector()?.hands())),
-            None => Reach::Child(Box::new(Children::new(self.command()?))),
+            Some(_) => UpstreamTransport::Http(Box::new(self.connector()?.transport())),
+            None => UpstreamTransport::Child(Box::new(ChildTransport::new(self.command()?))),
         })
     }
 
@@ -106,16 +120,16 @@ impl Target {
             // Checked here because the system's error would name the program instead of the directory.
             if !directory.is_dir() {
                 let directory = directory.display();
-                return Err(usage(format!(
+                return Err(usage_error(format!(
                     "--cwd {directory}: there is no such directory"
                 )));
             }
             command.current_dir(directory);
         }
         for variable in &self.env {
-            let (name, value) = assignment(variable).ok_or_else(|| {
+            let (name, value) = split_assignment(variable).ok_or_else(|| {
                 let variable = variable.to_string_lossy();
-                usage(format!("--env {variable}: this is not NAME=VALUE"))
+                usage_error(format!("--env {variable}: this is not NAME=VALUE"))
             })?;
             command.env(name, value);
         }
@@ -127,23 +141,23 @@ impl Target {
         for field in &self.header {
             let (name, value) = field
                 .split_once(':')
-                .ok_or_else(|| usage("--header: this is not \"Name: value\""))?;
-            let bad = |what: &str| usage(format!("--header {}: {what}", name.trim()));
+                .ok_or_else(|| usage_error("--header: this is not \"Name: value\""))?;
+            let invalid = |what: &str| usage_error(format!("--header {}: {what}", name.trim()));
             let mut value: HeaderValue = value
                 .trim()
                 .parse()
-                .map_err(|_| bad("this cannot be a value"))?;
+                .map_err(|_| invalid("this cannot be a value"))?;
             let name: HeaderName = name
                 .trim()
                 .parse()
-                .map_err(|_| bad("this cannot be a name"))?;
+                .map_err(|_| invalid("this cannot be a name"))?;
             value.set_sensitive(true);
             connector = connector.with_field(name, value);
         }
         if let Some(variable) = self.bearer_env.clone() {
             // The variable is read once. Another program may refresh the token, but it cannot change the environment of this process.
             let token = std::env::var(&variable).map_err(|_| {
-                usage(format!(
+                usage_error(format!(
                     "--bearer-env {variable}: there is no such variable"
                 ))
             })?;
@@ -158,7 +172,7 @@ impl Target {
 }
 
 /// Splits `NAME=VALUE`. Neither part need be valid UTF-8.
-fn assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
+fn split_assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = variable.as_bytes();
     let at = bytes
         .iter()
@@ -170,19 +184,19 @@ fn assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
     ))
 }
 
-/// Starts a link to the server that `hands` reaches.
-pub(crate) fn link(
+/// Starts a link to the server behind `transport`.
+pub(crate) fn start_link(
     role: Role,
     url: Option<&str>,
-    manner: &Manner,
-    recording: &Recording,
-    hands: impl Hands + 'static,
+    link_options: &LinkOptions,
+    record_options: &RecordOptions,
+    transport: impl Transport + 'static,
 ) -> Result<Link, Failure> {
-    let (link, mut owner) = Link::new(role.link(url, manner)?);
+    let (link, mut owner) = Link::new(role.link_config(url, link_options)?);
     let seed = owner.client().config().seed;
-    if let Some(scribe) = role.record(url, manner, seed, None, recording)? {
-        owner.record(scribe);
+    if let Some(recorder) = role.start_recording(url, link_options, seed, None, record_options)? {
+        owner.record(recorder);
     }
-    tokio::spawn(drive(owner, hands));
+    tokio::spawn(drive(owner, transport));
     Ok(link)
 }

@@ -6,33 +6,33 @@ use std::process::ExitCode;
 use everlink::client::Event;
 
 use crate::args::Watch;
-use crate::attend::NO_CREDENTIALS;
-use crate::shown::{Timeline, as_json, mood, unread};
-use crate::tape::Role;
-use crate::{Endings, Failure};
+use crate::monitor::NO_CREDENTIALS;
+use crate::output::{EventPrinter, as_json, severity, stdout_closed};
+use crate::recording::Role;
+use crate::{Failure, ShutdownSignals};
 
 pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
-    let mut endings = Endings::listen()?;
-    let link = args.target.link(Role::Watch)?;
-    let timeline = Timeline::on_stdout();
+    let mut signals = ShutdownSignals::listen()?;
+    let link = args.target.start_link(Role::Watch)?;
+    let printer = EventPrinter::on_stdout();
     let mut events = link.events();
     // Makes the link connect. The result arrives as an event.
     drop(link.ready());
-    let (mut unread, mut is_ending) = (pin!(unread()), false);
+    let (mut stdout_closed, mut is_shutting_down) = (pin!(stdout_closed()), false);
     loop {
         let event = tokio::select! {
             event = events.recv() => event,
-            () = endings.next() => {
+            () = signals.next() => {
                 // A second signal ends the program at once.
-                if is_ending {
+                if is_shutting_down {
                     return Ok(ExitCode::from(4));
                 }
-                is_ending = true;
+                is_shutting_down = true;
                 drop(link.shutdown());
                 continue;
             }
-            () = &mut unread, if !is_ending => {
-                is_ending = true;
+            () = &mut stdout_closed, if !is_shutting_down => {
+                is_shutting_down = true;
                 drop(link.shutdown());
                 continue;
             }
@@ -41,9 +41,9 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::SUCCESS);
         };
         if args.json {
-            timeline.tell_json(events.at(), as_json(&event));
+            printer.print_json(events.at(), as_json(&event));
         } else {
-            timeline.tell(events.at(), mood(&event), &event);
+            printer.print_line(events.at(), severity(&event), &event);
         }
         if let Event::AuthRequired(_) = &*event {
             link.denied(NO_CREDENTIALS);

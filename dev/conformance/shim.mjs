@@ -1,4 +1,4 @@
-// The suite imports `globSync` from `fs`, which Node has since 22. On an older one, its `fs` is this module, which has it.
+// Adds `globSync` to `fs`. The suite imports it, but Node has it only since version 22.
 import { join } from 'node:path';
 import { register } from 'node:module';
 import * as fs from 'node:fs';
@@ -6,7 +6,7 @@ import * as fs from 'node:fs';
 export * from 'node:fs';
 export { default } from 'node:fs';
 
-/** Only what the suite needs: parts of a path, in which one `*` stands for anything. */
+/** Supports only what the suite needs: path components in which one `*` matches anything. */
 export function globSync(pattern, { cwd = '.' } = {}) {
   let found = [''];
   for (const part of pattern.split('/')) {

@@ -8,8 +8,8 @@ use crate::driver::{AskId, CallId};
 use crate::json::Json;
 use crate::protocol::question::{self, Unaskable};
 use crate::protocol::{ClientCapabilities, Version, code};
+use crate::util::ascending_map::AscendingMap;
 use crate::util::noise::excerpt;
-use crate::util::register::Register;
 use crate::wire::{ErrorObject, Id};
 
 /// The origin of an ask, which is where its answer goes. Requests sort before rounds.
@@ -30,7 +30,7 @@ pub(super) struct Open {
 #[derive(Debug)]
 pub(super) struct Asks {
     next: u64,
-    open: Register<AskId, Open>,
+    open: AscendingMap<AskId, Open>,
     by_origin: BTreeMap<Origin, AskId>,
 }
 
@@ -38,7 +38,7 @@ impl Asks {
     pub(super) const fn new() -> Asks {
         Asks {
             next: 1,
-            open: Register::new(),
+            open: AscendingMap::new(),
             by_origin: BTreeMap::new(),
         }
     }
@@ -100,7 +100,7 @@ impl Asks {
     pub(super) fn close_all(&mut self) -> Vec<AskId> {
         let all = self.open.keys().collect();
         self.by_origin = BTreeMap::new();
-        self.open = Register::new();
+        self.open = AscendingMap::new();
         all
     }
 }

@@ -14,7 +14,7 @@ use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::List;
 use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 
 /// Options for a single call.
@@ -285,7 +285,7 @@ fn payload_bytes(payload: Option<&Payload>) -> usize {
 #[derive(Debug)]
 pub(super) struct Calls {
     next: u64,
-    table: Register<CallId, Call>,
+    table: AscendingMap<CallId, Call>,
     /// The queued calls in the order of sending: by rank, then by age.
     waiting: Sorted<(u8, CallId), ()>,
     /// Whether short calls are sent before long ones.
@@ -304,7 +304,7 @@ impl Calls {
     pub(super) const fn new(short_first: bool) -> Calls {
         Calls {
             next: 1,
-            table: Register::new(),
+            table: AscendingMap::new(),
             waiting: Sorted::new(),
             short_first,
             going_on: BTreeSet::new(),

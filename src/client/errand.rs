@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::driver::CallId;
 use crate::protocol::watch::List;
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 use crate::wire::Id;
 
 /// The purpose of a pending request.
@@ -42,11 +42,11 @@ pub(super) enum Found {
 pub(super) struct Errands {
     next: u64,
     /// The pending requests by id, which is the order of issue.
-    open: Register<u64, Errand>,
+    open: AscendingMap<u64, Errand>,
     /// The ids of the link's own requests, for a search by purpose. They are few.
-    own: Register<u64, ()>,
+    own: AscendingMap<u64, ()>,
     /// The ids of the requests that set up the watch of a legacy server.
-    setup: Register<u64, ()>,
+    setup: AscendingMap<u64, ()>,
 }
 
 impl Errand {
@@ -77,9 +77,9 @@ impl Errands {
     pub(super) const fn new() -> Errands {
         Errands {
             next: 1,
-            open: Register::new(),
-            own: Register::new(),
-            setup: Register::new(),
+            open: AscendingMap::new(),
+            own: AscendingMap::new(),
+            setup: AscendingMap::new(),
         }
     }
 
@@ -165,7 +165,7 @@ impl Errands {
     /// Closes the requests that set up the watch of a legacy server. Returns their wire ids.
     pub(super) fn close_setup(&mut self) -> Vec<u64> {
         let setup: Vec<u64> = self.setup.keys().collect();
-        self.setup = Register::new();
+        self.setup = AscendingMap::new();
         for wire in &setup {
             self.open.forget(*wire);
         }
@@ -173,10 +173,10 @@ impl Errands {
     }
 
     /// Closes all requests. Returns them in the order of issue.
-    pub(super) fn close_all(&mut self) -> Register<u64, Errand> {
-        self.own = Register::new();
-        self.setup = Register::new();
-        core::mem::replace(&mut self.open, Register::new())
+    pub(super) fn close_all(&mut self) -> AscendingMap<u64, Errand> {
+        self.own = AscendingMap::new();
+        self.setup = AscendingMap::new();
+        core::mem::replace(&mut self.open, AscendingMap::new())
     }
 }
 

@@ -253,7 +253,7 @@ pub enum Blame {
 ///
 /// The text of a failure is complete. It names the call, what happened and after how long, and whether the call may have run. It includes the exit
 /// status of the server and the end of its standard error.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub struct Failure {
     /// The call.
@@ -297,8 +297,6 @@ impl Failure {
         }
     }
 }
-
-impl core::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -476,12 +474,14 @@ pub enum TimeLimit {
 }
 
 /// A mistake of the caller. Nothing else is ever an `Err`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
     /// The link is closed for good.
+    #[error("the link is closed; make a new one")]
     Closed,
     /// The link itself sends this method.
+    #[error("`{method}` is the link's own business; use `{instead}`")]
     OwnedByLink {
         /// The method.
         method: &'static str,
@@ -489,26 +489,31 @@ pub enum Misuse {
         instead: &'static str,
     },
     /// The notification is about a feature that the capabilities do not declare.
+    #[error("`{method}` is about something that the capabilities of this client do not declare")]
     NotDeclared {
         /// The method.
         method: Cow<'static, str>,
     },
     /// A notification needs a ready link, and this one is not ready.
+    #[error("the link is {state}; a notification is sent only while it is ready")]
     NotReady {
         /// The state of the link.
         state: State,
     },
     /// The agreed version does not have the method.
+    #[error("`{method}` does not exist in the version that was agreed on")]
     NotInVersion {
         /// The method.
         method: Cow<'static, str>,
     },
     /// A value that must be a JSON object is not one.
+    #[error("{what} must be a JSON object")]
     NotAnObject {
         /// The value.
         what: &'static str,
     },
     /// The queue is full.
+    #[error("the queue is full ({calls} calls, {bytes} bytes wait); try again when some are done")]
     QueueFull {
         /// The number of calls and notifications in the queue.
         calls: usize,
@@ -516,20 +521,25 @@ pub enum Misuse {
         bytes: usize,
     },
     /// The parameters contain a member that the link itself writes.
+    #[error("the parameters contain `{member}`, which the link writes itself")]
     ReservedMember {
         /// The member.
         member: &'static str,
     },
     /// The message is longer than the limits allow.
+    #[error("{bytes} bytes are more than a message may have")]
     TooLarge {
         /// Its length.
         bytes: usize,
     },
     /// The ask is not open: it was answered, was withdrawn or never existed.
+    #[error("there is no such question open")]
     UnknownAsk,
     /// The call is not under way: it has ended or never existed.
+    #[error("there is no such call under way")]
     UnknownCall,
     /// A request was to be sent as a notification, or the other way round.
+    #[error("`{method}` is sent with `{instead}`")]
     WrongVerb {
         /// The method.
         method: &'static str,
@@ -537,45 +547,3 @@ pub enum Misuse {
         instead: &'static str,
     },
 }
-
-impl fmt::Display for Misuse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Misuse::Closed => f.write_str("the link is closed; make a new one"),
-            Misuse::OwnedByLink { method, instead } => {
-                write!(f, "`{method}` is the link's own business; use `{instead}`")
-            }
-            Misuse::NotDeclared { method } => write!(
-                f,
-                "`{method}` is about something that the capabilities of this client do not declare"
-            ),
-            Misuse::NotReady { state } => write!(
-                f,
-                "the link is {state}; a notification is sent only while it is ready"
-            ),
-            Misuse::NotInVersion { method } => write!(
-                f,
-                "`{method}` does not exist in the version that was agreed on"
-            ),
-            Misuse::NotAnObject { what } => write!(f, "{what} must be a JSON object"),
-            Misuse::QueueFull { calls, bytes } => write!(
-                f,
-                "the queue is full ({calls} calls, {bytes} bytes wait); try again when some are done"
-            ),
-            Misuse::ReservedMember { member } => write!(
-                f,
-                "the parameters contain `{member}`, which the link writes itself"
-            ),
-            Misuse::TooLarge { bytes } => {
-                write!(f, "{bytes} bytes are more than a message may have")
-            }
-            Misuse::UnknownAsk => f.write_str("there is no such question open"),
-            Misuse::UnknownCall => f.write_str("there is no such call under way"),
-            Misuse::WrongVerb { method, instead } => {
-                write!(f, "`{method}` is sent with `{instead}`")
-            }
-        }
-    }
-}
-
-impl core::error::Error for Misuse {}

@@ -89,7 +89,7 @@ impl Client {
     }
 
     pub(super) fn parse<'a>(&self, text: &'a str) -> Result<Inbound<'a>, Malformed> {
-        wire::parse_behind(text, self.preamble.text())
+        wire::parse_after_run(text, self.preamble.text())
     }
 
     pub(super) fn allows_batches(&self) -> bool {

@@ -15,7 +15,7 @@ use super::{Client, Timer};
 use crate::driver::CallId;
 use crate::protocol::watch::List;
 use crate::protocol::{Era, ServerFeature, Version, method};
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 
 impl Client {
     /// Ends a call with this outcome.
@@ -174,7 +174,7 @@ impl Client {
     }
 
     /// Settles the requests that were in flight when their epoch ended.
-    pub(super) fn settle_lost(&mut self, sent: Register<u64, Errand>) {
+    pub(super) fn settle_lost(&mut self, sent: AscendingMap<u64, Errand>) {
         let mut calls = Vec::new();
         for errand in sent.into_values() {
             match errand {

@@ -12,7 +12,7 @@ use crate::json::Json;
 use crate::protocol::watch::{Setting, Watch, WatchUpdate, covering};
 use crate::protocol::watch_filter;
 use crate::protocol::{Era, LogLevel, ServerFeature, code};
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 
 /// The longest pause before a watch is set up again. A watch that lasted this long resets the pause.
 const RETRY_CAP: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ pub(super) struct Watcher {
     asked: BTreeSet<Box<str>>,
     asked_level: Option<LogLevel>,
     /// Modern: the open listen requests, by wire id.
-    listening: Register<u64, Listening>,
+    listening: AscendingMap<u64, Listening>,
     /// Modern: open listen requests whose replacement is not acknowledged yet.
     replaced: BTreeSet<u64>,
     /// Modern: the listen requests that the next one replaces.
@@ -116,7 +116,7 @@ impl Watcher {
             unwanted: BTreeSet::new(),
             asked: BTreeSet::new(),
             asked_level: None,
-            listening: Register::new(),
+            listening: AscendingMap::new(),
             replaced: BTreeSet::new(),
             replacing: Vec::new(),
             held_by: BTreeMap::new(),
@@ -454,7 +454,7 @@ impl Watcher {
         self.unasked.extend(held.into_keys());
         let mut open = core::mem::take(&mut self.replaced);
         open.extend(self.listening.keys());
-        self.listening = Register::new();
+        self.listening = AscendingMap::new();
         open.into_iter().map(Chore::Unlisten).collect()
     }
 

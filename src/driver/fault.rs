@@ -235,7 +235,7 @@ const fn signal_name(signal: i32) -> Option<&'static str> {
 }
 
 #[cfg(feature = "std")]
-mod convenience {
+mod conversions {
     use alloc::string::ToString;
 
     use super::{ExitStatus, Fault, FaultKind};

@@ -16,7 +16,7 @@ macro_rules! counter {
                 self.0
             }
 
-            #[allow(dead_code, reason = "not every counter is advanced from every room")]
+            #[allow(dead_code, reason = "not every module creates every kind of id")]
             pub(crate) const fn from_number(number: u64) -> Self {
                 Self(number)
             }

@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn spans_read_like_speech() {
-        let said = |millis| Span(Duration::from_millis(millis)).to_string();
-        assert_eq!(said(0), "0 ms");
-        assert_eq!(said(999), "999 ms");
-        assert_eq!(said(1_000), "1 s");
-        assert_eq!(said(2_560), "2.5 s");
-        assert_eq!(said(60_000), "1 min");
-        assert_eq!(said(200_900), "3 min 20 s");
+    fn durations_are_shown_in_ms_s_and_min() {
+        let shown = |millis| Span(Duration::from_millis(millis)).to_string();
+        assert_eq!(shown(0), "0 ms");
+        assert_eq!(shown(999), "999 ms");
+        assert_eq!(shown(1_000), "1 s");
+        assert_eq!(shown(2_560), "2.5 s");
+        assert_eq!(shown(60_000), "1 min");
+        assert_eq!(shown(200_900), "3 min 20 s");
     }
 }

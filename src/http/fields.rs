@@ -102,8 +102,8 @@ impl<'a, N: Into<Cow<'a, str>>, V: Into<Cow<'a, [u8]>>> FromIterator<(N, V)> for
 /// Shows no values, because they may be secrets.
 impl fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.iter().map(|(name, value)| (name, value.len()));
-        f.debug_map().entries(told).finish()
+        let lengths = self.iter().map(|(name, value)| (name, value.len()));
+        f.debug_map().entries(lengths).finish()
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_alike_whatever_their_case_and_values_are_trimmed() {
+    fn names_ignore_case_and_values_are_trimmed() {
         let fields = Fields::new()
             .and("MCP-Session-Id", " \tabc \t")
             .and("a", "");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_text_is_there_and_not_read() {
+    fn get_returns_none_for_a_value_that_is_not_ascii_text() {
         let mut fields = Fields::from_iter([("a", &b"\xff"[..])]);
         fields.push_bytes("a", &b"b"[..]);
         assert!(fields.has("a"));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_kept_as_it_came() {
+    fn iter_returns_values_unchanged() {
         let mut fields = Fields::new();
         fields.push_bytes("a", &b" \xff"[..]);
         let kept: Vec<(&str, &[u8])> = fields.iter().collect();

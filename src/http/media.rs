@@ -24,7 +24,7 @@ pub(crate) fn accepts(fields: &Fields<'_>, essence: &str) -> bool {
         .all(names::ACCEPT)
         .flat_map(elements)
         .filter_map(|element| Range::read(str::from_utf8(element).ok()?))
-        .filter_map(|range| Some((range.closeness(essence)?, range.is_wanted)))
+        .filter_map(|range| Some((range.specificity(essence)?, range.is_wanted)))
         .max()
         .is_some_and(|(_, is_wanted)| is_wanted)
 }
@@ -37,7 +37,7 @@ pub(crate) fn accepts_both(fields: &Fields<'_>) -> bool {
 
 /// How specific the match between a range and a type is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Closeness {
+enum Specificity {
     Anything,
     Family,
     Exact,
@@ -64,12 +64,12 @@ impl<'a> Range<'a> {
         })
     }
 
-    fn closeness(&self, essence: &str) -> Option<Closeness> {
+    fn specificity(&self, essence: &str) -> Option<Specificity> {
         let family = essence.split('/').next().unwrap_or_default();
         match self.essence.strip_suffix("/*") {
-            Some("*") => Some(Closeness::Anything),
-            Some(range) if range.eq_ignore_ascii_case(family) => Some(Closeness::Family),
-            None if self.essence.eq_ignore_ascii_case(essence) => Some(Closeness::Exact),
+            Some("*") => Some(Specificity::Anything),
+            Some(range) if range.eq_ignore_ascii_case(family) => Some(Specificity::Family),
+            None if self.essence.eq_ignore_ascii_case(essence) => Some(Specificity::Exact),
             Some(_) | None => None,
         }
     }
@@ -117,7 +117,7 @@ mod tests {
     const EVENTS: &str = "text/event-stream";
 
     #[test]
-    fn a_type_is_told_without_its_parameters_and_case() {
+    fn media_type_is_compared_without_parameters_and_case() {
         // S-INH-05.
         for value in [
             "application/json",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted() {
+    fn most_specific_range_decides_what_is_accepted() {
         for (accept, json, events) in [
             ("application/json, text/event-stream", true, true),
             ("text/event-stream", false, true),
@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn who_names_nothing_takes_anything() {
+    fn request_without_accept_accepts_any_type() {
         assert!(accepts(&Fields::new(), JSON));
     }
 
     #[test]
-    fn several_fields_are_one_list() {
+    fn several_accept_fields_form_one_list() {
         let fields = Fields::new().and("accept", JSON).and("ACCEPT", EVENTS);
         assert!(accepts(&fields, JSON));
         assert!(accepts(&fields, EVENTS));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_spoil_their_element_only() {
+    fn bytes_that_are_not_text_invalidate_only_their_element() {
         let fields = Fields::from_iter([("accept", &b"\xff, application/json"[..])]);
         assert!(accepts(&fields, JSON));
         assert!(!accepts(&fields, EVENTS));

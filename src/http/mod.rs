@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verb_has_a_name() {
+    fn verb_names_round_trip() {
         for verb in [Verb::Delete, Verb::Get, Verb::Options, Verb::Post] {
             assert_eq!(Verb::parse(verb.as_str()), verb);
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_query_nor_a_value_is_shown() {
+    fn debug_of_a_head_shows_neither_query_nor_field_values() {
         let fields = Fields::new().and("authorization", "hunter2");
         let head = RequestHead::new(Verb::Get, "/mcp?token=hunter2").with_fields(fields);
         let shown = format!("{head:?}");

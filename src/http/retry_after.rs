@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::{Fields, names};
 
 /// The largest number of seconds. A recipient may replace larger values with this one (RFC 9111, section 1.2.2).
-const MOST_SECONDS: u64 = 1 << 31;
+const MAX_SECONDS: u64 = 1 << 31;
 
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -15,14 +15,14 @@ const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// The delay in `Retry-After`, given in seconds or as a date. `None` if it is neither, or if it is a date and the response has no `Date`.
 pub(crate) fn retry_after(fields: &Fields<'_>) -> Option<Duration> {
-    let said = fields.get(names::RETRY_AFTER)?;
-    let seconds = if is_number(said) {
+    let value = fields.get(names::RETRY_AFTER)?;
+    let seconds = if is_number(value) {
         // Parsing fails only for a number that does not fit into 64 bits.
-        said.parse().unwrap_or(MOST_SECONDS)
+        value.parse().unwrap_or(MAX_SECONDS)
     } else {
-        seconds_of(said)?.saturating_sub(seconds_of(fields.get(names::DATE)?)?)
+        seconds_of(value)?.saturating_sub(seconds_of(fields.get(names::DATE)?)?)
     };
-    Some(Duration::from_secs(seconds.min(MOST_SECONDS)))
+    Some(Duration::from_secs(seconds.min(MAX_SECONDS)))
 }
 
 /// Seconds since the last day of February in the year before year 0, of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -93,43 +93,43 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_taken_as_they_are() {
-        for (said, seconds) in [
+    fn seconds_are_read_and_capped() {
+        for (value, seconds) in [
             ("0", 0),
             ("120", 120),
             ("007", 7),
             (" 5 ", 5),
-            ("2147483648", MOST_SECONDS),
-            ("2147483649", MOST_SECONDS),
-            ("99999999999999999999999999", MOST_SECONDS),
+            ("2147483648", MAX_SECONDS),
+            ("2147483649", MAX_SECONDS),
+            ("99999999999999999999999999", MAX_SECONDS),
         ] {
-            assert_eq!(after(said, None), Some(seconds), "{said}");
+            assert_eq!(after(value, None), Some(seconds), "{value}");
         }
         assert_eq!(retry_after(&Fields::new()), None);
     }
 
     #[test]
-    fn a_date_counts_from_the_date_of_the_response() {
-        for (said, seconds) in [
+    fn date_is_relative_to_the_date_of_the_response() {
+        for (value, seconds) in [
             (NOW, 0),
             ("Sun, 06 Nov 1994 08:49:38 GMT", 1),
             ("Sun, 06 Nov 1994 09:50:38 GMT", 3661),
             ("Mon, 07 Nov 1994 08:49:37 GMT", 86_400),
             ("Mon, 06 Nov 1995 08:49:37 GMT", 365 * 86_400),
             ("Wed, 06 Nov 1996 08:49:37 GMT", 731 * 86_400),
-            ("Sat, 31 Dec 9999 23:59:60 GMT", MOST_SECONDS),
+            ("Sat, 31 Dec 9999 23:59:60 GMT", MAX_SECONDS),
             // A time in the past means no delay.
             ("Sun, 06 Nov 1994 08:49:36 GMT", 0),
             ("Sat, 01 Jan 0000 00:00:00 GMT", 0),
         ] {
-            assert_eq!(after(said, Some(NOW)), Some(seconds), "{said}");
+            assert_eq!(after(value, Some(NOW)), Some(seconds), "{value}");
         }
         assert_eq!(after(NOW, None), None);
         assert_eq!(after(NOW, Some("yesterday")), None);
     }
 
     #[test]
-    fn days_follow_each_other() {
+    fn day_numbers_are_consecutive() {
         let mut last = days_before(0, 0, 1).unwrap() - 1;
         for year in 0..=9999 {
             for month in 0..12 {
@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_says_nothing() {
-        for said in [
+    fn invalid_values_are_ignored() {
+        for value in [
             "",
             "-1",
             "+1",
@@ -178,8 +178,8 @@ mod tests {
             "Sun, 06 Nov 1994 08:60:37 GMT",
             "Sun, 06 Nov 1994 08:49:61 GMT",
         ] {
-            assert_eq!(after(said, Some(NOW)), None, "{said}");
-            assert_eq!(after(NOW, Some(&format!("x{said}"))), None, "{said}");
+            assert_eq!(after(value, Some(NOW)), None, "{value}");
+            assert_eq!(after(NOW, Some(&format!("x{value}"))), None, "{value}");
         }
         let bytes = Fields::from_iter([("retry-after", &b"\xff"[..])]);
         assert_eq!(retry_after(&bytes), None);

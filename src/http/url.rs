@@ -18,39 +18,30 @@ pub struct Url {
 }
 
 /// Why a text is not a URL to which a request can be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadUrl {
     /// The text has a space, a control character, a backslash or a character outside ASCII. Parsers disagree about those.
+    #[error("the URL has a character that must be percent-encoded")]
     Character,
     /// The host is missing, or is neither a name nor an address.
+    #[error("the URL names no valid host")]
     Host,
     /// The port is not a number between 1 and 65535.
+    #[error("the port of the URL is no number between 1 and 65535")]
     Port,
     /// The scheme is missing, or neither `http` nor `https`.
+    #[error("the URL does not begin with http:// or https://")]
     Scheme,
     /// The URL has user information. Credentials belong in a header field.
+    #[error("the URL has user information before its host")]
     UserInfo,
 }
-
-impl fmt::Display for BadUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BadUrl::Character => "the URL has a character that must be percent-encoded",
-            BadUrl::Host => "the URL names no valid host",
-            BadUrl::Port => "the port of the URL is no number between 1 and 65535",
-            BadUrl::Scheme => "the URL does not begin with http:// or https://",
-            BadUrl::UserInfo => "the URL has user information before its host",
-        })
-    }
-}
-
-impl core::error::Error for BadUrl {}
 
 impl Url {
     /// Parses an absolute URL. The fragment is dropped, because it is not part of a request.
     pub fn parse(text: &str) -> Result<Url, BadUrl> {
-        let (text, _) = cut(text, "#");
+        let (text, _) = split_before(text, "#");
         if text
             .bytes()
             .any(|byte| !matches!(byte, b'!'..=b'~') || byte == b'\\')
@@ -59,9 +50,9 @@ impl Url {
         }
         let (scheme, rest) = text.split_once("://").ok_or(BadUrl::Scheme)?;
         default_port(scheme).ok_or(BadUrl::Scheme)?;
-        let (authority, rest) = cut(rest, "/?");
+        let (authority, rest) = split_before(rest, "/?");
         host_and_port(authority)?;
-        let (_, query) = cut(rest, "?");
+        let (_, query) = split_before(rest, "?");
         let start = scheme.len() + "://".len();
         Ok(Url {
             text: text.into(),
@@ -94,28 +85,28 @@ impl Url {
 
     /// Resolves a reference relative to this URL: RFC 3986, section 5 (S-SSE-05).
     pub fn resolve(&self, reference: &str) -> Result<Url, BadUrl> {
-        let (reference, _) = cut(reference, "#");
+        let (reference, _) = split_before(reference, "#");
         if has_scheme(reference) {
-            return Url::parse(reference)?.tidied();
+            return Url::parse(reference)?.without_dot_segments();
         }
         if reference.starts_with("//") {
-            return Url::parse(&format!("{}:{reference}", self.scheme()))?.tidied();
+            return Url::parse(&format!("{}:{reference}", self.scheme()))?.without_dot_segments();
         }
-        let (path, query) = cut(reference, "?");
+        let (path, query) = split_before(reference, "?");
         if path.starts_with('/') {
-            self.at(&without_dots(path), query)
+            self.with_path(&without_dots(path), query)
         } else if !path.is_empty() {
             let (folder, _) = self.path().rsplit_once('/').unwrap_or_default();
-            self.at(&without_dots(&format!("{folder}/{path}")), query)
+            self.with_path(&without_dots(&format!("{folder}/{path}")), query)
         } else if !query.is_empty() {
-            self.at(self.path(), query)
+            self.with_path(self.path(), query)
         } else {
             Ok(self.clone())
         }
     }
 
     fn scheme(&self) -> &str {
-        let (scheme, _) = cut(&self.text, ":");
+        let (scheme, _) = split_before(&self.text, ":");
         scheme
     }
 
@@ -134,12 +125,12 @@ impl Url {
     }
 
     /// The same URL without dot segments.
-    fn tidied(&self) -> Result<Url, BadUrl> {
-        self.at(&without_dots(self.path()), self.query())
+    fn without_dot_segments(&self) -> Result<Url, BadUrl> {
+        self.with_path(&without_dots(self.path()), self.query())
     }
 
     /// A URL with another path and query on the same host.
-    fn at(&self, path: &str, query: &str) -> Result<Url, BadUrl> {
+    fn with_path(&self, path: &str, query: &str) -> Result<Url, BadUrl> {
         Url::parse(&format!(
             "{}{path}{query}",
             &self.text[..self.authority.end]
@@ -239,7 +230,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 /// Splits a text before the first of these characters.
-fn cut<'t>(text: &'t str, at_any_of: &str) -> (&'t str, &'t str) {
+fn split_before<'t>(text: &'t str, at_any_of: &str) -> (&'t str, &'t str) {
     let at = text.find(|found| at_any_of.contains(found));
     text.split_at(at.unwrap_or(text.len()))
 }
@@ -273,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_url_says_what_is_wrong_with_it() {
+    fn error_text_names_the_flaw() {
         for (text, word) in [
             ("http://a/b c", "character"),
             ("http://", "host"),
@@ -281,13 +272,13 @@ mod tests {
             ("ftp://a", "http://"),
             ("http://me@a", "user"),
         ] {
-            let said = Url::parse(text).unwrap_err().to_string();
-            assert!(said.contains(word), "{text}: {said}");
+            let error = Url::parse(text).unwrap_err().to_string();
+            assert!(error.contains(word), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_url_is_kept_as_it_is_but_for_its_fragment() {
+    fn url_is_kept_unchanged_without_its_fragment() {
         for (text, kept) in [
             ("http://a", "http://a"),
             ("HTTPS://A.example/B?c=d#e", "HTTPS://A.example/B?c=d"),
@@ -304,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_says_why() {
+    fn invalid_urls_are_refused_with_the_reason() {
         for (text, why) in [
             ("", BadUrl::Scheme),
             ("/mcp", BadUrl::Scheme),
@@ -351,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_has_one_spelling() {
+    fn origins_are_normalised() {
         for (text, origin) in [
             ("http://a", "http://a:80"),
             ("https://a", "https://a:443"),
@@ -377,10 +368,10 @@ mod tests {
     }
 
     #[test]
-    fn references_mean_what_the_rfc_says() {
+    fn references_resolve_as_in_the_rfc() {
         // RFC 3986, sections 5.4.1 and 5.4.2, without the fragments.
         let base = url("http://a/b/c/d;p?q");
-        for (reference, meant) in [
+        for (reference, target) in [
             ("g", "http://a/b/c/g"),
             ("./g", "http://a/b/c/g"),
             ("g/", "http://a/b/c/g/"),
@@ -427,7 +418,7 @@ mod tests {
             ("1:2", "http://a/b/c/1:2"),
             ("//g?y=..", "http://g?y=.."),
         ] {
-            assert_eq!(base.resolve(reference), Ok(url(meant)), "{reference}");
+            assert_eq!(base.resolve(reference), Ok(url(target)), "{reference}");
         }
         assert_eq!(url("http://a").resolve("g"), Ok(url("http://a/g")));
         assert_eq!(url("http://a?q").resolve(""), Ok(url("http://a?q")));
@@ -451,23 +442,23 @@ mod tests {
     }
 
     #[test]
-    fn no_reference_leaves_the_host_by_its_path() {
+    fn path_of_a_reference_cannot_change_the_host() {
         let base = url("http://a/b");
         for reference in ["/..//evil.example", ".//evil.example", "/.//evil.example/"] {
-            let meant = base.resolve(reference).unwrap();
-            assert!(meant.is_same_origin(&base), "{meant}");
+            let target = base.resolve(reference).unwrap();
+            assert!(target.is_same_origin(&base), "{target}");
         }
     }
 
     #[test]
-    fn the_query_is_not_shown() {
+    fn query_is_not_shown() {
         let url = url("https://a/b?token=hunter2");
         assert_eq!(url.to_string(), "https://a/b");
         assert_eq!(format!("{url:?}"), "Url(https://a/b)");
     }
 
     #[test]
-    fn the_machine_itself_is_known() {
+    fn loopback_hosts_are_recognised() {
         for authority in [
             "localhost",
             "LocalHost:8080",
@@ -503,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_names_its_host() {
+    fn host_of_origin_returns_the_host_and_port() {
         for (origin, host) in [
             ("https://a.example", Some("a.example")),
             ("http://localhost:3000", Some("localhost:3000")),
@@ -525,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_too_odd() {
+    fn random_texts_do_not_panic_and_parsed_urls_round_trip() {
         let letters = [
             "http://", "a", ":", "/", "..", "?", "#", "@", "[", "]", "é", "1",
         ];

@@ -124,14 +124,14 @@ mod tests {
     ];
 
     #[test]
-    fn every_digit_has_its_value() {
+    fn every_base64_digit_has_its_value() {
         for (value, digit) in (0..).zip(DIGITS) {
             assert_eq!(digit_value(*digit), Some(value));
         }
     }
 
     #[test]
-    fn base64_is_that_of_the_rfc() {
+    fn base64_matches_the_vectors_of_the_rfc() {
         for (text, base64) in VECTORS {
             let mut digits = String::new();
             for three in text.as_bytes().chunks(3) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_safe_text_is_its_own_value() {
+    fn safe_text_is_sent_unchanged() {
         for text in [
             "",
             "a",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_text_is_wrapped() {
+    fn unsafe_text_is_sent_in_base64() {
         // S-HDR-04, S-HDR-05.
         for (text, base64) in [
             (" ", "IA=="),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_stands_for_no_text_is_none() {
+    fn invalid_values_are_refused() {
         for base64 in [
             "SGk", "SGk==", "SG=k", "S===", "====", "==", "=", "A", "SGk=\n", "SGk =", " SGk",
             "SG-_", "SGl=", "Zh==", "Zm9=", "SGk=SGk=", "/w==", "7aCA", "世",
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_comes_back() {
+    fn every_text_round_trips() {
         let letters = ['a', ' ', '\t', '\n', 'é', '世', '🦀', '=', '?', '\0'];
         for number in 0..100_000_u32 {
             let digits = number.to_string();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_text_has_one_base64() {
+    fn each_text_has_only_one_base64_spelling() {
         // Any four digits that can be decoded are encoded as the same digits again.
         let letters = [b'A', b'Q', b'g', b'w', b'B', b'/', b'=', b'-'];
         for number in 0..8_usize.pow(4) {

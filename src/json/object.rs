@@ -1,36 +1,26 @@
 //! Reads and edits the members of a JSON object that is kept as text.
 
 use alloc::{borrow::Cow, string::String};
-use core::fmt;
 
 use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 use super::{
     payload::Payload,
-    scan::{Cursor, NotJson, behind_space, behind_string, behind_value, between, content},
+    scan::{Cursor, NotJson, between, content, skip_space, skip_string, skip_value},
     value::Json,
 };
 
 /// Why the members of a text cannot be read.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
     /// The requested member occurs more than once, and readers differ on which one counts.
+    #[error("the object has the member more than once")]
     Duplicate,
     /// The text is not one JSON object.
+    #[error("the text is not a JSON object")]
     NotAnObject,
 }
-
-impl fmt::Display for ObjectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Duplicate => "the object has the member more than once",
-            Self::NotAnObject => "the text is not a JSON object",
-        })
-    }
-}
-
-impl core::error::Error for ObjectError {}
 
 /// The value of the top-level member `key` of `object`.
 ///
@@ -111,7 +101,7 @@ pub(crate) fn checked<'a>(
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
     let start = cursor.rest();
-    let mut has_more = cursor.opens(*b"{}");
+    let mut has_more = cursor.take_opening(*b"{}");
     while has_more {
         let member = cursor.rest();
         let key = cursor.key()?;
@@ -122,7 +112,7 @@ pub(crate) fn checked<'a>(
             let value = cursor.value()?;
             visit(Part::Member(key, Json::checked(value)));
         }
-        has_more = cursor.goes_on(b'}')?;
+        has_more = cursor.take_separator(b'}')?;
     }
     Ok(Json::checked(cursor.since(start)))
 }
@@ -134,7 +124,7 @@ fn nested<'a>(
     visit: &mut impl FnMut(Part<'a>),
 ) -> Result<Json<'a>, NotJson> {
     let start = cursor.rest();
-    let mut has_more = cursor.opens(*b"{}");
+    let mut has_more = cursor.take_opening(*b"{}");
     while has_more {
         if cursor.eat_run(run) {
             visit(Part::Run);
@@ -142,7 +132,7 @@ fn nested<'a>(
             let key = cursor.key()?;
             visit(Part::Nested(key, Json::checked(cursor.value()?)));
         }
-        has_more = cursor.goes_on(b'}')?;
+        has_more = cursor.take_separator(b'}')?;
     }
     Ok(Json::checked(cursor.since(start)))
 }
@@ -310,18 +300,18 @@ impl<'a> Walk<'a> {
     /// The next key; `None` at the end of the object.
     #[inline(always)]
     pub(super) fn key(&mut self) -> Option<Cow<'a, str>> {
-        let member = match behind_space(self.rest) {
-            [b',', rest @ ..] => behind_space(rest),
+        let member = match skip_space(self.rest) {
+            [b',', rest @ ..] => skip_space(rest),
             rest => rest,
         };
         let [b'"', string @ ..] = member else {
             return None;
         };
-        let (rest, is_plain) = behind_string(string);
+        let (rest, is_plain) = skip_string(string);
         self.member = member;
         self.spelling_end = rest;
-        if let [b':', rest @ ..] = behind_space(rest) {
-            self.rest = behind_space(rest);
+        if let [b':', rest @ ..] = skip_space(rest) {
+            self.rest = skip_space(rest);
         }
         Some(content(self.text, member, rest, is_plain))
     }
@@ -330,7 +320,7 @@ impl<'a> Walk<'a> {
     #[inline(always)]
     pub(super) fn value(&mut self) -> Json<'a> {
         let start = self.rest;
-        self.rest = behind_value(start);
+        self.rest = skip_value(start);
         Json::checked(self.since(start))
     }
 

@@ -1,7 +1,7 @@
 //! Finds the values at a path in a JSON value, in one pass over its text.
 
 use super::object::Walk;
-use super::scan::{behind_space, behind_value, between};
+use super::scan::{between, skip_space, skip_value};
 use super::value::Json;
 
 /// One step of a path: from a value to values inside it.
@@ -32,16 +32,16 @@ fn descend<'a>(
 ) -> &'a [u8] {
     let end = match (path, start) {
         ([], _) => {
-            let rest = behind_value(start);
+            let rest = skip_value(start);
             visit(Json::checked(between(text, start, rest)));
             return rest;
         }
         ([Step::Each, path @ ..], [b'[', inner @ ..]) => {
-            let mut rest = behind_space(inner);
+            let mut rest = skip_space(inner);
             while !matches!(rest, [] | [b']', ..]) {
-                rest = behind_space(descend(text, rest, path, visit));
+                rest = skip_space(descend(text, rest, path, visit));
                 if let [b',', more @ ..] = rest {
-                    rest = behind_space(more);
+                    rest = skip_space(more);
                 }
             }
             rest
@@ -55,9 +55,9 @@ fn descend<'a>(
                     walk.value();
                 }
             }
-            behind_space(walk.rest)
+            skip_space(walk.rest)
         }
-        ([_, ..], _) => return behind_value(start),
+        ([_, ..], _) => return skip_value(start),
     };
     // Skips the closing bracket.
     end.get(1..).unwrap_or_default()
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_lies_at_a_path_is_shown_in_its_order() {
+    fn every_value_at_a_path_is_visited_in_text_order() {
         let results: [(&str, &[&str]); 8] = [
             (r#"{"content":[{"type":"text","text":"a"}]}"#, &["\"a\""]),
             (
@@ -105,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_steps_leads_to_the_value_itself() {
+    fn empty_path_leads_to_the_value_itself() {
         assert_eq!(at(&[], " [1, 2] "), ["[1, 2]"]);
     }
 
     #[test]
-    fn every_element_is_found_where_it_lies() {
+    fn every_element_of_an_array_is_visited() {
         let each = &[Step::Each];
         let array = r#"[ "],[" , {"a":[1,2]},[[ ]] ,null , -1e3]"#;
         let elements = ["\"],[\"", r#"{"a":[1,2]}"#, "[[ ]]", "null", "-1e3"];

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::value::Json;
 
 /// The initial buffer size for serialising. Most values are not longer.
-const DRAFT: usize = 512;
+const INITIAL_CAPACITY: usize = 512;
 
 /// A valid JSON value, kept exactly as it was received or serialised. [`Json`] is the same, borrowed.
 ///
@@ -25,10 +25,10 @@ impl Payload {
     ///
     /// When `value` fails to serialise, or has map keys that are not strings.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
-        let text = written(value)?;
+        let text = to_text(value)?;
         Ok(Self(match text.capacity() {
             // A copy costs less than shrinking the allocation, and does not fragment the heap.
-            DRAFT => Box::from(&*text),
+            INITIAL_CAPACITY => Box::from(&*text),
             _ => text.into_boxed_str(),
         }))
     }
@@ -88,15 +88,15 @@ impl Payload {
 }
 
 #[cfg(feature = "std")]
-fn written(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
-    let mut text = alloc::vec::Vec::with_capacity(DRAFT);
+fn to_text(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
+    let mut text = alloc::vec::Vec::with_capacity(INITIAL_CAPACITY);
     value.serialize(&mut serde_json::Serializer::new(&mut text))?;
     String::from_utf8(text).map_err(serde::ser::Error::custom)
 }
 
 /// Without `std`, `serde_json` itself decides how much it allocates.
 #[cfg(not(feature = "std"))]
-fn written(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
+fn to_text(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
     serde_json::to_string(value)
 }
 
@@ -145,13 +145,13 @@ mod tests {
     use super::Payload;
 
     #[test]
-    fn debug_tells_the_length_only() {
+    fn debug_shows_only_the_length() {
         let payload: Payload = r#"{"token":"hunter2"}"#.parse().unwrap();
         assert_eq!(format!("{payload:?}"), "Payload(19 bytes)");
     }
 
     #[test]
-    fn text_is_kept_but_outer_whitespace_is_not() {
+    fn text_is_kept_without_outer_whitespace() {
         let payload = Payload::from_text(" {\n\"a\" : 1e0 } \n".to_owned()).unwrap();
         assert_eq!(payload.as_str(), "{\n\"a\" : 1e0 }");
         assert_eq!(payload, "{\n\"a\" : 1e0 }".parse().unwrap());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_valid_value_is_taken() {
+    fn anything_but_one_valid_value_is_refused() {
         for bad in ["", " ", "{", "{}{}", "tru", "'a'", "[1,]", "01"] {
             assert!(bad.parse::<Payload>().is_err(), "{bad}");
             assert!(Payload::from_text(bad.to_string()).is_err(), "{bad}");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn it_parses_borrowing_and_serialises_as_itself() {
+    fn payload_parses_with_borrows_and_serialises_as_its_text() {
         let payload = Payload::of(&vec!["a", "b"]).unwrap();
         assert_eq!(payload.parse::<Vec<&str>>().unwrap(), ["a", "b"]);
         let nested = Payload::of(&[&payload]).unwrap();

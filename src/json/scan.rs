@@ -37,7 +37,7 @@ impl<'a> Cursor<'a> {
     /// Skips whitespace, then takes this byte if it is next.
     #[inline]
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
-        match behind_space(self.rest) {
+        match skip_space(self.rest) {
             [next, rest @ ..] if *next == byte => {
                 self.rest = rest;
                 true
@@ -48,7 +48,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes the opening bracket, and the closing one if nothing is in between. Returns whether the value has content.
     #[inline]
-    pub(crate) fn opens(&mut self, [start, end]: [u8; 2]) -> bool {
+    pub(crate) fn take_opening(&mut self, [start, end]: [u8; 2]) -> bool {
         self.eat(start);
         !self.eat(end)
     }
@@ -68,19 +68,19 @@ impl<'a> Cursor<'a> {
     /// Whether nothing but whitespace is left.
     #[inline]
     pub(crate) fn is_at_end(&self) -> bool {
-        behind_space(self.rest).is_empty()
+        skip_space(self.rest).is_empty()
     }
 
     /// Checks a key and the colon after it. Returns the unescaped key.
     #[inline(always)]
     pub(crate) fn key(&mut self) -> Result<Cow<'a, str>, NotJson> {
-        let start = behind_space(self.rest);
+        let start = skip_space(self.rest);
         let [b'"', string @ ..] = start else {
             return Err(NotJson);
         };
         let (rest, is_plain) = checked_string(string, self.has_controls)?;
         let key = content(self.text, start, rest, is_plain);
-        let [b':', rest @ ..] = behind_space(rest) else {
+        let [b':', rest @ ..] = skip_space(rest) else {
             return Err(NotJson);
         };
         self.rest = rest;
@@ -89,14 +89,14 @@ impl<'a> Cursor<'a> {
 
     /// Checks an object. If it begins with these members, which were checked before, only the rest is checked.
     #[inline]
-    pub(crate) fn object_behind(&mut self, run: &str) -> Result<&'a str, NotJson> {
-        let start = behind_space(self.rest);
+    pub(crate) fn object_after_run(&mut self, run: &str) -> Result<&'a str, NotJson> {
+        let start = skip_space(self.rest);
         let inner = start.strip_prefix(b"{").unwrap_or(start);
-        match inner.strip_prefix(run.as_bytes()).map(behind_space) {
+        match inner.strip_prefix(run.as_bytes()).map(skip_space) {
             Some([b',', members @ ..]) if !run.is_empty() => {
                 let mut nest = Nest::default();
                 nest.push(Bracket::Object);
-                self.rest = checked_rest(behind_space(members), nest, true, self.has_controls)?;
+                self.rest = checked_rest(skip_space(members), nest, true, self.has_controls)?;
                 Ok(between(self.text, start, self.rest))
             }
             Some(_) | None => self.value(),
@@ -106,13 +106,13 @@ impl<'a> Cursor<'a> {
     /// Whether an object is next, after whitespace.
     #[inline]
     pub(crate) fn is_at_object(&self) -> bool {
-        matches!(behind_space(self.rest), [b'{', ..])
+        matches!(skip_space(self.rest), [b'{', ..])
     }
 
     /// Takes members that were checked before, if exactly this text is next. The text of a run ends with a bracket or a quote.
     #[inline]
     pub(crate) fn eat_run(&mut self, run: &str) -> bool {
-        match behind_space(self.rest).strip_prefix(run.as_bytes()) {
+        match skip_space(self.rest).strip_prefix(run.as_bytes()) {
             Some(rest) if !run.is_empty() => {
                 self.rest = rest;
                 true
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
 
     /// Takes the comma after an element, or else the closing bracket. Returns whether there is another element.
     #[inline]
-    pub(crate) fn goes_on(&mut self, end: u8) -> Result<bool, NotJson> {
+    pub(crate) fn take_separator(&mut self, end: u8) -> Result<bool, NotJson> {
         loop {
             match self.rest {
                 [b',', rest @ ..] => {
@@ -149,7 +149,7 @@ impl<'a> Cursor<'a> {
     /// The text that was taken since `rest` was left, without the whitespace before it.
     #[inline]
     pub(crate) fn since(&self, rest: &[u8]) -> &'a str {
-        between(self.text, behind_space(rest), self.rest)
+        between(self.text, skip_space(rest), self.rest)
     }
 
     /// Takes a plain non-negative integer, if it is next and ends its member.
@@ -166,7 +166,7 @@ impl<'a> Cursor<'a> {
     /// Checks a value.
     #[inline(always)]
     pub(crate) fn value(&mut self) -> Result<&'a str, NotJson> {
-        let start = behind_space(self.rest);
+        let start = skip_space(self.rest);
         self.rest = match start {
             [b'"', string @ ..] => checked_string(string, self.has_controls)?.0,
             [b'-' | b'0'..=b'9', ..] => checked_number(start)?,
@@ -234,7 +234,7 @@ fn checked_rest(
         rest = match rest {
             [b'"', string @ ..] => checked_string(string, has_controls)?.0,
             [b'{', inner @ ..] => {
-                rest = behind_space(inner);
+                rest = skip_space(inner);
                 if let [b'}', rest @ ..] = rest {
                     rest
                 } else {
@@ -244,7 +244,7 @@ fn checked_rest(
                 }
             }
             [b'[', inner @ ..] => {
-                rest = behind_space(inner);
+                rest = skip_space(inner);
                 if let [b']', rest @ ..] = rest {
                     rest
                 } else {
@@ -257,9 +257,9 @@ fn checked_rest(
         };
         // A value has ended here, and maybe the values around it.
         while let Some(bracket) = nest.last() {
-            match behind_space(rest) {
+            match skip_space(rest) {
                 [b',', behind @ ..] => {
-                    rest = behind_space(behind);
+                    rest = skip_space(behind);
                     is_member = bracket == Bracket::Object;
                     continue 'next;
                 }
@@ -280,8 +280,8 @@ fn checked_key(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
     let [b'"', string @ ..] = rest else {
         return Err(NotJson);
     };
-    match behind_space(checked_string(string, has_controls)?.0) {
-        [b':', rest @ ..] => Ok(behind_space(rest)),
+    match skip_space(checked_string(string, has_controls)?.0) {
+        [b':', rest @ ..] => Ok(skip_space(rest)),
         _ => Err(NotJson),
     }
 }
@@ -290,7 +290,7 @@ fn checked_key(rest: &[u8], has_controls: bool) -> Result<&[u8], NotJson> {
 #[inline(always)]
 fn checked_string(rest: &[u8], has_controls: bool) -> Result<(&[u8], bool), NotJson> {
     if !has_controls {
-        if let Some(rest) = behind_short(rest) {
+        if let Some(rest) = skip_short_string(rest) {
             return Ok((rest, true));
         }
     }
@@ -308,14 +308,14 @@ fn checked_long_string(mut rest: &[u8], has_controls: bool) -> Result<(&[u8], bo
         };
         match &rest[odd..] {
             [b'"', rest @ ..] => return Ok((rest, is_plain)),
-            escape => rest = behind_escape(escape).ok_or(NotJson)?,
+            escape => rest = skip_escape(escape).ok_or(NotJson)?,
         }
         is_plain = false;
     }
 }
 
 /// Checks an escape.
-fn behind_escape(rest: &[u8]) -> Option<&[u8]> {
+fn skip_escape(rest: &[u8]) -> Option<&[u8]> {
     match rest {
         [b'\\', b'u', rest @ ..] => {
             let (digits, rest) = rest.split_first_chunk::<4>()?;
@@ -344,15 +344,15 @@ pub(crate) fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
     // `01` is not a number.
     rest = match rest {
         [b'0', rest @ ..] => rest,
-        _ => behind_digits(rest)?,
+        _ => skip_digits(rest)?,
     };
     if let [b'.', fraction @ ..] = rest {
-        rest = behind_digits(fraction)?;
+        rest = skip_digits(fraction)?;
     }
     if let [b'e' | b'E', exponent @ ..] = rest {
         rest = match exponent {
-            [b'+' | b'-', digits @ ..] => behind_digits(digits)?,
-            digits => behind_digits(digits)?,
+            [b'+' | b'-', digits @ ..] => skip_digits(digits)?,
+            digits => skip_digits(digits)?,
         };
     }
     Ok(rest)
@@ -360,7 +360,7 @@ pub(crate) fn checked_number(rest: &[u8]) -> Result<&[u8], NotJson> {
 
 /// Checks one or more digits.
 #[inline]
-fn behind_digits(start: &[u8]) -> Result<&[u8], NotJson> {
+fn skip_digits(start: &[u8]) -> Result<&[u8], NotJson> {
     let mut rest = start;
     while let [b'0'..=b'9', behind @ ..] = rest {
         rest = behind;
@@ -374,16 +374,16 @@ fn behind_digits(start: &[u8]) -> Result<&[u8], NotJson> {
 
 /// Skips whitespace. Compact JSON has none.
 #[inline(always)]
-pub(crate) fn behind_space(rest: &[u8]) -> &[u8] {
+pub(crate) fn skip_space(rest: &[u8]) -> &[u8] {
     match rest {
-        [b'\0'..=b' ', ..] => behind_spaces(rest),
+        [b'\0'..=b' ', ..] => skip_spaces(rest),
         _ => rest,
     }
 }
 
 /// JSON has fewer whitespace characters than ASCII.
 #[inline(never)]
-fn behind_spaces(mut rest: &[u8]) -> &[u8] {
+fn skip_spaces(mut rest: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | b'\n' | b'\r', behind @ ..] = rest {
         rest = behind;
     }
@@ -394,21 +394,21 @@ fn behind_spaces(mut rest: &[u8]) -> &[u8] {
 
 /// Skips a value.
 #[inline]
-pub(crate) fn behind_value(rest: &[u8]) -> &[u8] {
+pub(crate) fn skip_value(rest: &[u8]) -> &[u8] {
     match rest {
-        [b'"', string @ ..] => behind_string(string).0,
-        [b'{' | b'[', ..] => behind_nested(rest),
-        _ => behind_scalar(rest),
+        [b'"', string @ ..] => skip_string(string).0,
+        [b'{' | b'[', ..] => skip_nested(rest),
+        _ => skip_scalar(rest),
     }
 }
 
 /// Skips an object or an array.
-fn behind_nested(mut rest: &[u8]) -> &[u8] {
+fn skip_nested(mut rest: &[u8]) -> &[u8] {
     let mut depth = 0_usize;
     while let [byte, behind @ ..] = rest {
         rest = behind;
         match byte {
-            b'"' => rest = behind_string(behind).0,
+            b'"' => rest = skip_string(behind).0,
             b'{' | b'[' => depth += 1,
             b'}' | b']' if depth <= 1 => break,
             b'}' | b']' => depth -= 1,
@@ -420,15 +420,15 @@ fn behind_nested(mut rest: &[u8]) -> &[u8] {
 
 /// Skips a string after its opening quote. Also returns whether it contains no escapes.
 #[inline]
-pub(crate) fn behind_string(rest: &[u8]) -> (&[u8], bool) {
-    match behind_short(rest) {
+pub(crate) fn skip_string(rest: &[u8]) -> (&[u8], bool) {
+    match skip_short_string(rest) {
         Some(rest) => (rest, true),
-        None => behind_long_string(rest),
+        None => skip_long_string(rest),
     }
 }
 
 #[inline(never)]
-fn behind_long_string(string: &[u8]) -> (&[u8], bool) {
+fn skip_long_string(string: &[u8]) -> (&[u8], bool) {
     let Some(odd) = memchr2(b'"', b'\\', string) else {
         return (&[], true);
     };
@@ -451,24 +451,24 @@ fn behind_long_string(string: &[u8]) -> (&[u8], bool) {
 
 /// Skips a number or a literal.
 #[inline]
-fn behind_scalar(rest: &[u8]) -> &[u8] {
+fn skip_scalar(rest: &[u8]) -> &[u8] {
     let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b'\0'..=b' ');
     &rest[rest.iter().position(is_end).unwrap_or(rest.len())..]
 }
 
 /// Skips a string of up to 15 bytes without escapes, after its opening quote. The text must have no control characters.
 #[inline(always)]
-fn behind_short(rest: &[u8]) -> Option<&[u8]> {
+fn skip_short_string(rest: &[u8]) -> Option<&[u8]> {
     let (first, behind) = rest.split_first_chunk()?;
     match quote_before_escape(u64::from_le_bytes(*first)) {
-        Looked::Quote(at) => return Some(&rest[at + 1..]),
-        Looked::Escape => return None,
-        Looked::Neither => {}
+        FirstHit::Quote(at) => return Some(&rest[at + 1..]),
+        FirstHit::Escape => return None,
+        FirstHit::Neither => {}
     }
     let second = behind.first_chunk()?;
     match quote_before_escape(u64::from_le_bytes(*second)) {
-        Looked::Quote(at) => Some(&behind[at + 1..]),
-        Looked::Escape | Looked::Neither => None,
+        FirstHit::Quote(at) => Some(&behind[at + 1..]),
+        FirstHit::Escape | FirstHit::Neither => None,
     }
 }
 
@@ -476,7 +476,7 @@ fn behind_short(rest: &[u8]) -> Option<&[u8]> {
 pub(crate) fn plain_end(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Some((word, behind)) = rest.split_first_chunk() {
-        if let Some(found) = odd_bytes(u64::from_le_bytes(*word)) {
+        if let Some(found) = first_special_byte(u64::from_le_bytes(*word)) {
             return bytes.len() - rest.len() + found;
         }
         rest = behind;
@@ -485,7 +485,7 @@ pub(crate) fn plain_end(bytes: &[u8]) -> usize {
     match bytes.last_chunk() {
         // The last word overlaps bytes that were searched before; only the rest is new.
         Some(word) => {
-            let found = odd_bytes(u64::from_le_bytes(*word));
+            let found = first_special_byte(u64::from_le_bytes(*word));
             let before = bytes.len() - word.len();
             found.map_or(bytes.len(), |found| before + found)
         }
@@ -498,7 +498,7 @@ pub(crate) fn plain_end(bytes: &[u8]) -> usize {
 
 /// The index of the first byte in a word that is not plain text.
 #[inline]
-const fn odd_bytes(word: u64) -> Option<usize> {
+const fn first_special_byte(word: u64) -> Option<usize> {
     let controls = word.wrapping_sub(ONES * b' ' as u64) & !word & HIGHS;
     match controls | bytes_like(word, b'"') | bytes_like(word, b'\\') {
         0 => None,
@@ -527,24 +527,24 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x80 * ONES;
 
 /// The first hit in a word.
-enum Looked {
+enum FirstHit {
     Escape,
     Neither,
     Quote(usize),
 }
 
 #[inline(always)]
-const fn quote_before_escape(word: u64) -> Looked {
+const fn quote_before_escape(word: u64) -> FirstHit {
     let quotes = bytes_like(word, b'"');
     let escapes = bytes_like(word, b'\\');
     // The bits below the first quote, or all bits if there is none.
     let before = quotes.wrapping_sub(1) & !quotes;
     if escapes & before != 0 {
-        Looked::Escape
+        FirstHit::Escape
     } else if quotes == 0 {
-        Looked::Neither
+        FirstHit::Neither
     } else {
-        Looked::Quote(index_of_first(quotes))
+        FirstHit::Quote(index_of_first(quotes))
     }
 }
 

@@ -82,7 +82,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_escape_means_what_serde_json_says() {
+    fn every_escape_decodes_as_in_serde_json() {
         for inner in [
             "",
             r#"\"\\\/\b\f\n\r\t"#,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_pair_is_no_text() {
+    fn lone_surrogate_is_refused() {
         for inner in [
             r"\ud83d",
             r"\ud83dx",
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    fn spelled() -> impl Strategy<Value = String> {
+    fn escaped_string() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             r"\\u[0-9a-fA-F]{4}",
             r"\\u[dD][89abAB][0-9a-f]{2}",
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_spelling_means_what_serde_json_says(inner in spelled()) {
+        fn random_escapes_decode_as_in_serde_json(inner in escaped_string()) {
             let expected: Option<String> = serde_json::from_str(&format!("\"{inner}\"")).ok();
             prop_assert_eq!(super::text(&inner), expected);
         }

@@ -19,16 +19,9 @@ use super::unescape;
 pub struct Json<'a>(&'a str);
 
 /// The error for a text that is not exactly one JSON value.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the text is not one JSON value")]
 pub struct NotJson;
-
-impl fmt::Display for NotJson {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the text is not one JSON value")
-    }
-}
-
-impl core::error::Error for NotJson {}
 
 impl<'a> Json<'a> {
     /// An object without members.

@@ -32,7 +32,7 @@ impl ServerCapabilities {
     /// Whether the server offers `feature`, in the versions that know it.
     #[must_use]
     pub fn offers(&self, feature: ServerFeature) -> bool {
-        self.0.holds(feature)
+        self.0.has(feature)
     }
 
     /// Offers `feature`, and the features that contain it.
@@ -80,7 +80,7 @@ impl ServerCapabilities {
     /// and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
-        raw(&self.0.spelled_for(version)).get().to_owned()
+        raw(&self.0.members_for(version)).get().to_owned()
     }
 
     fn with_if(self, wanted: bool, feature: ServerFeature) -> Self {
@@ -100,9 +100,9 @@ impl ClientCapabilities {
         match feature {
             // Elicitation began with forms only, so forms are implied if no mode is named.
             ClientFeature::ElicitationForm => {
-                self.0.holds(feature)
-                    || self.0.holds(ClientFeature::Elicitation)
-                        && !self.0.holds(ClientFeature::ElicitationUrl)
+                self.0.has(feature)
+                    || self.0.has(ClientFeature::Elicitation)
+                        && !self.0.has(ClientFeature::ElicitationUrl)
             }
             ClientFeature::Elicitation
             | ClientFeature::ElicitationUrl
@@ -116,7 +116,7 @@ impl ClientCapabilities {
             | ClientFeature::TasksElicitationCreate
             | ClientFeature::TasksExtension
             | ClientFeature::TasksList
-            | ClientFeature::TasksSamplingCreateMessage => self.0.holds(feature),
+            | ClientFeature::TasksSamplingCreateMessage => self.0.has(feature),
         }
     }
 
@@ -185,7 +185,7 @@ impl ClientCapabilities {
     /// and unknown members are written as they were given, line breaks included.
     #[must_use]
     pub fn write_for(&self, version: Version) -> String {
-        let mut members = self.0.spelled_for(version);
+        let mut members = self.0.members_for(version);
         // Without its modes, `elicitation` would promise forms, which a client that supports only URLs cannot show.
         let has_modes = ClientFeature::ElicitationForm.versions().contains(version);
         if !has_modes && !self.declares(ClientFeature::ElicitationForm) {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clients_together_declare_what_either_does() {
+    fn union_of_two_clients_declares_what_either_declares() {
         for (one, other, both) in [
             ("{}", r#"{"roots":{}}"#, r#"{"roots":{}}"#),
             (
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_offers_what_it_names() {
+    fn server_offers_the_features_that_it_names() {
         let table: &[(&str, &[&str])] = &[
             ("{}", &[]),
             (r#"{"tools":{}}"#, &["tools"]),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_costs_only_its_own_member() {
+    fn member_of_a_wrong_type_does_not_affect_the_others() {
         let table: &[(&str, &[&str])] = &[
             (r#"{"tools":true,"logging":{}}"#, &["logging", "tools"]),
             (r#"{"tools":null,"logging":{}}"#, &["logging"]),
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(
             capabilities.member("zzz").map(RawValue::get),
             Some("1e3"),
-            "not even respelled"
+            "the value keeps its spelling"
         );
         for &version in Version::ALL {
             assert_eq!(
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_of_elicitation_is_form_unless_another_is_named() {
+    fn elicitation_without_a_mode_implies_forms() {
         let table: &[(&str, &[&str])] = &[
             (
                 r#"{"elicitation":{}}"#,
@@ -482,7 +482,7 @@ mod tests {
         let both = client(r#"{"elicitation":{}}"#).with_elicitation_url();
         assert!(
             both.declares(ClientFeature::ElicitationForm),
-            "not lost by naming the other"
+            "naming a mode does not remove forms"
         );
         assert!(both.declares(ClientFeature::ElicitationUrl));
         let url_only = ClientCapabilities::default().with_elicitation_url();
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_spells_a_client_in_its_own_way() {
+    fn client_capabilities_are_written_for_each_version() {
         let everything = ClientCapabilities::default()
             .with_roots(true)
             .with_sampling()
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_of_urls_alone_promises_no_forms() {
+    fn client_with_only_url_elicitation_declares_no_forms() {
         let url_only = ClientCapabilities::default().with_elicitation_url();
         assert_eq!(url_only.write_for(V2025_06_18), "{}");
         assert_eq!(
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_spells_a_server_in_its_own_way() {
+    fn server_capabilities_are_written_for_each_version() {
         let everything = ServerCapabilities::default()
             .with_completions()
             .with_logging()
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_leniently_is_written_strictly() {
+    fn wrong_types_are_corrected_when_written() {
         let table = [
             (r#"{"tools":true}"#, r#"{"tools":{}}"#),
             (r#"{"tools":null,"logging":"on"}"#, "{}"),
@@ -593,13 +593,13 @@ mod tests {
             assert_eq!(
                 offered(&server(read)),
                 offered(&again),
-                "{read} still means the same"
+                "{read} offers the same features"
             );
         }
     }
 
     #[test]
-    fn declaring_a_part_declares_the_whole_and_keeps_the_rest() {
+    fn declaring_a_feature_declares_its_parents_and_keeps_other_members() {
         let odd = client(r#"{"sampling":true,"roots":{"x":1},"elicitation":"no"}"#)
             .with_sampling_tools()
             .with_roots(true)
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_checked_and_found() {
+    fn extensions_are_validated_and_found() {
         let none = ClientCapabilities::default;
         let refused = |id: &str, text: &str| none().with_extension(id, settings(text)).err();
         assert_eq!(refused("tasks", "{}"), Some(InvalidCapability::Identifier));
@@ -646,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_and_repetition_do_no_harm() {
+    fn deep_nesting_is_kept_and_the_last_duplicate_counts() {
         let depth = 200_000;
         let deep = format!(
             r#"{{"tools":{{"x":{}{}}}}}"#,

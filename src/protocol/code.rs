@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modern_server_says_nothing_with_a_code_that_it_must_not_use() {
+    fn codes_that_a_modern_server_must_not_use_are_replaced() {
         let modern = |code| in_version(code, Version::LATEST_MODERN);
         assert_eq!(modern(RESOURCE_NOT_FOUND), INVALID_PARAMS);
         assert_eq!(modern(URL_ELICITATION_REQUIRED), INTERNAL_ERROR);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_legacy_server_says_nothing_that_only_a_modern_one_can() {
+    fn codes_that_prove_a_modern_server_are_replaced_for_a_legacy_one() {
         for legacy in [RESOURCE_NOT_FOUND, URL_ELICITATION_REQUIRED, -32_050] {
             assert_eq!(in_version(legacy, Version::LATEST_LEGACY), legacy);
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_without_a_meaning_has_no_name() {
+    fn only_codes_with_a_meaning_have_a_name() {
         let named = (-33000..=0).filter(|&code| name(code).is_some());
         assert!(named.eq([
             -32700, -32603, -32602, -32601, -32600, -32042, -32022, -32021, -32020, -32002, -1

@@ -3,7 +3,7 @@
 //! It knows how a member declares a feature, and which members a version has. It does not know the meaning of any feature.
 
 use alloc::{borrow::ToOwned, boxed::Box};
-use core::{fmt, marker::PhantomData};
+use core::marker::PhantomData;
 
 use serde_json::value::RawValue;
 
@@ -20,44 +20,33 @@ const EXTENSIONS: &str = "extensions";
 /// The capabilities of one side: the members as they were written, and the features that they declare.
 pub(super) struct Declared<F> {
     members: Members,
-    held: u32,
+    feature_bits: u32,
     side: PhantomData<F>,
 }
 
 /// Why something cannot be declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidCapability {
     /// The identifier of an extension is not a `_meta` key with a prefix (S-VER-14).
+    #[error(
+        "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
+    )]
     Identifier,
     /// The settings are not a JSON object.
+    #[error("the settings of an extension or an experimental capability must be a JSON object")]
     Settings,
 }
 
-impl fmt::Display for InvalidCapability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Identifier => {
-                "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
-            }
-            Self::Settings => {
-                "the settings of an extension or an experimental capability must be a JSON object"
-            }
-        })
-    }
-}
-
-impl core::error::Error for InvalidCapability {}
-
 impl<F: Feature> Declared<F> {
     pub(super) fn new(members: Members) -> Self {
-        let held = F::ALL
+        let feature_bits = F::ALL
             .iter()
-            .filter(|feature| members.at(feature.path(), is_yes) == Some(true))
-            .fold(0, |held, feature| held | feature.bit());
+            .filter(|feature| members.at(feature.path(), is_offered) == Some(true))
+            .fold(0, |feature_bits, feature| feature_bits | feature.bit());
         Self {
             members,
-            held,
+            feature_bits,
             side: PhantomData,
         }
     }
@@ -66,13 +55,13 @@ impl<F: Feature> Declared<F> {
         &self.members
     }
 
-    pub(super) fn holds(&self, feature: F) -> bool {
-        self.held & feature.bit() != 0
+    pub(super) fn has(&self, feature: F) -> bool {
+        self.feature_bits & feature.bit() != 0
     }
 
     pub(super) fn declare(&mut self, feature: F) {
-        if !self.holds(feature) {
-            self.put(feature.path(), yes(feature));
+        if !self.has(feature) {
+            self.put(feature.path(), offered_value(feature));
         }
     }
 
@@ -128,14 +117,14 @@ impl<F: Feature> Declared<F> {
     pub(super) fn extension(&self, id: &str) -> Option<Box<RawValue>> {
         self.members
             .at(&[EXTENSIONS, id], |settings| {
-                is_yes(settings).then(|| settings.to_owned())
+                is_offered(settings).then(|| settings.to_owned())
             })
             .flatten()
     }
 
     /// The members for `version`. Known members that the version lacks are left out. Known members of a wrong type are corrected or
     /// removed, because the next reader may be strict.
-    pub(super) fn spelled_for(&self, version: Version) -> Members {
+    pub(super) fn members_for(&self, version: Version) -> Members {
         let mut members = self.members.clone();
         for &feature in F::ALL {
             let path = feature.path();
@@ -143,10 +132,10 @@ impl<F: Feature> Declared<F> {
                 members.take(path);
                 continue;
             }
-            match members.at(path, |value| Verdict::on(value, feature)) {
-                None | Some(Verdict::Proper) => {}
-                Some(Verdict::Loose) => members.put(path, yes(feature)),
-                Some(Verdict::Wrong) => {
+            match members.at(path, |value| TypeFit::on(value, feature)) {
+                None | Some(TypeFit::Proper) => {}
+                Some(TypeFit::Loose) => members.put(path, offered_value(feature)),
+                Some(TypeFit::Wrong) => {
                     members.take(path);
                 }
             }
@@ -159,7 +148,7 @@ impl<F: Feature> Declared<F> {
 }
 
 /// How well the value of a member fits its feature.
-enum Verdict {
+enum TypeFit {
     /// It means yes, but has the wrong type: `true` for an object, or an object for a flag.
     Loose,
     /// It is of the right type.
@@ -168,19 +157,19 @@ enum Verdict {
     Wrong,
 }
 
-impl Verdict {
+impl TypeFit {
     fn on(value: &RawValue, feature: impl Feature) -> Self {
         match (value.get(), feature.is_flag()) {
             ("true" | "false", true) => Self::Proper,
             (_, false) if is_object(value) => Self::Proper,
-            _ if is_yes(value) => Self::Loose,
+            _ if is_offered(value) => Self::Loose,
             _ => Self::Wrong,
         }
     }
 }
 
 /// The value that offers `feature` without settings.
-fn yes(feature: impl Feature) -> Box<RawValue> {
+fn offered_value(feature: impl Feature) -> Box<RawValue> {
     if feature.is_flag() {
         raw(&true)
     } else {
@@ -189,7 +178,7 @@ fn yes(feature: impl Feature) -> Box<RawValue> {
 }
 
 /// Whether the value of a member means that the feature is offered.
-fn is_yes(value: &RawValue) -> bool {
+fn is_offered(value: &RawValue) -> bool {
     value.get() == "true" || is_object(value)
 }
 
@@ -203,7 +192,7 @@ impl<F> Clone for Declared<F> {
     fn clone(&self) -> Self {
         Self {
             members: self.members.clone(),
-            held: self.held,
+            feature_bits: self.feature_bits,
             side: PhantomData,
         }
     }

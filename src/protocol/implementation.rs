@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_built_one_reads_back_the_same() {
+    fn built_implementation_reads_back_the_same() {
         let site =
             serde_json::value::to_raw_value("https://example.com").expect("a string is JSON");
         let built = Implementation::new("weather", "1")
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_careless_peer_is_not_refused() {
+    fn missing_or_mistyped_members_read_as_empty() {
         let table = [
             ("{}", "", "", None),
             (r#"{"name":"a"}"#, "a", "", None),
@@ -199,11 +199,7 @@ mod tests {
                 (name, version, title),
                 "{text}"
             );
-            assert_eq!(
-                written(&read)["name"],
-                name,
-                "what is written again is well-formed"
-            );
+            assert_eq!(written(&read)["name"], name, "the written name is a string");
         }
         for text in ["null", "[]", r#""weather""#] {
             assert!(
@@ -214,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_by_name_and_version() {
+    fn display_shows_name_and_version_and_debug_hides_values() {
         assert_eq!(
             Implementation::new("weather", "1.2.0").to_string(),
             "weather 1.2.0"

@@ -19,7 +19,7 @@ impl Members {
     }
 
     pub(super) fn member(&self, name: &str) -> Option<&RawValue> {
-        let at = self.place(name).ok()?;
+        let at = self.position(name).ok()?;
         self.0.get(at).map(|(_, value)| &**value)
     }
 
@@ -32,7 +32,7 @@ impl Members {
     }
 
     pub(super) fn insert(&mut self, name: &str, value: Box<RawValue>) {
-        match self.place(name) {
+        match self.position(name) {
             Ok(at) => self.0[at].1 = value,
             Err(at) => {
                 self.0.reserve_exact(1);
@@ -42,12 +42,12 @@ impl Members {
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<Box<RawValue>> {
-        let at = self.place(name).ok()?;
+        let at = self.position(name).ok()?;
         Some(self.0.remove(at).1)
     }
 
     /// The index of a member, or the index at which to insert it.
-    fn place(&self, name: &str) -> Result<usize, usize> {
+    fn position(&self, name: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(held, _)| (**held).cmp(name))
     }
 

@@ -590,8 +590,8 @@ mod tests {
         for method in &TABLE {
             assert_eq!(find(method.name), Some(method));
         }
-        for stranger in ["", "a", "tools", "tools/call ", "Tools/call", "zzz"] {
-            assert_eq!(find(stranger), None, "{stranger:?}");
+        for unknown in ["", "a", "tools", "tools/call ", "Tools/call", "zzz"] {
+            assert_eq!(find(unknown), None, "{unknown:?}");
         }
     }
 

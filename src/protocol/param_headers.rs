@@ -8,7 +8,7 @@
 use alloc::{
     borrow::Cow, boxed::Box, collections::BTreeSet, format, string::String, vec, vec::Vec,
 };
-use core::{fmt, mem::size_of};
+use core::mem::size_of;
 
 use memchr::memchr2;
 
@@ -40,7 +40,7 @@ struct Property {
     name: Box<str>,
     mark: Option<Mark>,
     /// The properties inside it, sorted by name.
-    below: Box<[Property]>,
+    children: Box<[Property]>,
 }
 
 /// The content of a mark: the field for the value.
@@ -51,63 +51,39 @@ struct Mark {
 }
 
 /// Why the marks of a tool are invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     /// A member occurs twice, and readers differ on which one counts.
+    #[error("the tool has an x-mcp-header, and a part that this depends on more than once")]
     Ambiguous,
     /// The schema is nested too deeply to be searched.
+    #[error("the input schema may have an x-mcp-header deeper than {DEPTH_LIMIT} levels")]
     Deep,
     /// Two properties have the same field name, ignoring case.
+    #[error("two properties share the x-mcp-header {name:?}")]
     Duplicate {
         /// The name.
         name: Box<str>,
     },
     /// The name is not valid for a header field.
+    #[error("the x-mcp-header at {at:?} is not a name for a header")]
     Name {
         /// The path in the schema.
         at: Box<str>,
     },
     /// The marked schema is not reached through a chain of `properties`.
+    #[error("the x-mcp-header at {at:?} is not on a property that is reached by properties alone")]
     Place {
         /// The path in the schema.
         at: Box<str>,
     },
     /// The type of the property cannot be repeated in a field.
+    #[error("the x-mcp-header at {at:?} is not on a boolean, an integer or a string")]
     Type {
         /// The path in the schema.
         at: Box<str>,
     },
 }
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unfit::Ambiguous => f.write_str(
-                "the tool has an x-mcp-header, and a part that this depends on more than once",
-            ),
-            Unfit::Deep => write!(
-                f,
-                "the input schema may have an x-mcp-header deeper than {DEPTH_LIMIT} levels"
-            ),
-            Unfit::Duplicate { name } => {
-                write!(f, "two properties share the x-mcp-header {name:?}")
-            }
-            Unfit::Name { at } => {
-                write!(f, "the x-mcp-header at {at:?} is not a name for a header")
-            }
-            Unfit::Place { at } => write!(
-                f,
-                "the x-mcp-header at {at:?} is not on a property that is reached by properties alone"
-            ),
-            Unfit::Type { at } => write!(
-                f,
-                "the x-mcp-header at {at:?} is not on a boolean, an integer or a string"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Unfit {}
 
 impl Mirrored {
     /// Reads the marked properties of a tool, as it occurs in a list of tools (S-XHDR-03, S-XHDR-04, S-XHDR-05).
@@ -151,7 +127,7 @@ impl Mirrored {
         found
             .filter_map(|(mark, found)| {
                 let text = match found {
-                    Found::Value(argument) => spelled(argument)?,
+                    Found::Value(argument) => field_text(argument)?,
                     Found::Absent | Found::Twice => return None,
                 };
                 Some((mark.field.clone().into(), value::encode(&text).into_owned()))
@@ -175,7 +151,7 @@ impl Mirrored {
                 (_, Found::Twice) => "stands for an argument that is there more than once",
                 (Some(_), _) if sent.next().is_some() => "is there more than once",
                 (Some(sent), Found::Value(argument)) => match value::decode(sent) {
-                    Some(sent) if is_alike(&sent, argument) => continue,
+                    Some(sent) if matches_argument(&sent, argument) => continue,
                     Some(_) => "differs from its argument",
                     None => "cannot be decoded",
                 },
@@ -188,14 +164,14 @@ impl Mirrored {
     /// Returns every mark with the argument at exactly its path.
     fn find<'a>(&self, arguments: Option<Json<'a>>) -> Vec<(&Mark, Found<'a>)> {
         let mut marks = Vec::new();
-        let mut ahead = vec![(&*self.0, arguments.map_or(Found::Absent, Found::Value))];
-        while let Some((properties, object)) = ahead.pop() {
+        let mut pending = vec![(&*self.0, arguments.map_or(Found::Absent, Found::Value))];
+        while let Some((properties, object)) = pending.pop() {
             for (property, found) in properties.iter().zip(object.members(properties)) {
                 if let Some(mark) = &property.mark {
                     marks.push((mark, found.unless_null()));
                 }
-                if !property.below.is_empty() {
-                    ahead.push((&*property.below, found));
+                if !property.children.is_empty() {
+                    pending.push((&*property.children, found));
                 }
             }
         }
@@ -207,8 +183,8 @@ impl Property {
     /// The recursion is at most as deep as a schema is searched.
     fn bytes(&self) -> usize {
         let field = self.mark.as_ref().map_or(0, |mark| mark.field.len());
-        let below: usize = self.below.iter().map(Property::bytes).sum();
-        size_of::<Property>() + self.name.len() + field + below
+        let children: usize = self.children.iter().map(Property::bytes).sum();
+        size_of::<Property>() + self.name.len() + field + children
     }
 }
 
@@ -218,7 +194,7 @@ fn is_markable(schema_type: &str) -> bool {
 }
 
 /// The argument as text, if both ends agree on its spelling.
-fn spelled(argument: Json<'_>) -> Option<Cow<'_, str>> {
+fn field_text(argument: Json<'_>) -> Option<Cow<'_, str>> {
     let json = argument.as_str();
     match json.as_bytes().first() {
         Some(b'"') => unquoted(json),
@@ -229,7 +205,7 @@ fn spelled(argument: Json<'_>) -> Option<Cow<'_, str>> {
 
 /// Whether a text equals an argument. The type of the argument decides how they are compared. The tool itself checks whether that type fits
 /// the schema.
-fn is_alike(text: &str, argument: Json<'_>) -> bool {
+fn matches_argument(text: &str, argument: Json<'_>) -> bool {
     let json = argument.as_str();
     match json.as_bytes().first() {
         Some(b'"') => unquoted(json).is_some_and(|argument| argument == text),
@@ -311,7 +287,7 @@ pub(crate) fn survey(result: Json<'_>) -> Survey {
     // A result that is not an object has no tools.
     let _ = object::members(result, |key, value| {
         if key == "tools" {
-            lists.push(survey.sift(value));
+            lists.push(survey.filter_list(value));
         }
     });
     if !survey.dropped.is_empty() {
@@ -327,9 +303,12 @@ pub(crate) fn survey(result: Json<'_>) -> Survey {
 
 impl Survey {
     /// Records the tools of a list. Returns the list without the unfit ones, if there are any.
-    fn sift(&mut self, list: Json<'_>) -> Option<Payload> {
+    fn filter_list(&mut self, list: Json<'_>) -> Option<Payload> {
         let tools: Vec<Json<'_>> = list.parse().ok()?;
-        let kept: Vec<_> = tools.iter().filter(|tool| self.keeps(**tool)).collect();
+        let kept: Vec<_> = tools
+            .iter()
+            .filter(|tool| self.record_tool(**tool))
+            .collect();
         if kept.len() == tools.len() {
             return None;
         }
@@ -337,7 +316,7 @@ impl Survey {
     }
 
     /// Records a tool. Returns whether it is fit.
-    fn keeps(&mut self, tool: Json<'_>) -> bool {
+    fn record_tool(&mut self, tool: Json<'_>) -> bool {
         let fit = match Mirrored::read(tool) {
             Ok(mirrored) if mirrored.is_empty() => return true,
             fit => fit,
@@ -430,7 +409,9 @@ impl<'a> Search<'a> {
             Some(outer) => outer.role.of_member(&outer.key),
         };
         if self.is_at_mark() {
-            return Err(Unfit::Name { at: self.place() });
+            return Err(Unfit::Name {
+                at: self.path_to_mark(),
+            });
         }
         self.open.push(Open {
             role: if is_list { role.of_list() } else { role },
@@ -452,7 +433,9 @@ impl<'a> Search<'a> {
         open.key = key;
         let is_decisive = match (open.role, &*open.key) {
             (Role::Schema { is_reached }, MARK) if is_root || !is_reached => {
-                return Err(Unfit::Place { at: self.place() });
+                return Err(Unfit::Place {
+                    at: self.path_to_mark(),
+                });
             }
             (Role::Schema { is_reached: true }, "$dynamicRef" | "$ref") => {
                 open.is_reference = true;
@@ -470,7 +453,9 @@ impl<'a> Search<'a> {
     fn value(&mut self, json: &'a str) -> Result<(), Unfit> {
         let name = if self.is_at_mark() {
             let name = unquoted(json).filter(|name| is_token(name));
-            Some(name.ok_or_else(|| Unfit::Name { at: self.place() })?)
+            Some(name.ok_or_else(|| Unfit::Name {
+                at: self.path_to_mark(),
+            })?)
         } else {
             None
         };
@@ -507,7 +492,7 @@ impl<'a> Search<'a> {
                 outer.found.push(Property {
                     name: (*outer.key).into(),
                     mark,
-                    below: closed.found.into(),
+                    children: closed.found.into(),
                 });
             }
             (Role::Data | Role::List | Role::Schema { .. }, _) => {}
@@ -518,10 +503,14 @@ impl<'a> Search<'a> {
     /// Creates the mark with this name for this property.
     fn mark(&mut self, name: &str, property: &Open<'_>) -> Result<Mark, Unfit> {
         if property.is_reference {
-            return Err(Unfit::Place { at: self.place() });
+            return Err(Unfit::Place {
+                at: self.path_to_mark(),
+            });
         }
         if !property.is_markable {
-            return Err(Unfit::Type { at: self.place() });
+            return Err(Unfit::Type {
+                at: self.path_to_mark(),
+            });
         }
         if !self.names.insert(name.to_ascii_lowercase()) {
             let name = shown(name.chars());
@@ -539,7 +528,7 @@ impl<'a> Search<'a> {
     }
 
     /// The path to the current mark, or to the property that was read last.
-    fn place(&self) -> Box<str> {
+    fn path_to_mark(&self) -> Box<str> {
         let depth = self.open.len() - usize::from(self.is_at_mark());
         let keys = self.open[..depth].iter().map(|open| &*open.key);
         let path = keys.filter(|key| !key.is_empty());
@@ -695,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_repeated_from_where_they_are() {
+    fn marked_arguments_are_sent_as_header_fields() {
         // S-XHDR-02, S-XHDR-09, S-XHDR-10.
         let tool = all_kinds();
         for (arguments, expected) in [
@@ -773,7 +762,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_agree_with_arguments() {
+    fn fields_are_compared_with_the_arguments() {
         // S-XHDR-13, S-XHDR-14, S-XHDR-15.
         let tool = all_kinds();
         for (fields, arguments, flaw) in [
@@ -952,7 +941,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_a_server_takes() {
+    fn server_accepts_the_fields_that_a_client_sends() {
         let tool = all_kinds();
         for region in ["", " ", "a", "é\n\"", "=?base64??=", "\u{7f}", "世界"] {
             for count in [0, 7, -LARGEST_INTEGER, LARGEST_INTEGER] {
@@ -969,7 +958,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_as_long_as_its_names() {
+    fn memory_grows_by_the_length_of_the_names() {
         let bytes = |name: &str, mark: &str| {
             let schema = format!(r#""{name}":{{"type":"string","x-mcp-header":"{mark}"}}"#);
             read(&of(&schema)).unwrap().bytes()
@@ -981,7 +970,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_has_a_name_that_is_fit_and_its_own() {
+    fn mark_needs_a_valid_and_unique_name() {
         // S-XHDR-03.
         for name in ["Region", "a", "0", "!#$%&'*+-.^_`|~", "R\\u0065gion"] {
             let schema = of(&format!(
@@ -1019,16 +1008,16 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_on_a_boolean_an_integer_or_a_string() {
+    fn only_booleans_integers_and_strings_can_be_marked() {
         // S-XHDR-04.
         for kind in ["boolean", "integer", "string"] {
             // The name of a type under another keyword does not change the type.
-            for said in [
+            for members in [
                 format!(r#""x-mcp-header":"P","type":"{kind}""#),
                 format!(r#""x-mcp-header":"P","type":"{kind}","title":"number""#),
             ] {
-                let schema = of(&format!(r#""p":{{{said}}}"#));
-                assert!(!read(&schema).unwrap().is_empty(), "{said}");
+                let schema = of(&format!(r#""p":{{{members}}}"#));
+                assert!(!read(&schema).unwrap().is_empty(), "{members}");
             }
         }
         for kind in [
@@ -1051,7 +1040,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_reached_by_properties_alone() {
+    fn mark_must_be_reached_through_properties_only() {
         // S-XHDR-05.
         let marked = r#"{"type":"string","x-mcp-header":"P"}"#;
         for (schema, at) in [
@@ -1185,7 +1174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_property_may_be_marked_and_have_marked_ones_below() {
+    fn marked_property_may_contain_marked_properties() {
         let tool = read(&of(
             r#""a":{"type":"string","x-mcp-header":"A","properties":{
             "b":{"type":"string","x-mcp-header":"B"}}}"#,
@@ -1196,7 +1185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_twice_is_not_guessed() {
+    fn duplicate_members_make_the_marks_ambiguous() {
         let (a, b) = (
             r#"{"type":"string","x-mcp-header":"A"}"#,
             r#"{"type":"string"}"#,
@@ -1221,7 +1210,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_is_bounded() {
+    fn schema_depth_is_limited() {
         let nested = |depth: usize| {
             let marked = r#"{"type":"string","x-mcp-header":"P"}"#.to_owned();
             (0..depth).fold(marked, |inner, _| of(&format!(r#""p":{inner}"#)))
@@ -1231,21 +1220,21 @@ mod tests {
         assert_eq!(sent(&deepest, &arguments), ["Mcp-Param-P: x"]);
         assert_eq!(deepest.clone(), deepest);
         assert_eq!(read(&nested(64)), Err(Unfit::Deep));
-        let abyss = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(
-            read(&of(&format!(r#""x-mcp-header":{{"default":{abyss}}}"#))),
+            read(&of(&format!(r#""x-mcp-header":{{"default":{deep}}}"#))),
             Err(Unfit::Deep)
         );
         // A text that cannot contain a mark is not searched.
         assert_eq!(
-            read(&of(&format!(r#""p":{{"default":{abyss}}}"#))),
+            read(&of(&format!(r#""p":{{"default":{deep}}}"#))),
             Ok(Mirrored::default())
         );
-        assert_eq!(sent(&deepest, &abyss), [""; 0]);
+        assert_eq!(sent(&deepest, &deep), [""; 0]);
     }
 
     #[test]
-    fn memory_grows_with_the_schema_and_not_faster() {
+    fn memory_is_bounded_by_the_size_of_the_schema() {
         let name = "n".repeat(10_000);
         let marks: Vec<String> = (0..1000)
             .map(|mark| format!(r#""{mark}":{{"type":"string","x-mcp-header":"{mark}"}}"#))
@@ -1258,7 +1247,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_show_no_more_than_they_should() {
+    fn errors_are_short_and_show_no_values() {
         let long = "n".repeat(10_000);
         let schema = of(&format!(r#""{long}":{{"x-mcp-header":"hunter2 "}}"#));
         let error = read(&schema).unwrap_err().to_string();
@@ -1272,7 +1261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_cut_short_does_no_harm() {
+    fn truncated_schema_does_not_panic() {
         let schema = of(
             r#""é\"\\":{"type":"string","x-mcp-header":"P","a":[1,{"b":null}]},"c":{"items":[]}"#,
         );
@@ -1284,7 +1273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_surveyed() {
+    fn tool_list_reports_marked_and_unfit_tools() {
         // S-XHDR-06, S-XHDR-07.
         let fit = r#"{"name":"fit","inputSchema":{"properties":{"p":{"type":"string","x-mcp-header":"P"}}}}"#;
         let plain = r#"{ "name" : "plain", "inputSchema":{"type":"object"}}"#;
@@ -1311,7 +1300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_unfit_tools_stays_as_it_is() {
+    fn tool_list_without_unfit_tools_is_unchanged() {
         for (result, tools) in [
             (
                 r#"{"tools":[{"name":"a","inputSchema":{"type":"object"}}]}"#,
@@ -1342,7 +1331,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_escapes_nor_repetition_keep_an_unfit_tool() {
+    fn unfit_tool_is_dropped_despite_escapes_or_duplicates() {
         let unfit = r#"{"name":"u","inputSchema":{"it\u0065ms":{"\u0078-mcp-header":"P"}}}"#;
         let fit = r#"{"name":"f","inputSchema":{}}"#;
         let two_names = r#"{"name":"a","name":"b","inputSchema":{"properties":{"p":{"type":"string","x-mcp-header":"P"}}}}"#;

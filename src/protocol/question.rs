@@ -1,7 +1,6 @@
 //! Decides which requests a server may send to a client, by version and by the client's capabilities.
 
 use alloc::borrow::Cow;
-use core::fmt;
 
 use serde::{Deserialize, Deserializer};
 
@@ -12,32 +11,22 @@ use super::version::{Era, Version};
 use crate::json::Json;
 
 /// Why a server cannot send an ask to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unaskable {
     /// The version has no such ask.
+    #[error("the version knows no such question to a client")]
     Unknown,
     /// The version has such an ask, but not in this mode.
+    #[error("a client cannot be asked in this manner")]
     UnknownManner,
     /// The client did not declare this feature.
+    #[error("the client did not declare {0}")]
     Undeclared(ClientFeature),
     /// The client did not declare the feature for this mode of the ask.
+    #[error("the client did not declare {0}")]
     UndeclaredManner(ClientFeature),
 }
-
-impl fmt::Display for Unaskable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("the version knows no such question to a client"),
-            Self::UnknownManner => f.write_str("a client cannot be asked in this manner"),
-            Self::Undeclared(feature) | Self::UndeclaredManner(feature) => {
-                write!(f, "the client did not declare {feature}")
-            }
-        }
-    }
-}
-
-impl core::error::Error for Unaskable {}
 
 impl Unaskable {
     /// The feature that the client would have to declare, if that is the reason.
@@ -73,8 +62,8 @@ pub fn check(
     if !declared.declares(gate) {
         return Err(Unaskable::Undeclared(gate));
     }
-    let manner = Manner::read(name, params).ok_or(Unaskable::UnknownManner)?;
-    match manner.needs() {
+    let mode = AskMode::read(name, params).ok_or(Unaskable::UnknownManner)?;
+    match mode.needs() {
         // S-CAP-03: the version must have the feature, too. Forms existed before they were a feature.
         Some(feature)
             if feature != ClientFeature::ElicitationForm
@@ -97,13 +86,13 @@ pub fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeatur
         names::SAMPLING_CREATE_MESSAGE => ClientFeature::TasksSamplingCreateMessage,
         _ => return None,
     };
-    let signs: Signs<'_> = serde_json::from_str(params?.as_str()).ok()?;
-    signs.task.map(|_| feature)
+    let members: ModeMembers<'_> = serde_json::from_str(params?.as_str()).ok()?;
+    members.task.map(|_| feature)
 }
 
 /// The mode of an ask.
 #[derive(Clone, Copy)]
-enum Manner {
+enum AskMode {
     ElicitationForm,
     ElicitationUrl,
     Plain,
@@ -113,7 +102,7 @@ enum Manner {
 /// The members of the params that decide the mode. A `null` counts as present.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Signs<'a> {
+struct ModeMembers<'a> {
     #[serde(borrow, deserialize_with = "present")]
     mode: Option<Json<'a>>,
     #[serde(borrow, deserialize_with = "present")]
@@ -128,46 +117,46 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Json<'de>>, D::
     <Json<'_>>::deserialize(value).map(Some)
 }
 
-impl Manner {
+impl AskMode {
     /// Returns `None` if the mode does not exist.
-    fn read(name: &str, params: Option<Json<'_>>) -> Option<Manner> {
+    fn read(name: &str, params: Option<Json<'_>>) -> Option<AskMode> {
         if !matches!(
             name,
             names::ELICITATION_CREATE | names::SAMPLING_CREATE_MESSAGE
         ) {
-            return Some(Manner::Plain);
+            return Some(AskMode::Plain);
         }
-        let signs: Signs<'_> = match params {
+        let members: ModeMembers<'_> = match params {
             Some(params) => serde_json::from_str(params.as_str()).ok()?,
-            None => Signs::default(),
+            None => ModeMembers::default(),
         };
         if name == names::ELICITATION_CREATE {
             // S-MRTR-18: without a mode it is a form.
-            let Some(mode) = signs.mode else {
-                return Some(Manner::ElicitationForm);
+            let Some(mode) = members.mode else {
+                return Some(AskMode::ElicitationForm);
             };
             let mode: Cow<'_, str> = serde_json::from_str(mode.as_str()).ok()?;
             return match &*mode {
-                "form" => Some(Manner::ElicitationForm),
-                "url" => Some(Manner::ElicitationUrl),
+                "form" => Some(AskMode::ElicitationForm),
+                "url" => Some(AskMode::ElicitationUrl),
                 _ => None,
             };
         }
-        let is_plain = signs.tools.is_none() && signs.tool_choice.is_none();
+        let is_plain = members.tools.is_none() && members.tool_choice.is_none();
         Some(if is_plain {
-            Manner::Plain
+            AskMode::Plain
         } else {
-            Manner::SamplingTools
+            AskMode::SamplingTools
         })
     }
 
     /// The feature that the client must declare for this mode.
     const fn needs(self) -> Option<ClientFeature> {
         match self {
-            Manner::ElicitationForm => Some(ClientFeature::ElicitationForm),
-            Manner::ElicitationUrl => Some(ClientFeature::ElicitationUrl),
-            Manner::Plain => None,
-            Manner::SamplingTools => Some(ClientFeature::SamplingTools),
+            AskMode::ElicitationForm => Some(ClientFeature::ElicitationForm),
+            AskMode::ElicitationUrl => Some(ClientFeature::ElicitationUrl),
+            AskMode::Plain => None,
+            AskMode::SamplingTools => Some(ClientFeature::SamplingTools),
         }
     }
 }

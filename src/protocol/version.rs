@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_belong_to_one_version() {
+    fn only_one_version_allows_batches() {
         let with_batches: Vec<_> = Version::ALL.iter().filter(|v| v.allows_batches()).collect();
         assert_eq!(with_batches, [&Version::V2025_03_26]);
     }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_common_version_ignores_order_eras_and_strangers() {
+    fn newest_common_version_ignores_order_other_eras_and_unknown_names() {
         let offered = [
             "2025-03-26",
             "2099-01-01",

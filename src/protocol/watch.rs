@@ -139,7 +139,7 @@ pub(crate) fn covering<'a>(
     core::iter::from_fn(move || {
         loop {
             let found = last(upto)?;
-            let common = common(found, uri);
+            let common = common_prefix(found, uri);
             if common < found.len() {
                 upto = Bound::Included(&uri[..common]);
                 continue;
@@ -154,7 +154,7 @@ pub(crate) fn covering<'a>(
 }
 
 /// The number of bytes in the common prefix of two texts, in whole characters.
-fn common(one: &str, other: &str) -> usize {
+fn common_prefix(one: &str, other: &str) -> usize {
     let alike = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b);
     let alike = alike.count();
     let ends = (0..=alike).rev().find(|end| other.is_char_boundary(*end));

@@ -143,7 +143,7 @@ impl Server {
         let from = &Origin::DUPLEX;
         let mut noted = Params::default();
         let plan = Params::plan(self.sessions.known_terms());
-        match wire::parse_showing(text, plan, |part| noted.note(part)) {
+        match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::One(Message::Request { id, method, params })) => {
                 self.made_sense();
                 noted.complete(params);

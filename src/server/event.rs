@@ -253,51 +253,40 @@ pub enum EndOfService {
 }
 
 /// The reason for which an ask has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unanswered {
     /// The client answered with an error.
+    #[error("the client refused: {0}")]
     Error(ErrorObject),
     /// The client's answer is malformed.
+    #[error("the client's answer cannot be used: {why}")]
     Invalid {
         /// A description of the defect.
         why: Box<str>,
     },
     /// The client is gone, or sent `initialize` again.
+    #[error("the client is gone, or began anew")]
     PeerGone,
     /// The request that needed the ask was answered or cancelled.
+    #[error("the request that it was asked for is over")]
     RequestOver,
     /// The client did not answer in time.
+    #[error("the client did not answer in time")]
     TimedOut,
     /// The client came back as often as [`Limits::input_rounds`](crate::server::Limits::input_rounds) allows, without the answer.
+    #[error("the client came back {rounds} times without the answer")]
     TooManyRounds {
         /// The number of rounds.
         rounds: u32,
     },
     /// The client came back without the answer, and no longer declares that it can be asked.
+    #[error("the client cannot be asked any more: {0}")]
     Unaskable(Unaskable),
     /// [`withdraw`](crate::server::Server::withdraw) was called.
+    #[error("the question was taken back")]
     Withdrawn,
 }
-
-impl fmt::Display for Unanswered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unanswered::Error(error) => write!(f, "the client refused: {error}"),
-            Unanswered::Invalid { why } => write!(f, "the client's answer cannot be used: {why}"),
-            Unanswered::PeerGone => f.write_str("the client is gone, or began anew"),
-            Unanswered::RequestOver => f.write_str("the request that it was asked for is over"),
-            Unanswered::TimedOut => f.write_str("the client did not answer in time"),
-            Unanswered::TooManyRounds { rounds } => {
-                write!(f, "the client came back {rounds} times without the answer")
-            }
-            Unanswered::Unaskable(why) => write!(f, "the client cannot be asked any more: {why}"),
-            Unanswered::Withdrawn => f.write_str("the question was taken back"),
-        }
-    }
-}
-
-impl core::error::Error for Unanswered {}
 
 impl Weigh for Event {
     fn weight(&self) -> usize {

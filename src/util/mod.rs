@@ -1,9 +1,9 @@
 //! Containers and counters that both ends use. They know nothing of MCP.
 
+pub(crate) mod ascending_map;
 pub(crate) mod digest;
 pub(crate) mod noise;
 pub(crate) mod pipe;
 pub(crate) mod queue;
-pub(crate) mod register;
 pub(crate) mod sorted;
 pub(crate) mod timers;

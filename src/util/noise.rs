@@ -59,12 +59,12 @@ impl NoiseMeter {
 }
 
 /// The number of characters of a peer's text that our own texts repeat.
-const WORDS_SHOWN: usize = 256;
+const EXCERPT_CHARS: usize = 256;
 
 /// The beginning of a peer's text, which can have any length.
-pub(crate) fn excerpt(words: &str) -> String {
-    let mut shown: String = words.chars().take(WORDS_SHOWN).collect();
-    if shown.len() < words.len() {
+pub(crate) fn excerpt(text: &str) -> String {
+    let mut shown: String = text.chars().take(EXCERPT_CHARS).collect();
+    if shown.len() < text.len() {
         shown.push('…');
     }
     shown
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noise_is_shown_ever_less_often() {
+    fn first_eight_noises_are_shown_and_then_every_power_of_two() {
         let mut meter = NoiseMeter::default();
         let shown = (0..10_000).filter_map(|_| meter.heard()).count();
         assert_eq!(shown, 8 + 10);
@@ -101,7 +101,7 @@ mod tests {
     fn excerpts_are_short_and_whole_characters() {
         assert_eq!(excerpt("short"), "short");
         let long = "é".repeat(1_000);
-        assert_eq!(excerpt(&long).chars().count(), WORDS_SHOWN + 1);
+        assert_eq!(excerpt(&long).chars().count(), EXCERPT_CHARS + 1);
     }
 
     #[test]

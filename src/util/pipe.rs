@@ -41,17 +41,20 @@ impl Pipe {
 #[derive(Debug)]
 pub(crate) struct Window {
     under_way: usize,
-    most: usize,
+    limit: usize,
 }
 
 impl Window {
-    pub(crate) const fn new(most: usize) -> Window {
-        Window { under_way: 0, most }
+    pub(crate) const fn new(limit: usize) -> Window {
+        Window {
+            under_way: 0,
+            limit,
+        }
     }
 
     /// Whether more may be written: the bytes in flight are below the limit.
     pub(crate) const fn is_open(&self) -> bool {
-        self.under_way < self.most
+        self.under_way < self.limit
     }
 
     /// The bytes written that the driver has not yet reported as handed to the operating system.

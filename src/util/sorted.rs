@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_map_whatever_comes_and_goes() {
+    fn random_operations_give_the_same_result_as_a_btree_map() {
         let mut sorted = Sorted::new();
         let mut map = BTreeMap::new();
-        let mut dice = 7_u64;
+        let mut rng = 7_u64;
         for turn in 0..20_000_u64 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let key = (dice >> 33) % 6;
-            match (dice >> 40) % 8 {
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let key = (rng >> 33) % 6;
+            match (rng >> 40) % 8 {
                 0..=2 => assert_eq!(sorted.insert(key, turn), map.insert(key, turn)),
                 3..=5 => assert_eq!(sorted.remove(&key), map.remove(&key)),
                 6 if turn % 50 == 0 => {

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_comes_first_and_once() {
+    fn earliest_deadline_expires_first_and_once() {
         let mut timers = Timers::new();
         timers.arm('b', at(2));
         timers.arm('a', at(1));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_never_comes() {
+    fn deadline_at_instant_max_never_expires() {
         let mut timers = Timers::new();
         timers.arm('a', at(1));
         timers.arm('a', Instant::MAX);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn arming_again_moves_and_disarming_forgets() {
+    fn arming_again_moves_a_deadline_and_disarming_removes_it() {
         let mut timers = Timers::new();
         timers.arm('a', at(1));
         timers.arm('a', at(9));

@@ -15,7 +15,7 @@ use memchr::memchr2;
 /// Appends a request. `params` adds the members of its parameters. If it adds none, the request has no `params`.
 pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope_of(buf, id);
-    message.named(r#""method":"#);
+    message.json_key(r#""method":"#);
     write_text(message.buf, method);
     message.params(params);
     message.close();
@@ -24,7 +24,7 @@ pub fn request(buf: &mut Vec<u8>, id: &Id, method: &str, params: impl FnOnce(&mu
 /// Appends a notification. `params` adds the members of its parameters. If it adds none, the notification has no `params`.
 pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope(buf);
-    message.named(r#""method":"#);
+    message.json_key(r#""method":"#);
     write_text(message.buf, method);
     message.params(params);
     message.close();
@@ -33,7 +33,7 @@ pub fn notification(buf: &mut Vec<u8>, method: &str, params: impl FnOnce(&mut Ob
 /// Appends the reply to a request that succeeded. `result` adds the members of the result; it may add none.
 pub fn result(buf: &mut Vec<u8>, id: &Id, result: impl FnOnce(&mut Object<'_>)) {
     let mut message = envelope_of(buf, id);
-    message.named(r#""result":"#);
+    message.json_key(r#""result":"#);
     message.nested(result);
     message.close();
 }
@@ -134,27 +134,27 @@ impl<'b> Object<'b> {
     }
 
     /// Writes a key that is already JSON and includes its colon.
-    fn named(&mut self, key: &'static str) {
+    fn json_key(&mut self, key: &'static str) {
         self.comma();
         self.buf.extend_from_slice(key.as_bytes());
     }
 
     /// Adds an integer under a key that is already JSON.
     pub(crate) fn named_integer(&mut self, key: &'static str, value: i64) {
-        self.named(key);
+        self.json_key(key);
         write_integer(self.buf, value);
     }
 
     /// Adds an object under a key that is already JSON. `fill` adds its members.
     pub(crate) fn named_object(&mut self, key: &'static str, fill: impl FnOnce(&mut Object<'_>)) {
-        self.named(key);
+        self.json_key(key);
         self.nested(fill);
     }
 
     /// Adds a value that is already JSON. The caller must ensure that it is one valid JSON value.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
         self.key(key);
-        write_unbroken(self.buf, json);
+        write_without_line_breaks(self.buf, json);
         self
     }
 
@@ -168,7 +168,7 @@ impl<'b> Object<'b> {
             .map_or("", str::trim_ascii);
         if !inner.is_empty() {
             self.comma();
-            write_unbroken(self.buf, inner);
+            write_without_line_breaks(self.buf, inner);
         }
         self
     }
@@ -204,7 +204,7 @@ impl<'b> Object<'b> {
     /// Adds the `params` object, or removes its key again if `fill` added nothing.
     fn params(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
         let (len, empty) = (self.buf.len(), self.empty);
-        self.named(r#""params":"#);
+        self.json_key(r#""params":"#);
         let mut object = Object::open(self.buf);
         fill(&mut object);
         if object.empty {
@@ -315,7 +315,7 @@ fn write_escape(buf: &mut Vec<u8>, byte: u8) {
 }
 
 /// Appends JSON, with each line break between tokens replaced by a space.
-fn write_unbroken(buf: &mut Vec<u8>, json: &str) {
+fn write_without_line_breaks(buf: &mut Vec<u8>, json: &str) {
     let mut rest = json.as_bytes();
     while let Some(at) = memchr2(b'\n', b'\r', rest) {
         buf.extend_from_slice(&rest[..at]);

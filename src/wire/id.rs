@@ -63,11 +63,11 @@ pub(super) fn integer(json: &str) -> Option<i64> {
             return Some(number);
         }
     }
-    whole(json)
+    integral_value(json)
 }
 
 /// Reads a JSON number with a fraction or an exponent, if its value is an integer. Works digit by digit, so that nothing is rounded.
-fn whole(json: &str) -> Option<i64> {
+fn integral_value(json: &str) -> Option<i64> {
     if !checked_number(json.as_bytes()).ok()?.is_empty() {
         return None;
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::{Id, TEXT_ID_LIMIT};
 
     #[test]
-    fn integers_in_any_spelling() {
+    fn integers_are_read_in_any_spelling() {
         for (json, number) in [
             ("0", 0),
             ("-0", 0),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id() {
+    fn invalid_ids_are_refused() {
         for json in [
             "",
             "null",

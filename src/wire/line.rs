@@ -4,7 +4,7 @@ use core::{fmt, mem, str};
 
 use memchr::memchr;
 
-use super::{keep::Keep, skim::Skimmed};
+use super::{buffer::MessageBuffer, skim::Skimmed};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 
@@ -43,9 +43,9 @@ pub enum Line<'a> {
 /// assert_eq!(reader.next(&mut chunk), None);
 /// ```
 pub struct LineReader {
-    /// The beginning of an incomplete line, or the line that was returned last if `given` is set.
-    line: Keep,
-    given: bool,
+    /// The beginning of an incomplete line, or the line that was returned last if `was_returned` is set.
+    line: MessageBuffer,
+    was_returned: bool,
 }
 
 impl LineReader {
@@ -53,8 +53,8 @@ impl LineReader {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            line: Keep::new(limit),
-            given: false,
+            line: MessageBuffer::new(limit),
+            was_returned: false,
         }
     }
 
@@ -64,7 +64,7 @@ impl LineReader {
     /// `chunk` is not copied.
     #[must_use]
     pub fn next<'a, 'c: 'a>(&'a mut self, chunk: &mut &'c [u8]) -> Option<Line<'a>> {
-        self.forget_given();
+        self.clear_returned();
         while let Some(at) = memchr(b'\n', chunk) {
             let (piece, rest) = (&chunk[..at], &chunk[at + 1..]);
             *chunk = rest;
@@ -76,7 +76,7 @@ impl LineReader {
             }
             self.line.add(piece);
             if self.has_line() {
-                return self.give();
+                return self.return_line();
             }
         }
         if !chunk.is_empty() {
@@ -88,20 +88,24 @@ impl LineReader {
     /// Returns the rest of the stream after its last newline, as a line. The reader is then ready for another stream.
     #[must_use]
     pub fn finish(&mut self) -> Option<Line<'_>> {
-        self.forget_given();
-        if self.has_line() { self.give() } else { None }
+        self.clear_returned();
+        if self.has_line() {
+            self.return_line()
+        } else {
+            None
+        }
     }
 
     /// Drops an incomplete line.
     pub fn clear(&mut self) {
-        self.given = true;
-        self.forget_given();
+        self.was_returned = true;
+        self.clear_returned();
     }
 
     /// The number of bytes kept of an incomplete line. Never more than the limit.
     #[must_use]
     pub fn buffered(&self) -> usize {
-        if self.given {
+        if self.was_returned {
             0
         } else {
             self.line.bytes().len()
@@ -111,23 +115,23 @@ impl LineReader {
     /// Whether to return the current line. A blank line is dropped here.
     fn has_line(&mut self) -> bool {
         if !self.line.is_oversized() && is_blank(self.line.bytes()) {
-            self.given = true;
-            self.forget_given();
+            self.was_returned = true;
+            self.clear_returned();
             return false;
         }
         true
     }
 
-    fn give(&mut self) -> Option<Line<'_>> {
-        self.given = true;
+    fn return_line(&mut self) -> Option<Line<'_>> {
+        self.was_returned = true;
         if let Some(skimmed) = self.line.take_skimmed() {
             return Some(Line::Oversized(skimmed));
         }
         classify(self.line.bytes())
     }
 
-    fn forget_given(&mut self) {
-        if mem::take(&mut self.given) {
+    fn clear_returned(&mut self) {
+        if mem::take(&mut self.was_returned) {
             self.line.clear();
         }
     }
@@ -154,7 +158,7 @@ impl fmt::Debug for LineReader {
 
 /// Strips the framing of a line. Returns `None` if the line is blank.
 fn classify(bytes: &[u8]) -> Option<Line<'_>> {
-    let bytes = unframed(bytes);
+    let bytes = strip_framing(bytes);
     match str::from_utf8(bytes) {
         Ok(_) if is_space(bytes) => None,
         Ok(text) => Some(Line::Text(text)),
@@ -163,7 +167,7 @@ fn classify(bytes: &[u8]) -> Option<Line<'_>> {
 }
 
 fn is_blank(bytes: &[u8]) -> bool {
-    is_space(unframed(bytes))
+    is_space(strip_framing(bytes))
 }
 
 #[inline]
@@ -171,7 +175,7 @@ fn is_space(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }
 
-fn unframed(bytes: &[u8]) -> &[u8] {
+fn strip_framing(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
     bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
 }
@@ -181,12 +185,12 @@ mod tests {
     use alloc::{format, vec};
 
     use super::{Line, LineReader};
-    use crate::wire::keep::KEPT_CAPACITY;
+    use crate::wire::buffer::KEPT_CAPACITY;
 
     const LIMIT: usize = 1 << 20;
 
     #[test]
-    fn memory_stays_in_the_limit_and_is_let_go() {
+    fn memory_stays_within_the_limit_and_is_freed() {
         let mut reader = LineReader::new(LIMIT);
         let piece = vec![b'x'; 1000];
         let mut growths = 0;

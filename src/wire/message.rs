@@ -60,7 +60,8 @@ pub enum Message<'a> {
 }
 
 /// A JSON-RPC error.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, thiserror::Error)]
+#[error("{} (code {code})", self.text())]
 pub struct ErrorObject {
     /// The kind of error.
     pub code: i64,
@@ -72,7 +73,8 @@ pub struct ErrorObject {
 }
 
 /// Why a text, or an element of a batch, is not a message.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{kind}")]
 pub struct Malformed {
     /// The kind of the flaw.
     pub kind: MalformedKind,
@@ -84,84 +86,62 @@ pub struct Malformed {
     pub is_notification: bool,
 }
 
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)
-    }
-}
-
-impl core::error::Error for Malformed {}
-
 /// The flaw of a malformed message. The texts never quote the message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MalformedKind {
     /// The error is not an object with an integer code (S-RPC-09, S-RPC-12).
+    #[error("the error is not an object with an integer code")]
     BadError,
     /// The id is neither an integer nor a string, or it is too long (S-RPC-03).
+    #[error(
+        "the id is neither an integer nor a string of at most {} bytes",
+        id::TEXT_ID_LIMIT
+    )]
     BadId,
     /// The method is not a string of valid Unicode.
+    #[error("the method is not a text")]
     BadMethod,
     /// The parameters are not an object.
+    #[error("the params are not an object")]
     BadParams,
     /// The result is not an object (S-RPC-17).
+    #[error("the result is not an object")]
     BadResult,
     /// The member `jsonrpc` is not "2.0" (S-RPC-01).
+    #[error("the jsonrpc member is not \"2.0\"")]
     BadVersion,
     /// The batch has more than [`BATCH_LIMIT`] messages.
+    #[error("the batch has more than {BATCH_LIMIT} messages")]
     BatchTooLong,
     /// A member of the message occurs twice.
+    #[error("the message has the same member twice")]
     DuplicateMember,
     /// The batch holds no message (S-BATCH-08).
+    #[error("the batch is empty")]
     EmptyBatch,
     /// The result has no id.
+    #[error("the result comes without an id")]
     MissingId,
     /// The object has neither a method nor a result nor an error.
+    #[error("the object has neither a method nor a result nor an error")]
     NoMessage,
     /// The text is JSON, but not an object.
+    #[error("the message is not an object")]
     NotAnObject,
     /// The text is not JSON.
+    #[error("the text is not JSON")]
     NotJson,
     /// The id of a request is null (S-RPC-04).
+    #[error("the id of the request is null")]
     NullId,
     /// The object has a method and also a result or an error.
+    #[error("the message has both a method and a result or an error")]
     RequestAndResponse,
     /// The reply has both a result and an error (S-RPC-08).
+    #[error("the response has both a result and an error")]
     ResultAndError,
 }
-
-impl fmt::Display for MalformedKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadError => f.write_str("the error is not an object with an integer code"),
-            Self::BadId => write!(
-                f,
-                "the id is neither an integer nor a string of at most {} bytes",
-                id::TEXT_ID_LIMIT
-            ),
-            Self::BadMethod => f.write_str("the method is not a text"),
-            Self::BadParams => f.write_str("the params are not an object"),
-            Self::BadResult => f.write_str("the result is not an object"),
-            Self::BadVersion => f.write_str("the jsonrpc member is not \"2.0\""),
-            Self::BatchTooLong => write!(f, "the batch has more than {BATCH_LIMIT} messages"),
-            Self::DuplicateMember => f.write_str("the message has the same member twice"),
-            Self::EmptyBatch => f.write_str("the batch is empty"),
-            Self::MissingId => f.write_str("the result comes without an id"),
-            Self::NoMessage => {
-                f.write_str("the object has neither a method nor a result nor an error")
-            }
-            Self::NotAnObject => f.write_str("the message is not an object"),
-            Self::NotJson => f.write_str("the text is not JSON"),
-            Self::NullId => f.write_str("the id of the request is null"),
-            Self::RequestAndResponse => {
-                f.write_str("the message has both a method and a result or an error")
-            }
-            Self::ResultAndError => f.write_str("the response has both a result and an error"),
-        }
-    }
-}
-
-impl core::error::Error for MalformedKind {}
 
 /// Parses a message or a batch of messages.
 ///
@@ -180,12 +160,14 @@ pub fn parse(text: &str) -> Result<Inbound<'_>, Malformed> {
 
 /// Like [`parse`], for results that may begin with members that were validated before (see [`object::run_of`]). Those are not validated
 /// again.
-pub(crate) fn parse_behind<'a>(text: &'a str, run: &str) -> Result<Inbound<'a>, Malformed> {
-    parse_by(text, |cursor| cursor.object_behind(run).map(Json::checked))
+pub(crate) fn parse_after_run<'a>(text: &'a str, run: &str) -> Result<Inbound<'a>, Malformed> {
+    parse_by(text, |cursor| {
+        cursor.object_after_run(run).map(Json::checked)
+    })
 }
 
 /// Like [`parse`], but also calls `visit` with the members of params and results. It does not do so for a batch.
-pub(crate) fn parse_showing<'a>(
+pub(crate) fn parse_visiting<'a>(
     text: &'a str,
     plan: Plan<'_>,
     mut visit: impl FnMut(Part<'a>),
@@ -290,14 +272,6 @@ impl ErrorObject {
     }
 }
 
-impl fmt::Display for ErrorObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (code {})", self.text(), self.code)
-    }
-}
-
-impl core::error::Error for ErrorObject {}
-
 impl MalformedKind {
     /// The JSON-RPC error code to answer with.
     #[must_use]
@@ -336,13 +310,13 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
 fn elements(text: &str) -> Result<Vec<Json<'_>>, NotJson> {
     let mut elements = Vec::new();
     let mut cursor = Cursor::new(text);
-    let mut has_more = cursor.opens(*b"[]");
+    let mut has_more = cursor.take_opening(*b"[]");
     while has_more {
         elements.push(Json::checked(cursor.value()?));
         if elements.len() > BATCH_LIMIT {
             return Ok(elements);
         }
-        has_more = cursor.goes_on(b']')?;
+        has_more = cursor.take_separator(b']')?;
     }
     if cursor.is_at_end() {
         Ok(elements)
@@ -405,7 +379,7 @@ impl<'a> Envelope<'a> {
                 Key::Version => envelope.version.replace(value(&mut cursor)?).is_some(),
             };
             envelope.duplicate |= seen_before;
-            has_more = cursor.goes_on(b'}')?;
+            has_more = cursor.take_separator(b'}')?;
         }
         if cursor.is_at_end() {
             Ok(envelope)

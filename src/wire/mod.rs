@@ -10,9 +10,9 @@
 //! Reading borrows: a line that arrives in one piece is not copied, and the payloads of a [`Message`] are slices of it. Convert a value to
 //! a [`Payload`] if it must outlive the bytes. Writing appends to the caller's buffer.
 
+mod buffer;
 pub mod encode;
 mod id;
-mod keep;
 mod line;
 mod message;
 mod skim;
@@ -26,6 +26,6 @@ pub use line::{Line, LineReader};
 pub use message::{
     BATCH_LIMIT, Batch, ErrorObject, Inbound, Malformed, MalformedKind, Message, parse,
 };
-pub(crate) use message::{parse_behind, parse_showing};
+pub(crate) use message::{parse_after_run, parse_visiting};
 pub use skim::Skimmed;
 pub use sse::{SseEvent, SseReader};

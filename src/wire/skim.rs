@@ -28,7 +28,7 @@ pub struct Skimmed {
 #[derive(Default)]
 pub(super) struct Skim {
     len: u64,
-    place: Place,
+    position: Position,
     /// How many objects and arrays are open.
     depth: u64,
     /// The member whose value is being scanned.
@@ -44,7 +44,7 @@ pub(super) struct Skim {
 
 /// The position of the next byte in the message.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Place {
+enum Position {
     /// After the object. Only whitespace may follow.
     After,
     /// Between a key and its colon.
@@ -53,7 +53,7 @@ enum Place {
     Key { escaped: bool },
     /// In the top-level object, before a key.
     Members,
-    /// In something that is not one JSON object, of which nothing can be told.
+    /// In something that is not one JSON object, so nothing is known of it.
     Opaque,
     /// Before the object.
     #[default]
@@ -81,19 +81,19 @@ impl Skim {
         self.len += piece.len() as u64;
         let mut rest = piece;
         while let Some((&byte, after)) = rest.split_first() {
-            rest = match self.place {
-                Place::Key { escaped: false } | Place::ValueString { escaped: false } => {
+            rest = match self.position {
+                Position::Key { escaped: false } | Position::ValueString { escaped: false } => {
                     self.run_of_string(rest)
                 }
-                Place::Opaque => return,
-                Place::After
-                | Place::Colon
-                | Place::Key { escaped: true }
-                | Place::Members
-                | Place::Start
-                | Place::StartMark(_)
-                | Place::Value
-                | Place::ValueString { escaped: true } => {
+                Position::Opaque => return,
+                Position::After
+                | Position::Colon
+                | Position::Key { escaped: true }
+                | Position::Members
+                | Position::Start
+                | Position::StartMark(_)
+                | Position::Value
+                | Position::ValueString { escaped: true } => {
                     self.step(byte);
                     after
                 }
@@ -103,7 +103,7 @@ impl Skim {
 
     /// Returns the facts. A message that was cut short is judged by the bytes that came, because the rest will not come.
     pub(super) fn finish(self) -> Skimmed {
-        let known = self.place != Place::Opaque && self.ids == 1;
+        let known = self.position != Position::Opaque && self.ids == 1;
         let id = self.id.filter(|_| known);
         Skimmed {
             len: self.len,
@@ -118,14 +118,14 @@ impl Skim {
         let (run, after) = rest.split_at(end.map_or(rest.len(), |at| at + 1));
         self.keep(run);
         if let Some(at) = end {
-            self.place = match (self.place, rest[at]) {
-                (Place::Key { .. }, b'\\') => Place::Key { escaped: true },
-                (Place::Key { .. }, _) => {
+            self.position = match (self.position, rest[at]) {
+                (Position::Key { .. }, b'\\') => Position::Key { escaped: true },
+                (Position::Key { .. }, _) => {
                     self.end_key();
-                    Place::Colon
+                    Position::Colon
                 }
-                (_, b'\\') => Place::ValueString { escaped: true },
-                _ => Place::Value,
+                (_, b'\\') => Position::ValueString { escaped: true },
+                _ => Position::Value,
             };
         }
         after
@@ -133,48 +133,48 @@ impl Skim {
 
     fn step(&mut self, byte: u8) {
         let blank = matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
-        self.place = match (self.place, byte) {
-            (Place::Key { .. }, _) => {
+        self.position = match (self.position, byte) {
+            (Position::Key { .. }, _) => {
                 self.keep(&[byte]);
-                Place::Key { escaped: false }
+                Position::Key { escaped: false }
             }
-            (Place::ValueString { .. }, _) => {
+            (Position::ValueString { .. }, _) => {
                 self.keep(&[byte]);
-                Place::ValueString { escaped: false }
+                Position::ValueString { escaped: false }
             }
-            (Place::Value, _) => self.step_value(byte),
-            (Place::Start, b'\xEF') => Place::StartMark(1),
-            (Place::StartMark(1), b'\xBB') => Place::StartMark(2),
-            (Place::StartMark(2), b'\xBF') => Place::Start,
-            (Place::StartMark(_), _) => Place::Opaque,
-            (Place::Start, b'{') => {
+            (Position::Value, _) => self.step_value(byte),
+            (Position::Start, b'\xEF') => Position::StartMark(1),
+            (Position::StartMark(1), b'\xBB') => Position::StartMark(2),
+            (Position::StartMark(2), b'\xBF') => Position::Start,
+            (Position::StartMark(_), _) => Position::Opaque,
+            (Position::Start, b'{') => {
                 self.depth = 1;
-                Place::Members
+                Position::Members
             }
-            (Place::Members, b'"') => {
+            (Position::Members, b'"') => {
                 self.start_keeping();
                 self.keep(b"\"");
-                Place::Key { escaped: false }
+                Position::Key { escaped: false }
             }
-            (Place::Members, b'}') => Place::After,
-            (Place::Colon, b':') => {
+            (Position::Members, b'}') => Position::After,
+            (Position::Colon, b':') => {
                 self.start_keeping();
-                Place::Value
+                Position::Value
             }
-            (place, _) if blank => place,
-            _ => Place::Opaque,
+            (position, _) if blank => position,
+            _ => Position::Opaque,
         };
     }
 
-    fn step_value(&mut self, byte: u8) -> Place {
+    fn step_value(&mut self, byte: u8) -> Position {
         match byte {
             b',' if self.depth == 1 => {
                 self.end_value();
-                return Place::Members;
+                return Position::Members;
             }
             b'}' if self.depth == 1 => {
                 self.end_value();
-                return Place::After;
+                return Position::After;
             }
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' => self.depth -= 1,
@@ -182,9 +182,9 @@ impl Skim {
         }
         self.keep(&[byte]);
         match byte {
-            _ if self.depth == 0 => Place::Opaque,
-            b'"' => Place::ValueString { escaped: false },
-            _ => Place::Value,
+            _ if self.depth == 0 => Position::Opaque,
+            b'"' => Position::ValueString { escaped: false },
+            _ => Position::Value,
         }
     }
 
@@ -220,8 +220,8 @@ impl Skim {
 
     /// Keeps the bytes of a key or an id. A text longer than the limit can be neither.
     fn keep(&mut self, bytes: &[u8]) {
-        let wanted =
-            matches!(self.place, Place::Key { .. } | Place::Members) || self.member == Member::Id;
+        let wanted = matches!(self.position, Position::Key { .. } | Position::Members)
+            || self.member == Member::Id;
         if !wanted || self.overflowed {
             return;
         }

@@ -16,8 +16,8 @@ use core::{fmt, mem, str, time::Duration};
 use memchr::{memchr, memchr2, memchr3};
 
 use super::{
+    buffer::{MessageBuffer, extend_within},
     encode::write_integer,
-    keep::{Keep, extend_within},
     line::BYTE_ORDER_MARK,
     skim::Skimmed,
 };
@@ -73,18 +73,18 @@ pub enum SseEvent<'a> {
 /// assert_eq!(reader.last_id(), Some("8"));
 /// ```
 pub struct SseReader {
-    place: Place,
+    position: Position,
     /// Whether the last line ended with a CR. An LF that follows belongs to it.
     after_cr: bool,
     /// The name of the current field, and then its value if the field is a name or an id.
-    word: Vec<u8>,
+    field_buf: Vec<u8>,
     /// The number in the current `retry` field.
     number: Option<u64>,
-    /// The data of the current event, or of the one that was returned last if `given` is set. The same holds for `name`.
-    data: Keep,
+    /// The data of the current event, or of the one that was returned last if `was_returned` is set. The same holds for `name`.
+    data: MessageBuffer,
     has_data: bool,
     name: Vec<u8>,
-    given: bool,
+    was_returned: bool,
     /// The id of the current event, if `has_id` is set.
     new_id: String,
     has_id: bool,
@@ -94,13 +94,13 @@ pub struct SseReader {
 
 /// The position of the next byte in its line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+enum Position {
     /// At the start of the stream, after this many bytes of the byte order mark that may come first.
-    Mark(usize),
+    ByteOrderMark(usize),
     /// In the name of a field, or before it.
     Name,
     /// In a line that is ignored.
-    Passed,
+    Ignored,
     /// After the colon, where one space is skipped.
     Space(Field),
     /// In a value.
@@ -120,14 +120,14 @@ impl SseReader {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            place: Place::Mark(0),
+            position: Position::ByteOrderMark(0),
             after_cr: false,
-            word: Vec::new(),
+            field_buf: Vec::new(),
             number: None,
-            data: Keep::new(limit),
+            data: MessageBuffer::new(limit),
             has_data: false,
             name: Vec::new(),
-            given: false,
+            was_returned: false,
             new_id: String::new(),
             has_id: false,
             last_id: String::new(),
@@ -145,9 +145,9 @@ impl SseReader {
 
     /// Whether no part of an event was read since the last one ended. Comments do not count.
     pub(crate) fn is_between_events(&self) -> bool {
-        let is_at_start =
-            matches!(self.place, Place::Mark(0) | Place::Name) && self.word.is_empty();
-        is_at_start && (self.given || !self.has_data && !self.has_id && self.name.is_empty())
+        let is_at_start = matches!(self.position, Position::ByteOrderMark(0) | Position::Name)
+            && self.field_buf.is_empty();
+        is_at_start && (self.was_returned || !self.has_data && !self.has_id && self.name.is_empty())
     }
 
     /// Returns the next item, from the buffer and the front of `chunk`. The bytes that it used are removed from `chunk`.
@@ -156,31 +156,31 @@ impl SseReader {
     /// copied if `chunk` contains the line and the end of its event.
     #[must_use]
     pub fn next<'a, 'c: 'a>(&'a mut self, chunk: &mut &'c [u8]) -> Option<SseEvent<'a>> {
-        if self.given {
-            self.forget_event();
+        if self.was_returned {
+            self.clear_event();
         }
         // All the data of the current event, if it has one line of data so far and that was the line before.
-        let mut lent: Option<&'c [u8]> = None;
+        let mut borrowed: Option<&'c [u8]> = None;
         while let Some(piece) = self.cut_line(chunk) {
             if piece.is_empty() && self.is_at_line_start() {
-                self.place = Place::Name;
-                if self.has_event(lent) {
-                    return Some(self.give(lent));
+                self.position = Position::Name;
+                if self.has_event(borrowed) {
+                    return Some(self.return_event(borrowed));
                 }
-                self.forget_event();
-                lent = None;
+                self.clear_event();
+                borrowed = None;
                 continue;
             }
-            self.keep_lent(&mut lent);
-            lent = self.lend_line(piece);
-            if lent.is_none() {
+            self.buffer_borrowed(&mut borrowed);
+            borrowed = self.borrow_line(piece);
+            if borrowed.is_none() {
                 self.feed(piece);
                 if let Some(wait) = self.end_line() {
                     return Some(SseEvent::Retry(wait));
                 }
             }
         }
-        self.keep_lent(&mut lent);
+        self.buffer_borrowed(&mut borrowed);
         self.feed(mem::take(chunk));
         None
     }
@@ -194,11 +194,11 @@ impl SseReader {
     /// The number of bytes kept of an incomplete event: at most the limit of data, and less than 9 KiB besides.
     #[must_use]
     pub fn buffered(&self) -> usize {
-        if self.given {
+        if self.was_returned {
             return 0;
         }
         let new_id = if self.has_id { self.new_id.len() } else { 0 };
-        self.data.bytes().len() + self.name.len() + self.word.len() + new_id
+        self.data.bytes().len() + self.name.len() + self.field_buf.len() + new_id
     }
 
     /// Removes the rest of the current line from `chunk`, with its end.
@@ -214,15 +214,15 @@ impl SseReader {
     }
 
     fn is_at_line_start(&self) -> bool {
-        match self.place {
-            Place::Mark(seen) => seen == 0,
-            Place::Name => self.word.is_empty(),
-            Place::Passed | Place::Space(_) | Place::Value(_) => false,
+        match self.position {
+            Position::ByteOrderMark(seen) => seen == 0,
+            Position::Name => self.field_buf.is_empty(),
+            Position::Ignored | Position::Space(_) | Position::Value(_) => false,
         }
     }
 
     /// The data of a line, if the line is complete, the first data of its event and within the limit.
-    fn lend_line<'c>(&mut self, line: &'c [u8]) -> Option<&'c [u8]> {
+    fn borrow_line<'c>(&mut self, line: &'c [u8]) -> Option<&'c [u8]> {
         if self.has_data || !self.is_at_line_start() {
             return None;
         }
@@ -232,12 +232,12 @@ impl SseReader {
             return None;
         }
         self.has_data = true;
-        self.place = Place::Name;
+        self.position = Position::Name;
         Some(value)
     }
 
-    fn keep_lent(&mut self, lent: &mut Option<&[u8]>) {
-        if let Some(data) = lent.take() {
+    fn buffer_borrowed(&mut self, borrowed: &mut Option<&[u8]>) {
+        if let Some(data) = borrowed.take() {
             self.data.add(data);
         }
     }
@@ -245,32 +245,32 @@ impl SseReader {
     /// Adds a piece to the current line.
     fn feed(&mut self, mut rest: &[u8]) {
         while let Some((&byte, after)) = rest.split_first() {
-            match self.place {
-                Place::Mark(seen) if byte == BYTE_ORDER_MARK[seen] => {
+            match self.position {
+                Position::ByteOrderMark(seen) if byte == BYTE_ORDER_MARK[seen] => {
                     let all = seen + 1 == BYTE_ORDER_MARK.len();
-                    self.place = if all {
-                        Place::Name
+                    self.position = if all {
+                        Position::Name
                     } else {
-                        Place::Mark(seen + 1)
+                        Position::ByteOrderMark(seen + 1)
                     };
                     rest = after;
                 }
-                Place::Mark(0) => self.place = Place::Name,
+                Position::ByteOrderMark(0) => self.position = Position::Name,
                 // No known field begins with a part of the mark.
-                Place::Mark(_) => self.place = Place::Passed,
-                Place::Name => {
+                Position::ByteOrderMark(_) => self.position = Position::Ignored,
+                Position::Name => {
                     let colon = memchr(b':', rest);
-                    self.keep_word(&rest[..colon.unwrap_or(rest.len())], Field::LONGEST_NAME);
+                    self.add_to_field(&rest[..colon.unwrap_or(rest.len())], Field::LONGEST_NAME);
                     let Some(at) = colon else { return };
                     rest = &rest[at + 1..];
                     self.begin_value();
                 }
-                Place::Passed => return,
-                Place::Space(field) => {
-                    self.place = Place::Value(field);
+                Position::Ignored => return,
+                Position::Space(field) => {
+                    self.position = Position::Value(field);
                     rest = if byte == b' ' { after } else { rest };
                 }
-                Place::Value(field) => return self.feed_value(field, rest),
+                Position::Value(field) => return self.feed_value(field, rest),
             }
         }
     }
@@ -278,12 +278,12 @@ impl SseReader {
     fn feed_value(&mut self, field: Field, piece: &[u8]) {
         match field {
             Field::Data => self.data.add(piece),
-            Field::Event => self.keep_word(piece, NAME_LIMIT),
-            Field::Id => self.keep_word(piece, ID_LIMIT),
+            Field::Event => self.add_to_field(piece, NAME_LIMIT),
+            Field::Id => self.add_to_field(piece, ID_LIMIT),
             Field::Retry => {
                 for byte in piece {
                     if !byte.is_ascii_digit() {
-                        self.place = Place::Passed;
+                        self.position = Position::Ignored;
                         return;
                     }
                     let number = self.number.unwrap_or(0).saturating_mul(10);
@@ -293,25 +293,25 @@ impl SseReader {
         }
     }
 
-    /// Keeps a piece of a word. A line whose word exceeds the limit is ignored.
-    fn keep_word(&mut self, piece: &[u8], limit: usize) {
-        if piece.len() > limit - self.word.len() {
-            self.word.clear();
-            self.place = Place::Passed;
+    /// Adds a piece to the current name or value. A line over the limit is ignored.
+    fn add_to_field(&mut self, piece: &[u8], limit: usize) {
+        if piece.len() > limit - self.field_buf.len() {
+            self.field_buf.clear();
+            self.position = Position::Ignored;
         } else {
-            extend_within(&mut self.word, piece, limit);
+            extend_within(&mut self.field_buf, piece, limit);
         }
     }
 
     /// Goes on to the value of the field whose name was read. A comment is a field without a name.
     fn begin_value(&mut self) {
-        if self.place != Place::Name {
+        if self.position != Position::Name {
             return;
         }
-        self.place = Field::named(&self.word).map_or(Place::Passed, Place::Space);
-        self.word.clear();
+        self.position = Field::named(&self.field_buf).map_or(Position::Ignored, Position::Space);
+        self.field_buf.clear();
         self.number = None;
-        if self.place == Place::Space(Field::Data) && mem::replace(&mut self.has_data, true) {
+        if self.position == Position::Space(Field::Data) && mem::replace(&mut self.has_data, true) {
             self.data.add(b"\n");
         }
     }
@@ -320,25 +320,25 @@ impl SseReader {
     fn end_line(&mut self) -> Option<Duration> {
         // A field without a colon has an empty value.
         self.begin_value();
-        match mem::replace(&mut self.place, Place::Name) {
-            Place::Space(field) | Place::Value(field) => match field {
+        match mem::replace(&mut self.position, Position::Name) {
+            Position::Space(field) | Position::Value(field) => match field {
                 Field::Data => {}
                 Field::Event => {
                     self.name.clear();
-                    self.name.append(&mut self.word);
+                    self.name.append(&mut self.field_buf);
                 }
                 Field::Id => self.end_id(),
                 Field::Retry => return self.number.take().map(Duration::from_millis),
             },
-            Place::Mark(_) | Place::Name | Place::Passed => {}
+            Position::ByteOrderMark(_) | Position::Name | Position::Ignored => {}
         }
         None
     }
 
-    /// Takes the word as the id of the current event, if it is valid.
+    /// Uses the value as the id of the current event, if it is valid.
     fn end_id(&mut self) {
-        let word = mem::take(&mut self.word);
-        self.word = match String::from_utf8(word) {
+        let field_buf = mem::take(&mut self.field_buf);
+        self.field_buf = match String::from_utf8(field_buf) {
             Ok(id) if !id.contains('\0') => {
                 self.has_id = true;
                 mem::replace(&mut self.new_id, id).into_bytes()
@@ -346,23 +346,23 @@ impl SseReader {
             Ok(id) => id.into_bytes(),
             Err(error) => error.into_bytes(),
         };
-        self.word.clear();
+        self.field_buf.clear();
     }
 
     /// Whether there is anything to report of the event that ended.
-    fn has_event(&self, lent: Option<&[u8]>) -> bool {
-        self.has_id || !self.data.is_empty() || lent.is_some_and(|data| !data.is_empty())
+    fn has_event(&self, borrowed: Option<&[u8]>) -> bool {
+        self.has_id || !self.data.is_empty() || borrowed.is_some_and(|data| !data.is_empty())
     }
 
-    fn give<'a, 'c: 'a>(&'a mut self, lent: Option<&'c [u8]>) -> SseEvent<'a> {
-        self.given = true;
+    fn return_event<'a, 'c: 'a>(&'a mut self, borrowed: Option<&'c [u8]>) -> SseEvent<'a> {
+        self.was_returned = true;
         if mem::take(&mut self.has_id) {
             mem::swap(&mut self.last_id, &mut self.new_id);
         }
         if let Some(skimmed) = self.data.take_skimmed() {
             return SseEvent::Oversized(skimmed);
         }
-        let data = lent.unwrap_or(self.data.bytes());
+        let data = borrowed.unwrap_or(self.data.bytes());
         if data.is_empty() {
             return SseEvent::Primed;
         }
@@ -376,8 +376,8 @@ impl SseReader {
         }
     }
 
-    fn forget_event(&mut self) {
-        self.given = false;
+    fn clear_event(&mut self) {
+        self.was_returned = false;
         self.data.clear();
         self.has_data = false;
         self.name.clear();

@@ -10,7 +10,7 @@ use alloc::{
 
 use super::{
     Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode, parse,
-    parse_showing,
+    parse_visiting,
 };
 use crate::json::Json;
 use crate::json::object::{self, ObjectError, Part, Plan, Sought};
@@ -67,9 +67,9 @@ fn read_whole(limit: usize, bytes: &[u8]) -> Vec<Owned> {
 }
 
 /// A small xorshift generator: the same numbers on every run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -79,7 +79,7 @@ impl Dice {
 }
 
 /// All difficult cases of framing, in one stream.
-fn nasty_script() -> Vec<u8> {
+fn difficult_lines() -> Vec<u8> {
     let mut script = Vec::new();
     for line in [
         "\u{FEFF}first\n".as_bytes(),
@@ -114,9 +114,9 @@ fn nasty_script() -> Vec<u8> {
 }
 
 #[test]
-fn the_nasty_script_reads_as_it_should() {
+fn difficult_lines_are_framed_correctly() {
     assert_eq!(
-        read_whole(32, &nasty_script()),
+        read_whole(32, &difficult_lines()),
         [
             text("first"),
             text("crlf"),
@@ -143,8 +143,8 @@ fn the_nasty_script_reads_as_it_should() {
 }
 
 #[test]
-fn chunks_never_matter() {
-    let script = nasty_script();
+fn lines_do_not_depend_on_the_chunks() {
+    let script = difficult_lines();
     for limit in [0, 1, 2, 3, 5, 10, 31, 32, 33, 60, 1024] {
         let whole = read_whole(limit, &script);
         assert_eq!(read(limit, script.chunks(1)), whole, "limit {limit}");
@@ -156,20 +156,20 @@ fn chunks_never_matter() {
 }
 
 #[test]
-fn random_bytes_in_random_chunks_never_matter() {
+fn random_bytes_in_random_chunks_match_a_naive_reader() {
     const ALPHABET: &[u8] = b"\n\n\n\r\r \t{}[]\"\":,\\id12\xEF\xBB\xBF\xC5\xBC";
-    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
     for _ in 0..2_000 {
-        let len = dice.below(120);
+        let len = rng.below(120);
         let script: Vec<u8> = (0..len)
-            .map(|_| ALPHABET[dice.below(ALPHABET.len())])
+            .map(|_| ALPHABET[rng.below(ALPHABET.len())])
             .collect();
-        let limit = dice.below(16);
+        let limit = rng.below(16);
         let whole = read_whole(limit, &script);
         let mut chunks = Vec::new();
         let mut rest = &script[..];
         while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(1 + dice.below(rest.len()));
+            let (chunk, after) = rest.split_at(1 + rng.below(rest.len()));
             chunks.push(chunk);
             rest = after;
         }
@@ -204,7 +204,7 @@ fn naive_lines(limit: usize, script: &[u8]) -> Vec<Owned> {
 }
 
 #[test]
-fn a_whole_line_is_not_copied_and_a_long_one_is_let_go() {
+fn whole_line_is_not_copied_and_a_long_line_is_freed() {
     let mut reader = LineReader::new(1 << 20);
     let whole = b"whole\n".to_vec();
     let mut chunk = &whole[..];
@@ -226,7 +226,7 @@ fn a_whole_line_is_not_copied_and_a_long_one_is_let_go() {
 }
 
 #[test]
-fn an_oversized_line_tells_its_id_in_any_order() {
+fn oversized_line_reports_its_id_in_any_member_order() {
     const SEVEN: Option<&str> = Some("7");
     /// `~` stands for a long text; the id is given as JSON.
     #[rustfmt::skip]
@@ -274,7 +274,7 @@ fn an_oversized_line_tells_its_id_in_any_order() {
 }
 
 #[test]
-fn skimming_deep_nesting_uses_neither_stack_nor_memory() {
+fn skimming_deep_nesting_does_not_exhaust_the_stack() {
     let nested = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let line = format!(r#"{{"result":{nested},"id":7}}"#);
     assert_eq!(
@@ -284,7 +284,7 @@ fn skimming_deep_nesting_uses_neither_stack_nor_memory() {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_requests_read_back() {
     let controls: String = (0..0x20u8)
         .map(char::from)
         .chain("\"\\/\u{7F}\u{2028}\u{FEFF}ż🦀".chars())
@@ -368,7 +368,7 @@ fn messages_are_written_compactly() {
 }
 
 #[test]
-fn members_are_found_where_they_lie() {
+fn members_are_found_by_their_unescaped_key() {
     let json = |text| Json::read(text).unwrap();
     let object = "{ \"a\\u0062\" :\t[1, {\"_meta\":0}] ,\"_meta\": {\"x\":1}\n, \"n\":-1.5e3 }";
     for (key, value) in [
@@ -393,7 +393,7 @@ fn members_are_found_where_they_lie() {
 }
 
 #[test]
-fn a_nested_object_is_shown_on_the_way_and_can_be_cut_out() {
+fn nested_object_is_visited_and_can_be_removed() {
     for (text, left) in [
         (r#"{"_meta":{"x":1}}"#, "{}"),
         (r#"{ "_meta" : {"x" : 1} }"#, "{}"),
@@ -422,7 +422,7 @@ const META: Plan<'static> = Plan {
 };
 
 #[test]
-fn a_run_of_members_that_is_known_is_shown_as_one() {
+fn known_run_of_members_is_visited_as_one_part() {
     const RUN: &str = r#""a":1,"b":{"c":"d"}"#;
     let plan = Plan { run: RUN, ..META };
     for (text, nested) in [
@@ -443,7 +443,7 @@ fn a_run_of_members_that_is_known_is_shown_as_one() {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{text}}}"#);
         let mut seen = Vec::new();
         let mut whole = None;
-        let message = parse_showing(&line, plan, |part| match part {
+        let message = parse_visiting(&line, plan, |part| match part {
             Part::Nested(key, _) => seen.push(key.into_owned()),
             Part::Run => seen.push("run".to_string()),
             Part::Nest(_, value) => whole = Some(value.as_str()),
@@ -463,13 +463,13 @@ fn a_run_of_members_that_is_known_is_shown_as_one() {
         r#"{"_meta":{"a":1,"b":{"c":"d"}"#,
     ] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{wrong}}}"#);
-        let kind = parse_showing(&line, plan, |_| {}).map_err(|malformed| malformed.kind);
+        let kind = parse_visiting(&line, plan, |_| {}).map_err(|malformed| malformed.kind);
         assert_eq!(kind.map(drop), Err(MalformedKind::NotJson), "{wrong}");
     }
 }
 
 #[test]
-fn a_run_is_all_that_is_wanted_in_a_row_and_tells_its_own_end() {
+fn run_is_all_wanted_members_in_a_row_with_an_unambiguous_end() {
     for (text, run) in [
         (r#"{"a":"1","b":"2"}"#, Some(r#""a":"1","b":"2""#)),
         (
@@ -494,7 +494,7 @@ fn a_run_is_all_that_is_wanted_in_a_row_and_tells_its_own_end() {
 
 /// The walk over an object must accept and reject the same texts as `serde_json`.
 #[test]
-fn objects_are_judged_as_serde_json_judges_them() {
+fn validation_agrees_with_serde_json() {
     const SEEDS: &[&str] = &[
         r#"{"jsonrpc":"2.0","id":12,"result":{"a":[1,2,{"b":null}],"c":"d\n"}}"#,
         "{ \"a\" : -0.5e-3 ,\t\"\\u00e9\" : [ true , false ] ,\r\n\"\" : \"\" } ",
@@ -502,16 +502,16 @@ fn objects_are_judged_as_serde_json_judges_them() {
         r#"{"params":{"_meta":{"a":"a longer text","b":{}},"c":[0]},"method":"m"}"#,
     ];
     const BYTES: &[u8] = b"{}[]\",:\\u0019.eE+-tfn \t\n\r\x0B\x0C\x00x";
-    let mut dice = Dice(0x2545_F491_4F6C_DD1D);
+    let mut rng = Rng(0x2545_F491_4F6C_DD1D);
     let mut accepted = 0;
     for _ in 0..30_000 {
-        let mut bytes = SEEDS[dice.below(SEEDS.len())].as_bytes().to_vec();
-        for _ in 0..=dice.below(2) {
-            let at = dice.below(bytes.len());
-            match dice.below(3) {
+        let mut bytes = SEEDS[rng.below(SEEDS.len())].as_bytes().to_vec();
+        for _ in 0..=rng.below(2) {
+            let at = rng.below(bytes.len());
+            match rng.below(3) {
                 0 => drop(bytes.remove(at)),
-                1 => bytes[at] = BYTES[dice.below(BYTES.len())],
-                _ => bytes.insert(at, BYTES[dice.below(BYTES.len())]),
+                1 => bytes[at] = BYTES[rng.below(BYTES.len())],
+                _ => bytes.insert(at, BYTES[rng.below(BYTES.len())]),
             }
         }
         let Ok(text) = core::str::from_utf8(&bytes) else {
@@ -528,7 +528,7 @@ fn objects_are_judged_as_serde_json_judges_them() {
             read.is_err_and(|malformed| malformed.kind == MalformedKind::NotJson)
         };
         let not_json = is_not_json(parse(text));
-        let shown = parse_showing(text, META, |_| {});
+        let shown = parse_visiting(text, META, |_| {});
         assert_eq!(is_not_json(shown), not_json, "{text:?}");
         assert!(
             not_json || expected || !text.trim_start().starts_with('{'),
@@ -541,7 +541,7 @@ fn objects_are_judged_as_serde_json_judges_them() {
 
 /// Skimming a message finds the same id and kind as parsing it.
 #[test]
-fn skimming_agrees_with_reading() {
+fn skimming_agrees_with_parsing() {
     const IDS: &[&str] = &[
         "1",
         "-1",
@@ -553,13 +553,13 @@ fn skimming_agrees_with_reading() {
         "{}",
         "\"\\ud800\"",
     ];
-    let mut dice = Dice(0xD1B5_4A32_D192_ED03);
+    let mut rng = Rng(0xD1B5_4A32_D192_ED03);
     for _ in 0..2_000 {
         let mut members = vec![r#""jsonrpc":"2.0""#.to_string()];
-        if dice.below(4) > 0 {
-            members.push(format!("\"id\":{}", IDS[dice.below(IDS.len())]));
+        if rng.below(4) > 0 {
+            members.push(format!("\"id\":{}", IDS[rng.below(IDS.len())]));
         }
-        let kind = dice.below(3);
+        let kind = rng.below(3);
         members.push(match kind {
             0 => r#""method" : "id""#.to_string(),
             1 => r#""result":{"id":9,"x":["\"id\":"]}"#.to_string(),
@@ -567,7 +567,7 @@ fn skimming_agrees_with_reading() {
         });
         members.push(r#""extra":[{"id":8},"}",{"method":"x"}]"#.to_string());
         for at in (1..members.len()).rev() {
-            members.swap(at, dice.below(at + 1));
+            members.swap(at, rng.below(at + 1));
         }
         let line = format!("{{{}}}", members.join(","));
         let (id, is_response) = match parse(&line) {
@@ -587,7 +587,7 @@ fn skimming_agrees_with_reading() {
 
 /// `may_have` is true for every text that contains the name, short or long.
 #[test]
-fn what_is_there_may_be_there() {
+fn may_have_is_true_for_every_text_with_the_name() {
     const SOUGHT: [Sought; 2] = [Sought::new("_meta"), Sought::new("resultType")];
     for padding in [0, 1_000] {
         let padding = r"x\n_T".repeat(padding);

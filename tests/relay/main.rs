@@ -8,9 +8,9 @@
 
 #[path = "../support/chunking.rs"]
 mod chunking;
-mod deaths;
 mod epochs;
 mod failures;
+mod fault_injection;
 mod http;
 mod messages;
 #[path = "../support/relay_chain/mod.rs"]

@@ -1,10 +1,10 @@
 //! The messages that a relay carries between a host and a server of any two eras.
 
-use crate::relay_chain::exchanges::{EXCHANGES, changes_of, questions};
+use crate::relay_chain::exchanges::{EXCHANGES, ask_methods, resource_changes};
 use crate::relay_chain::script::{call, initialize, request};
 use crate::relay_chain::{
-    Behind, Chain, Chunking, Death, Eras, Order, Whose, agreeable, host_config, payload,
-    relay_config, seconds, silent,
+    Backend, Chain, Chunking, Eras, Sender, TurnOrder, UnreadOutput, answer_every_ask,
+    answer_no_ask, host_config, payload, relay_config, seconds,
 };
 use everlink::client::{Event, Outcome};
 use everlink::protocol::{
@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 /// Every kind of exchange, between all eras, with every cut of the bytes and every order of the parties.
 #[test]
 fn every_exchange_is_carried_between_all_eras() {
-    let ways = Chunking::ALL.map(|chunking| (chunking, Order::Fair));
-    let orders = (1..=4).map(|seed| (Chunking::Whole, Order::Random(seed)));
-    let ways: Vec<_> = ways.into_iter().chain(orders).collect();
+    let schedules = Chunking::ALL.map(|chunking| (chunking, TurnOrder::RoundRobin));
+    let orders = (1..=4).map(|seed| (Chunking::Whole, TurnOrder::Random(seed)));
+    let schedules: Vec<_> = schedules.into_iter().chain(orders).collect();
     for exchange in EXCHANGES {
         for eras in Eras::ALL
             .into_iter()
             .filter(|eras| (exchange.exists)(*eras))
         {
-            for (chunking, order) in &ways {
+            for (chunking, order) in &schedules {
                 println!("{} in {eras:?}, {chunking:?}, {order:?}", exchange.name);
-                let mut chain = Chain::new(eras).chunked(*chunking).ordered(*order);
+                let mut chain = Chain::new(eras).chunked(*chunking).with_turn_order(*order);
                 let calls = (exchange.play)(&mut chain);
                 (exchange.check)(&chain, &calls);
-                assert_eq!(chain.lives(), 1, "nothing happened to the server");
+                assert_eq!(chain.newest_epoch(), 1, "the server was not replaced");
                 chain.finish();
             }
         }
@@ -39,7 +39,7 @@ fn every_exchange_is_carried_between_all_eras() {
 /// A host of any version in front of a server of any other. A host must itself support the version of an older server of its own
 /// era.
 #[test]
-fn every_version_meets_every_other() {
+fn every_host_version_works_with_every_server_version() {
     for &host in Version::ALL {
         for &server in Version::ALL {
             println!("a host of {host:?}, a server of {server:?}");
@@ -48,8 +48,8 @@ fn every_version_meets_every_other() {
                 true => Versions::only(host).with(server.min(host)),
                 false => Versions::only(host),
             };
-            let mut chain = Chain::of(relay_config(), Some(config))
-                .served_by(move |_| Behind::of_version(server));
+            let mut chain = Chain::from_configs(relay_config(), Some(config))
+                .served_by(move |_| Backend::of_version(server));
             let count = chain.tool("count");
             let list = chain.call("tools/list", Value::Null);
             let prompt = chain.call("prompts/get", json!({"name": "greet"}));
@@ -57,12 +57,12 @@ fn every_version_meets_every_other() {
             assert_eq!(chain.text(count), "count \"m1\" by life 1");
             assert_eq!(chain.result(list)["tools"][1]["name"], "count");
             assert!(chain.result(prompt)["messages"].is_array());
-            assert_eq!(chain.told("notifications/progress").len(), 3);
+            assert_eq!(chain.sent_to_host("notifications/progress").len(), 3);
             let spoken = chain
-                .link()
+                .relay()
                 .upstream()
                 .session()
-                .expect("it is ready")
+                .expect("the link is ready")
                 .version;
             assert_eq!(spoken, server);
             chain.finish();
@@ -71,16 +71,16 @@ fn every_version_meets_every_other() {
 }
 
 #[test]
-fn the_host_is_offered_what_the_server_offers() {
+fn host_receives_the_offer_of_the_server() {
     for eras in Eras::ALL {
         let few = ServerCapabilities::default()
             .with_tools(false)
             .with_completions();
         let mut chain =
-            Chain::new(eras).served_by(move |_| Behind::of(eras.server).offering(few.clone()));
+            Chain::new(eras).served_by(move |_| Backend::of(eras.server).offering(few.clone()));
         let list = chain.call("tools/list", Value::Null);
         chain.until_done(list);
-        let session = chain.host(|host, _| host.session().cloned());
+        let session = chain.with_host(|host, _| host.session().cloned());
         let session = session.expect("the host is ready");
         assert_eq!(
             session
@@ -96,21 +96,21 @@ fn the_host_is_offered_what_the_server_offers() {
         let is_bridged = eras.host != eras.server;
         // A relay that translates announces by itself that a list differs in the next epoch.
         assert_eq!(offers(ServerFeature::ToolsListChanged), is_bridged);
-        for not in [
+        for feature in [
             ServerFeature::Prompts,
             ServerFeature::Resources,
             ServerFeature::Logging,
         ] {
-            assert!(!offers(not), "{not} is not offered");
+            assert!(!offers(feature), "{feature} is not offered");
         }
         chain.finish();
     }
 }
 
 #[test]
-fn the_server_is_told_what_the_host_declares() {
+fn server_receives_the_capabilities_of_the_host() {
     for eras in Eras::ALL {
-        for (declared, told) in [
+        for (declared, expected) in [
             (ClientCapabilities::default(), json!({})),
             (
                 ClientCapabilities::default().with_sampling(),
@@ -122,24 +122,24 @@ fn the_server_is_told_what_the_host_declares() {
             let mut relay = relay_config();
             // The owner of the relay does not know the host's capabilities.
             relay.upstream.capabilities = ClientCapabilities::default().with_roots(true);
-            let mut chain =
-                Chain::of(relay, Some(config)).served_by(move |_| Behind::of(eras.server));
+            let mut chain = Chain::from_configs(relay, Some(config))
+                .served_by(move |_| Backend::of(eras.server));
             let sample = chain.tool("sample");
             let form = chain.tool("form");
             chain.until_all_done();
-            let is_askable = told != json!({});
+            let can_sample = expected != json!({});
             assert_eq!(
                 matches!(chain.outcome(sample), Outcome::Reply(_)),
-                is_askable
+                can_sample
             );
             assert!(chain.error(form).message.contains("cannot ask"));
-            let said = match eras.server {
-                Era::Modern => chain.asked_of(1, "tools/call")[0]["params"]["_meta"]
+            let sent = match eras.server {
+                Era::Modern => chain.sent_to_server(1, "tools/call")[0]["params"]["_meta"]
                     ["io.modelcontextprotocol/clientCapabilities"]
                     .clone(),
-                _ => chain.asked_of(1, "initialize")[0]["params"]["capabilities"].clone(),
+                _ => chain.sent_to_server(1, "initialize")[0]["params"]["capabilities"].clone(),
             };
-            assert_eq!(said, told);
+            assert_eq!(sent, expected);
             chain.finish();
         }
     }
@@ -147,16 +147,16 @@ fn the_server_is_told_what_the_host_declares() {
 
 /// The members that a modern result adds reach a modern host unchanged, and a legacy host not at all.
 #[test]
-fn results_are_dressed_for_the_era_of_the_host() {
+fn results_have_the_members_of_the_host_era() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras);
         let list = chain.call("tools/list", Value::Null);
         chain.until_done(list);
-        let answers = chain.messages(Whose::Relay);
+        let answers = chain.messages_from(Sender::Relay);
         let result = answers
             .iter()
-            .find(|said| said["result"]["tools"].is_array());
-        let result = &result.expect("the list was given")["result"];
+            .find(|message| message["result"]["tools"].is_array());
+        let result = &result.expect("the list was sent")["result"];
         let is_typed = result["resultType"] == "complete" && result["ttlMs"].is_u64();
         assert_eq!(is_typed, eras.host == Era::Modern, "{result}");
         assert!(is_typed || result["resultType"].is_null());
@@ -166,29 +166,32 @@ fn results_are_dressed_for_the_era_of_the_host() {
 
 /// Neither side sees the ids of the other.
 #[test]
-fn ids_of_any_kind_are_given_back_and_never_passed_on() {
+fn request_ids_of_any_type_are_returned_to_the_host_and_not_sent_to_the_server() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);
-        chain.shake_hands(json!({}));
+        chain.do_handshake(json!({}));
         for (number, id) in [json!(1), json!(2), json!("two"), json!(-7), json!("")]
             .into_iter()
             .enumerate()
         {
             let mark = format!("m{number}");
-            let answer = chain.ask(&request(id.clone(), "tools/call", call("echo", &mark)));
+            let answer = chain.round_trip(&request(id.clone(), "tools/call", call("echo", &mark)));
             let text = &answer["result"]["content"][0]["text"];
             assert_eq!(*text, format!("echo \"{mark}\" by life 1"));
         }
-        let written = chain.written_to(1);
+        let written = chain.all_sent_to_server(1);
         let ids: Vec<u64> = written
             .iter()
-            .filter_map(|said| said["id"].as_u64())
+            .filter_map(|message| message["id"].as_u64())
             .collect();
         assert!(ids.is_sorted_by(|one, other| one < other), "{ids:?}");
         assert_eq!(
             ids.len(),
-            written.iter().filter(|said| !said["id"].is_null()).count(),
-            "the relay counts, whatever the host does"
+            written
+                .iter()
+                .filter(|message| !message["id"].is_null())
+                .count(),
+            "all ids to the server are numbers of the relay"
         );
         chain.finish();
     }
@@ -196,14 +199,14 @@ fn ids_of_any_kind_are_given_back_and_never_passed_on() {
 
 /// S-META-13: unknown `_meta` members are passed on; those for the direct peer are not.
 #[test]
-fn the_meta_of_a_request_is_carried_but_for_what_is_between_neighbours() {
+fn unknown_meta_members_are_passed_on_and_the_progress_token_is_replaced() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);
-        chain.shake_hands(json!({}));
+        chain.do_handshake(json!({}));
         let mut params = call("echo", "m");
         params["_meta"] = json!({"traceparent": "00-1", "acme/x": [1], "progressToken": "mine"});
-        chain.ask(&request(1, "tools/call", params));
-        let meta = chain.asked_of(1, "tools/call")[0]["params"]["_meta"].clone();
+        chain.round_trip(&request(1, "tools/call", params));
+        let meta = chain.sent_to_server(1, "tools/call")[0]["params"]["_meta"].clone();
         assert_eq!(meta["traceparent"], "00-1");
         assert_eq!(meta["acme/x"], json!([1]));
         assert!(meta["progressToken"].is_u64(), "{meta}");
@@ -213,11 +216,11 @@ fn the_meta_of_a_request_is_carried_but_for_what_is_between_neighbours() {
 
 /// A long message is carried unchanged, and one over the limit fails only its own call.
 #[test]
-fn long_messages_are_carried_and_too_long_ones_are_told() {
+fn long_reply_is_passed_on_and_one_over_the_limit_fails_only_its_call() {
     for eras in Eras::ALL {
         let mut relay = relay_config();
         relay.downstream.limits.message_bytes = 2 << 20;
-        let mut chain = Chain::relayed_by(relay, eras);
+        let mut chain = Chain::with_config(relay, eras);
         let long = chain.tool_with("big", json!({"bytes": 1 << 20}));
         let longer = chain.tool_with("big", json!({"bytes": 3 << 20}));
         let echo = chain.tool("echo");
@@ -236,7 +239,7 @@ fn long_messages_are_carried_and_too_long_ones_are_told() {
 
 /// Each era has its own error codes; all other codes pass unchanged.
 #[test]
-fn the_codes_of_errors_are_those_of_the_era_of_the_host() {
+fn error_codes_are_translated_to_the_era_of_the_host() {
     for (code, to_legacy, to_modern) in [
         (-32_602, -32_602, -32_602),
         (-32_603, -32_603, -32_603),
@@ -263,19 +266,17 @@ fn the_codes_of_errors_are_those_of_the_era_of_the_host() {
 
 /// A batch of a host is carried as separate requests.
 #[test]
-fn a_batch_of_a_host_is_carried() {
+fn every_request_of_a_batch_is_answered() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);
-        chain.ask(&initialize("2025-03-26", json!({})));
+        chain.round_trip(&initialize("2025-03-26", json!({})));
         let batch = json!([
             request(1, "tools/call", call("echo", "one")),
             request(2, "tools/list", json!({})),
         ]);
-        chain.say(&batch);
+        chain.send_as_host(&batch);
         chain.until("both are answered", |chain| {
-            [1, 2]
-                .iter()
-                .all(|id| chain.answer_to(&json!(id)).is_some())
+            [1, 2].iter().all(|id| chain.reply_to(&json!(id)).is_some())
         });
         chain.finish();
     }
@@ -284,8 +285,8 @@ fn a_batch_of_a_host_is_carried() {
 /// S-TIME-08: the relay itself answers a ping, even without a server.
 #[test]
 fn a_ping_is_answered_without_a_server() {
-    let mut chain = Chain::of(relay_config(), None).served_by(|_| Behind::Mute);
-    let answer = chain.ask(&request("p", "ping", json!({})));
+    let mut chain = Chain::from_configs(relay_config(), None).served_by(|_| Backend::Mute);
+    let answer = chain.round_trip(&request("p", "ping", json!({})));
     assert_eq!(answer["result"], json!({}));
     assert_eq!(chain.now().as_nanos(), 0);
     chain.finish();
@@ -293,17 +294,17 @@ fn a_ping_is_answered_without_a_server() {
 
 /// An invalid message is not passed on.
 #[test]
-fn noise_of_either_side_stays_there() {
+fn invalid_messages_of_the_host_are_not_passed_on() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);
-        chain.shake_hands(json!({}));
-        chain.say_raw("this is no message\n");
-        chain.say(&json!({"jsonrpc": "2.0", "method": "notifications/unheard_of"}));
-        chain.say(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
-        let answer = chain.ask(&request(1, "tools/call", call("echo", "m")));
+        chain.do_handshake(json!({}));
+        chain.send_raw_as_host("this is no message\n");
+        chain.send_as_host(&json!({"jsonrpc": "2.0", "method": "notifications/unheard_of"}));
+        chain.send_as_host(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
+        let answer = chain.round_trip(&request(1, "tools/call", call("echo", "m")));
         assert!(answer["result"].is_object());
-        let to_server = chain.written_to(1);
-        assert!(to_server.iter().all(|said| said["id"] != 99));
+        let to_server = chain.all_sent_to_server(1);
+        assert!(to_server.iter().all(|message| message["id"] != 99));
         chain.finish();
     }
 }
@@ -317,7 +318,7 @@ fn a_call_can_be_cancelled_at_every_step() {
                 let mut chain = Chain::new(eras);
                 let call = chain.tool(tool);
                 let mut left = steps;
-                while left > 0 && !chain.is_done(call) && chain.go_on() {
+                while left > 0 && !chain.is_done(call) && chain.step_or_sleep() {
                     left -= 1;
                 }
                 if chain.is_done(call) {
@@ -328,13 +329,15 @@ fn a_call_can_be_cancelled_at_every_step() {
                 let after = chain.tool("echo");
                 chain.until_done(after);
                 assert_eq!(chain.text(after), "echo \"m2\" by life 1");
-                chain.pass(seconds(10));
-                let first = &chain.asked_of(1, "tools/call")[0];
+                chain.advance(seconds(10));
+                let first = &chain.sent_to_server(1, "tools/call")[0];
                 let was_sent = first["params"]["arguments"]["mark"] == "m1";
-                let was_told = !chain.asked_of(1, "notifications/cancelled").is_empty();
+                let was_told = !chain
+                    .sent_to_server(1, "notifications/cancelled")
+                    .is_empty();
                 assert!(
                     was_sent || !was_told,
-                    "nothing is cancelled that was not sent"
+                    "a cancellation was sent for an unsent call"
                 );
                 chain.finish();
             }
@@ -344,12 +347,12 @@ fn a_call_can_be_cancelled_at_every_step() {
 
 /// A call that the relay has not sent is cancelled without a message to any server.
 #[test]
-fn a_call_that_was_never_sent_is_cancelled_in_silence() {
+fn unsent_call_is_cancelled_without_a_message_to_the_server() {
     for host in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::new(Eras::new(host, Era::Legacy));
         let first = chain.tool("echo");
         chain.until_done(first);
-        chain.kill(Death::Heard);
+        chain.kill(UnreadOutput::Delivered);
         chain.settle();
         let call = chain.tool("echo");
         chain.settle();
@@ -357,26 +360,26 @@ fn a_call_that_was_never_sent_is_cancelled_in_silence() {
         let last = chain.tool("echo");
         chain.until_done(last);
         assert_eq!(chain.text(last), "echo \"m3\" by life 2");
-        assert_eq!(chain.asked_of(2, "tools/call").len(), 1);
-        assert_eq!(chain.asked_of(2, "notifications/cancelled").len(), 0);
+        assert_eq!(chain.sent_to_server(2, "tools/call").len(), 1);
+        assert_eq!(chain.sent_to_server(2, "notifications/cancelled").len(), 0);
         chain.finish();
     }
 }
 
 /// The server is told that the host refused the ask, if its era has a message for it.
 #[test]
-fn a_refused_question_is_refused_to_the_server() {
+fn refused_ask_is_reported_to_a_legacy_server_and_fails_the_call_of_a_modern_one() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::new(Eras::new(Era::Legacy, server))
-            .mannered(|_| Some(Err(ErrorObject::new(-1, "the user said no"))));
+            .with_ask_handler(|_| Some(Err(ErrorObject::new(-1, "the user said no"))));
         let form = chain.tool("form");
         chain.until_done(form);
         if server == Era::Legacy {
             let answers = chain.result(form)["structuredContent"]["answers"].clone();
-            let said = answers[0]["unanswered"].as_str().unwrap_or_default();
+            let text = answers[0]["unanswered"].as_str().unwrap_or_default();
             assert!(
-                said.contains("the user said no") && said.contains("-1"),
-                "{said}"
+                text.contains("the user said no") && text.contains("-1"),
+                "{text}"
             );
         } else {
             // S-MRTR: a modern server cannot be told. The call fails and names the reason.
@@ -393,28 +396,28 @@ fn a_refused_question_is_refused_to_the_server() {
 
 /// If the server continues without the answer, the ask of the host is cancelled.
 #[test]
-fn a_question_ends_with_the_call_that_it_was_asked_for() {
+fn ask_ends_with_the_call_that_it_belongs_to() {
     for eras in Eras::ALL
         .into_iter()
         .filter(|eras| eras.server == Era::Legacy)
     {
-        let mut chain = Chain::new(eras).mannered(silent);
+        let mut chain = Chain::new(eras).with_ask_handler(answer_no_ask);
         let call = chain.tool("form and go on");
         if eras.host == Era::Legacy {
             chain.until_done(call);
-            assert_eq!(chain.told("notifications/cancelled").len(), 1);
+            assert_eq!(chain.sent_to_host("notifications/cancelled").len(), 1);
         } else {
             // A modern host gets the ask in place of the reply, and gets the reply when it answers.
-            chain.pass(seconds(5));
-            let asks = chain.picked(|event| match event {
+            chain.advance(seconds(5));
+            let asks = chain.pick_host_events(|event| match event {
                 Event::Ask(ask) => Some(ask.ask),
                 _ => None,
             });
             assert_eq!(asks.len(), 1);
             let answer = payload(&json!({"action": "cancel"}));
             chain
-                .host(|host, now| host.answer(now, asks[0], Ok(answer)))
-                .expect("the question is open");
+                .with_host(|host, now| host.answer(now, asks[0], Ok(answer)))
+                .expect("the ask is open");
             chain.until_done(call);
         }
         assert_eq!(chain.text(call), "form and go on \"m1\" by life 1");
@@ -424,12 +427,12 @@ fn a_question_ends_with_the_call_that_it_was_asked_for() {
 
 /// An ask that the server withdraws is withdrawn from the host.
 #[test]
-fn a_question_that_is_taken_back_is_taken_back_from_the_host() {
-    let mut chain = Chain::new(Eras::new(Era::Legacy, Era::Legacy)).mannered(silent);
+fn ask_withdrawn_by_the_server_is_withdrawn_from_the_host() {
+    let mut chain = Chain::new(Eras::new(Era::Legacy, Era::Legacy)).with_ask_handler(answer_no_ask);
     let call = chain.tool("form and withdraw");
     chain.until_done(call);
-    assert_eq!(chain.told("notifications/cancelled").len(), 1);
-    let withdrawn = chain.picked(|event| match event {
+    assert_eq!(chain.sent_to_host("notifications/cancelled").len(), 1);
+    let withdrawn = chain.pick_host_events(|event| match event {
         Event::AskWithdrawn { .. } => Some(()),
         _ => None,
     });
@@ -439,28 +442,28 @@ fn a_question_that_is_taken_back_is_taken_back_from_the_host() {
 
 /// An ask without a request waits for the next one, because a modern host can be asked only for a request of its own.
 #[test]
-fn a_question_for_nobody_waits_for_the_next_request() {
+fn ask_without_a_request_waits_for_the_next_request() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
     let blurt = chain.tool("blurt and go on");
     chain.until_done(blurt);
     chain.settle();
-    assert_eq!(chain.heard_by(1, "answered").len(), 0);
+    assert_eq!(chain.received_by(1, "answered").len(), 0);
     let next = chain.tool("echo");
     chain.until_done(next);
     chain.settle();
-    let heard = chain.heard_by(1, "answered");
-    assert_eq!(heard.len(), 1, "{:#?}", chain.heard_by(1, ""));
-    assert!(heard[0].contains("Ada"), "{heard:?}");
+    let received = chain.received_by(1, "answered");
+    assert_eq!(received.len(), 1, "{:#?}", chain.received_by(1, ""));
+    assert!(received[0].contains("Ada"), "{received:?}");
     chain.finish();
 }
 
 /// An unanswered ask does not block the next one.
 #[test]
-fn a_question_does_not_wait_behind_one_that_nobody_answers() {
+fn unanswered_ask_does_not_block_the_next_ask() {
     let mut asked = 0;
-    let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).mannered(move |ask| {
+    let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).with_ask_handler(move |ask| {
         asked += 1;
-        agreeable(ask).filter(|_| asked > 1)
+        answer_every_ask(ask).filter(|_| asked > 1)
     });
     let first = chain.tool("blurt");
     chain.settle();
@@ -475,30 +478,34 @@ fn a_question_does_not_wait_behind_one_that_nobody_answers() {
 
 /// A waiting ask ends with the server that sent it.
 #[test]
-fn a_question_that_waits_ends_with_its_server() {
+fn waiting_ask_ends_with_the_server_that_sent_it() {
     let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy));
     let blurt = chain.tool("blurt and go on");
     chain.until_done(blurt);
     chain.settle();
-    chain.kill(Death::Heard);
+    chain.kill(UnreadOutput::Delivered);
     chain.settle();
     let echo = chain.tool("echo");
     chain.until_done(echo);
     chain.settle();
-    assert!(questions(&chain).is_empty());
+    assert!(ask_methods(&chain).is_empty());
     chain.finish();
 }
 
 /// A legacy server does not name the call of its ask. Whichever call the relay uses towards the host, the answer
 /// reaches the server.
 #[test]
-fn questions_among_many_calls_are_answered() {
+fn asks_among_many_calls_are_answered() {
     for exchange in EXCHANGES
         .iter()
         .filter(|exchange| exchange.name.contains("among"))
     {
-        for order in [Order::Fair, Order::Random(1), Order::Random(2)] {
-            let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).ordered(order);
+        for order in [
+            TurnOrder::RoundRobin,
+            TurnOrder::Random(1),
+            TurnOrder::Random(2),
+        ] {
+            let mut chain = Chain::new(Eras::new(Era::Modern, Era::Legacy)).with_turn_order(order);
             let calls = (exchange.play)(&mut chain);
             (exchange.check)(&chain, &calls);
             chain.finish();
@@ -508,87 +515,93 @@ fn questions_among_many_calls_are_answered() {
 
 /// A host may report progress of its answer to an ask.
 #[test]
-fn progress_of_an_answer_is_carried_to_the_server() {
+fn progress_of_an_answer_is_passed_on_to_the_server() {
     let mut chain = Chain::scripted(Era::Legacy);
-    chain.shake_hands(json!({"sampling": {}}));
-    chain.say(&request(1, "tools/call", call("sample with progress", "m")));
-    chain.until("the question", |chain| {
-        !chain.told("sampling/createMessage").is_empty()
+    chain.do_handshake(json!({"sampling": {}}));
+    chain.send_as_host(&request(1, "tools/call", call("sample with progress", "m")));
+    chain.until("the host receives the ask", |chain| {
+        !chain.sent_to_host("sampling/createMessage").is_empty()
     });
-    let question = chain.told("sampling/createMessage")[0].clone();
-    let token = question["params"]["_meta"]["progressToken"].clone();
+    let ask = chain.sent_to_host("sampling/createMessage")[0].clone();
+    let token = ask["params"]["_meta"]["progressToken"].clone();
     assert!(!token.is_null());
     let params = json!({"progressToken": token, "progress": 1});
-    chain.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}));
+    chain.send_as_host(
+        &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}),
+    );
     chain.settle();
-    assert_eq!(chain.asked_of(1, "notifications/progress").len(), 1);
+    assert_eq!(chain.sent_to_server(1, "notifications/progress").len(), 1);
     chain.finish();
 }
 
 /// One change is reported once.
 #[test]
-fn a_change_of_the_resources_is_told_once() {
+fn resource_list_change_is_reported_once() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras);
         let find = chain.tool("find");
         chain.until_done(find);
         chain.settle();
-        let told = chain.told("notifications/resources/list_changed");
-        assert_eq!(told.len(), 1, "{told:?}");
+        let notifications = chain.sent_to_host("notifications/resources/list_changed");
+        assert_eq!(notifications.len(), 1, "{notifications:?}");
         chain.finish();
     }
 }
 
 /// A new watch reports no changes of resources that were already watched.
 #[test]
-fn another_watch_announces_nothing_of_the_first() {
+fn new_watch_reports_no_change_of_resources_already_watched() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras);
         let first = chain.tool("echo");
         chain.until_done(first);
         chain.watch(Watch::lists().and_uri("file:///a"));
-        chain.pass(seconds(1));
-        let before = changes_of(&chain, "file:///a").len();
+        chain.advance(seconds(1));
+        let before = resource_changes(&chain, "file:///a").len();
         chain.watch(Watch::lists().and_uri("file:///a").and_uri("file:///b"));
-        chain.pass(seconds(1));
-        assert_eq!(changes_of(&chain, "file:///a").len(), before, "{eras:?}");
+        chain.advance(seconds(1));
+        assert_eq!(
+            resource_changes(&chain, "file:///a").len(),
+            before,
+            "{eras:?}"
+        );
         chain.finish();
     }
 }
 
 /// After a watch ends, changes are not reported any more, and the server is told.
 #[test]
-fn the_end_of_a_watch_is_carried() {
+fn ended_watch_reports_no_more_changes_and_the_server_is_told() {
     for eras in Eras::ALL {
         let mut chain = Chain::new(eras);
         let first = chain.tool("echo");
         chain.until_done(first);
         chain.watch(Watch::lists().and_uri("file:///a"));
-        chain.pass(seconds(1));
+        chain.advance(seconds(1));
         chain.watch(Watch::lists());
-        chain.pass(seconds(1));
-        let heard = chain.heard_by(1, "watching").last().copied();
+        chain.advance(seconds(1));
+        let received = chain.received_by(1, "watching").last().copied();
         assert!(
-            heard.is_some_and(|watch| !watch.contains("file:///a")),
-            "{heard:?}"
+            received.is_some_and(|watch| !watch.contains("file:///a")),
+            "{received:?}"
         );
-        let before = changes_of(&chain, "file:///a").len();
+        let before = resource_changes(&chain, "file:///a").len();
         let touch = chain.tool_with("touch", json!({"uri": "file:///a"}));
         chain.until_done(touch);
         chain.settle();
-        assert_eq!(changes_of(&chain, "file:///a").len(), before);
+        assert_eq!(resource_changes(&chain, "file:///a").len(), before);
         chain.finish();
     }
 }
 
 /// A legacy host that set no log level gets log messages from a server of either era.
 #[test]
-fn a_legacy_host_that_chose_no_level_hears_the_logs() {
+fn legacy_host_that_set_no_log_level_receives_log_messages() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);
-        chain.shake_hands(json!({}));
-        chain.ask(&request(1, "tools/call", call("log", "m")));
-        let logs = chain.told("notifications/message");
+        chain.do_handshake(json!({}));
+        chain.round_trip(&request(1, "tools/call", call("log", "m")));
+        let logs = chain.sent_to_host("notifications/message");
         assert_eq!(logs.len(), 2, "{logs:?}");
         chain.finish();
     }
@@ -596,16 +609,16 @@ fn a_legacy_host_that_chose_no_level_hears_the_logs() {
 
 /// A log level that a legacy host sets goes to the server, in the form of its era.
 #[test]
-fn a_level_that_the_host_chooses_is_told_to_the_server() {
+fn log_level_set_by_the_host_applies_to_the_server() {
     for server in [Era::Legacy, Era::Modern] {
         let mut chain = Chain::scripted(server);
-        chain.shake_hands(json!({}));
+        chain.do_handshake(json!({}));
         for (id, level, expected) in [(1, "error", 1), (2, "debug", 3), (3, "error", 1)] {
-            chain.ask(&request(id, "logging/setLevel", json!({"level": level})));
-            let before = chain.told("notifications/message").len();
+            chain.round_trip(&request(id, "logging/setLevel", json!({"level": level})));
+            let before = chain.sent_to_host("notifications/message").len();
             let mark = format!("m{id}");
-            chain.ask(&request(10 + id, "tools/call", call("log", &mark)));
-            let logs = chain.told("notifications/message");
+            chain.round_trip(&request(10 + id, "tools/call", call("log", &mark)));
+            let logs = chain.sent_to_host("notifications/message");
             assert_eq!(logs.len() - before, expected, "{level}: {logs:?}");
         }
         chain.finish();
@@ -614,12 +627,12 @@ fn a_level_that_the_host_chooses_is_told_to_the_server() {
 
 /// The status of a server's task is passed on to a host without tasks of its own.
 #[test]
-fn the_status_of_a_task_is_carried_to_the_host() {
+fn task_status_notification_is_passed_on_to_the_host() {
     let mut chain = Chain::scripted(Era::Legacy);
-    chain.shake_hands(json!({}));
+    chain.do_handshake(json!({}));
     let mut params = call("tell", "m");
     params["arguments"]["method"] = "notifications/tasks/status".into();
-    chain.ask(&request(1, "tools/call", params));
-    assert_eq!(chain.told("notifications/tasks/status").len(), 1);
+    chain.round_trip(&request(1, "tools/call", params));
+    assert_eq!(chain.sent_to_host("notifications/tasks/status").len(), 1);
     chain.finish();
 }

@@ -32,7 +32,7 @@ impl Chunking {
             Ok("bytes") => Chunking::Bytes,
             Ok("joined") => Chunking::Joined,
             Ok("random") => Chunking::Random(4),
-            Ok(other) => panic!("EVERLINK_CHUNKING={other}: say whole, bytes, joined or random"),
+            Ok(other) => panic!("EVERLINK_CHUNKING={other}: use whole, bytes, joined or random"),
         }
     }
 
@@ -46,16 +46,12 @@ impl Chunking {
                 let mut rest = bytes;
                 while !rest.is_empty() {
                     *drawn += 1;
-                    let longest = if well_spread(seed ^ *drawn) % 2 == 0 {
-                        4
-                    } else {
-                        40
-                    };
-                    let drawn_len = well_spread(seed.wrapping_add(*drawn << 8)) % longest;
-                    let len = usize::try_from(drawn_len + 1).unwrap_or(1).min(rest.len());
-                    let (piece, later) = rest.split_at(len);
+                    let longest = if hash(seed ^ *drawn) % 2 == 0 { 4 } else { 40 };
+                    let random_len = hash(seed.wrapping_add(*drawn << 8)) % longest;
+                    let len = usize::try_from(random_len + 1).unwrap_or(1).min(rest.len());
+                    let (piece, tail) = rest.split_at(len);
                     pieces.push(piece);
-                    rest = later;
+                    rest = tail;
                 }
                 pieces
             }
@@ -63,7 +59,7 @@ impl Chunking {
     }
 }
 
-fn well_spread(number: u64) -> u64 {
+fn hash(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
 }

@@ -88,6 +88,8 @@ export async function play(host) {
     await host.request("tasks/result", wanted);
     await host.request("tasks/get", wanted);
     await host.request("tasks/list");
+    // The notification that the task is complete may follow the replies.
+    await sleep(500);
   }
 
   async function cancelled(step) {

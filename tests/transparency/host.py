@@ -97,6 +97,8 @@ class Host:
         await self.request("tasks/result", wanted)
         await self.request("tasks/get", wanted)
         await self.request("tasks/list", None)
+        # The notification that the task is complete may follow the replies.
+        await anyio.sleep(0.5)
 
     async def play(self):
         for scenario in scenarios(self.read_json):

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::mem;
 
 /// The largest buffer, in bytes, that a thread keeps for its next backlog.
-const KEPT: usize = 16 << 10;
+const MAX_SPARE: usize = 16 << 10;
 
 thread_local! {
     /// An empty buffer that this thread reuses for its next backlog. Most backlogs exist only for a moment.
-    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// A queue of bytes that could not be written yet. The total cost of copying is linear in the bytes pushed, however small the writes are. An empty
@@ -17,7 +17,7 @@ thread_local! {
 pub struct Backlog {
     bytes: Vec<u8>,
     /// The number of bytes at the front of `bytes` that are already written.
-    taken: usize,
+    written: usize,
 }
 
 impl Backlog {
@@ -26,7 +26,7 @@ impl Backlog {
     pub const fn new() -> Backlog {
         Backlog {
             bytes: Vec::new(),
-            taken: 0,
+            written: 0,
         }
     }
 
@@ -34,35 +34,35 @@ impl Backlog {
     pub fn push(&mut self, bytes: &[u8]) {
         if self.bytes.capacity() == 0 && !bytes.is_empty() {
             // The thread-local buffer is gone while a thread ends.
-            self.bytes = ROOM.try_with(Cell::take).unwrap_or_default();
+            self.bytes = SPARE.try_with(Cell::take).unwrap_or_default();
         }
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Returns all unwritten bytes, in order.
     #[must_use]
-    pub fn waiting(&self) -> &[u8] {
-        &self.bytes[self.taken..]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.written..]
     }
 
     /// Whether no bytes are queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.waiting().is_empty()
+        self.as_slice().is_empty()
     }
 
     /// Removes the first `len` bytes, after they were written.
-    pub fn took(&mut self, len: usize) {
-        self.taken += len;
+    pub fn consume(&mut self, len: usize) {
+        self.written += len;
         if self.is_empty() {
-            let mut room = mem::take(self).bytes;
-            if room.capacity() <= KEPT {
-                room.clear();
-                let _ = ROOM.try_with(|kept| kept.set(room));
+            let mut spare = mem::take(self).bytes;
+            if spare.capacity() <= MAX_SPARE {
+                spare.clear();
+                let _ = SPARE.try_with(|slot| slot.set(spare));
             }
-        } else if self.taken > self.bytes.len() / 2 {
-            self.bytes.drain(..self.taken);
-            self.taken = 0;
+        } else if self.written > self.bytes.len() / 2 {
+            self.bytes.drain(..self.written);
+            self.written = 0;
         }
     }
 }
@@ -72,26 +72,26 @@ mod tests {
     use super::Backlog;
 
     #[test]
-    fn what_is_taken_in_pieces_is_what_was_put_in() {
+    fn bytes_consumed_in_pieces_equal_the_bytes_pushed() {
         let mut backlog = Backlog::new();
-        let (mut put, mut got) = (Vec::new(), Vec::new());
+        let (mut pushed, mut consumed) = (Vec::new(), Vec::new());
         for round in 0..1_000_usize {
             let bytes: Vec<u8> = (0..round % 97).map(|n| (n * round) as u8).collect();
             backlog.push(&bytes);
-            put.extend(bytes);
-            let len = backlog.waiting().len().min(round % 53);
-            got.extend_from_slice(&backlog.waiting()[..len]);
-            backlog.took(len);
+            pushed.extend(bytes);
+            let len = backlog.as_slice().len().min(round % 53);
+            consumed.extend_from_slice(&backlog.as_slice()[..len]);
+            backlog.consume(len);
         }
-        got.extend_from_slice(backlog.waiting());
-        assert_eq!(put, got);
+        consumed.extend_from_slice(backlog.as_slice());
+        assert_eq!(pushed, consumed);
     }
 
     #[test]
-    fn no_room_is_kept() {
+    fn emptied_backlog_holds_no_memory() {
         let mut backlog = Backlog::new();
         backlog.push(&vec![0; 10 << 20]);
-        backlog.took(10 << 20);
+        backlog.consume(10 << 20);
         assert!(backlog.is_empty());
         assert_eq!(backlog.bytes.capacity(), 0);
     }

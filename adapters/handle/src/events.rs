@@ -8,11 +8,11 @@ use std::task::{Poll, Waker};
 
 use everlink::{AskId, Instant, client, relay, server};
 
-use crate::promise::{lock, remember, wait};
+use crate::promise::{lock, store_waker, wait};
 use crate::wakers::wake;
 
 /// The number of queued events per listener above which the oldest droppable one is dropped.
-const KEPT: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 /// The events of a machine, from the subscription until the machine's end.
 ///
@@ -36,16 +36,16 @@ impl<E> Events<E> {
     /// Waits for the next event. Returns `None` after the last one.
     pub async fn recv(&mut self) -> Option<Arc<E>> {
         poll_fn(|cx| {
-            let mut inside = lock(&self.queue.0);
-            match inside.pop() {
+            let mut inner = lock(&self.queue.0);
+            match inner.pop() {
                 Some((at, event)) => {
                     self.at = at;
                     Poll::Ready(Some(event))
                 }
-                None if inside.is_over => Poll::Ready(None),
+                None if inner.is_closed => Poll::Ready(None),
                 None => {
-                    let replaced = remember(&mut inside.waker, cx.waker());
-                    drop(inside);
+                    let replaced = store_waker(&mut inner.waker, cx.waker());
+                    drop(inner);
                     drop(replaced);
                     Poll::Pending
                 }
@@ -90,13 +90,13 @@ impl<E> fmt::Debug for Events<E> {
 }
 
 /// The undelivered events of one listener.
-struct Queue<E>(Mutex<Inside<E>>);
+struct Queue<E>(Mutex<Inner<E>>);
 
-struct Inside<E> {
+struct Inner<E> {
     /// Undelivered events, in the order in which they happened.
     events: VecDeque<Undelivered<E>>,
     missed: u64,
-    is_over: bool,
+    is_closed: bool,
     waker: Option<Waker>,
 }
 
@@ -104,25 +104,32 @@ struct Undelivered<E> {
     at: Instant,
     event: Arc<E>,
     /// The subject of the event if it must be delivered. `None` if it may be dropped.
-    due: Option<Subject>,
+    kept_for: Option<Subject>,
 }
 
-impl<E: Obliges> Inside<E> {
+impl<E: HasRetention> Inner<E> {
     fn push(&mut self, at: Instant, event: Arc<E>) {
-        let due = match event.obliges() {
-            Obligation::Begins(subject) => {
+        let kept_for = match event.retention() {
+            Retention::Begins(subject) => {
                 // Only the newest event of a subject must be delivered.
                 self.settle(subject);
                 Some(subject)
             }
             // The end must be delivered only if the beginning was. So at most as many ends must be delivered as asks were open when the listener
             // stopped reading.
-            Obligation::Ends(subject) => (!self.settle(subject)).then_some(subject),
-            Obligation::None => None,
+            Retention::Ends(subject) => (!self.settle(subject)).then_some(subject),
+            Retention::Droppable => None,
         };
-        self.events.push_back(Undelivered { at, event, due });
-        while self.events.len() > KEPT {
-            let oldest = self.events.iter().position(|event| event.due.is_none());
+        self.events.push_back(Undelivered {
+            at,
+            event,
+            kept_for,
+        });
+        while self.events.len() > MAX_QUEUED {
+            let oldest = self
+                .events
+                .iter()
+                .position(|event| event.kept_for.is_none());
             let Some(oldest) = oldest else {
                 break;
             };
@@ -132,7 +139,7 @@ impl<E: Obliges> Inside<E> {
     }
 }
 
-impl<E> Inside<E> {
+impl<E> Inner<E> {
     fn pop(&mut self) -> Option<(Instant, Arc<E>)> {
         let Undelivered { at, event, .. } = self.events.pop_front()?;
         Some((at, event))
@@ -141,24 +148,24 @@ impl<E> Inside<E> {
     /// Makes the queued event of this subject droppable, if there is one. Returns whether there was one.
     fn settle(&mut self, subject: Subject) -> bool {
         let mut events = self.events.iter_mut();
-        let due = events.find(|event| event.due == Some(subject));
-        due.and_then(|event| event.due.take()).is_some()
+        let kept = events.find(|event| event.kept_for == Some(subject));
+        kept.and_then(|event| event.kept_for.take()).is_some()
     }
 }
 
 /// Classifies an event by whether it must be delivered.
-pub(crate) trait Obliges {
-    fn obliges(&self) -> Obligation;
+pub(crate) trait HasRetention {
+    fn retention(&self) -> Retention;
 }
 
 /// Whether an event must be delivered, however far behind the listener is.
-pub(crate) enum Obligation {
+pub(crate) enum Retention {
     /// The event must be delivered until its subject is settled.
     Begins(Subject),
     /// The event ends its subject. It must be delivered if the beginning was delivered.
     Ends(Subject),
     /// The event may be dropped.
-    None,
+    Droppable,
 }
 
 /// The subject of an event that must be delivered. A queue holds at most one such event per subject, and the machine bounds the number of open asks.
@@ -172,37 +179,37 @@ pub(crate) enum Subject {
     ServerWatch,
 }
 
-impl Obliges for client::Event {
-    fn obliges(&self) -> Obligation {
+impl HasRetention for client::Event {
+    fn retention(&self) -> Retention {
         match self {
-            client::Event::Ask(ask) => Obligation::Begins(Subject::Ask(ask.ask)),
-            client::Event::AskWithdrawn { ask, .. } => Obligation::Ends(Subject::Ask(*ask)),
-            client::Event::AuthRequired(_) => Obligation::Begins(Subject::Credentials),
-            client::Event::Watching { .. } => Obligation::Begins(Subject::ClientWatch),
-            event if event.state().is_some() => Obligation::Begins(Subject::ClientState),
-            _ => Obligation::None,
+            client::Event::Ask(ask) => Retention::Begins(Subject::Ask(ask.ask)),
+            client::Event::AskWithdrawn { ask, .. } => Retention::Ends(Subject::Ask(*ask)),
+            client::Event::AuthRequired(_) => Retention::Begins(Subject::Credentials),
+            client::Event::Watching { .. } => Retention::Begins(Subject::ClientWatch),
+            event if event.state().is_some() => Retention::Begins(Subject::ClientState),
+            _ => Retention::Droppable,
         }
     }
 }
 
-impl Obliges for server::Event {
-    fn obliges(&self) -> Obligation {
+impl HasRetention for server::Event {
+    fn retention(&self) -> Retention {
         match self {
             server::Event::Draining { .. } | server::Event::Closed { .. } => {
-                Obligation::Begins(Subject::ServerState)
+                Retention::Begins(Subject::ServerState)
             }
-            server::Event::Watching(_) => Obligation::Begins(Subject::ServerWatch),
-            _ => Obligation::None,
+            server::Event::Watching(_) => Retention::Begins(Subject::ServerWatch),
+            _ => Retention::Droppable,
         }
     }
 }
 
-impl Obliges for relay::Event {
-    fn obliges(&self) -> Obligation {
+impl HasRetention for relay::Event {
+    fn retention(&self) -> Retention {
         match self {
-            relay::Event::Downstream(event) => event.obliges(),
-            relay::Event::Upstream(event) => event.obliges(),
-            _ => Obligation::None,
+            relay::Event::Downstream(event) => event.retention(),
+            relay::Event::Upstream(event) => event.retention(),
+            _ => Retention::Droppable,
         }
     }
 }
@@ -215,12 +222,12 @@ impl<E> Listeners<E> {
         Listeners(Mutex::new(Some(Vec::new())))
     }
 
-    pub(crate) fn add(&self) -> Events<E> {
+    pub(crate) fn subscribe(&self) -> Events<E> {
         let mut listeners = lock(&self.0);
-        let queue = Arc::new(Queue(Mutex::new(Inside {
+        let queue = Arc::new(Queue(Mutex::new(Inner {
             events: VecDeque::new(),
             missed: 0,
-            is_over: listeners.is_none(),
+            is_closed: listeners.is_none(),
             waker: None,
         })));
         if let Some(listeners) = &mut *listeners {
@@ -236,9 +243,9 @@ impl<E> Listeners<E> {
         }
     }
 
-    pub(crate) fn tell(&self, now: Instant, event: E)
+    pub(crate) fn publish(&self, now: Instant, event: E)
     where
-        E: Obliges,
+        E: HasRetention,
     {
         let queues = self.queues();
         if queues.is_empty() {
@@ -246,7 +253,7 @@ impl<E> Listeners<E> {
         }
         let event = Arc::new(event);
         for queue in queues {
-            queue.change(|inside| inside.push(now, Arc::clone(&event)));
+            queue.update(|inner| inner.push(now, Arc::clone(&event)));
         }
     }
 
@@ -258,10 +265,10 @@ impl<E> Listeners<E> {
     }
 
     /// Ends all event streams.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         let listeners = lock(&self.0).take().into_iter().flatten();
         for queue in listeners.filter_map(|listener| listener.upgrade()) {
-            queue.change(|inside| inside.is_over = true);
+            queue.update(|inner| inner.is_closed = true);
         }
     }
 
@@ -274,20 +281,20 @@ impl<E> Listeners<E> {
         let mut queues = Vec::new();
         listeners.retain(|listener| {
             let queue = listener.upgrade();
-            let is_there = queue.is_some();
+            let is_alive = queue.is_some();
             queues.extend(queue);
-            is_there
+            is_alive
         });
         queues
     }
 }
 
 impl<E> Queue<E> {
-    fn change(&self, change: impl FnOnce(&mut Inside<E>)) {
+    fn update(&self, change: impl FnOnce(&mut Inner<E>)) {
         let waker = {
-            let mut inside = lock(&self.0);
-            change(&mut inside);
-            inside.waker.take()
+            let mut inner = lock(&self.0);
+            change(&mut inner);
+            inner.waker.take()
         };
         waker.into_iter().for_each(wake);
     }

@@ -17,25 +17,25 @@
 //!
 //! let (clock, mut buf) = (std::time::Instant::now(), Vec::new());
 //! while !owner.is_closed() {
-//!     // Sleep until `owner.poll_timeout()`, until the waker given to `owner.belongs_to` is woken, or until the transport has something
-//!     // to tell, which goes to `owner.handle`.
-//!     owner.serve(Instant::from_origin(clock.elapsed()));
+//!     // Sleep until `owner.poll_timeout()`, until the waker given to `owner.register_waker` is woken, or until the transport has an
+//!     // input, which goes to `owner.handle`.
+//!     owner.advance(Instant::from_origin(clock.elapsed()));
 //!     while let Some(_output) = owner.poll_output(&mut buf) {
 //!         // Open, write, close, kill.
 //!     }
 //! }
 //! ```
 //!
-//! The modules: `promise` is a value that arrives later. `mailbox` is the owner's command queue and `asked` are its commands. `events` delivers
-//! events, `record` is the interface of recorders, and `backlog` holds bytes that a driver has yet to write. `numbers` is a hash map with internal
-//! ids as keys, `wakers` postpones wake-ups, and `proxy` reads the proxy settings of the environment.
+//! The modules: `promise` is a value that arrives later. `command_queue` is the owner's command queue and `commands` are its commands. `events`
+//! delivers events, `record` is the interface of recorders, and `backlog` holds bytes that a driver has yet to write. `id_map` is a hash map with
+//! internal ids as keys, `wakers` postpones wake-ups, and `proxy` reads the proxy settings of the environment.
 
-mod asked;
 mod backlog;
 mod client;
+mod command_queue;
+mod commands;
 mod events;
-mod mailbox;
-mod numbers;
+mod id_map;
 mod promise;
 mod proxy;
 mod record;
@@ -43,13 +43,13 @@ mod relay;
 mod server;
 mod wakers;
 
-pub use asked::{Asked, Upkeep};
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
+pub use commands::{ClientCommand, LinkCommand};
 pub use events::Events;
-pub use numbers::{ByNumber, Spread};
+pub use id_map::{IdHasher, IdMap};
 pub use promise::{Gone, Pending, wait};
-pub use proxy::{Proxies, is_this_machine};
+pub use proxy::{Proxies, is_local_host};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};
@@ -63,21 +63,21 @@ pub use wakers::PostponedWakes;
 #[must_use]
 pub fn secret() -> [u8; 16] {
     let mut secret = [0; 16];
-    assert!(fill(&mut secret), "the system has a random source");
+    assert!(fill_random(&mut secret), "the system has a random source");
     secret
 }
 
 /// Returns a random number for a link's seed, so that many links do not reconnect at the same time. It needs no secrecy: without a random source it
 /// is zero for every link.
-fn chance() -> u64 {
-    let mut chance = [0; 8];
-    fill(&mut chance);
-    u64::from_ne_bytes(chance)
+fn random_seed() -> u64 {
+    let mut seed = [0; 8];
+    fill_random(&mut seed);
+    u64::from_ne_bytes(seed)
 }
 
 /// Fills the slice with random bytes from the system. Returns whether that succeeded.
 #[cfg(target_os = "linux")]
-fn fill(bytes: &mut [u8]) -> bool {
+fn fill_random(bytes: &mut [u8]) -> bool {
     use rustix::rand::{GetRandomFlags, getrandom};
     // `getrandom` returns up to 256 bytes at once or none, and a signal can interrupt it only before the first byte.
     let len = bytes.len();
@@ -86,6 +86,6 @@ fn fill(bytes: &mut [u8]) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn fill(bytes: &mut [u8]) -> bool {
+fn fill_random(bytes: &mut [u8]) -> bool {
     getrandom::fill(bytes).is_ok()
 }

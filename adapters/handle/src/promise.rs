@@ -13,7 +13,7 @@ use crate::wakers::wake;
 /// A reply from the driver.
 ///
 /// A task awaits it, a thread calls [`wait`](Pending::wait). Dropping it does not cancel the command.
-pub struct Pending<T>(Arc<Cell<T>>);
+pub struct Pending<T>(Arc<Slot<T>>);
 
 /// The error when the driver ended before it replied: the link was closed, its runtime was stopped, or it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +54,15 @@ impl fmt::Display for Gone {
 impl std::error::Error for Gone {}
 
 /// The sending side of a [`Pending`]. Dropping it without a value makes the receiver return [`Gone`].
-pub(crate) struct Promise<T>(Arc<Cell<T>>);
+pub(crate) struct Promise<T>(Arc<Slot<T>>);
 
 pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
-    let cell = Arc::new(Cell::new(()));
-    (Promise(Arc::clone(&cell)), Pending(cell))
+    let slot = Arc::new(Slot::new(()));
+    (Promise(Arc::clone(&slot)), Pending(slot))
 }
 
 impl<T> Promise<T> {
-    pub(crate) fn keep(self, value: T) {
+    pub(crate) fn resolve(self, value: T) {
         self.0.settle(Some(value));
     }
 }
@@ -74,18 +74,18 @@ impl<T> Drop for Promise<T> {
 }
 
 /// The slot for the value, with the state `S` that both sides share until the value arrives.
-pub(crate) struct Cell<T, S = ()>(Mutex<Inside<T, S>>);
+pub(crate) struct Slot<T, S = ()>(Mutex<Inner<T, S>>);
 
-struct Inside<T, S> {
+struct Inner<T, S> {
     value: Option<T>,
     is_settled: bool,
     waker: Option<Waker>,
     shared: S,
 }
 
-impl<T, S> Cell<T, S> {
-    pub(crate) const fn new(shared: S) -> Cell<T, S> {
-        Cell(Mutex::new(Inside {
+impl<T, S> Slot<T, S> {
+    pub(crate) const fn new(shared: S) -> Slot<T, S> {
+        Slot(Mutex::new(Inner {
             value: None,
             is_settled: false,
             waker: None,
@@ -95,18 +95,18 @@ impl<T, S> Cell<T, S> {
 
     /// Sets the value and wakes the waiter. Only the first call has an effect. `None` means that there will be no value.
     pub(crate) fn settle(&self, value: Option<T>) {
-        self.settle_quietly(value).into_iter().for_each(wake);
+        self.settle_without_waking(value).into_iter().for_each(wake);
     }
 
-    /// Sets the value like [`settle`](Cell::settle), but returns the waiter's waker instead of waking it.
-    pub(crate) fn settle_quietly(&self, value: Option<T>) -> Option<Waker> {
-        let mut inside = lock(&self.0);
-        if inside.is_settled {
+    /// Sets the value like [`settle`](Slot::settle), but returns the waiter's waker instead of waking it.
+    pub(crate) fn settle_without_waking(&self, value: Option<T>) -> Option<Waker> {
+        let mut inner = lock(&self.0);
+        if inner.is_settled {
             return None;
         }
-        inside.is_settled = true;
-        inside.value = value;
-        inside.waker.take()
+        inner.is_settled = true;
+        inner.value = value;
+        inner.waker.take()
     }
 
     pub(crate) fn is_settled(&self) -> bool {
@@ -114,47 +114,47 @@ impl<T, S> Cell<T, S> {
     }
 
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<T>> {
-        self.poll_and_look(cx, |_| ()).0
+        self.poll_with_shared(cx, |_| ()).0
     }
 
     /// Polls for the value and reads the shared state under the same lock, so that every later change wakes the waiter.
-    pub(crate) fn poll_and_look<R>(
+    pub(crate) fn poll_with_shared<R>(
         &self,
         cx: &mut Context<'_>,
-        look: impl FnOnce(&mut S) -> R,
+        access: impl FnOnce(&mut S) -> R,
     ) -> (Poll<Option<T>>, R) {
-        let mut inside = lock(&self.0);
-        let seen = look(&mut inside.shared);
-        if inside.is_settled {
-            return (Poll::Ready(inside.value.take()), seen);
+        let mut inner = lock(&self.0);
+        let seen = access(&mut inner.shared);
+        if inner.is_settled {
+            return (Poll::Ready(inner.value.take()), seen);
         }
-        let replaced = remember(&mut inside.waker, cx.waker());
-        drop(inside);
+        let replaced = store_waker(&mut inner.waker, cx.waker());
+        drop(inner);
         drop(replaced);
         (Poll::Pending, seen)
     }
 
     /// Reads or changes the shared state without waking the waiter.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut S) -> R) -> R {
-        look(&mut lock(&self.0).shared)
+    pub(crate) fn with_shared<R>(&self, access: impl FnOnce(&mut S) -> R) -> R {
+        access(&mut lock(&self.0).shared)
     }
 
     /// Changes the shared state and wakes the waiter, so that it looks at the change.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut S)) {
+    pub(crate) fn update_shared(&self, change: impl FnOnce(&mut S)) {
         let waker = {
-            let mut inside = lock(&self.0);
-            change(&mut inside.shared);
-            inside.waker.take()
+            let mut inner = lock(&self.0);
+            change(&mut inner.shared);
+            inner.waker.take()
         };
         waker.into_iter().for_each(wake);
     }
 }
 
 /// Stores a waker and returns the replaced one. The caller drops that outside of every lock, because a waker may own a task that owns a handle.
-#[must_use = "what is dropped here is dropped under the lock"]
-pub(crate) fn remember(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+#[must_use = "drop the replaced waker after the lock is released"]
+pub(crate) fn store_waker(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
-        Some(known) if known.will_wake(waker) => None,
+        Some(current) if current.will_wake(waker) => None,
         _ => slot.replace(waker.clone()),
     }
 }
@@ -168,37 +168,37 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// This function starts no runtime: a future that needs one must bring its own.
 pub fn wait<F: Future>(future: F) -> F::Output {
-    let sleeper = Arc::new(Sleeper {
+    let thread_waker = Arc::new(ThreadWaker {
         thread: thread::current(),
         is_woken: AtomicBool::new(false),
     });
-    let waker = Waker::from(Arc::clone(&sleeper));
+    let waker = Waker::from(Arc::clone(&thread_waker));
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
         match future.as_mut().poll(&mut cx) {
             Poll::Ready(value) => return value,
-            Poll::Pending => sleeper.sleep(),
+            Poll::Pending => thread_waker.park_until_woken(),
         }
     }
 }
 
 /// A thread that waits. `is_woken` remembers the wake-up, because a nested `wait` on the same thread may consume the token of `unpark`. The Release
-/// store in `wake` pairs with the Acquire swap in `sleep`, so the woken thread sees all writes before the wake-up.
-struct Sleeper {
+/// store in `wake` pairs with the Acquire swap in `park_until_woken`, so the woken thread sees all writes before the wake-up.
+struct ThreadWaker {
     thread: Thread,
     is_woken: AtomicBool,
 }
 
-impl Sleeper {
-    fn sleep(&self) {
+impl ThreadWaker {
+    fn park_until_woken(&self) {
         while !self.is_woken.swap(false, Ordering::Acquire) {
             thread::park();
         }
     }
 }
 
-impl Wake for Sleeper {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.is_woken.store(true, Ordering::Release);
         self.thread.unpark();

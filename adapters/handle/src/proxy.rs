@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub struct Proxies {
     http: Option<String>,
     https: Option<String>,
-    except: String,
+    no_proxy: String,
 }
 
 impl Proxies {
@@ -30,7 +30,7 @@ impl Proxies {
         Proxies {
             http: http.or_else(|| all.clone()),
             https: first_of(["HTTPS_PROXY", "https_proxy"]).or(all),
-            except: first_of(["NO_PROXY", "no_proxy"]).unwrap_or_default(),
+            no_proxy: first_of(["NO_PROXY", "no_proxy"]).unwrap_or_default(),
         }
     }
 
@@ -42,55 +42,55 @@ impl Proxies {
     pub fn proxy_for(&self, is_https: bool, host: &str, port: Option<u16>) -> Option<&str> {
         let proxy = if is_https { &self.https } else { &self.http };
         let port = port.unwrap_or(if is_https { 443 } else { 80 });
-        let is_excepted = is_this_machine(host) || is_listed(&self.except, host, port);
-        proxy.as_deref().filter(|_| !is_excepted)
+        let is_direct = is_local_host(host) || is_listed(&self.no_proxy, host, port);
+        proxy.as_deref().filter(|_| !is_direct)
     }
 }
 
 /// Whether a host is the local host: `localhost` and names below it, loopback addresses and unspecified ones. Requests to it may carry credentials
 /// and must not pass through another computer.
 #[must_use]
-pub fn is_this_machine(host: &str) -> bool {
-    let host = bare(host);
-    match address(&host) {
+pub fn is_local_host(host: &str) -> bool {
+    let host = normalize(host);
+    match parse_ip(&host) {
         Some(address) => address.is_loopback() || address.is_unspecified(),
-        None => is_within(&host, "localhost"),
+        None => is_in_domain(&host, "localhost"),
     }
 }
 
-fn is_listed(except: &str, host: &str, port: u16) -> bool {
-    let host = bare(host);
-    let mut patterns = except.split([',', ' ']).filter(|it| !it.is_empty());
+fn is_listed(no_proxy: &str, host: &str, port: u16) -> bool {
+    let host = normalize(host);
+    let mut patterns = no_proxy.split([',', ' ']).filter(|it| !it.is_empty());
     patterns.any(|pattern| {
-        let (pattern, of_port) = split_port(pattern);
-        let pattern = bare(pattern);
+        let (pattern, only_port) = split_port(pattern);
+        let pattern = normalize(pattern);
         let pattern = pattern.strip_prefix('*').unwrap_or(&pattern);
         let pattern = pattern.strip_prefix('.').unwrap_or(pattern);
-        if of_port.is_some_and(|of| of != port) {
+        if only_port.is_some_and(|only| only != port) {
             return false;
         }
-        match (pattern.split_once('/'), address(&host)) {
+        match (pattern.split_once('/'), parse_ip(&host)) {
             (Some((network, bits)), Some(address)) => is_in_network(address, network, bits),
             (Some(_), None) => false,
-            (None, Some(of)) => pattern.is_empty() || address(pattern) == Some(of),
-            (None, None) => pattern.is_empty() || is_within(&host, pattern),
+            (None, Some(address)) => pattern.is_empty() || parse_ip(pattern) == Some(address),
+            (None, None) => pattern.is_empty() || is_in_domain(&host, pattern),
         }
     })
 }
 
 /// Normalizes a host: lower case, without a trailing dot and without the brackets of an IPv6 address.
-fn bare(host: &str) -> String {
+fn normalize(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let inside = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     inside.unwrap_or(host).to_ascii_lowercase()
 }
 
 /// Parses a host as an IP address, if it is one. An IPv4-mapped IPv6 address becomes the IPv4 address.
-fn address(host: &str) -> Option<IpAddr> {
+fn parse_ip(host: &str) -> Option<IpAddr> {
     host.parse().ok().map(|it: IpAddr| it.to_canonical())
 }
 
-fn is_within(host: &str, domain: &str) -> bool {
+fn is_in_domain(host: &str, domain: &str) -> bool {
     let before = host.strip_suffix(domain);
     before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
@@ -113,12 +113,12 @@ fn is_in_network(host: IpAddr, network: &str, bits: &str) -> bool {
     };
     match (host, network) {
         (IpAddr::V4(host), IpAddr::V4(network)) => {
-            let differ = u32::from(host) ^ u32::from(network);
-            bits <= 32 && differ.checked_shr(32 - bits).unwrap_or(0) == 0
+            let difference = u32::from(host) ^ u32::from(network);
+            bits <= 32 && difference.checked_shr(32 - bits).unwrap_or(0) == 0
         }
         (IpAddr::V6(host), IpAddr::V6(network)) => {
-            let differ = u128::from(host) ^ u128::from(network);
-            bits <= 128 && differ.checked_shr(128 - bits).unwrap_or(0) == 0
+            let difference = u128::from(host) ^ u128::from(network);
+            bits <= 128 && difference.checked_shr(128 - bits).unwrap_or(0) == 0
         }
         _ => false,
     }
@@ -130,13 +130,13 @@ mod tests {
 
     fn proxies(variables: &[(&str, &str)]) -> Proxies {
         Proxies::new(|name| {
-            let mut known = variables.iter();
-            known.find_map(|(of, value)| (*of == name).then(|| (*value).to_owned()))
+            let mut variables = variables.iter();
+            variables.find_map(|(known, value)| (*known == name).then(|| (*value).to_owned()))
         })
     }
 
     #[test]
-    fn this_machine_is_reached_without_a_proxy_however_it_is_called() {
+    fn local_host_is_reached_without_a_proxy_under_each_of_its_names() {
         let all = proxies(&[("ALL_PROXY", "http://proxy:1")]);
         for host in [
             "localhost",
@@ -154,7 +154,7 @@ mod tests {
             "[0:0:0:0:0:0:0:1]",
             "[::ffff:127.0.0.1]",
         ] {
-            assert!(is_this_machine(host), "{host}");
+            assert!(is_local_host(host), "{host}");
             for is_https in [false, true] {
                 assert_eq!(all.proxy_for(is_https, host, None), None, "{host}");
             }
@@ -167,19 +167,19 @@ mod tests {
             "127.0.0.1.example.com",
             "[::2]",
         ] {
-            assert!(!is_this_machine(host), "{host}");
+            assert!(!is_local_host(host), "{host}");
             let proxy = all.proxy_for(false, host, None);
             assert_eq!(proxy, Some("http://proxy:1"), "{host}");
         }
     }
 
     #[test]
-    fn no_proxy_lists_hosts_domains_addresses_networks_and_ports() {
-        let is_excepted = |except: &str, host: &str, port: u16| {
-            let all = proxies(&[("all_proxy", "http://proxy:1"), ("NO_PROXY", except)]);
+    fn no_proxy_entries_match_hosts_domains_addresses_networks_and_ports() {
+        let is_direct = |no_proxy: &str, host: &str, port: u16| {
+            let all = proxies(&[("all_proxy", "http://proxy:1"), ("NO_PROXY", no_proxy)]);
             all.proxy_for(false, host, Some(port)).is_none()
         };
-        for (except, host, is_listed) in [
+        for (no_proxy, host, is_listed) in [
             ("example.com", "example.com", true),
             ("example.com", "EXAMPLE.com.", true),
             ("Example.COM.", "example.com", true),
@@ -204,9 +204,13 @@ mod tests {
             ("[fd00::1]", "fd00::1", true),
             ("fd00:0::1", "[fd00::1]", true),
         ] {
-            assert_eq!(is_excepted(except, host, 80), is_listed, "{except}: {host}");
+            assert_eq!(
+                is_direct(no_proxy, host, 80),
+                is_listed,
+                "{no_proxy}: {host}"
+            );
         }
-        for (except, host, port, is_listed) in [
+        for (no_proxy, host, port, is_listed) in [
             ("example.com:8080", "example.com", 8080, true),
             ("Example.com.:8080", "api.example.com", 8080, true),
             ("example.com:8080", "example.com", 80, false),
@@ -215,13 +219,13 @@ mod tests {
             ("*:8080", "example.com", 8080, true),
             ("*:8080", "example.com", 80, false),
         ] {
-            let listed = is_excepted(except, host, port);
-            assert_eq!(listed, is_listed, "{except}: {host}:{port}");
+            let listed = is_direct(no_proxy, host, port);
+            assert_eq!(listed, is_listed, "{no_proxy}: {host}:{port}");
         }
     }
 
     #[test]
-    fn each_scheme_has_its_own_proxy_before_the_one_for_all() {
+    fn proxy_of_the_scheme_takes_precedence_over_all_proxy() {
         let some = proxies(&[
             ("HTTP_PROXY", ""),
             ("http_proxy", "one"),
@@ -235,7 +239,7 @@ mod tests {
         assert_eq!(
             proxies(&[]).proxy_for(false, "example.com", None),
             None,
-            "there is none"
+            "no variable is set"
         );
     }
 }

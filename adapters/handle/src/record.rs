@@ -4,22 +4,22 @@
 use everlink::relay::Side;
 use everlink::{Epoch, Input, Instant, Output};
 
-/// Called before each input and command, and after each output, in order. `A` is the type of commands, `E` the type of events.
+/// Called before each input and command, and after each output, in order. `C` is the type of commands, `E` the type of events.
 ///
 /// The driver calls it between two inputs, so a slow recorder delays the link.
-pub trait Recorder<A, E>: Send {
+pub trait Recorder<C, E>: Send {
     /// Called before the machine runs a command of a handle.
-    fn asked(&mut self, now: Instant, asked: &A);
+    fn on_command(&mut self, now: Instant, command: &C);
 
     /// Called before the machine handles an input of a transport. For a link, the side is always [`Side::Upstream`].
-    fn heard(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>);
+    fn on_input(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>);
 
     /// Called after each poll of the machine, with its output and the bytes to write.
-    fn polled(&mut self, output: Option<(Side, &Output<E>)>, bytes: &[u8]);
+    fn on_poll(&mut self, output: Option<(Side, &Output<E>)>, bytes: &[u8]);
 
     /// Called before the machine handles the time.
-    fn timed(&mut self, now: Instant);
+    fn on_timeout(&mut self, now: Instant);
 }
 
 /// An optional recorder.
-pub(crate) type Recording<A, E> = Option<Box<dyn Recorder<A, E>>>;
+pub(crate) type OptionalRecorder<C, E> = Option<Box<dyn Recorder<C, E>>>;

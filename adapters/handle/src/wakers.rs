@@ -6,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
 /// The number of wakers for which a thread keeps capacity between two turns.
-const KEPT: usize = 64;
+const MAX_KEPT_CAPACITY: usize = 64;
 
 thread_local! {
-    static POSTPONED: RefCell<Postponed> = const { RefCell::new(Postponed { is_on: false, wakers: Vec::new() }) };
+    static POSTPONED: RefCell<Postponed> = const { RefCell::new(Postponed { is_active: false, wakers: Vec::new() }) };
 }
 
 struct Postponed {
-    is_on: bool,
+    is_active: bool,
     wakers: Vec<Waker>,
 }
 
@@ -31,12 +31,12 @@ pub struct PostponedWakes {
 impl PostponedWakes {
     /// Starts postponing.
     pub fn begin() -> PostponedWakes {
-        let was_on = POSTPONED.try_with(|postponed| {
+        let was_active = POSTPONED.try_with(|postponed| {
             let postponed = &mut *postponed.borrow_mut();
-            mem::replace(&mut postponed.is_on, true)
+            mem::replace(&mut postponed.is_active, true)
         });
         // The thread-local list is gone while a thread ends; wake-ups are immediate then.
-        let is_outermost = was_on.is_ok_and(|was_on| !was_on);
+        let is_outermost = was_active.is_ok_and(|was_active| !was_active);
         PostponedWakes { is_outermost }
     }
 }
@@ -48,16 +48,16 @@ impl Drop for PostponedWakes {
         }
         let wakers = POSTPONED.try_with(|postponed| {
             let postponed = &mut *postponed.borrow_mut();
-            postponed.is_on = false;
+            postponed.is_active = false;
             mem::take(&mut postponed.wakers)
         });
         let mut wakers = wakers.unwrap_or_default();
         wakers.drain(..).for_each(wake_now);
-        if wakers.capacity() <= KEPT {
+        if wakers.capacity() <= MAX_KEPT_CAPACITY {
             let _ = POSTPONED.try_with(|postponed| {
-                let room = &mut postponed.borrow_mut().wakers;
-                if room.capacity() == 0 {
-                    *room = wakers;
+                let kept = &mut postponed.borrow_mut().wakers;
+                if kept.capacity() == 0 {
+                    *kept = wakers;
                 }
             });
         }
@@ -69,7 +69,7 @@ pub(crate) fn wake(waker: Waker) {
     let mut waker = Some(waker);
     let _ = POSTPONED.try_with(|postponed| {
         let postponed = &mut *postponed.borrow_mut();
-        if postponed.is_on {
+        if postponed.is_active {
             postponed.wakers.extend(waker.take());
         }
     });
@@ -90,25 +90,25 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    struct CountingWaker(AtomicUsize);
 
-    impl Wake for Count {
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    struct Panics;
+    struct PanickingWaker;
 
-    impl Wake for Panics {
+    impl Wake for PanickingWaker {
         fn wake(self: Arc<Self>) {
-            panic!("as it was told to");
+            panic!("intentional panic");
         }
     }
 
     #[test]
-    fn wakers_are_woken_at_once_or_when_the_outermost_turn_is_over() {
-        let count = Arc::<Count>::default();
+    fn wakers_wake_at_once_or_when_the_outermost_postponement_ends() {
+        let count = Arc::<CountingWaker>::default();
         let waker = Waker::from(Arc::clone(&count));
         let woken = || count.0.load(Ordering::Relaxed);
         wake(waker.clone());
@@ -125,25 +125,28 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_keeps_nobody_else_from_being_woken() {
-        let count = Arc::<Count>::default();
+    fn panicking_waker_does_not_stop_later_wakers() {
+        let count = Arc::<CountingWaker>::default();
         let turn = PostponedWakes::begin();
-        wake(Waker::from(Arc::new(Panics)));
+        wake(Waker::from(Arc::new(PanickingWaker)));
         wake(Waker::from(Arc::clone(&count)));
         drop(turn);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]
-    fn a_turn_that_panics_wakes_whom_it_would_have_woken() {
-        let count = Arc::<Count>::default();
+    fn postponed_wakers_wake_when_the_turn_panics() {
+        let count = Arc::<CountingWaker>::default();
         let turn = catch_unwind(|| {
             let _turn = PostponedWakes::begin();
             wake(Waker::from(Arc::clone(&count)));
-            panic!("as it was told to");
+            panic!("intentional panic");
         });
         assert!(turn.is_err());
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        assert!(PostponedWakes::begin().is_outermost, "it is over");
+        assert!(
+            PostponedWakes::begin().is_outermost,
+            "the postponement has ended"
+        );
     }
 }

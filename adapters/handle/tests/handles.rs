@@ -19,36 +19,36 @@ use everlink_handle::{
 use serde_json::json;
 
 /// Both ends, and the in-memory connection between them.
-struct World {
+struct Pair {
     now: Instant,
     link: Option<Link>,
     owner: Option<LinkOwner>,
     service: Service,
-    host: ServiceOwner,
+    server_owner: ServiceOwner,
     epoch: Epoch,
     /// The requests that the server has not answered yet.
     tasks: Vec<Task>,
     /// Whether every attempt to open a transport fails.
-    refuses: bool,
+    opens_fail: bool,
 }
 
-impl World {
-    fn new() -> World {
-        World::with(Config::child("handles", "1.0"))
+impl Pair {
+    fn new() -> Pair {
+        Pair::with(Config::child("handles", "1.0"))
     }
 
-    fn with(config: Config) -> World {
+    fn with(config: Config) -> Pair {
         let (link, owner) = Link::new(config);
-        let (service, host) = Service::new(server());
-        World {
+        let (service, server_owner) = Service::new(server());
+        Pair {
             now: Instant::ZERO,
             link: Some(link),
             owner: Some(owner),
             service,
-            host,
+            server_owner,
             epoch: Epoch::NONE,
             tasks: Vec::new(),
-            refuses: false,
+            opens_fail: false,
         }
     }
 
@@ -57,26 +57,26 @@ impl World {
     }
 
     /// Runs both drivers until there is no more output.
-    fn carry(&mut self) {
+    fn run(&mut self) {
         let mut buf = Vec::new();
         loop {
-            let mut is_quiet = true;
+            let mut is_idle = true;
             if let Some(owner) = &mut self.owner {
-                owner.serve(self.now);
+                owner.advance(self.now);
                 while let Some(output) = owner.poll_output(&mut buf) {
-                    is_quiet = false;
+                    is_idle = false;
                     match output {
-                        Output::Open { epoch } if self.refuses => {
+                        Output::Open { epoch } if self.opens_fail => {
                             owner.handle(self.now, epoch, Input::open_failed(&[]));
                         }
                         Output::Open { epoch } => {
                             self.epoch = epoch;
-                            (self.service, self.host) = Service::new(server());
+                            (self.service, self.server_owner) = Service::new(server());
                             owner.handle(self.now, epoch, Input::Opened);
                         }
                         Output::Write { epoch, len, .. } => {
                             owner.handle(self.now, epoch, Input::sent(len));
-                            self.host.handle(self.now, Input::bytes(&buf[..]));
+                            self.server_owner.handle(self.now, Input::bytes(&buf[..]));
                             buf.clear();
                         }
                         Output::CloseWrite { epoch } | Output::Kill { epoch } => {
@@ -87,13 +87,13 @@ impl World {
                     }
                 }
             }
-            self.host.serve(self.now);
-            while let Some(output) = self.host.poll_output(&mut buf) {
-                is_quiet = false;
+            self.server_owner.advance(self.now);
+            while let Some(output) = self.server_owner.poll_output(&mut buf) {
+                is_idle = false;
                 match output {
                     Output::Event(task) => self.tasks.push(task),
                     Output::Write { len, .. } => {
-                        self.host.handle(self.now, Input::sent(len));
+                        self.server_owner.handle(self.now, Input::sent(len));
                         if let Some(owner) = &mut self.owner {
                             owner.handle(self.now, self.epoch, Input::bytes(&buf[..]));
                         }
@@ -102,24 +102,24 @@ impl World {
                     _ => {}
                 }
             }
-            if is_quiet {
+            if is_idle {
                 return;
             }
         }
     }
 
-    fn pass(&mut self, span: Duration) {
+    fn advance_time(&mut self, span: Duration) {
         self.now = self.now + span;
-        self.carry();
+        self.run();
     }
 
     fn answer(&mut self, answer: Result<Payload, ErrorObject>) {
         self.tasks.remove(0).answer.give(answer);
-        self.carry();
+        self.run();
     }
 
     /// Ends the server's process: standard error, end of output, then `SIGKILL` as its exit status.
-    fn die(&mut self) {
+    fn kill_server(&mut self) {
         let owner = self.owner.as_mut().expect("it was not dropped");
         owner.handle(self.now, self.epoch, Input::stderr(&b"out of cheese"[..]));
         owner.handle(self.now, self.epoch, Input::end(&[]));
@@ -140,53 +140,53 @@ fn text(text: &str) -> Payload {
 }
 
 /// Polls a future once, without a runtime.
-fn look<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn now<F: Future + Unpin>(mut future: F) -> F::Output {
-    match look(&mut future) {
+fn value_of<F: Future + Unpin>(mut future: F) -> F::Output {
+    match poll_once(&mut future) {
         Poll::Ready(value) => value,
-        Poll::Pending => panic!("it should be there by now"),
+        Poll::Pending => panic!("the future is still pending"),
     }
 }
 
 #[test]
-fn a_call_is_answered_to_whoever_made_it() {
-    let mut world = World::new();
-    let one = world.link().call_tool("say", json!({"n": 1}));
-    let two = world.link().call_tool("say", json!({"n": 2}));
-    world.carry();
-    assert_eq!(world.tasks.len(), 2, "both are under way at once");
+fn calls_answered_out_of_order_get_their_own_replies() {
+    let mut pair = Pair::new();
+    let one = pair.link().call_tool("say", json!({"n": 1}));
+    let two = pair.link().call_tool("say", json!({"n": 2}));
+    pair.run();
+    assert_eq!(pair.tasks.len(), 2, "both calls are in flight at once");
     // Answer the second call first.
-    world.tasks.swap(0, 1);
-    world.answer(Ok(text("two")));
-    world.answer(Ok(text("one")));
-    assert_eq!(now(two).expect("a reply").text(), "two");
-    assert_eq!(now(one).expect("a reply").text(), "one");
+    pair.tasks.swap(0, 1);
+    pair.answer(Ok(text("two")));
+    pair.answer(Ok(text("one")));
+    assert_eq!(value_of(two).expect("a reply").text(), "two");
+    assert_eq!(value_of(one).expect("a reply").text(), "one");
 }
 
 #[test]
-fn what_a_tool_returns_is_read_as_it_is_meant() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
+fn tool_result_gives_text_structured_content_and_error_flag() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
     let said = json!({
         "content": [{"type": "text", "text": "a\nb"}, {"type": "image", "data": ""}, {"type": "text", "text": "c"}],
         "structuredContent": {"n": 3},
         "isError": true,
     });
-    world.answer(Ok(Payload::of(&said).expect("it is JSON")));
-    let result = now(call).expect("a tool that failed is a reply");
+    pair.answer(Ok(Payload::of(&said).expect("it is JSON")));
+    let result = value_of(call).expect("a tool that failed is a reply");
     assert!(result.is_error());
     assert_eq!(result.text(), "a\nb\nc");
     let structured: serde_json::Value = result.structured().expect("there is some");
     assert_eq!(structured, json!({"n": 3}));
-    assert!(world.link().state() == State::Ready, "the link is well");
+    assert!(pair.link().state() == State::Ready, "the link is ready");
 }
 
 #[test]
-fn the_text_of_a_result_is_that_of_all_pieces_that_have_one() {
+fn result_text_joins_all_text_blocks_and_is_empty_for_bad_content() {
     let texts = [
         (
             json!([{"text": ""}, {"text": null}, {"text": "a"}, {}]),
@@ -198,64 +198,64 @@ fn the_text_of_a_result_is_that_of_all_pieces_that_have_one() {
         (json!("a"), ""),
     ];
     for (content, text) in texts {
-        let mut world = World::new();
-        let call = world.link().call_tool("say", json!({}));
-        world.carry();
+        let mut pair = Pair::new();
+        let call = pair.link().call_tool("say", json!({}));
+        pair.run();
         let said = Payload::of(&json!({"content": content}));
-        world.answer(Ok(said.expect("it is JSON")));
-        assert_eq!(now(call).expect("a reply").text(), text, "{content}");
+        pair.answer(Ok(said.expect("it is JSON")));
+        assert_eq!(value_of(call).expect("a reply").text(), text, "{content}");
     }
 }
 
 #[test]
-fn arguments_that_are_no_json_are_told_without_asking_anybody() {
-    let mut world = World::new();
+fn arguments_that_cannot_be_serialized_fail_the_call_without_connecting() {
+    let mut pair = Pair::new();
     let mut bad = std::collections::BTreeMap::new();
     bad.insert(vec![1, 2], "a key that is no text");
-    let call = world.link().call_tool("say", bad);
-    let error = now(call).expect_err("it cannot be written");
+    let call = pair.link().call_tool("say", bad);
+    let error = value_of(call).expect_err("it cannot be written");
     assert!(matches!(error, CallError::Arguments(_)), "{error}");
     assert!(!error.may_have_run());
-    world.carry();
+    pair.run();
     assert_eq!(
-        world.link().state(),
+        pair.link().state(),
         State::Idle,
-        "nothing was connected for it"
+        "no connection was opened for it"
     );
 }
 
 #[test]
-fn a_call_that_is_dropped_is_cancelled_at_the_server() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    assert!(!world.tasks[0].context.is_cancelled());
+fn dropped_call_is_cancelled_at_the_server() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    assert!(!pair.tasks[0].context.is_cancelled());
     drop(call);
-    world.carry();
-    assert!(world.tasks[0].context.is_cancelled());
+    pair.run();
+    assert!(pair.tasks[0].context.is_cancelled());
 }
 
 #[test]
-fn a_call_that_is_dropped_before_anybody_saw_it_is_not_sent() {
-    let mut world = World::new();
-    drop(world.link().call_tool("say", json!({})));
-    world.carry();
-    assert!(world.tasks.is_empty());
-    let stats = world.link().stats();
-    world.carry();
-    let stats = now(stats).expect("it is driven");
+fn call_dropped_before_the_driver_runs_is_not_sent() {
+    let mut pair = Pair::new();
+    drop(pair.link().call_tool("say", json!({})));
+    pair.run();
+    assert!(pair.tasks.is_empty());
+    let stats = pair.link().stats();
+    pair.run();
+    let stats = value_of(stats).expect("it is driven");
     assert_eq!((stats.calls, stats.settled), (1, 1));
 }
 
 #[test]
-fn somebody_else_can_cancel_a_call_and_say_why() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
+fn canceller_ends_the_call_and_its_reason_is_in_the_error() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
     let canceller = call.canceller();
-    world.carry();
+    pair.run();
     canceller.cancel("changed my mind");
-    world.carry();
-    let error = now(call).expect_err("it was cancelled");
+    pair.run();
+    let error = value_of(call).expect_err("it was cancelled");
     let CallError::Failed(failure) = &error else {
         panic!("{error}");
     };
@@ -264,15 +264,15 @@ fn somebody_else_can_cancel_a_call_and_say_why() {
     assert!(error.may_have_run());
     // A second cancellation, after the call has ended, has no effect.
     canceller.cancel("twice");
-    world.carry();
+    pair.run();
 }
 
 #[test]
-fn progress_is_told_by_whoever_waits() {
-    let mut world = World::new();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&heard);
-    let mut call = world
+fn on_progress_runs_when_the_call_is_polled() {
+    let mut pair = Pair::new();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&received);
+    let mut call = pair
         .link()
         .call_tool("say", json!({}))
         .on_progress(move |report| {
@@ -280,112 +280,122 @@ fn progress_is_told_by_whoever_waits() {
                 .expect("no panic")
                 .push((report.progress, report.total));
         });
-    world.carry();
+    pair.run();
     for step in 1..=3 {
-        let context = &world.tasks[0].context;
+        let context = &pair.tasks[0].context;
         context.progress(Progress::new(f64::from(step)).of(3.0));
-        world.carry();
+        pair.run();
     }
     assert!(
-        heard.lock().expect("no panic").is_empty(),
+        received.lock().expect("no panic").is_empty(),
         "nobody waits yet"
     );
-    assert!(look(&mut call).is_pending());
-    assert_eq!(heard.lock().expect("no panic").len(), 3);
-    world.answer(Ok(text("done")));
-    now(call).expect("a reply");
+    assert!(poll_once(&mut call).is_pending());
+    assert_eq!(received.lock().expect("no panic").len(), 3);
+    pair.answer(Ok(text("done")));
+    value_of(call).expect("a reply");
 }
 
 /// A driver that runs a task itself answers without the command queue.
 #[test]
-fn what_was_asked_for_on_the_way_to_an_answer_comes_before_it() {
-    let mut world = World::new();
-    let heard = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&heard);
-    let call = world
+fn progress_queued_before_an_answer_is_delivered_before_it() {
+    let mut pair = Pair::new();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let call = pair
         .link()
         .call_tool("say", json!({}))
         .on_progress(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
-    world.carry();
-    let task = world.tasks.remove(0);
+    pair.run();
+    let task = pair.tasks.remove(0);
     task.context.progress(Progress::new(1.0));
     let answer = Ok(Response::Result(text("done")));
-    world.host.respond(world.now, task.answer, answer);
-    assert!(task.context.is_cancelled(), "nobody waits for more");
-    world.carry();
-    assert_eq!(now(call).expect("a reply").text(), "done");
-    assert_eq!(heard.load(Ordering::Relaxed), 1);
+    pair.server_owner.respond(pair.now, task.answer, answer);
+    assert!(
+        task.context.is_cancelled(),
+        "the answered request no longer waits"
+    );
+    pair.run();
+    assert_eq!(value_of(call).expect("a reply").text(), "done");
+    assert_eq!(received.load(Ordering::Relaxed), 1);
 }
 
 #[test]
-fn a_link_is_light_with_one_call_and_not_with_two() {
-    let mut world = World::new();
-    let one = world.link().call_tool("say", json!({}));
-    world.carry();
-    let is_light = |world: &World| world.owner.as_ref().is_some_and(LinkOwner::is_light);
-    assert!(is_light(&world));
-    let two = world.link().call_tool("say", json!({}));
-    world.carry();
-    assert!(!is_light(&world));
+fn inline_turns_are_allowed_with_one_call_and_not_with_two() {
+    let mut pair = Pair::new();
+    let one = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let allows_inline_turn = |pair: &Pair| {
+        pair.owner
+            .as_ref()
+            .is_some_and(LinkOwner::allows_inline_turn)
+    };
+    assert!(allows_inline_turn(&pair));
+    let two = pair.link().call_tool("say", json!({}));
+    pair.run();
+    assert!(!allows_inline_turn(&pair));
     drop((one, two));
-    world.carry();
-    assert!(is_light(&world));
+    pair.run();
+    assert!(allows_inline_turn(&pair));
 }
 
 #[test]
-fn progress_that_nobody_looks_at_is_bounded() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
+fn unread_progress_reports_are_bounded_and_the_newest_is_kept() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
     for step in 1..=1000 {
-        world.tasks[0]
+        pair.tasks[0]
             .context
             .progress(Progress::new(f64::from(step)));
-        world.carry();
+        pair.run();
     }
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&heard);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&received);
     let mut call =
         call.on_progress(move |report| sink.lock().expect("no panic").push(report.progress));
-    assert!(look(&mut call).is_pending());
-    let heard = heard.lock().expect("no panic");
-    assert!(heard.len() <= 64, "{}", heard.len());
-    assert_eq!(heard.last(), Some(&1000.0), "the newest is kept");
+    assert!(poll_once(&mut call).is_pending());
+    let received = received.lock().expect("no panic");
+    assert!(received.len() <= 64, "{}", received.len());
+    assert_eq!(received.last(), Some(&1000.0), "the newest is kept");
 }
 
 /// A waker that notes the link's state at each wake-up.
-struct Witness(Link, Mutex<Vec<State>>);
+struct StateWaker(Link, Mutex<Vec<State>>);
 
-impl Wake for Witness {
+impl Wake for StateWaker {
     fn wake(self: Arc<Self>) {
         let state = self.0.state();
         self.1.lock().expect("no panic").push(state);
     }
 }
 
-/// Returns the error of a call in flight after `happens`, and the states that its waker saw.
-fn witnessed(happens: fn(&mut World)) -> (String, Vec<State>) {
-    let mut world = World::new();
-    let mut call = world.link().call_tool("say", json!({}));
-    world.carry();
-    assert_eq!(world.link().state(), State::Ready);
-    let witness = Arc::new(Witness(world.link().clone(), Mutex::default()));
-    let waker = Waker::from(Arc::clone(&witness));
+/// Returns the error of a call in flight after `action`, and the states that its waker saw.
+fn error_and_states_seen_by_waker(action: fn(&mut Pair)) -> (String, Vec<State>) {
+    let mut pair = Pair::new();
+    let mut call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    assert_eq!(pair.link().state(), State::Ready);
+    let state_waker = Arc::new(StateWaker(pair.link().clone(), Mutex::default()));
+    let waker = Waker::from(Arc::clone(&state_waker));
     let polled = std::pin::Pin::new(&mut call).poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending());
 
-    happens(&mut world);
-    world.carry();
-    let seen = witness.1.lock().expect("no panic").clone();
-    assert!(!seen.is_empty(), "nobody was woken");
-    (now(call).expect_err("it has no reply").to_string(), seen)
+    action(&mut pair);
+    pair.run();
+    let seen = state_waker.1.lock().expect("no panic").clone();
+    assert!(!seen.is_empty(), "the waker was not woken");
+    (
+        value_of(call).expect_err("it has no reply").to_string(),
+        seen,
+    )
 }
 
 #[test]
-fn whoever_hears_of_a_death_finds_that_the_state_says_so() {
-    let (error, seen) = witnessed(World::die);
+fn state_is_not_ready_when_a_caller_is_woken_by_the_server_death() {
+    let (error, seen) = error_and_states_seen_by_waker(Pair::kill_server);
     assert!(!seen.contains(&State::Ready), "{seen:?}");
     assert!(
         error.contains("SIGKILL") && error.contains("may have run"),
@@ -396,178 +406,181 @@ fn whoever_hears_of_a_death_finds_that_the_state_says_so() {
 
 /// Commands of handles run after inputs and before events are delivered.
 #[test]
-fn whoever_hears_of_a_shutdown_finds_that_the_state_says_so() {
-    let (_, seen) = witnessed(|world| drop(world.link().shutdown()));
+fn state_is_not_ready_when_a_caller_is_woken_by_shutdown() {
+    let (_, seen) = error_and_states_seen_by_waker(|pair| drop(pair.link().shutdown()));
     assert!(!seen.contains(&State::Ready), "{seen:?}");
 }
 
 #[test]
-fn the_link_comes_back_and_nobody_does_anything() {
-    let mut world = World::new();
-    let lost = world.link().call_tool("say", json!({}));
-    world.carry();
-    world.die();
-    world.carry();
-    now(lost).expect_err("its server died");
-    world.tasks.clear();
-    let next = world.link().call_tool("say", json!({}));
-    world.pass(Duration::from_secs(60));
-    assert_eq!(world.link().epoch().number(), 2);
-    world.answer(Ok(text("here again")));
-    assert_eq!(now(next).expect("a reply").text(), "here again");
-    let ended = world.link().last_end().expect("one life ended");
+fn link_reconnects_by_itself_after_the_server_died() {
+    let mut pair = Pair::new();
+    let lost = pair.link().call_tool("say", json!({}));
+    pair.run();
+    pair.kill_server();
+    pair.run();
+    value_of(lost).expect_err("its server died");
+    pair.tasks.clear();
+    let next = pair.link().call_tool("say", json!({}));
+    pair.advance_time(Duration::from_secs(60));
+    assert_eq!(pair.link().epoch().number(), 2);
+    pair.answer(Ok(text("here again")));
+    assert_eq!(value_of(next).expect("a reply").text(), "here again");
+    let ended = pair.link().last_end().expect("one epoch ended");
     assert_eq!(ended.exit, Some(ExitStatus::Signal(9)));
 }
 
 #[test]
-fn a_list_is_read_once_for_all_who_want_it() {
-    let mut world = World::new();
-    let (one, two) = (world.link().list_tools(), world.link().list_tools());
-    world.carry();
-    assert_eq!(world.tasks.len(), 1);
+fn concurrent_list_calls_share_one_request() {
+    let mut pair = Pair::new();
+    let (one, two) = (pair.link().list_tools(), pair.link().list_tools());
+    pair.run();
+    assert_eq!(pair.tasks.len(), 1);
     let tools = json!({"tools": [{"name": "say", "inputSchema": {"type": "object"}}]});
-    world.answer(Ok(Payload::of(&tools).expect("it is JSON")));
-    let (one, two) = (now(one).expect("a list"), now(two).expect("a list"));
+    pair.answer(Ok(Payload::of(&tools).expect("it is JSON")));
+    let (one, two) = (
+        value_of(one).expect("a list"),
+        value_of(two).expect("a list"),
+    );
     assert!(Arc::ptr_eq(&one, &two));
     assert_eq!(one.items.len(), 1);
 }
 
 #[test]
-fn options_are_those_of_the_clone_that_calls() {
-    let mut world = World::new();
-    let hasty = world
+fn options_of_a_clone_apply_to_its_calls_only() {
+    let mut pair = Pair::new();
+    let short = pair
         .link()
         .with(CallOptions::new().with_total(Limit::After(Duration::from_secs(1))));
-    let mut slow = world.link().call_tool("say", json!({}));
-    let fast = hasty.call_tool("say", json!({}));
-    world.carry();
-    world.pass(Duration::from_secs(2));
-    let error = now(fast).expect_err("it took too long").to_string();
+    let mut slow = pair.link().call_tool("say", json!({}));
+    let fast = short.call_tool("say", json!({}));
+    pair.run();
+    pair.advance_time(Duration::from_secs(2));
+    let error = value_of(fast).expect_err("it took too long").to_string();
     assert!(error.contains("may have run"), "{error}");
-    assert!(look(&mut slow).is_pending());
+    assert!(poll_once(&mut slow).is_pending());
 }
 
 #[test]
-fn the_last_handle_shuts_the_link_down() {
-    let mut world = World::new();
-    let clone = world.link().clone();
-    let events = world.link().events();
-    let ready = world.link().ready();
-    world.carry();
+fn dropping_the_last_handle_shuts_the_link_down() {
+    let mut pair = Pair::new();
+    let clone = pair.link().clone();
+    let events = pair.link().events();
+    let ready = pair.link().ready();
+    pair.run();
     assert_eq!(
-        now(ready)
+        value_of(ready)
             .expect("it is driven")
             .expect("it is ready")
             .epoch
             .number(),
         1
     );
-    world.link = None;
-    world.carry();
+    pair.link = None;
+    pair.run();
     assert_eq!(clone.state(), State::Ready, "there is another handle");
     drop(clone);
-    world.carry();
-    assert!(world.owner.as_ref().is_some_and(LinkOwner::is_closed));
-    world.owner = None;
-    let last = events.last().expect("the end is told");
+    pair.run();
+    assert!(pair.owner.as_ref().is_some_and(LinkOwner::is_closed));
+    pair.owner = None;
+    let last = events.last().expect("the end is reported");
     assert!(matches!(*last, Event::Closed), "{last:?}");
 }
 
 #[test]
-fn shutdown_is_over_when_the_driver_is_done() {
-    let mut world = World::new();
-    let mut call = world.link().call_tool("say", json!({}));
-    world.carry();
-    let mut shutdown = world.link().shutdown();
-    world.carry();
-    assert!(world.owner.as_ref().is_some_and(LinkOwner::is_closed));
-    assert!(look(&mut call).is_ready(), "every call has ended");
+fn shutdown_completes_when_the_owner_is_dropped() {
+    let mut pair = Pair::new();
+    let mut call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let mut shutdown = pair.link().shutdown();
+    pair.run();
+    assert!(pair.owner.as_ref().is_some_and(LinkOwner::is_closed));
+    assert!(poll_once(&mut call).is_ready(), "every call has ended");
     assert!(
-        look(&mut shutdown).is_pending(),
+        poll_once(&mut shutdown).is_pending(),
         "the driver still holds the transport"
     );
-    world.owner = None;
-    now(shutdown).expect("it is over");
-    now(world.link().shutdown()).expect("it needs no repetition");
-    assert_eq!(world.link().state(), State::Closed);
+    pair.owner = None;
+    value_of(shutdown).expect("it is over");
+    value_of(pair.link().shutdown()).expect("it needs no repetition");
+    assert_eq!(pair.link().state(), State::Closed);
 }
 
 #[test]
-fn a_closed_link_says_so_at_once() {
-    let mut world = World::new();
-    drop(world.link().shutdown());
-    world.carry();
-    let early = world.link().call_tool("say", json!({}));
-    world.carry();
-    let early = now(early).expect_err("it is closed");
+fn closed_link_fails_calls_and_queries_at_once() {
+    let mut pair = Pair::new();
+    drop(pair.link().shutdown());
+    pair.run();
+    let early = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let early = value_of(early).expect_err("it is closed");
     assert!(
         matches!(early, CallError::Misuse(Misuse::Closed)),
         "{early}"
     );
-    world.owner = None;
-    let late = now(world.link().call_tool("say", json!({}))).expect_err("it is closed");
+    pair.owner = None;
+    let late = value_of(pair.link().call_tool("say", json!({}))).expect_err("it is closed");
     assert!(matches!(late, CallError::Misuse(Misuse::Closed)), "{late}");
     assert!(!late.may_have_run());
-    assert!(now(world.link().stats()).is_err());
-    assert!(now(world.link().ready()).is_err());
+    assert!(value_of(pair.link().stats()).is_err());
+    assert!(value_of(pair.link().ready()).is_err());
     assert_eq!(
-        world.link().events().count(),
+        pair.link().events().count(),
         0,
-        "nothing will happen any more"
+        "a closed link sends no events"
     );
 }
 
 #[test]
-fn a_driver_that_vanishes_leaves_nobody_waiting() {
-    let mut world = World::new();
-    let sent = world.link().call_tool("say", json!({}));
-    world.carry();
-    let unseen = world.link().call_tool("say", json!({}));
-    let stats = world.link().stats();
-    world.owner = None;
-    let sent = now(sent).expect_err("nobody drives it");
+fn dropping_the_owner_fails_calls_and_queries() {
+    let mut pair = Pair::new();
+    let sent = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let unseen = pair.link().call_tool("say", json!({}));
+    let stats = pair.link().stats();
+    pair.owner = None;
+    let sent = value_of(sent).expect_err("nobody drives it");
     assert!(
         matches!(sent, CallError::Gone) && sent.may_have_run(),
         "{sent}"
     );
-    let unseen = now(unseen).expect_err("nobody drives it");
+    let unseen = value_of(unseen).expect_err("nobody drives it");
     assert!(!unseen.may_have_run(), "{unseen}");
-    assert!(now(stats).is_err());
-    assert_eq!(world.link().state(), State::Closed);
-    assert!(world.link().session().is_none());
+    assert!(value_of(stats).is_err());
+    assert_eq!(pair.link().state(), State::Closed);
+    assert!(pair.link().session().is_none());
 }
 
 #[test]
-fn who_waits_for_a_link_that_parks_is_told_why() {
-    let mut world = World::new();
-    world.refuses = true;
-    let mut ready = world.link().ready();
+fn ready_fails_with_the_reason_when_the_link_parks() {
+    let mut pair = Pair::new();
+    pair.opens_fail = true;
+    let mut ready = pair.link().ready();
     let not_ready = loop {
-        if let Poll::Ready(told) = look(&mut ready) {
-            break told
+        if let Poll::Ready(result) = poll_once(&mut ready) {
+            break result
                 .expect("it is driven")
                 .expect_err("it cannot be opened");
         }
-        assert!(world.now < Instant::ZERO + Duration::from_secs(86_400));
-        world.pass(Duration::from_secs(1));
+        assert!(pair.now < Instant::ZERO + Duration::from_secs(86_400));
+        pair.advance_time(Duration::from_secs(1));
     };
     assert_eq!(not_ready.state, State::Parked);
     let text = not_ready.to_string();
     assert!(text.contains("could not be reached"), "{text}");
 
     // `ready` makes a parked link try again, and its caller gets the result of that attempt.
-    world.refuses = false;
-    let mut ready = world.link().ready();
-    world.carry();
-    world.pass(Duration::from_secs(60));
-    let told = look(&mut ready);
-    assert!(matches!(told, Poll::Ready(Ok(Ok(_)))), "{told:?}");
+    pair.opens_fail = false;
+    let mut ready = pair.link().ready();
+    pair.run();
+    pair.advance_time(Duration::from_secs(60));
+    let polled = poll_once(&mut ready);
+    assert!(matches!(polled, Poll::Ready(Ok(Ok(_)))), "{polled:?}");
 }
 
 #[test]
-fn letters_wake_the_driver_once_and_again_after_they_were_read() {
-    struct Count(AtomicUsize);
-    impl Wake for Count {
+fn commands_wake_the_driver_once_per_batch() {
+    struct CountingWaker(AtomicUsize);
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -575,159 +588,162 @@ fn letters_wake_the_driver_once_and_again_after_they_were_read() {
 
     let (link, mut owner) = Link::new(Config::child("handles", "1.0"));
     link.wake();
-    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
     let waker = Waker::from(Arc::clone(&count));
-    assert!(owner.belongs_to(&waker), "one is there already");
-    owner.serve(Instant::ZERO);
-    assert!(!owner.belongs_to(&waker));
+    assert!(
+        owner.register_waker(&waker),
+        "one command is already queued"
+    );
+    owner.advance(Instant::ZERO);
+    assert!(!owner.register_waker(&waker));
     link.wake();
     link.wake();
     assert_eq!(count.0.load(Ordering::SeqCst), 1, "one wake-up for a batch");
-    owner.serve(Instant::ZERO);
+    owner.advance(Instant::ZERO);
     link.wake();
     assert_eq!(count.0.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn a_listener_that_does_not_listen_misses_the_oldest() {
-    let mut world = World::new();
-    let mut events = world.link().events();
-    drop(world.link().ready());
-    world.carry();
+fn slow_listener_misses_the_oldest_events() {
+    let mut pair = Pair::new();
+    let mut events = pair.link().events();
+    drop(pair.link().ready());
+    pair.run();
     for _ in 0..3000 {
-        drop(world.service.publish(Change::List(List::Tools)));
-        world.carry();
+        drop(pair.service.publish(Change::List(List::Tools)));
+        pair.run();
         // Each change makes the link read the list again; the server refuses that.
-        for task in world.tasks.drain(..) {
+        for task in pair.tasks.drain(..) {
             task.answer
                 .give(Err(ErrorObject::new(code::INTERNAL_ERROR, "not now")));
         }
-        world.carry();
+        pair.run();
     }
-    let mut heard = 0;
+    let mut received = 0;
     while events.try_recv().is_some() {
-        heard += 1;
+        received += 1;
     }
-    assert_eq!(heard, 1024);
+    assert_eq!(received, 1024);
     assert!(events.missed() > 0);
 }
 
 /// Returns a link whose server may ask for roots, with one call in flight.
-fn askable() -> (World, Events<Event>, Call<ToolResult>) {
+fn link_with_roots_and_open_call() -> (Pair, Events<Event>, Call<ToolResult>) {
     let mut config = Config::child("handles", "1.0");
     config.capabilities = config.capabilities.with_roots(false);
     config.dialect = Dialect::Legacy;
     config.policy.keepalive = None;
-    let mut world = World::with(config);
-    let events = world.link().events();
+    let mut pair = Pair::with(config);
+    let events = pair.link().events();
     let options = CallOptions::new()
         .with_idle(Limit::Never)
         .with_total(Limit::Never);
-    let call = world.link().with(options).call_tool("say", json!({}));
-    world.carry();
-    (world, events, call)
+    let call = pair.link().with(options).call_tool("say", json!({}));
+    pair.run();
+    (pair, events, call)
 }
 
 /// Sends more notifications than a queue of events holds.
-fn flood(world: &mut World) {
+fn flood(pair: &mut Pair) {
     let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\"}\n";
     for _ in 0..3000 {
-        let owner = world.owner.as_mut().expect("it was not dropped");
-        owner.handle(world.now, world.epoch, Input::bytes(&line[..]));
-        world.carry();
+        let owner = pair.owner.as_mut().expect("it was not dropped");
+        owner.handle(pair.now, pair.epoch, Input::bytes(&line[..]));
+        pair.run();
     }
 }
 
-fn heard(events: &mut Events<Event>) -> Vec<Arc<Event>> {
+fn received(events: &mut Events<Event>) -> Vec<Arc<Event>> {
     std::iter::from_fn(|| events.try_recv()).collect()
 }
 
 #[test]
-fn an_ask_reaches_a_listener_that_fell_behind() {
-    let (mut world, mut events, _call) = askable();
-    let _unanswered = world.tasks[0].context.ask("roots/list", None);
-    world.carry();
-    flood(&mut world);
-    let heard = heard(&mut events);
+fn open_ask_reaches_a_listener_that_fell_behind() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    let _unanswered = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
+    flood(&mut pair);
+    let received = received(&mut events);
     assert!(events.missed() > 0, "the flood was not long enough");
-    let ask = heard.iter().find_map(|event| match &**event {
+    let ask = received.iter().find_map(|event| match &**event {
         Event::Ask(ask) => Some(ask.ask),
         _ => None,
     });
     let roots = r#"{"roots":[]}"#.parse().expect("it is JSON");
-    let answered = world.link().answer(ask.expect("the question"), Ok(roots));
-    world.carry();
-    now(answered)
+    let answered = pair.link().answer(ask.expect("the question"), Ok(roots));
+    pair.run();
+    value_of(answered)
         .expect("the link is there")
         .expect("the question is open");
 }
 
 #[test]
-fn asks_that_are_over_do_not_pile_up_before_a_listener_that_never_reads() {
-    let (mut world, mut events, _call) = askable();
-    let mut answering = world.link().events();
+fn finished_asks_do_not_accumulate_for_a_listener_that_never_reads() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    let mut answering_events = pair.link().events();
     for round in 0..3000 {
-        let asked = world.tasks[0].context.ask("roots/list", None);
-        world.carry();
+        let asked = pair.tasks[0].context.ask("roots/list", None);
+        pair.run();
         if round % 2 == 0 {
-            let told = heard(&mut answering);
-            let ask = told.iter().rev().find_map(|event| match &**event {
+            let events = received(&mut answering_events);
+            let ask = events.iter().rev().find_map(|event| match &**event {
                 Event::Ask(ask) => Some(ask.ask),
                 _ => None,
             });
             let error = ErrorObject::new(code::INTERNAL_ERROR, "no");
-            drop(world.link().answer(ask.expect("the question"), Err(error)));
-            world.carry();
+            drop(pair.link().answer(ask.expect("the question"), Err(error)));
+            pair.run();
         } else {
             // Let the ask time out.
-            world.pass(Duration::from_secs(601));
+            pair.advance_time(Duration::from_secs(601));
         }
-        now(asked)
+        value_of(asked)
             .expect("the server is there")
             .expect_err("no roots");
     }
-    assert_eq!(heard(&mut events).len(), 1024);
+    assert_eq!(received(&mut events).len(), 1024);
 }
 
 #[test]
-fn a_listener_that_heard_an_ask_and_fell_behind_hears_that_it_was_withdrawn() {
-    let (mut world, mut events, _call) = askable();
-    let _unanswered = world.tasks[0].context.ask("roots/list", None);
-    world.carry();
+fn withdrawal_of_a_delivered_ask_reaches_a_listener_that_fell_behind() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    let _unanswered = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
     assert!(
-        heard(&mut events)
+        received(&mut events)
             .iter()
             .any(|event| matches!(**event, Event::Ask(_)))
     );
-    world.die();
-    world.carry();
-    world.pass(Duration::from_secs(1));
-    drop(world.link().ready());
-    world.carry();
-    flood(&mut world);
-    let heard = heard(&mut events);
+    pair.kill_server();
+    pair.run();
+    pair.advance_time(Duration::from_secs(1));
+    drop(pair.link().ready());
+    pair.run();
+    flood(&mut pair);
+    let received = received(&mut events);
     assert!(events.missed() > 0, "the flood was not long enough");
     assert!(
-        heard
+        received
             .iter()
             .any(|event| matches!(**event, Event::AskWithdrawn { .. }))
     );
 }
 
 #[test]
-fn the_newest_state_reaches_a_listener_that_fell_behind() {
-    let (mut world, mut events, _call) = askable();
-    flood(&mut world);
-    let heard = heard(&mut events);
+fn newest_state_reaches_a_listener_that_fell_behind() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    flood(&mut pair);
+    let received = received(&mut events);
     assert!(events.missed() > 0, "the flood was not long enough");
-    let state = heard.iter().rev().find_map(|event| event.state());
-    assert_eq!(state, Some(world.link().state()));
+    let state = received.iter().rev().find_map(|event| event.state());
+    assert_eq!(state, Some(pair.link().state()));
 }
 
 #[test]
-fn arguments_that_are_no_object_are_refused_before_anything_is_sent() {
-    let mut world = World::new();
-    let link = world.link().clone();
+fn arguments_that_are_not_an_object_are_refused_and_nothing_is_sent() {
+    let mut pair = Pair::new();
+    let link = pair.link().clone();
     let number = link.call_tool("add", 3);
     let nothing = link.call_tool("add", json!(null));
     let prompt = link.get_prompt("greet", ["me"]);
@@ -736,8 +752,8 @@ fn arguments_that_are_no_object_are_refused_before_anything_is_sent() {
         Some(r#"{"name":"add","arguments":[1]}"#.parse().expect("it is JSON")),
     );
     let good = link.call_tool("add", json!({"a": 3}));
-    world.carry();
-    for refused in [now(number), now(nothing)] {
+    pair.run();
+    for refused in [value_of(number), value_of(nothing)] {
         let error = refused.expect_err("no object");
         assert!(matches!(
             error,
@@ -745,109 +761,111 @@ fn arguments_that_are_no_object_are_refused_before_anything_is_sent() {
         ));
         assert!(!error.may_have_run());
     }
-    for refused in [now(prompt), now(plain)] {
+    for refused in [value_of(prompt), value_of(plain)] {
         let error = refused.expect_err("no object").to_string();
         assert!(error.contains("arguments") && error.contains("must be a JSON object"));
     }
-    assert_eq!(world.tasks.len(), 1, "the server heard of one call");
-    world.answer(Ok(text("3")));
-    assert_eq!(now(good).expect("a reply").text(), "3");
+    assert_eq!(pair.tasks.len(), 1, "the server heard of one call");
+    pair.answer(Ok(text("3")));
+    assert_eq!(value_of(good).expect("a reply").text(), "3");
 }
 
 #[test]
-fn a_handler_that_gives_no_answer_is_answered_for() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    world.tasks.clear();
-    world.carry();
-    let CallError::Error(error) = now(call).expect_err("nobody answered") else {
+fn dropped_task_is_answered_with_an_internal_error() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    pair.tasks.clear();
+    pair.run();
+    let CallError::Error(error) = value_of(call).expect_err("nobody answered") else {
         panic!("the server is alive");
     };
     assert_eq!(error.code, code::INTERNAL_ERROR);
 }
 
 #[test]
-fn an_answer_that_cannot_be_given_is_an_error_of_the_server() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    world.answer(Ok("[1]".parse().expect("it is JSON")));
-    let error = now(call).expect_err("a result is an object").to_string();
+fn invalid_result_of_a_handler_becomes_an_error_reply() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    pair.answer(Ok("[1]".parse().expect("it is JSON")));
+    let error = value_of(call)
+        .expect_err("a result is an object")
+        .to_string();
     assert!(error.contains("must be a JSON object"), "{error}");
 }
 
 #[test]
-fn a_thread_can_wait_for_what_another_one_drives() {
-    let mut world = World::new();
-    let link = world.link().clone();
+fn thread_can_block_on_a_call_that_another_thread_drives() {
+    let mut pair = Pair::new();
+    let link = pair.link().clone();
     let caller = std::thread::spawn(move || link.call_tool("say", json!({})).wait());
-    while world.tasks.is_empty() {
-        world.carry();
+    while pair.tasks.is_empty() {
+        pair.run();
         std::thread::yield_now();
     }
-    world.answer(Ok(text("hello")));
+    pair.answer(Ok(text("hello")));
     let result = caller.join().expect("no panic").expect("a reply");
     assert_eq!(result.text(), "hello");
 }
 
 #[test]
-fn the_service_tells_when_it_is_over() {
-    let mut world = World::new();
-    drop(world.link().ready());
-    world.carry();
-    let mut closed = world.service.closed();
-    assert!(look(&mut closed).is_pending());
-    drop(world.service.shutdown());
-    world.carry();
-    assert!(world.host.is_closed());
-    assert_eq!(world.service.state(), server::State::Closed);
-    (_, world.host) = Service::new(server());
-    now(closed).expect("it is over");
+fn service_closed_completes_when_the_owner_is_dropped() {
+    let mut pair = Pair::new();
+    drop(pair.link().ready());
+    pair.run();
+    let mut closed = pair.service.closed();
+    assert!(poll_once(&mut closed).is_pending());
+    drop(pair.service.shutdown());
+    pair.run();
+    assert!(pair.server_owner.is_closed());
+    assert_eq!(pair.service.state(), server::State::Closed);
+    (_, pair.server_owner) = Service::new(server());
+    value_of(closed).expect("it is over");
 }
 
 #[test]
-fn a_handler_can_answer_with_what_it_needs_first() {
+fn handler_can_require_input_and_answer_after_the_client_sent_it() {
     let mut config = Config::child("handles", "1.0");
     config.capabilities = config.capabilities.with_roots(false);
-    let mut world = World::with(config);
-    let mut events = world.link().events();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
+    let mut pair = Pair::with(config);
+    let mut events = pair.link().events();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
     let input = InputRequired::new().and_ask("where", "roots/list", None);
-    world.tasks.remove(0).answer.require_input(input);
-    world.carry();
-    let mut heard = std::iter::from_fn(|| events.try_recv());
-    let ask = heard.find_map(|event| match &*event {
+    pair.tasks.remove(0).answer.require_input(input);
+    pair.run();
+    let mut received = std::iter::from_fn(|| events.try_recv());
+    let ask = received.find_map(|event| match &*event {
         Event::Ask(ask) => Some(ask.ask),
         _ => None,
     });
     let roots = r#"{"roots":[]}"#.parse().expect("it is JSON");
-    let answered = world.link().answer(ask.expect("the question"), Ok(roots));
-    world.carry();
-    now(answered)
+    let answered = pair.link().answer(ask.expect("the question"), Ok(roots));
+    pair.run();
+    value_of(answered)
         .expect("the link is there")
         .expect("it was asked");
-    let input = world.tasks[0].request.input.take();
+    let input = pair.tasks[0].request.input.take();
     let answers = input.and_then(|input| input.answers);
     assert_eq!(
         answers.expect("answers").as_str(),
         r#"{"where":{"roots":[]}}"#
     );
-    world.answer(Ok(text("here")));
-    assert_eq!(now(call).expect("a reply").text(), "here");
+    pair.answer(Ok(text("here")));
+    assert_eq!(value_of(call).expect("a reply").text(), "here");
 }
 
 #[test]
-fn a_handler_that_asks_in_vain_says_what_its_client_would_have_to_declare() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    let asked = world.tasks[0].context.ask("roots/list", None);
-    world.carry();
-    let refused = now(asked).expect("the server is there");
-    world.answer(Err(refused.expect_err("roots were not declared").into()));
-    let CallError::Error(error) = now(call).expect_err("no result") else {
+fn ask_without_client_capability_becomes_an_error_that_names_it() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let asked = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
+    let refused = value_of(asked).expect("the server is there");
+    pair.answer(Err(refused.expect_err("roots were not declared").into()));
+    let CallError::Error(error) = value_of(call).expect_err("no result") else {
         panic!("the server is alive");
     };
     assert_eq!(error.code, code::MISSING_REQUIRED_CLIENT_CAPABILITY);
@@ -856,21 +874,21 @@ fn a_handler_that_asks_in_vain_says_what_its_client_would_have_to_declare() {
 }
 
 #[test]
-fn a_handler_can_tell_all_clients_what_its_request_changed() {
-    let mut world = World::new();
-    drop(world.link().ready());
-    world.link().watch(Watch::lists());
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    let mut events = world.link().events();
-    let task = world.tasks.remove(0);
+fn handler_can_publish_a_change_to_watching_clients() {
+    let mut pair = Pair::new();
+    drop(pair.link().ready());
+    pair.link().watch(Watch::lists());
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let mut events = pair.link().events();
+    let task = pair.tasks.remove(0);
     let published = task.context.service().publish(Change::List(List::Tools));
     task.answer.give(Ok(text("done")));
-    world.carry();
-    now(published)
+    pair.run();
+    value_of(published)
         .expect("the server is there")
         .expect("it is offered");
-    assert_eq!(now(call).expect("a reply").text(), "done");
-    let mut heard = std::iter::from_fn(|| events.try_recv());
-    assert!(heard.any(|event| matches!(*event, Event::Changed(Change::List(List::Tools)))));
+    assert_eq!(value_of(call).expect("a reply").text(), "done");
+    let mut received = std::iter::from_fn(|| events.try_recv());
+    assert!(received.any(|event| matches!(*event, Event::Changed(Change::List(List::Tools)))));
 }

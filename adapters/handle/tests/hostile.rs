@@ -15,24 +15,24 @@ use everlink_handle::{CallError, Link, LinkOwner, Service, ServiceOwner, Task};
 use serde_json::json;
 
 /// Longer than any step here takes, so that a hang fails the test.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Both ends, and the in-memory connection between them.
-struct World {
+struct Pair {
     link: Option<Link>,
     owner: LinkOwner,
-    host: ServiceOwner,
+    server_owner: ServiceOwner,
     epoch: Epoch,
     tasks: Vec<Task>,
 }
 
-impl World {
-    fn new() -> World {
+impl Pair {
+    fn new() -> Pair {
         let (link, owner) = Link::new(Config::child("hostile", "1.0"));
-        World {
+        Pair {
             link: Some(link),
             owner,
-            host: Service::new(server()).1,
+            server_owner: Service::new(server()).1,
             epoch: Epoch::NONE,
             tasks: Vec::new(),
         }
@@ -43,30 +43,31 @@ impl World {
     }
 
     /// Runs both drivers until there is no more output.
-    fn carry(&mut self) {
+    fn run(&mut self) {
         while self.turn() {}
     }
 
     /// Runs one turn of both drivers. Returns whether there was any output.
     fn turn(&mut self) -> bool {
-        self.owner.serve(Instant::ZERO);
-        let carried = self.carry_client();
-        self.carry_server() || carried
+        self.owner.advance(Instant::ZERO);
+        let had_output = self.run_client();
+        self.run_server() || had_output
     }
 
-    fn carry_client(&mut self) -> bool {
-        let (mut buf, mut carried) = (Vec::new(), false);
+    fn run_client(&mut self) -> bool {
+        let (mut buf, mut had_output) = (Vec::new(), false);
         while let Some(output) = self.owner.poll_output(&mut buf) {
-            carried = true;
+            had_output = true;
             match output {
                 Output::Open { epoch } => {
                     self.epoch = epoch;
-                    self.host = Service::new(server()).1;
+                    self.server_owner = Service::new(server()).1;
                     self.owner.handle(Instant::ZERO, epoch, Input::Opened);
                 }
                 Output::Write { epoch, len, .. } => {
                     self.owner.handle(Instant::ZERO, epoch, Input::sent(len));
-                    self.host.handle(Instant::ZERO, Input::bytes(&buf[..]));
+                    self.server_owner
+                        .handle(Instant::ZERO, Input::bytes(&buf[..]));
                     buf.clear();
                 }
                 Output::CloseWrite { epoch } | Output::Kill { epoch } => {
@@ -77,19 +78,19 @@ impl World {
                 _ => {}
             }
         }
-        carried
+        had_output
     }
 
     /// Delivers the server's output to the client without polling the client's outputs.
-    fn carry_server(&mut self) -> bool {
-        let (mut buf, mut carried) = (Vec::new(), false);
-        self.host.serve(Instant::ZERO);
-        while let Some(output) = self.host.poll_output(&mut buf) {
-            carried = true;
+    fn run_server(&mut self) -> bool {
+        let (mut buf, mut had_output) = (Vec::new(), false);
+        self.server_owner.advance(Instant::ZERO);
+        while let Some(output) = self.server_owner.poll_output(&mut buf) {
+            had_output = true;
             match output {
                 Output::Event(task) => self.tasks.push(task),
                 Output::Write { len, .. } => {
-                    self.host.handle(Instant::ZERO, Input::sent(len));
+                    self.server_owner.handle(Instant::ZERO, Input::sent(len));
                     let bytes = Input::bytes(&buf[..]);
                     self.owner.handle(Instant::ZERO, self.epoch, bytes);
                     buf.clear();
@@ -97,10 +98,10 @@ impl World {
                 _ => {}
             }
         }
-        carried
+        had_output
     }
 
-    fn die(&mut self) {
+    fn kill_server(&mut self) {
         self.owner
             .handle(Instant::ZERO, self.epoch, Input::end(&[]));
         let exited = Input::exited(ExitStatus::Signal(9));
@@ -118,196 +119,201 @@ fn text(text: &str) -> Payload {
     Payload::of(&json!({"content": [{"type": "text", "text": text}]})).expect("it is JSON")
 }
 
-fn look<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
 /// Returns a waker that calls this function.
 fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
-    struct Does<F>(F);
-    impl<F: Fn() + Send + Sync> Wake for Does<F> {
+    struct CallsFunction<F>(F);
+    impl<F: Fn() + Send + Sync> Wake for CallsFunction<F> {
         fn wake(self: Arc<Self>) {
             (self.0)();
         }
     }
-    Waker::from(Arc::new(Does(wake)))
+    Waker::from(Arc::new(CallsFunction(wake)))
 }
 
-/// Runs `work` on another thread and fails if it is not done within [`PATIENCE`].
-fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `work` on another thread and fails if it is not done within [`TIMEOUT`].
+fn with_timeout<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(work()));
     is_done
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .unwrap_or_else(|_| panic!("{what} hangs, or panicked"))
 }
 
 #[test]
-fn what_on_progress_waits_for_does_not_eat_the_wake_up() {
-    let mut world = World::new();
+fn blocking_call_in_on_progress_does_not_lose_the_wake_up() {
+    let mut pair = Pair::new();
     let (entered, has_entered) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
-    let call = world
+    let call = pair
         .link()
         .call_tool("say", json!({}))
         .on_progress(move |_| {
-            entered.send(()).expect("somebody listens");
-            may_go_on.recv().expect("somebody says so");
+            entered.send(()).expect("the test listens");
+            may_go_on.recv().expect("the test sends it");
             // Consumes the token of `unpark`, as any blocking call in here may do.
             thread::park_timeout(Duration::ZERO);
         });
-    world.carry();
+    pair.run();
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(call.wait().map(|result| result.text())));
 
-    world.tasks[0].context.progress(Progress::new(1.0));
-    world.carry();
-    has_entered.recv_timeout(PATIENCE).expect("it is told");
-    world.tasks.remove(0).answer.give(Ok(text("done")));
-    world.carry();
+    pair.tasks[0].context.progress(Progress::new(1.0));
+    pair.run();
+    has_entered
+        .recv_timeout(TIMEOUT)
+        .expect("progress is reported");
+    pair.tasks.remove(0).answer.give(Ok(text("done")));
+    pair.run();
     go_on.send(()).expect("it waits");
 
-    let outcome = is_done.recv_timeout(PATIENCE).expect("the call is done");
+    let outcome = is_done.recv_timeout(TIMEOUT).expect("the call is done");
     assert_eq!(outcome.expect("a reply"), "done");
 }
 
 #[test]
-fn a_panic_in_on_progress_cancels_the_call_and_harms_nobody_else() {
-    let mut world = World::new();
-    let mut call = world
+fn panic_in_on_progress_cancels_only_its_own_call() {
+    let mut pair = Pair::new();
+    let mut call = pair
         .link()
         .call_tool("say", json!({}))
-        .on_progress(|_| panic!("as it is meant to"));
-    let mut other = world.link().call_tool("say", json!({}));
-    world.carry();
-    assert!(look(&mut call, Waker::noop()).is_pending());
-    world.tasks[0].context.progress(Progress::new(1.0));
-    world.carry();
+        .on_progress(|_| panic!("intentional panic"));
+    let mut other = pair.link().call_tool("say", json!({}));
+    pair.run();
+    assert!(poll_once(&mut call, Waker::noop()).is_pending());
+    pair.tasks[0].context.progress(Progress::new(1.0));
+    pair.run();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
-        drop(look(&mut call, Waker::noop()));
+        drop(poll_once(&mut call, Waker::noop()));
     }));
     assert!(panicked.is_err());
-    world.carry();
-    assert!(world.tasks[0].context.is_cancelled());
-    assert!(!world.tasks[1].context.is_cancelled());
-    world.tasks.remove(1).answer.give(Ok(text("other")));
-    world.carry();
-    assert!(look(&mut other, Waker::noop()).is_ready());
+    pair.run();
+    assert!(pair.tasks[0].context.is_cancelled());
+    assert!(!pair.tasks[1].context.is_cancelled());
+    pair.tasks.remove(1).answer.give(Ok(text("other")));
+    pair.run();
+    assert!(poll_once(&mut other, Waker::noop()).is_ready());
 }
 
 #[test]
-fn who_is_told_that_the_link_is_ready_finds_it_so() {
-    let mut world = World::new();
-    let first = world.link().ready();
+fn state_is_ready_when_ready_completes() {
+    let mut pair = Pair::new();
+    let first = pair.link().ready();
     // A driver feeds the input that makes the link ready, and then runs queued commands before it polls outputs.
     for _ in 0..10 {
-        world.owner.serve(Instant::ZERO);
-        world.carry_client();
-        world.carry_server();
-        let mut told = world.link().ready();
-        world.owner.serve(Instant::ZERO);
-        if let Poll::Ready(answer) = look(&mut told, Waker::noop()) {
+        pair.owner.advance(Instant::ZERO);
+        pair.run_client();
+        pair.run_server();
+        let mut ready = pair.link().ready();
+        pair.owner.advance(Instant::ZERO);
+        if let Poll::Ready(answer) = poll_once(&mut ready, Waker::noop()) {
             answer.expect("it is driven").expect("it is ready");
-            assert_eq!(world.link().state(), State::Ready);
-            assert!(world.link().session().is_some());
+            assert_eq!(pair.link().state(), State::Ready);
+            assert!(pair.link().session().is_some());
             drop(first);
             return;
         }
-        world.carry_client();
+        pair.run_client();
     }
     panic!("it never became ready");
 }
 
 #[test]
-fn who_is_told_that_the_link_is_closed_finds_it_so() {
-    let mut world = World::new();
-    world.carry();
-    drop(world.link().shutdown());
-    let mut call = world.link().call_tool("say", json!({}));
-    world.owner.serve(Instant::ZERO);
-    let told = look(&mut call, Waker::noop());
-    assert!(matches!(told, Poll::Ready(Err(CallError::Misuse(_)))));
-    assert_ne!(world.link().state(), State::Idle);
+fn state_is_not_idle_when_a_call_is_refused_after_shutdown() {
+    let mut pair = Pair::new();
+    pair.run();
+    drop(pair.link().shutdown());
+    let mut call = pair.link().call_tool("say", json!({}));
+    pair.owner.advance(Instant::ZERO);
+    let polled = poll_once(&mut call, Waker::noop());
+    assert!(matches!(polled, Poll::Ready(Err(CallError::Misuse(_)))));
+    assert_ne!(pair.link().state(), State::Idle);
 }
 
 #[test]
-fn who_asks_a_link_that_closes_to_be_ready_finds_it_closed() {
-    let mut world = World::new();
-    drop(world.link().shutdown());
-    let mut ready = world.link().ready();
-    world.owner.serve(Instant::ZERO);
-    if let Poll::Ready(told) = look(&mut ready, Waker::noop()) {
-        let not_ready = told.expect("it is driven").expect_err("it is closed");
-        assert_eq!(world.link().state(), not_ready.state);
+fn ready_after_shutdown_reports_the_published_state() {
+    let mut pair = Pair::new();
+    drop(pair.link().shutdown());
+    let mut ready = pair.link().ready();
+    pair.owner.advance(Instant::ZERO);
+    if let Poll::Ready(result) = poll_once(&mut ready, Waker::noop()) {
+        let not_ready = result.expect("it is driven").expect_err("it is closed");
+        assert_eq!(pair.link().state(), not_ready.state);
     }
-    world.carry();
-    assert_eq!(world.link().state(), State::Closed);
+    pair.run();
+    assert_eq!(pair.link().state(), State::Closed);
 }
 
 #[test]
-fn a_waker_may_ask_for_events() {
-    in_time("a waker that asks for events", || {
-        let mut world = World::new();
-        let link = world.link().clone();
+fn waker_may_subscribe_to_events() {
+    with_timeout("a waker that asks for events", || {
+        let mut pair = Pair::new();
+        let link = pair.link().clone();
         let waker = waker(move || drop(link.events()));
-        let mut events = world.link().events();
+        let mut events = pair.link().events();
         {
             let mut next = std::pin::pin!(events.recv());
             let mut cx = Context::from_waker(&waker);
             assert!(next.as_mut().poll(&mut cx).is_pending());
         }
-        drop(world.link().ready());
-        world.carry();
+        drop(pair.link().ready());
+        pair.run();
         assert!(events.try_recv().is_some());
     });
 }
 
 /// A waker that owns the task that it wakes, as in many executors.
-struct Owns<T>(Mutex<Option<T>>);
+struct OwningWaker<T>(Mutex<Option<T>>);
 
-impl<T: Send> Wake for Owns<T> {
+impl<T: Send> Wake for OwningWaker<T> {
     fn wake(self: Arc<Self>) {}
 }
 
 #[test]
-fn a_waker_that_owns_the_last_link_may_be_replaced() {
-    in_time("a driver that moves to another task", || {
+fn replacing_a_waker_that_owns_the_last_link_does_not_deadlock() {
+    with_timeout("a driver that moves to another task", || {
         let (link, owner) = Link::new(Config::child("hostile", "1.0"));
-        let task = Arc::new(Owns(Mutex::new(Some(link))));
-        let is_asked = owner.belongs_to(&Waker::from(task));
-        assert!(!is_asked);
+        let task = Arc::new(OwningWaker(Mutex::new(Some(link))));
+        let has_commands = owner.register_waker(&Waker::from(task));
+        assert!(!has_commands);
         // The old task has ended; its registered waker is the last reference to it.
-        let _ = owner.belongs_to(Waker::noop());
+        let _ = owner.register_waker(Waker::noop());
         assert!(
-            owner.belongs_to(Waker::noop()),
-            "the link went, and is to be shut down"
+            owner.register_waker(Waker::noop()),
+            "the dropped link queued its shutdown"
         );
     });
 }
 
 #[test]
-fn a_waker_that_owns_its_call_may_be_dropped_anywhere() {
-    in_time("the end of a link whose wakers own calls", || {
-        let mut world = World::new();
-        let mut call = world.link().call_tool("say", json!({}));
-        let task = Arc::new(Owns(Mutex::new(None)));
+fn waker_that_owns_its_call_and_link_is_dropped_without_deadlock() {
+    with_timeout("the end of a link whose wakers own calls", || {
+        let mut pair = Pair::new();
+        let mut call = pair.link().call_tool("say", json!({}));
+        let task = Arc::new(OwningWaker(Mutex::new(None)));
         let waker = Waker::from(Arc::clone(&task));
-        assert!(look(&mut call, &waker).is_pending());
-        *task.0.lock().expect("nobody panicked") = Some((call, world.link.take()));
+        assert!(poll_once(&mut call, &waker).is_pending());
+        *task.0.lock().expect("nobody panicked") = Some((call, pair.link.take()));
         drop((task, waker));
-        world.carry();
-        world.tasks.remove(0).answer.give(Ok(text("the last word")));
-        world.carry();
+        pair.run();
+        pair.tasks.remove(0).answer.give(Ok(text("the last word")));
+        pair.run();
         // The reply woke the task. Its waker was the last reference to it, so the task and its link were dropped.
-        world.carry();
-        assert!(world.owner.is_closed(), "the last link went with the task");
+        pair.run();
+        assert!(
+            pair.owner.is_closed(),
+            "the last link was dropped with the task"
+        );
     });
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn listeners_that_left_are_forgotten_on_a_quiet_link() {
-    let kib_held = || {
+fn dropped_listeners_are_freed_while_no_event_is_sent() {
+    let resident_kib = || {
         let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
         let line = status.lines().find(|line| line.starts_with("RssAnon:"));
         let number = line.and_then(|line| line.split_whitespace().nth(1));
@@ -316,101 +322,111 @@ fn listeners_that_left_are_forgotten_on_a_quiet_link() {
             .parse::<u64>()
             .expect("a number")
     };
-    let world = World::new();
-    let before = kib_held();
-    (0..500_000).for_each(|_| drop(world.link().events()));
-    let more = kib_held().saturating_sub(before);
-    assert!(more < 16 << 10, "{more} KiB are held for nobody");
+    let pair = Pair::new();
+    let before = resident_kib();
+    (0..500_000).for_each(|_| drop(pair.link().events()));
+    let growth = resident_kib().saturating_sub(before);
+    assert!(
+        growth < 16 << 10,
+        "{growth} KiB are held for dropped listeners"
+    );
 }
 
 #[test]
-fn whoever_stops_waiting_for_a_cancellation_is_forgotten() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    let context = world.tasks[0].context.clone();
-    let task = Arc::new(Owns(Mutex::new(Some(()))));
+fn dropped_cancellation_future_releases_its_waker() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let context = pair.tasks[0].context.clone();
+    let task = Arc::new(OwningWaker(Mutex::new(Some(()))));
     let waker = Waker::from(Arc::clone(&task));
     let mut cancelled = Box::pin(context.cancelled());
-    let is_there = cancelled.as_mut().poll(&mut Context::from_waker(&waker));
-    assert!(is_there.is_pending());
+    let polled = cancelled.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
     drop((cancelled, waker));
-    assert_eq!(Arc::strong_count(&task), 1, "its waker is kept for nobody");
+    assert_eq!(
+        Arc::strong_count(&task),
+        1,
+        "the dropped future still holds its waker"
+    );
     drop(call);
-    world.carry();
+    pair.run();
     assert!(context.is_cancelled());
 }
 
 #[test]
-fn everybody_who_waits_for_a_cancellation_is_woken() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
-    let contexts = [(); 3].map(|()| world.tasks[0].context.clone());
+fn cancellation_wakes_all_waiting_threads() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    let contexts = [(); 3].map(|()| pair.tasks[0].context.clone());
     let waiting = contexts.map(|context| thread::spawn(move || context.wait_cancelled()));
     drop(call);
-    world.carry();
+    pair.run();
     for thread in waiting {
-        in_time("who waits for a cancellation", move || thread.join()).expect("it is told");
+        with_timeout("a thread that waits for a cancellation", move || {
+            thread.join()
+        })
+        .expect("it is told");
     }
 }
 
 #[test]
-fn who_waits_for_a_cancellation_does_not_wait_past_the_answer() {
-    let mut world = World::new();
-    let call = world.link().call_tool("say", json!({}));
-    world.carry();
+fn wait_cancelled_ends_when_the_request_is_answered() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({}));
+    pair.run();
     let Task {
         context, answer, ..
-    } = world.tasks.remove(0);
+    } = pair.tasks.remove(0);
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
         context.wait_cancelled();
         done.send(())
     });
     answer.give(Ok(text("done")));
-    world.carry();
-    drop((call, world));
-    let told = is_done.recv_timeout(PATIENCE);
-    assert_eq!(told, Ok(()), "the request is over, and so is its server");
+    pair.run();
+    drop((call, pair));
+    let ended = is_done.recv_timeout(TIMEOUT);
+    assert_eq!(ended, Ok(()), "the request is over, and so is its server");
 }
 
 #[test]
-fn a_call_that_was_taken_can_be_polled_again() {
-    let mut world = World::new();
-    let mut call = world.link().call_tool("say", json!({}));
-    world.carry();
-    world.tasks.remove(0).answer.give(Ok(text("once")));
-    world.carry();
-    assert!(matches!(look(&mut call, Waker::noop()), Poll::Ready(Ok(_))));
+fn finished_call_can_be_polled_again() {
+    let mut pair = Pair::new();
+    let mut call = pair.link().call_tool("say", json!({}));
+    pair.run();
+    pair.tasks.remove(0).answer.give(Ok(text("once")));
+    pair.run();
+    assert!(matches!(
+        poll_once(&mut call, Waker::noop()),
+        Poll::Ready(Ok(_))
+    ));
     assert!(
-        look(&mut call, Waker::noop()).is_ready(),
+        poll_once(&mut call, Waker::noop()).is_ready(),
         "no hang, no panic"
     );
 }
 
 #[test]
-fn everybody_hears_of_the_end_of_an_owner_that_panics() {
-    let mut world = World::new();
-    let (call, ready) = (
-        world.link().call_tool("say", json!({})),
-        world.link().ready(),
-    );
-    world.carry();
-    let later = world.link().call_tool("say", json!({}));
+fn panic_of_the_driver_ends_all_calls_queries_and_events() {
+    let mut pair = Pair::new();
+    let (call, ready) = (pair.link().call_tool("say", json!({})), pair.link().ready());
+    pair.run();
+    let later = pair.link().call_tool("say", json!({}));
     let (stats, closed, events) = (
-        world.link().stats(),
-        world.link().shutdown(),
-        world.link().events(),
+        pair.link().stats(),
+        pair.link().shutdown(),
+        pair.link().events(),
     );
-    let link = world.link().clone();
-    let World { owner, .. } = world;
+    let link = pair.link().clone();
+    let Pair { owner, .. } = pair;
     let driver = thread::spawn(move || {
         let _owner = owner;
-        panic!("as it is meant to");
+        panic!("intentional panic");
     });
     assert!(driver.join().is_err());
-    in_time("somebody who waits for an owner that is gone", move || {
+    with_timeout("a caller that waits for a dropped owner", move || {
         assert!(matches!(call.wait(), Err(CallError::Gone)));
         assert!(matches!(later.wait(), Err(CallError::Misuse(_))));
         drop((ready.wait(), stats.wait(), closed.wait()));
@@ -422,19 +438,19 @@ fn everybody_hears_of_the_end_of_an_owner_that_panics() {
 }
 
 #[test]
-fn letters_of_many_threads_all_arrive() {
+fn commands_of_many_threads_are_all_run() {
     let (link, mut owner) = Link::new(Config::child("hostile", "1.0"));
     let threads = [(); 4].map(|()| {
         let link = link.clone();
         thread::spawn(move || (0..500).all(|_| link.stats().wait().is_ok()))
     });
     drop(link);
-    in_time("a driver that is woken for each letter", move || {
+    with_timeout("a driver that is woken for each command", move || {
         let driver = thread::current();
-        let _ = owner.belongs_to(&waker(move || driver.unpark()));
+        let _ = owner.register_waker(&waker(move || driver.unpark()));
         let mut buf = Vec::new();
         loop {
-            owner.serve(Instant::ZERO);
+            owner.advance(Instant::ZERO);
             while owner.poll_output(&mut buf).is_some() {}
             if owner.is_closed() {
                 return;
@@ -448,17 +464,17 @@ fn letters_of_many_threads_all_arrive() {
 }
 
 #[test]
-fn a_link_that_dies_under_a_call_says_so_once() {
-    let mut world = World::new();
-    let mut call = world.link().call_tool("say", json!({}));
+fn call_fails_when_it_is_cancelled_after_the_server_died() {
+    let mut pair = Pair::new();
+    let mut call = pair.link().call_tool("say", json!({}));
     let canceller = call.canceller();
-    world.carry();
-    world.die();
+    pair.run();
+    pair.kill_server();
     // The cancellation is queued before the outcome is delivered.
     canceller.cancel("too late");
-    world.carry();
+    pair.run();
     assert!(matches!(
-        look(&mut call, Waker::noop()),
+        poll_once(&mut call, Waker::noop()),
         Poll::Ready(Err(CallError::Failed(_)))
     ));
 }

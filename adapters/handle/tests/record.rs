@@ -11,15 +11,15 @@ use serde_json::json;
 
 /// A recorder that keeps one line per step.
 #[derive(Clone, Default)]
-struct Diary(Arc<Mutex<Vec<String>>>);
+struct LineRecorder(Arc<Mutex<Vec<String>>>);
 
-impl Diary {
-    fn note(&self, words: String) {
-        self.0.lock().expect("no panic").push(words);
+impl LineRecorder {
+    fn push(&self, line: String) {
+        self.0.lock().expect("no panic").push(line);
     }
 
     /// Returns all lines since the last call.
-    fn read(&self) -> Vec<String> {
+    fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 }
@@ -31,28 +31,28 @@ fn kind(it: &impl Debug) -> String {
     text[..end.unwrap_or(text.len())].to_owned()
 }
 
-impl<A: Debug, E: Debug> Recorder<A, E> for Diary {
-    fn asked(&mut self, now: Instant, asked: &A) {
-        let asked = format!("{asked:?}");
-        let end = asked.find([' ', '{']).unwrap_or(asked.len());
-        self.note(format!("{} asked {}", now.as_nanos(), &asked[..end]));
+impl<A: Debug, E: Debug> Recorder<A, E> for LineRecorder {
+    fn on_command(&mut self, now: Instant, command: &A) {
+        let command = format!("{command:?}");
+        let end = command.find([' ', '{']).unwrap_or(command.len());
+        self.push(format!("{} asked {}", now.as_nanos(), &command[..end]));
     }
 
-    fn heard(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>) {
+    fn on_input(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>) {
         let (now, epoch) = (now.as_nanos(), epoch.number());
-        self.note(format!("{now} heard {side:?} {epoch} {}", kind(input)));
+        self.push(format!("{now} heard {side:?} {epoch} {}", kind(input)));
     }
 
-    fn polled(&mut self, output: Option<(Side, &Output<E>)>, _bytes: &[u8]) {
-        self.note(match output {
+    fn on_poll(&mut self, output: Option<(Side, &Output<E>)>, _bytes: &[u8]) {
+        self.push(match output {
             Some((side, Output::Event(event))) => format!("told {side:?} {}", kind(event)),
             Some((side, output)) => format!("polled {side:?} {}", kind(output)),
             None => "polled".to_owned(),
         });
     }
 
-    fn timed(&mut self, now: Instant) {
-        self.note(format!("{} timed", now.as_nanos()));
+    fn on_timeout(&mut self, now: Instant) {
+        self.push(format!("{} timed", now.as_nanos()));
     }
 }
 
@@ -61,86 +61,83 @@ fn at(nanos: u64) -> Instant {
 }
 
 #[test]
-fn the_recorder_of_a_link_is_told_every_step_in_its_order() {
-    let diary = Diary::default();
+fn recorder_of_a_link_receives_every_step_in_order() {
+    let lines = LineRecorder::default();
     let (link, mut owner) = Link::new(Config::child("record", "1.0"));
-    owner.record(diary.clone());
+    owner.record(lines.clone());
     let mut buf = Vec::new();
 
     let call = link.call_tool("echo", json!({}));
     drop(link.ready());
-    assert!(
-        diary.read().is_empty(),
-        "nothing is done before it is served"
-    );
-    owner.serve(at(1));
-    let steps = ["1 asked Call", "1 asked Upkeep(Connect)", "1 timed"];
-    assert_eq!(diary.read(), steps);
+    assert!(lines.take().is_empty(), "no command runs before `advance`");
+    owner.advance(at(1));
+    let steps = ["1 asked Call", "1 asked Link(Connect)", "1 timed"];
+    assert_eq!(lines.take(), steps);
     let epoch = match owner.poll_output(&mut buf) {
         Some(Output::Open { epoch }) => epoch,
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        diary.read(),
+        lines.take(),
         ["told Upstream Opening", "polled Upstream Open"]
     );
     assert!(owner.poll_output(&mut buf).is_none());
-    assert_eq!(diary.read(), ["polled"]);
+    assert_eq!(lines.take(), ["polled"]);
 
     owner.handle(at(2), epoch, Input::Opened);
-    assert_eq!(diary.read(), ["2 heard Upstream 1 Opened"]);
+    assert_eq!(lines.take(), ["2 heard Upstream 1 Opened"]);
     while owner.poll_output(&mut buf).is_some() {}
     let steps = [
         "told Upstream Handshaking",
         "polled Upstream Write",
         "polled",
     ];
-    assert_eq!(diary.read(), steps);
+    assert_eq!(lines.take(), steps);
 
     call.canceller().cancel("enough");
     link.wake();
-    owner.serve(at(3));
-    let steps = ["3 asked Cancel", "3 asked Upkeep(Wake)", "3 timed"];
-    assert_eq!(diary.read(), steps);
+    owner.advance(at(3));
+    let steps = ["3 asked Cancel", "3 asked Link(Wake)", "3 timed"];
+    assert_eq!(lines.take(), steps);
     while owner.poll_output(&mut buf).is_some() {}
-    assert_eq!(diary.read(), ["told Upstream Done", "polled"]);
+    assert_eq!(lines.take(), ["told Upstream Done", "polled"]);
 
     // Reading the counters is not a recorded step.
     drop(link.stats());
     drop(link.shutdown());
-    owner.serve(at(4));
-    assert_eq!(diary.read(), ["4 asked Upkeep(Shutdown)", "4 timed"]);
+    owner.advance(at(4));
+    assert_eq!(lines.take(), ["4 asked Link(Shutdown)", "4 timed"]);
 }
 
 #[test]
-fn the_recorder_of_a_guard_is_told_every_step_of_both_sides() {
-    let diary = Diary::default();
+fn recorder_of_a_guard_receives_every_step_of_both_sides() {
+    let lines = LineRecorder::default();
     let config = relay::Config::new(Config::child("record", "1.0"), [7; 16]);
     let (guard, mut owner) = Guard::new(config);
-    owner.record(diary.clone());
+    owner.record(lines.clone());
     let mut buf = Vec::new();
 
-    owner.serve(at(1));
+    owner.advance(at(1));
     while owner.poll_output(&mut buf).is_some() {}
-    let steps = diary.read();
+    let steps = lines.take();
     assert_eq!(steps.first().map(String::as_str), Some("1 timed"));
     assert_eq!(steps.last().map(String::as_str), Some("polled"));
 
     let noise = &b"open sesame\n"[..];
     owner.handle_downstream(at(2), Input::bytes(noise));
-    assert_eq!(diary.read(), ["2 heard Downstream 1 Bytes"]);
+    assert_eq!(lines.take(), ["2 heard Downstream 1 Bytes"]);
     owner.handle_upstream(at(3), Epoch::NONE, Input::bytes(noise));
-    assert_eq!(diary.read(), ["3 heard Upstream 0 Bytes"]);
+    assert_eq!(lines.take(), ["3 heard Upstream 0 Bytes"]);
     drop(guard.shutdown());
-    owner.serve(at(4));
-    assert_eq!(diary.read(), ["4 asked Shutdown", "4 timed"]);
+    owner.advance(at(4));
+    assert_eq!(lines.take(), ["4 asked Shutdown", "4 timed"]);
     let mut outputs = 1;
     while owner.poll_output(&mut buf).is_some() {
         outputs += 1;
     }
-    let steps = diary.read();
-    let told = steps.iter().filter(|step| step.starts_with("told"));
-    let polled = steps.iter().filter(|step| step.starts_with("polled"));
-    assert_eq!(polled.count(), outputs, "{steps:?}");
-    assert!(told.count() > 0, "{steps:?}");
+    let steps = lines.take();
+    let events = steps.iter().filter(|step| step.starts_with("told"));
+    let polls = steps.iter().filter(|step| step.starts_with("polled"));
+    assert_eq!(polls.count(), outputs, "{steps:?}");
+    assert!(events.count() > 0, "{steps:?}");
 }

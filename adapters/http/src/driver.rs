@@ -12,105 +12,107 @@ use everlink::{Epoch, Fault, FaultKind, Input, Instant, Output, StreamId};
 use everlink_handle::LinkOwner;
 
 use crate::Setup;
+use crate::client_connection::ClientConnection;
 use crate::exchange::Exchange;
-use crate::line::Line;
 
-/// The maximum number of idle lines that are kept for the next exchanges.
-const IDLE_LINES: usize = 8;
+/// The maximum number of idle connections that are kept for the next exchanges.
+const MAX_IDLE_CONNECTIONS: usize = 8;
 
 /// A message that wakes the driver.
-pub(crate) enum News {
+pub(crate) enum Message {
     /// A chunk of a response's body. The exchange reads on when it gets the buffer back.
     Chunk(StreamId, Vec<u8>),
     /// Another input of an exchange.
     Input(StreamId, Input<'static>),
     /// A handle has queued a command.
-    Mail,
+    CommandQueued,
 }
 
 pub(crate) struct Driver {
     owner: LinkOwner,
     setup: Arc<Setup>,
     origin: Clock,
-    inbox: Receiver<News>,
-    post: Sender<News>,
-    life: Option<Life>,
+    messages: Receiver<Message>,
+    sender: Sender<Message>,
+    open_epoch: Option<OpenEpoch>,
 }
 
 /// The state of the open epoch. Dropping it cuts all its exchanges.
-struct Life {
+struct OpenEpoch {
     epoch: Epoch,
     exchanges: HashMap<StreamId, Exchange>,
-    /// The lines of ended exchanges, the most recent one last.
-    idle: Vec<Line>,
+    /// The connections of ended exchanges, the most recent one last.
+    idle: Vec<ClientConnection>,
     /// Chunks that arrived while the machine wants no input.
-    held: Vec<(StreamId, Vec<u8>)>,
+    held_chunks: Vec<(StreamId, Vec<u8>)>,
 }
 
-impl Drop for Life {
+impl Drop for OpenEpoch {
     fn drop(&mut self) {
-        let left = self.exchanges.drain();
-        left.for_each(|(_, exchange)| exchange.cut());
+        let remaining = self.exchanges.drain();
+        remaining.for_each(|(_, exchange)| exchange.abort());
     }
 }
 
 impl Driver {
     pub(crate) fn new(owner: LinkOwner, setup: Setup) -> Driver {
-        let (post, inbox) = mpsc::channel();
+        let (sender, messages) = mpsc::channel();
         Driver {
             owner,
             setup: Arc::new(setup),
             origin: Clock::now(),
-            inbox,
-            post,
-            life: None,
+            messages,
+            sender,
+            open_epoch: None,
         }
     }
 
     /// Drives the link until it is closed.
     pub(crate) fn run(mut self) {
-        let bell = Waker::from(Arc::new(Bell(self.post.clone())));
+        let waker = Waker::from(Arc::new(DriverWaker(self.sender.clone())));
         // Commands that are already queued run in the first turn.
-        let _ = self.owner.belongs_to(&bell);
+        let _ = self.owner.register_waker(&waker);
         let mut buf = Vec::new();
         loop {
-            self.owner.serve(self.now());
+            self.owner.advance(self.now());
             while let Some(output) = self.owner.poll_output(&mut buf) {
-                self.carry_out(output, &mut buf);
+                self.perform(output, &mut buf);
             }
             if self.owner.is_closed() {
                 break;
             }
-            if !self.feed() {
+            if !self.feed_held_chunk() {
                 self.sleep();
             }
         }
-        // Drop the epoch before the owner, whose drop tells callers that nothing is left.
-        drop(self.life.take());
+        // Drop the epoch before the owner, because the drop of the owner completes `shutdown`.
+        drop(self.open_epoch.take());
     }
 
     fn now(&self) -> Instant {
         Instant::from_origin(self.origin.elapsed())
     }
 
-    fn carry_out(&mut self, output: Output<Infallible>, buf: &mut Vec<u8>) {
+    fn perform(&mut self, output: Output<Infallible>, buf: &mut Vec<u8>) {
         match output {
             Output::Abort { stream, .. } => {
-                let life = self.life.as_mut();
-                if let Some(exchange) = life.and_then(|life| life.exchanges.remove(&stream)) {
-                    exchange.cut();
+                let open_epoch = self.open_epoch.as_mut();
+                if let Some(exchange) =
+                    open_epoch.and_then(|open_epoch| open_epoch.exchanges.remove(&stream))
+                {
+                    exchange.abort();
                 }
             }
             Output::Open { epoch } => {
-                self.life = Some(Life {
+                self.open_epoch = Some(OpenEpoch {
                     epoch,
                     exchanges: HashMap::new(),
                     idle: Vec::new(),
-                    held: Vec::new(),
+                    held_chunks: Vec::new(),
                 });
                 self.owner.handle(self.now(), epoch, Input::Opened);
             }
-            Output::Release { .. } => self.life = None,
+            Output::Release { .. } => self.open_epoch = None,
             Output::Request {
                 stream, head, len, ..
             } => {
@@ -124,86 +126,92 @@ impl Driver {
 
     fn begin(&mut self, stream: StreamId, head: Box<RequestHead<'static>>, body: Vec<u8>) {
         let now = self.now();
-        let Some(life) = &mut self.life else {
+        let Some(open_epoch) = &mut self.open_epoch else {
             return;
         };
-        let line = life.idle.pop().unwrap_or_else(&self.setup.new_line);
-        match Exchange::begin(stream, head, body, line, &self.setup, &self.post) {
+        let connection = open_epoch
+            .idle
+            .pop()
+            .unwrap_or_else(&self.setup.new_connection);
+        match Exchange::begin(stream, head, body, connection, &self.setup, &self.sender) {
             Ok(exchange) => {
-                life.exchanges.insert(stream, exchange);
+                open_epoch.exchanges.insert(stream, exchange);
             }
             Err(error) => {
                 let fault = Fault::with_detail(FaultKind::ResourcesExhausted, error.to_string());
                 let faults = vec![fault].into();
                 let end = Input::End { stream, faults };
-                self.owner.handle(now, life.epoch, end);
+                self.owner.handle(now, open_epoch.epoch, end);
             }
         }
     }
 
     fn sleep(&mut self) {
-        let news = match self.owner.poll_timeout() {
-            Some(deadline) => self.inbox.recv_timeout(deadline.at.since(self.now())).ok(),
-            None => self.inbox.recv().ok(),
+        let message = match self.owner.poll_timeout() {
+            Some(deadline) => self
+                .messages
+                .recv_timeout(deadline.at.since(self.now()))
+                .ok(),
+            None => self.messages.recv().ok(),
         };
-        match news {
-            Some(News::Chunk(stream, chunk)) => {
-                if let Some(life) = &mut self.life {
-                    life.held.push((stream, chunk));
+        match message {
+            Some(Message::Chunk(stream, chunk)) => {
+                if let Some(open_epoch) = &mut self.open_epoch {
+                    open_epoch.held_chunks.push((stream, chunk));
                 }
             }
-            Some(News::Input(stream, input)) => self.happened(stream, input),
-            Some(News::Mail) | None => {}
+            Some(Message::Input(stream, input)) => self.handle_input(stream, input),
+            Some(Message::CommandQueued) | None => {}
         }
     }
 
-    fn happened(&mut self, stream: StreamId, input: Input<'static>) {
+    fn handle_input(&mut self, stream: StreamId, input: Input<'static>) {
         let now = self.now();
-        let Some(life) = &mut self.life else {
+        let Some(open_epoch) = &mut self.open_epoch else {
             return;
         };
         // Inputs of an exchange that was cut are ignored.
-        if !life.exchanges.contains_key(&stream) {
+        if !open_epoch.exchanges.contains_key(&stream) {
             return;
         }
         if let Input::End { .. } = input {
-            let ended = life.exchanges.remove(&stream);
-            life.idle.extend(ended.map(Exchange::into_line));
-            life.idle.truncate(IDLE_LINES);
+            let ended = open_epoch.exchanges.remove(&stream);
+            open_epoch.idle.extend(ended.map(Exchange::into_connection));
+            open_epoch.idle.truncate(MAX_IDLE_CONNECTIONS);
         }
-        self.owner.handle(now, life.epoch, input);
+        self.owner.handle(now, open_epoch.epoch, input);
     }
 
     /// Feeds one of the held chunks, if the machine wants it by now. Returns whether it did.
-    fn feed(&mut self) -> bool {
+    fn feed_held_chunk(&mut self) -> bool {
         let (now, owner) = (self.now(), &mut self.owner);
-        let Some(life) = &mut self.life else {
+        let Some(open_epoch) = &mut self.open_epoch else {
             return false;
         };
-        let mut held = life.held.iter();
-        let Some(wanted) = held.position(|(stream, _)| owner.wants_input(*stream)) else {
+        let mut chunks = open_epoch.held_chunks.iter();
+        let Some(position) = chunks.position(|(stream, _)| owner.wants_input(*stream)) else {
             return false;
         };
-        let (stream, chunk) = life.held.remove(wanted);
-        if let Some(exchange) = life.exchanges.get(&stream) {
+        let (stream, chunk) = open_epoch.held_chunks.remove(position);
+        if let Some(exchange) = open_epoch.exchanges.get(&stream) {
             let bytes = chunk.as_slice().into();
-            owner.handle(now, life.epoch, Input::Bytes { stream, bytes });
-            exchange.read_on(chunk);
+            owner.handle(now, open_epoch.epoch, Input::Bytes { stream, bytes });
+            exchange.return_buffer(chunk);
         }
         true
     }
 }
 
 /// Wakes the driver from its sleep.
-struct Bell(Sender<News>);
+struct DriverWaker(Sender<Message>);
 
-impl Wake for Bell {
+impl Wake for DriverWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         // The send fails if the driver is gone.
-        let _ = self.0.send(News::Mail);
+        let _ = self.0.send(Message::CommandQueued);
     }
 }

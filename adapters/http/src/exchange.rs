@@ -11,9 +11,9 @@ use everlink::{Fault, FaultKind, Input, StreamId};
 use ureq::http::{HeaderValue, Request, Response, header, request};
 use ureq::{Agent, Body};
 
-use crate::driver::News;
+use crate::client_connection::ClientConnection;
+use crate::driver::Message;
 use crate::fault::fault;
-use crate::line::Line;
 use crate::{Setup, THREAD_NAME};
 
 /// The maximum number of bytes per read.
@@ -21,88 +21,93 @@ const CHUNK: usize = 64 << 10;
 
 /// The driver's side of an exchange.
 pub(crate) struct Exchange {
-    line: Line,
+    connection: ClientConnection,
     buffers: Sender<Vec<u8>>,
 }
 
 impl Exchange {
-    /// Begins an exchange on this line. Its thread sends all inputs to `post`, the end last.
+    /// Begins an exchange on this connection. Its thread sends all inputs to `sender`, the end last.
     pub(crate) fn begin(
         stream: StreamId,
         head: Box<RequestHead<'static>>,
         body: Vec<u8>,
-        line: Line,
+        connection: ClientConnection,
         setup: &Arc<Setup>,
-        post: &Sender<News>,
+        sender: &Sender<Message>,
     ) -> io::Result<Exchange> {
         let (buffers, returned) = mpsc::channel();
-        let (len, teller) = (body.len(), post.clone());
-        line.when_sent(move || {
-            let _ = teller.send(News::Input(stream, Input::Sent { stream, len }));
+        let (len, sent_sender) = (body.len(), sender.clone());
+        connection.on_sent(move || {
+            let _ = sent_sender.send(Message::Input(stream, Input::Sent { stream, len }));
         });
-        let carrier = Carrier {
+        let thread_side = ExchangeThread {
             stream,
             head,
             body,
-            agent: line.agent.clone(),
+            agent: connection.agent.clone(),
             setup: Arc::clone(setup),
-            post: post.clone(),
+            sender: sender.clone(),
             returned,
         };
         let thread = thread::Builder::new().name(THREAD_NAME.into());
-        thread.spawn(|| carrier.run())?;
-        Ok(Exchange { line, buffers })
+        thread.spawn(|| thread_side.run())?;
+        Ok(Exchange {
+            connection,
+            buffers,
+        })
     }
 
     /// Returns the buffer of the last chunk, so that the next one is read into it.
-    pub(crate) fn read_on(&self, buffer: Vec<u8>) {
+    pub(crate) fn return_buffer(&self, buffer: Vec<u8>) {
         // The send fails if the exchange has ended.
         let _ = self.buffers.send(buffer);
     }
 
     /// Aborts the exchange at once, whatever its thread waits for.
-    pub(crate) fn cut(self) {
-        self.line.cut();
+    pub(crate) fn abort(self) {
+        self.connection.abort();
     }
 
-    /// Takes the line of an ended exchange, to be used again.
-    pub(crate) fn into_line(self) -> Line {
-        self.line
+    /// Takes the connection of an ended exchange, to be reused.
+    pub(crate) fn into_connection(self) -> ClientConnection {
+        self.connection
     }
 }
 
 /// The thread's side of an exchange.
-struct Carrier {
+struct ExchangeThread {
     stream: StreamId,
     head: Box<RequestHead<'static>>,
     body: Vec<u8>,
     agent: Agent,
     setup: Arc<Setup>,
-    post: Sender<News>,
+    sender: Sender<Message>,
     /// The buffers of chunks that were handled. The channel is closed when the exchange is cut.
     returned: Receiver<Vec<u8>>,
 }
 
-impl Carrier {
+impl ExchangeThread {
     fn run(self) {
         // The application's function for credentials may panic, but the machine needs an end in any case.
-        let result = catch_unwind(AssertUnwindSafe(|| self.carry()));
+        let result = catch_unwind(AssertUnwindSafe(|| self.exchange()));
         let panicked = || Fault::with_detail(FaultKind::Other, "the exchange panicked");
         let fault = result.unwrap_or_else(|_| Err(panicked())).err();
         let (stream, faults) = (self.stream, Vec::from_iter(fault).into());
-        self.tell(Input::End { stream, faults });
+        self.send_input(Input::End { stream, faults });
     }
 
-    fn carry(&self) -> Result<(), Fault> {
+    fn exchange(&self) -> Result<(), Fault> {
         let request = self.request()?;
         let response = match self.head.verb {
-            Verb::Post => self.agent.run(request.body(&*self.body).map_err(unfit)?),
-            _ => self.agent.run(request.body(()).map_err(unfit)?),
+            Verb::Post => self
+                .agent
+                .run(request.body(&*self.body).map_err(unsendable)?),
+            _ => self.agent.run(request.body(()).map_err(unsendable)?),
         };
         let response = response.map_err(fault)?;
         let stream = self.stream;
         let head = Box::new(head_of(&response));
-        self.tell(Input::Response { stream, head });
+        self.send_input(Input::Response { stream, head });
         self.read(response.into_body())
     }
 
@@ -116,9 +121,13 @@ impl Carrier {
         for (name, value) in &self.setup.fields {
             request = request.header(name, value);
         }
-        let credentials = self.setup.credentials.as_ref().and_then(|ask| ask());
+        let credentials = self
+            .setup
+            .credentials
+            .as_ref()
+            .and_then(|credentials| credentials());
         if let (Some(credentials), Some(fields)) = (credentials, request.headers_mut()) {
-            let mut value = HeaderValue::try_from(credentials).map_err(unfit)?;
+            let mut value = HeaderValue::try_from(credentials).map_err(unsendable)?;
             value.set_sensitive(true);
             fields.insert(header::AUTHORIZATION, value);
         }
@@ -135,7 +144,7 @@ impl Carrier {
                 Ok(len) => chunk.truncate(len),
                 Err(error) => return Err(fault(error.into())),
             }
-            let _ = self.post.send(News::Chunk(self.stream, chunk));
+            let _ = self.sender.send(Message::Chunk(self.stream, chunk));
             match self.returned.recv() {
                 Ok(buffer) => chunk = buffer,
                 Err(_) => return Ok(()),
@@ -145,8 +154,8 @@ impl Carrier {
     }
 
     /// Sends an input to the driver, unless that is gone.
-    fn tell(&self, input: Input<'static>) {
-        let _ = self.post.send(News::Input(self.stream, input));
+    fn send_input(&self, input: Input<'static>) {
+        let _ = self.sender.send(Message::Input(self.stream, input));
     }
 }
 
@@ -157,6 +166,6 @@ fn head_of(response: &Response<Body>) -> ResponseHead<'static> {
 }
 
 /// Converts the error of a request that HTTP cannot carry to a fault. The texts of these errors quote no value.
-fn unfit(error: impl ToString) -> Fault {
+fn unsendable(error: impl ToString) -> Fault {
     Fault::with_detail(FaultKind::Other, error.to_string())
 }

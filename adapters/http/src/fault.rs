@@ -7,28 +7,31 @@ use ureq::Error;
 
 /// A fault that was classified where it was seen, wrapped as an error of the HTTP library.
 #[derive(Debug)]
-pub(crate) struct Seen(Fault);
+pub(crate) struct ClassifiedFault(Fault);
 
-impl Seen {
+impl ClassifiedFault {
     pub(crate) fn error(kind: FaultKind, error: &dyn std::error::Error) -> Error {
-        Error::Other(Box::new(Seen(Fault::with_detail(kind, error.to_string()))))
+        Error::Other(Box::new(ClassifiedFault(Fault::with_detail(
+            kind,
+            error.to_string(),
+        ))))
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for ClassifiedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Seen {}
+impl std::error::Error for ClassifiedFault {}
 
 /// Converts an error of the library to a fault.
 pub(crate) fn fault(error: Error) -> Fault {
     let error = match error {
         Error::Io(error) => return Fault::from(error),
-        Error::Other(other) => match other.downcast::<Seen>() {
-            Ok(seen) => return seen.0,
+        Error::Other(other) => match other.downcast::<ClassifiedFault>() {
+            Ok(classified) => return classified.0,
             Err(other) => Error::Other(other),
         },
         error => error,

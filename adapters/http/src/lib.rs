@@ -18,13 +18,13 @@
 //! An exchange that is given up is aborted at once: its connection is shut down, whatever its thread waits for. Only the system's own name lookup and
 //! connection setup cannot be interrupted. The link goes on without that thread, which ends when the system call returns.
 //!
-//! The modules: `driver` is the driver's loop, `exchange` one request and its response, and `line` the connection under it. `proxy` picks the proxy,
-//! and `fault` classifies errors.
+//! The modules: `driver` is the driver's loop, `exchange` one request and its response, and `client_connection` the connection under it. `proxy`
+//! picks the proxy, and `fault` classifies errors.
 
+mod client_connection;
 mod driver;
 mod exchange;
 mod fault;
-mod line;
 mod proxy;
 
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub use everlink_handle::{
 /// The TLS settings: trusted root certificates and the client's certificate.
 pub use ureq::tls;
 
+use client_connection::ClientConnection;
 use driver::Driver;
-use line::Line;
 
 /// Creates a link to the server at the URL in `config`, which [`Config::http`] creates.
 ///
@@ -144,7 +144,9 @@ impl Connector {
             None => proxy::from_environment(url).map_err(invalid)?,
         };
         let setup = Setup {
-            new_line: Box::new(line::lines(http_as_wanted(self.tls, proxy))),
+            new_connection: Box::new(client_connection::connection_factory(agent_config(
+                self.tls, proxy,
+            ))),
             fields: self.fields,
             credentials: self.credentials,
         };
@@ -198,9 +200,9 @@ impl std::error::Error for SetupError {}
 
 /// Whether the link or HTTP itself sets this field.
 fn is_reserved(name: &str) -> bool {
-    const OF_HTTP: &str = "connection content-length expect host te transfer-encoding upgrade";
-    const OF_MCP: &str = "accept content-type last-event-id";
-    let mut names = OF_HTTP.split(' ').chain(OF_MCP.split(' '));
+    const HTTP_FIELDS: &str = "connection content-length expect host te transfer-encoding upgrade";
+    const MCP_FIELDS: &str = "accept content-type last-event-id";
+    let mut names = HTTP_FIELDS.split(' ').chain(MCP_FIELDS.split(' '));
     name.starts_with("mcp-") || names.any(|reserved| reserved == name)
 }
 
@@ -208,13 +210,13 @@ const THREAD_NAME: &str = "everlink-http";
 
 /// The settings that all exchanges of a link share.
 struct Setup {
-    new_line: Box<dyn Fn() -> Line + Send + Sync>,
+    new_connection: Box<dyn Fn() -> ClientConnection + Send + Sync>,
     fields: Vec<(HeaderName, HeaderValue)>,
     credentials: Option<Box<Credentials>>,
 }
 
 /// Builds the library's config: it reports every response unchanged, follows no redirect and has no timeout.
-fn http_as_wanted(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
+fn agent_config(tls: TlsConfig, proxy: Option<Proxy>) -> ureq::config::Config {
     Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)

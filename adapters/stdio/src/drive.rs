@@ -10,10 +10,10 @@ use std::thread;
 use everlink::{Config, Epoch, Input, Instant, Output, StreamId};
 use everlink_handle::{Link, LinkOwner};
 
-use crate::helm::{Craft, Helm};
-use crate::pen::Pen;
-use crate::system::Children;
-use crate::vigil::{Needs, Sleep, Vigil};
+use crate::inline_driver::{InlineDriver, InlineMachine};
+use crate::sleep_plan::{Sleep, SleepPlan, WaitConditions};
+use crate::system::ChildTransport;
+use crate::writer::Writer;
 
 /// Creates a link to a server that this command starts as a child process.
 ///
@@ -24,108 +24,115 @@ use crate::vigil::{Needs, Sleep, Vigil};
 ///
 /// When the system has no thread or descriptor left. A command that cannot be started is reported by the link instead.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
-    connect_by::<Children>(command, config)
+    connect_with::<ChildTransport>(command, config)
 }
 
 /// The transport of a client link, which runs one child process after another.
-pub(crate) trait Hands: Send + Sized + 'static {
+pub(crate) trait Transport: Send + Sized + 'static {
     /// The writer to a child's standard input. The transport gives it a new stream with each child.
-    type Pen: Pen;
+    type Writer: Writer;
 
     /// The readiness that a sleep returns.
-    type News;
+    type Wakeup;
 
     /// Creates the transport for this command. The waker ends a sleep.
-    fn new(command: Command) -> io::Result<(Self, Self::Pen, Waker)>;
+    fn new(command: Command) -> io::Result<(Self, Self::Writer, Waker)>;
 
     /// Carries out one output other than a write. Returns its immediate result, if it has one.
     fn perform(
         &mut self,
         output: Output<Infallible>,
-        pen: &mut Self::Pen,
+        writer: &mut Self::Writer,
     ) -> Option<(Epoch, Input<'static>)>;
 
     /// Sleeps until something happens.
-    fn sleep(&mut self, sleep: Sleep<<Self::Pen as Pen>::Room>) -> io::Result<Self::News>;
+    fn sleep(&mut self, sleep: Sleep<<Self::Writer as Writer>::Stream>)
+    -> io::Result<Self::Wakeup>;
 
     /// Reports what happened. Reads the child's output only if `reads` is true.
-    fn hear(
+    fn report_inputs(
         &mut self,
-        news: Self::News,
+        wakeup: Self::Wakeup,
         reads: bool,
-        pen: &mut Self::Pen,
-        tell: impl FnMut(Epoch, Input<'_>),
+        writer: &mut Self::Writer,
+        feed: impl FnMut(Epoch, Input<'_>),
     );
 }
 
-pub(crate) fn connect_by<H: Hands>(command: Command, config: Config) -> io::Result<Link> {
+pub(crate) fn connect_with<H: Transport>(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    let (children, pen, bell) = H::new(command)?;
-    let voyage = Voyage {
+    let (transport, writer, waker) = H::new(command)?;
+    let client_loop = ClientLoop {
         owner,
-        pen,
+        writer,
         clock: Clock::start(),
         buf: Vec::new(),
-        left: None,
-        vigil: Vigil::default(),
+        left_for_driver: None,
+        sleep_plan: SleepPlan::default(),
     };
-    let helm = Arc::new(Helm::new(voyage, bell, || {}));
+    let driver = Arc::new(InlineDriver::new(client_loop, waker, || {}));
     let thread = thread::Builder::new().name("everlink".into());
-    thread.spawn(move || helm.attend(|| drive(&helm, children)))?;
+    thread.spawn(move || driver.run_driver(|| drive(&driver, transport)))?;
     Ok(link)
 }
 
 /// Runs the driver's loop. The children are dropped before the owner, so a caller that waits for the end finds every process gone.
-fn drive<H: Hands>(helm: &Arc<Helm<Voyage<H::Pen>>>, mut children: H) {
-    let waker = Waker::from(Arc::clone(helm));
-    helm.steer(|voyage| {
+fn drive<H: Transport>(driver: &Arc<InlineDriver<ClientLoop<H::Writer>>>, mut transport: H) {
+    let waker = Waker::from(Arc::clone(driver));
+    driver.run_turns(|client_loop| {
         // Commands that are already queued run in the first turn.
-        let _ = voyage.owner.belongs_to(&waker);
+        let _ = client_loop.owner.register_waker(&waker);
         Some(())
     });
-    let mut news = None;
-    while let Some(sleep) = helm.steer(|voyage| voyage.steer(&mut children, news.take())) {
-        let told = children.sleep(sleep);
-        news = Some(told.expect("the system can say what its descriptors have to tell"));
+    let mut wakeup = None;
+    while let Some(sleep) =
+        driver.run_turns(|client_loop| client_loop.full_turn(&mut transport, wakeup.take()))
+    {
+        let slept = transport.sleep(sleep);
+        wakeup = Some(slept.expect("the system can say what its descriptors have to tell"));
     }
 }
 
 /// The state of a client link's driver. Callers may run steps on it, too.
-struct Voyage<P> {
+struct ClientLoop<P> {
     owner: LinkOwner,
-    pen: P,
+    writer: P,
     clock: Clock,
     buf: Vec<u8>,
     /// The next output, polled by a caller's step and left for the driver.
-    left: Option<Output<Infallible>>,
-    vigil: Vigil,
+    left_for_driver: Option<Output<Infallible>>,
+    sleep_plan: SleepPlan,
 }
 
-impl<P: Pen> Voyage<P> {
+impl<P: Writer> ClientLoop<P> {
     /// Runs one whole turn of the driver. Returns how to sleep after it, or `None` when the link is closed.
-    fn steer<H: Hands<Pen = P>>(
+    fn full_turn<H: Transport<Writer = P>>(
         &mut self,
-        children: &mut H,
-        news: Option<H::News>,
-    ) -> Option<Sleep<P::Room>> {
+        transport: &mut H,
+        wakeup: Option<H::Wakeup>,
+    ) -> Option<Sleep<P::Stream>> {
         let now = self.clock.now();
-        if let Some(news) = news {
+        if let Some(wakeup) = wakeup {
             let reads = self.owner.wants_input(StreamId::DUPLEX);
-            children.hear(news, reads, &mut self.pen, |epoch, input| {
+            transport.report_inputs(wakeup, reads, &mut self.writer, |epoch, input| {
                 self.owner.handle(now, epoch, input);
             });
         }
-        self.owner.serve(now);
-        while let Some(output) = self.left.take().or_else(|| self.carry(now)) {
-            if let Some((epoch, input)) = children.perform(output, &mut self.pen) {
+        self.owner.advance(now);
+        while let Some(output) = self
+            .left_for_driver
+            .take()
+            .or_else(|| self.write_pending(now))
+        {
+            if let Some((epoch, input)) = transport.perform(output, &mut self.writer) {
                 self.owner.handle(now, epoch, input);
             }
         }
-        (!self.owner.is_closed()).then(|| self.vigil.begin(now, self.needs()))
+        (!self.owner.is_closed()).then(|| self.sleep_plan.plan(now, self.wait_conditions()))
     }
 
     /// Writes all pending messages together. Returns the first output that is not a write.
-    fn carry(&mut self, now: Instant) -> Option<Output<Infallible>> {
+    fn write_pending(&mut self, now: Instant) -> Option<Output<Infallible>> {
         let mut epoch = Epoch::NONE;
         loop {
             let output = self.owner.poll_output(&mut self.buf);
@@ -136,7 +143,7 @@ impl<P: Pen> Voyage<P> {
             if self.buf.is_empty() {
                 return output;
             }
-            if let Some(input) = self.pen.write(&mut self.buf) {
+            if let Some(input) = self.writer.write(&mut self.buf) {
                 self.owner.handle(now, epoch, input);
             }
             if output.is_some() {
@@ -145,26 +152,27 @@ impl<P: Pen> Voyage<P> {
         }
     }
 
-    fn needs(&self) -> Needs<P::Room> {
-        Needs {
-            due: self.owner.poll_timeout().map(|due| due.at),
+    fn wait_conditions(&self) -> WaitConditions<P::Stream> {
+        WaitConditions {
+            deadline: self.owner.poll_timeout().map(|deadline| deadline.at),
             reads: self.owner.wants_input(StreamId::DUPLEX),
-            room: self.pen.room(),
+            blocked_stream: self.writer.blocked_stream(),
         }
     }
 }
 
-impl<P: Pen> Craft for Voyage<P> {
-    fn turn(&mut self) -> bool {
-        if self.left.is_some() {
+impl<P: Writer> InlineMachine for ClientLoop<P> {
+    fn inline_turn(&mut self) -> bool {
+        if self.left_for_driver.is_some() {
             // The driver is already woken to carry out that output.
             return false;
         }
         let now = self.clock.now();
-        self.owner.serve(now);
-        self.left = self.carry(now);
-        let is_drivers = self.left.is_some() || self.owner.is_closed();
-        self.vigil.ends(is_drivers, &self.needs())
+        self.owner.advance(now);
+        self.left_for_driver = self.write_pending(now);
+        let has_driver_work = self.left_for_driver.is_some() || self.owner.is_closed();
+        self.sleep_plan
+            .must_wake(has_driver_work, &self.wait_conditions())
     }
 }
 

@@ -30,17 +30,17 @@
 //! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` means `npx.exe` there, so a script needs its
 //! full name, such as `npx.cmd`.
 //!
-//! The modules: `drive` and `serve` are the driver threads. `helm` lets callers run a driver's step, `vigil` decides whether such a step must wake
-//! the driver, and `pen` is the interface for writing. `workers` runs the functions of a server. The others are the operating system's processes and
-//! pipes: `unix`, or `windows` with `threads`.
+//! The modules: `drive` and `serve` are the driver threads. `inline_driver` lets callers run a driver's step, `sleep_plan` decides whether such a
+//! step must wake the driver, and `writer` is the interface for writing. `workers` runs the functions of a server. The others are the operating
+//! system's processes and pipes: `unix`, or `windows` with `threads`.
 
 mod drive;
-mod helm;
-mod pen;
+mod inline_driver;
 mod pipes;
 mod serve;
-mod vigil;
+mod sleep_plan;
 mod workers;
+mod writer;
 
 #[cfg(any(windows, feature = "threads"))]
 #[doc(hidden)]
@@ -63,7 +63,7 @@ pub use everlink_handle::{
 pub use serve::serve;
 #[cfg(unix)]
 pub use system::cleaner;
-pub use system::{own, tree};
+pub use system::{process_tree, standard_streams};
 
 /// Runs the examples of this crate's README and of the project's README, which uses this crate.
 #[cfg(doctest)]
@@ -72,5 +72,5 @@ mod readme {
     struct Readme;
 
     #[doc = include_str!("../../../README.md")]
-    struct OfProject;
+    struct ProjectReadme;
 }

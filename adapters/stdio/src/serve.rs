@@ -10,11 +10,11 @@ use everlink::{ErrorObject, Input, Instant, Output, StreamId};
 use everlink_handle::{Context, Response, Service, ServiceOwner};
 
 use crate::drive::Clock;
-use crate::helm::{Craft, Helm};
-use crate::pen::Pen;
-use crate::system::Streams;
-use crate::vigil::{Needs, Sleep, Vigil};
+use crate::inline_driver::{InlineDriver, InlineMachine};
+use crate::sleep_plan::{Sleep, SleepPlan, WaitConditions};
+use crate::system::StdioTransport;
 use crate::workers::Workers;
+use crate::writer::Writer;
 
 /// Serves the client at the standard streams of this process, with a function for its requests.
 ///
@@ -36,114 +36,122 @@ where
     F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
     R: Into<Response>,
 {
-    serve_by::<Streams, _>(config, function)
+    serve_with::<StdioTransport, _>(config, function)
 }
 
 /// The transport of a server, which is the standard streams of this process.
-pub(crate) trait Hands: Send + Sized + 'static {
+pub(crate) trait Transport: Send + Sized + 'static {
     /// The writer to the client.
-    type Pen: Pen;
+    type Writer: Writer;
 
     /// The readiness that a sleep returns.
-    type News;
+    type Wakeup;
 
     /// Takes the streams over. The waker ends a sleep.
-    fn take() -> io::Result<(Self, Self::Pen, Waker)>;
+    fn take() -> io::Result<(Self, Self::Writer, Waker)>;
 
     /// Sleeps until something happens.
-    fn sleep(&mut self, sleep: Sleep<<Self::Pen as Pen>::Room>) -> io::Result<Self::News>;
+    fn sleep(&mut self, sleep: Sleep<<Self::Writer as Writer>::Stream>)
+    -> io::Result<Self::Wakeup>;
 
     /// Reports what happened. Reads input only if `reads` is true.
-    fn hear(
+    fn report_inputs(
         &mut self,
-        news: Self::News,
+        wakeup: Self::Wakeup,
         reads: bool,
-        pen: &mut Self::Pen,
-        tell: impl FnMut(Input<'_>),
+        writer: &mut Self::Writer,
+        feed: impl FnMut(Input<'_>),
     );
 }
 
-pub(crate) fn serve_by<H: Hands, R: Into<Response>>(
+pub(crate) fn serve_with<H: Transport, R: Into<Response>>(
     config: Config,
     function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
 ) -> io::Result<Service> {
-    let most = config.limits.requests.max(1);
+    let max_requests = config.limits.requests.max(1);
     let (service, owner) = Service::new(Server::new(config));
-    let (streams, pen, bell) = H::take()?;
-    let helm = Arc::new_cyclic(|helm: &Weak<Helm<Counter<H::Pen>>>| {
-        let helm = Weak::clone(helm);
-        let write = move || helm.upgrade().iter().for_each(|helm| helm.help());
-        let workers = Workers::new(most, function, write);
-        let callers = workers.clone();
-        let counter = Counter {
+    let (transport, writer, waker) = H::take()?;
+    let driver = Arc::new_cyclic(|driver: &Weak<InlineDriver<ServerLoop<H::Writer>>>| {
+        let driver = Weak::clone(driver);
+        let write = move || {
+            driver
+                .upgrade()
+                .iter()
+                .for_each(|driver| driver.run_inline())
+        };
+        let workers = Workers::new(max_requests, function, write);
+        let pool = workers.clone();
+        let server_loop = ServerLoop {
             owner,
-            pen,
+            writer,
             workers,
             clock: Clock::start(),
             buf: Vec::new(),
-            vigil: Vigil::default(),
+            sleep_plan: SleepPlan::default(),
         };
-        Helm::new(counter, bell, move || callers.call())
+        InlineDriver::new(server_loop, waker, move || pool.wake_thread())
     });
     let thread = thread::Builder::new().name("everlink".into());
-    thread.spawn(move || helm.attend(|| drive(&helm, streams)))?;
+    thread.spawn(move || driver.run_driver(|| drive(&driver, transport)))?;
     Ok(service)
 }
 
 /// Runs the driver's loop. The streams are dropped before the owner, so a caller that waits for the end finds them closed.
-fn drive<H: Hands>(helm: &Arc<Helm<Counter<H::Pen>>>, mut streams: H) {
-    let waker = Waker::from(Arc::clone(helm));
-    helm.steer(|counter| {
+fn drive<H: Transport>(driver: &Arc<InlineDriver<ServerLoop<H::Writer>>>, mut transport: H) {
+    let waker = Waker::from(Arc::clone(driver));
+    driver.run_turns(|server_loop| {
         // Commands that are already queued run in the first turn.
-        let _ = counter.owner.belongs_to(&waker);
+        let _ = server_loop.owner.register_waker(&waker);
         Some(())
     });
-    let mut news = None;
-    while let Some(sleep) = helm.steer(|counter| counter.steer(&mut streams, news.take())) {
-        let told = streams.sleep(sleep);
-        news = Some(told.expect("the system can say what its descriptors have to tell"));
+    let mut wakeup = None;
+    while let Some(sleep) =
+        driver.run_turns(|server_loop| server_loop.full_turn(&mut transport, wakeup.take()))
+    {
+        let slept = transport.sleep(sleep);
+        wakeup = Some(slept.expect("the system can say what its descriptors have to tell"));
     }
 }
 
 /// The state of a server's driver. Callers and workers may run steps on it, too.
-struct Counter<P> {
+struct ServerLoop<P> {
     owner: ServiceOwner,
-    pen: P,
+    writer: P,
     workers: Workers,
     clock: Clock,
     buf: Vec<u8>,
-    vigil: Vigil,
+    sleep_plan: SleepPlan,
 }
 
-impl<P: Pen> Counter<P> {
+impl<P: Writer> ServerLoop<P> {
     /// Runs one whole turn of the driver. Returns how to sleep after it, or `None` when the server is closed.
-    fn steer<H: Hands<Pen = P>>(
+    fn full_turn<H: Transport<Writer = P>>(
         &mut self,
-        streams: &mut H,
-        news: Option<H::News>,
-    ) -> Option<Sleep<P::Room>> {
+        transport: &mut H,
+        wakeup: Option<H::Wakeup>,
+    ) -> Option<Sleep<P::Stream>> {
         let now = self.clock.now();
-        if let Some(news) = news {
+        if let Some(wakeup) = wakeup {
             let reads = self.owner.wants_input(StreamId::DUPLEX);
-            streams.hear(news, reads, &mut self.pen, |input| {
+            transport.report_inputs(wakeup, reads, &mut self.writer, |input| {
                 self.owner.handle(now, input);
             });
         }
-        self.carry(now);
-        (!self.owner.is_closed()).then(|| self.vigil.begin(now, self.needs()))
+        self.process_outputs(now);
+        (!self.owner.is_closed()).then(|| self.sleep_plan.plan(now, self.wait_conditions()))
     }
 
     /// Runs the queued commands, hands tasks to the workers, and writes all pending messages together.
-    fn carry(&mut self, now: Instant) {
-        self.owner.serve(now);
+    fn process_outputs(&mut self, now: Instant) {
+        self.owner.advance(now);
         loop {
             match self.owner.poll_output(&mut self.buf) {
-                Some(Output::Event(task)) => self.workers.take(task),
+                Some(Output::Event(task)) => self.workers.queue(task),
                 Some(Output::Write { .. } | Output::Release { .. }) => {}
                 Some(other) => unreachable!("a server has one stream: {other:?}"),
                 None if self.buf.is_empty() => return,
                 None => {
-                    if let Some(input) = self.pen.write(&mut self.buf) {
+                    if let Some(input) = self.writer.write(&mut self.buf) {
                         self.owner.handle(now, input);
                     }
                 }
@@ -151,24 +159,25 @@ impl<P: Pen> Counter<P> {
         }
     }
 
-    fn needs(&self) -> Needs<P::Room> {
-        Needs {
-            due: self.owner.poll_timeout().map(|due| due.at),
+    fn wait_conditions(&self) -> WaitConditions<P::Stream> {
+        WaitConditions {
+            deadline: self.owner.poll_timeout().map(|deadline| deadline.at),
             reads: self.owner.wants_input(StreamId::DUPLEX),
-            room: self.pen.room(),
+            blocked_stream: self.writer.blocked_stream(),
         }
     }
 }
 
-impl<P: Pen> Craft for Counter<P> {
-    fn turn(&mut self) -> bool {
-        self.carry(self.clock.now());
-        self.vigil.ends(self.owner.is_closed(), &self.needs())
+impl<P: Writer> InlineMachine for ServerLoop<P> {
+    fn inline_turn(&mut self) -> bool {
+        self.process_outputs(self.clock.now());
+        self.sleep_plan
+            .must_wake(self.owner.is_closed(), &self.wait_conditions())
     }
 }
 
 /// Stops the workers when the server ends.
-impl<P> Drop for Counter<P> {
+impl<P> Drop for ServerLoop<P> {
     fn drop(&mut self) {
         self.workers.close();
     }

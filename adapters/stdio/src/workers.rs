@@ -15,158 +15,162 @@ use everlink::ErrorObject;
 use everlink::server::Request;
 use everlink_handle::{Context, Response, Task};
 
-use crate::helm::hold_back;
+use crate::inline_driver::defer_turns;
 
 /// How long an idle thread is kept.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A pool of threads that run tasks.
 #[derive(Clone)]
-pub(crate) struct Workers(Arc<Shop>);
+pub(crate) struct Workers(Arc<Pool>);
 
-struct Shop {
-    most: usize,
+struct Pool {
+    max_threads: usize,
     function: Box<dyn Fn(Request, Context) -> Result<Response, ErrorObject> + Send + Sync>,
     /// Writes all answers that are held back.
-    write: Box<dyn Fn() + Send + Sync>,
-    floor: Mutex<Floor>,
+    write_answers: Box<dyn Fn() + Send + Sync>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Floor {
+struct State {
     tasks: VecDeque<Task>,
     threads: usize,
     /// The threads that wait for a task. The last one is woken first, so that the others can time out.
     idle: Vec<Thread>,
     /// Whether a thread was woken or spawned and does not run yet.
-    is_called: bool,
+    is_thread_waking: bool,
     /// Whether that thread has answers to write.
-    is_holding: bool,
+    has_held_answers: bool,
     is_closed: bool,
 }
 
 impl Workers {
-    /// Creates a pool of at most `most` threads; further tasks wait. Workers answer under [`hold_back`], and `write` writes the answers.
+    /// Creates a pool of at most `max_threads` threads; further tasks wait. Workers answer under [`defer_turns`], and `write_answers` writes the
+    /// answers.
     pub(crate) fn new<R: Into<Response>>(
-        most: usize,
+        max_threads: usize,
         function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
-        write: impl Fn() + Send + Sync + 'static,
+        write_answers: impl Fn() + Send + Sync + 'static,
     ) -> Workers {
-        Workers(Arc::new(Shop {
-            most,
+        Workers(Arc::new(Pool {
+            max_threads,
             function: Box::new(move |request, context| function(request, context).map(Into::into)),
-            write: Box::new(write),
-            floor: Mutex::default(),
+            write_answers: Box::new(write_answers),
+            state: Mutex::default(),
         }))
     }
 
-    /// Queues a task. It runs once [`call`](Workers::call) has woken a thread.
-    pub(crate) fn take(&self, task: Task) {
-        let mut floor = self.0.enter();
-        floor.tasks.push_back(task);
-        if floor.tasks.len() <= self.0.most {
+    /// Queues a task. It runs once [`wake_thread`](Workers::wake_thread) has woken a thread.
+    pub(crate) fn queue(&self, task: Task) {
+        let mut state = self.0.lock();
+        state.tasks.push_back(task);
+        if state.tasks.len() <= self.0.max_threads {
             return;
         }
         // The machine limits the wanted tasks; cancelled ones must not pile up. Dropping a task queues a command for the server, which must not
         // happen under this lock.
-        let tasks = mem::take(&mut floor.tasks).into_iter();
+        let tasks = mem::take(&mut state.tasks).into_iter();
         let (cancelled, wanted): (VecDeque<Task>, _) =
             tasks.partition(|task| task.context.is_cancelled());
-        floor.tasks = wanted;
-        drop(floor);
+        state.tasks = wanted;
+        drop(state);
         drop(cancelled);
     }
 
     /// Wakes a thread for the queued tasks.
-    pub(crate) fn call(&self) {
-        self.0.call(self.0.enter());
+    pub(crate) fn wake_thread(&self) {
+        self.0.wake_thread(self.0.lock());
     }
 
     /// Drops the queued tasks, and ends each thread after its present task.
     pub(crate) fn close(&self) {
-        let mut floor = self.0.enter();
-        floor.is_closed = true;
-        let tasks = mem::take(&mut floor.tasks);
-        floor.idle.drain(..).for_each(|thread| thread.unpark());
-        drop(floor);
+        let mut state = self.0.lock();
+        state.is_closed = true;
+        let tasks = mem::take(&mut state.tasks);
+        state.idle.drain(..).for_each(|thread| thread.unpark());
+        drop(state);
         drop(tasks);
     }
 }
 
-impl Shop {
+impl Pool {
     /// Wakes or spawns a thread, if a task is queued and no thread is on its way.
-    fn call(self: &Arc<Shop>, mut floor: MutexGuard<'_, Floor>) {
-        if floor.is_called || floor.tasks.is_empty() {
+    fn wake_thread(self: &Arc<Pool>, mut state: MutexGuard<'_, State>) {
+        if state.is_thread_waking || state.tasks.is_empty() {
             return;
         }
-        if let Some(thread) = floor.idle.pop() {
-            floor.is_called = true;
-            drop(floor);
+        if let Some(thread) = state.idle.pop() {
+            state.is_thread_waking = true;
+            drop(state);
             thread.unpark();
-        } else if floor.threads < self.most {
-            floor.is_called = true;
-            floor.threads += 1;
-            drop(floor);
-            let shop = Arc::clone(self);
+        } else if state.threads < self.max_threads {
+            state.is_thread_waking = true;
+            state.threads += 1;
+            drop(state);
+            let pool = Arc::clone(self);
             let thread = thread::Builder::new().name("everlink-task".into());
-            if thread.spawn(move || shop.work()).is_err() {
-                self.do_without();
+            if thread.spawn(move || pool.run_thread()).is_err() {
+                self.handle_failed_spawn();
             }
         }
     }
 
     /// Handles a failed spawn: the existing threads run the tasks. Without any thread, the tasks are dropped.
-    fn do_without(&self) {
-        let mut floor = self.enter();
-        floor.is_called = false;
-        floor.threads -= 1;
-        let is_holding = mem::take(&mut floor.is_holding);
-        let is_alone = floor.threads == 0;
+    fn handle_failed_spawn(&self) {
+        let mut state = self.lock();
+        state.is_thread_waking = false;
+        state.threads -= 1;
+        let has_held_answers = mem::take(&mut state.has_held_answers);
+        let has_no_thread = state.threads == 0;
         // Dropping a task sends an error reply to its client.
-        let tasks = is_alone.then(|| mem::take(&mut floor.tasks));
-        drop(floor);
+        let tasks = has_no_thread.then(|| mem::take(&mut state.tasks));
+        drop(state);
         drop(tasks);
-        if is_holding {
-            (self.write)();
+        if has_held_answers {
+            (self.write_answers)();
         }
     }
 
-    /// Runs a thread until it has been idle for [`PATIENCE`] or the pool is closed.
-    fn work(self: &Arc<Shop>) {
-        let mut floor = self.enter();
+    /// Runs a thread until it has been idle for [`IDLE_TIMEOUT`] or the pool is closed.
+    fn run_thread(self: &Arc<Pool>) {
+        let mut state = self.lock();
         loop {
-            floor.is_called = false;
-            if mem::take(&mut floor.is_holding) {
-                drop(floor);
-                (self.write)();
-                floor = self.enter();
+            state.is_thread_waking = false;
+            if mem::take(&mut state.has_held_answers) {
+                drop(state);
+                (self.write_answers)();
+                state = self.lock();
             }
-            floor = self.run_all(floor);
-            match self.sleep(floor) {
-                Some(awake) => floor = awake,
+            state = self.run_queued_tasks(state);
+            match self.wait_until_woken(state) {
+                Some(locked) => state = locked,
                 None => return,
             }
         }
     }
 
     /// Runs tasks until none is queued.
-    fn run_all<'a>(self: &'a Arc<Shop>, mut floor: MutexGuard<'a, Floor>) -> MutexGuard<'a, Floor> {
-        while let Some(task) = floor.tasks.pop_front() {
-            self.call(floor);
-            self.run(task);
-            floor = self.enter();
+    fn run_queued_tasks<'a>(
+        self: &'a Arc<Pool>,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
+        while let Some(task) = state.tasks.pop_front() {
+            self.wake_thread(state);
+            self.run_task(task);
+            state = self.lock();
             // The answer was queued before this lock was taken, so a thread that is still on its way writes it.
-            floor.is_holding = floor.is_called && !floor.tasks.is_empty();
-            if !floor.is_holding {
-                drop(floor);
-                (self.write)();
-                floor = self.enter();
+            state.has_held_answers = state.is_thread_waking && !state.tasks.is_empty();
+            if !state.has_held_answers {
+                drop(state);
+                (self.write_answers)();
+                state = self.lock();
             }
         }
-        floor
+        state
     }
 
-    fn run(&self, task: Task) {
+    fn run_task(&self, task: Task) {
         let Task {
             request,
             context,
@@ -174,44 +178,47 @@ impl Shop {
         } = task;
         // A task that was cancelled before its turn is not run.
         if context.is_cancelled() {
-            return hold_back(|| drop(answer));
+            return defer_turns(|| drop(answer));
         }
-        let run = AssertUnwindSafe(|| (self.function)(request, context));
-        match catch_unwind(run) {
-            Ok(response) => hold_back(|| answer.respond(response)),
+        let guarded = AssertUnwindSafe(|| (self.function)(request, context));
+        match catch_unwind(guarded) {
+            Ok(response) => defer_turns(|| answer.respond(response)),
             // Dropping the answer sends an error reply to the client.
-            Err(_) => hold_back(|| drop(answer)),
+            Err(_) => defer_turns(|| drop(answer)),
         }
     }
 
-    /// Waits to be woken. Returns `None` after [`PATIENCE`], or when the pool is closed.
-    fn sleep<'a>(&'a self, mut floor: MutexGuard<'a, Floor>) -> Option<MutexGuard<'a, Floor>> {
+    /// Waits to be woken. Returns `None` after [`IDLE_TIMEOUT`], or when the pool is closed.
+    fn wait_until_woken<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> Option<MutexGuard<'a, State>> {
         let (this, since) = (thread::current(), Instant::now());
-        if !floor.is_closed {
-            floor.idle.push(this.clone());
+        if !state.is_closed {
+            state.idle.push(this.clone());
         }
         loop {
-            let place = floor.idle.iter().position(|idle| idle.id() == this.id());
-            match place {
-                None if floor.is_closed => break,
-                None => return Some(floor),
-                Some(place) if since.elapsed() >= PATIENCE => {
-                    floor.idle.remove(place);
+            let index = state.idle.iter().position(|idle| idle.id() == this.id());
+            match index {
+                None if state.is_closed => break,
+                None => return Some(state),
+                Some(index) if since.elapsed() >= IDLE_TIMEOUT => {
+                    state.idle.remove(index);
                     break;
                 }
                 Some(_) => {
-                    drop(floor);
-                    thread::park_timeout(PATIENCE);
-                    floor = self.enter();
+                    drop(state);
+                    thread::park_timeout(IDLE_TIMEOUT);
+                    state = self.lock();
                 }
             }
         }
-        floor.threads -= 1;
+        state.threads -= 1;
         None
     }
 
-    /// Locks the floor and ignores poisoning: the function runs outside of the lock, so no panic leaves the state inconsistent.
-    fn enter(&self) -> MutexGuard<'_, Floor> {
-        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state and ignores poisoning: the function runs outside of the lock, so no panic leaves the state inconsistent.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

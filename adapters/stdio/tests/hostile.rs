@@ -26,13 +26,13 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process, setpgid};
 use serde_json::{Value, json};
 
 /// Longer than any step here takes, so that a hang fails the test.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The environment variable that names the role of this program when a test starts it.
 const ROLE: &str = "EVERLINK_HOSTILE_ROLE";
 
 /// Returns the config of a link that waits only 50 ms at each step of closing its child.
-fn hasty() -> Config {
+fn config_with_short_graces() -> Config {
     let mut config = Config::child("hostile", "1.0");
     let moment = Duration::from_millis(50);
     config.policy.close_grace = moment;
@@ -47,18 +47,18 @@ fn sh(script: &str) -> Command {
     command
 }
 
-/// Runs `work` on another thread and fails if it is not done within [`PATIENCE`].
-fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs `work` on another thread and fails if it is not done within [`TIMEOUT`].
+fn with_timeout<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(work()));
     is_done
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .unwrap_or_else(|_| panic!("{what} hangs, or panicked"))
 }
 
-fn comes_true(condition: impl Fn() -> bool) -> bool {
+fn becomes_true(condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         if condition() {
             return true;
         }
@@ -68,12 +68,12 @@ fn comes_true(condition: impl Fn() -> bool) -> bool {
 }
 
 /// A temporary file of one test, removed with it.
-struct Note(PathBuf);
+struct TempFile(PathBuf);
 
-impl Note {
-    fn new(name: &str) -> Note {
+impl TempFile {
+    fn new(name: &str) -> TempFile {
         let name = format!("everlink-hostile-{name}-{}", std::process::id());
-        Note(std::env::temp_dir().join(name))
+        TempFile(std::env::temp_dir().join(name))
     }
 
     fn pid(&self) -> Option<Pid> {
@@ -82,7 +82,7 @@ impl Note {
     }
 }
 
-impl Drop for Note {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
@@ -95,28 +95,31 @@ fn is_alive(pid: Pid) -> bool {
 
 #[test]
 #[allow(unsafe_code, reason = "only a child can leave its group")]
-fn a_child_that_left_its_group_is_killed_all_the_same() {
-    let note = Note::new("left");
-    let path = note.0.display();
+fn child_in_another_process_group_is_killed_at_shutdown() {
+    let temp_file = TempFile::new("left");
+    let path = temp_file.0.display();
     let mut command = sh(&format!(
         "trap '' TERM; echo $$ > {path}.new; mv {path}.new {path}; exec sleep 1000"
     ));
-    let elsewhere = getpgrp();
+    let our_group = getpgrp();
     // SAFETY: one system call.
-    unsafe { command.pre_exec(move || Ok(setpgid(None, Some(elsewhere))?)) };
-    let link = connect(command, hasty()).expect("a thread");
+    unsafe { command.pre_exec(move || Ok(setpgid(None, Some(our_group))?)) };
+    let link = connect(command, config_with_short_graces()).expect("a thread");
     drop(link.ready());
-    assert!(comes_true(|| note.pid().is_some()), "the child starts");
-    let pid = note.pid().expect("it said so");
-    in_time("the end of a link", move || link.shutdown().wait()).expect("it is driven");
-    let is_gone = comes_true(|| !is_alive(pid));
+    assert!(
+        becomes_true(|| temp_file.pid().is_some()),
+        "the child starts"
+    );
+    let pid = temp_file.pid().expect("the child wrote its pid");
+    with_timeout("the end of a link", move || link.shutdown().wait()).expect("it is driven");
+    let is_gone = becomes_true(|| !is_alive(pid));
     let _ = kill_process(pid, Signal::KILL);
-    assert!(is_gone, "the link is closed, and its child lives on");
+    assert!(is_gone, "the child survived the shutdown of its link");
 }
 
 /// Returns a command whose child hangs before `exec`, as on a file system that does not respond, and the socket that lets it go on.
 #[allow(unsafe_code, reason = "only a child can hang before its program")]
-fn hanging() -> (Command, UnixStream) {
+fn hanging_command() -> (Command, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("descriptors");
     let mut command = sh("exit 0");
     let hang = move || {
@@ -128,19 +131,19 @@ fn hanging() -> (Command, UnixStream) {
     (command, ours)
 }
 
-fn hang(link: &Link, gate: &mut UnixStream) {
+fn start_and_wait_for_hang(link: &Link, release: &mut UnixStream) {
     drop(link.ready());
-    gate.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    gate.read_exact(&mut [0; 4]).expect("the child is there");
+    release.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    release.read_exact(&mut [0; 4]).expect("the child is there");
 }
 
 #[test]
-fn a_start_that_hangs_keeps_nobody_else_from_starting() {
-    let (command, mut gate) = hanging();
-    let slow = connect(command, hasty()).expect("a thread");
-    hang(&slow, &mut gate);
+fn hanging_spawn_does_not_block_the_spawn_of_another_link() {
+    let (command, mut release) = hanging_command();
+    let slow = connect(command, config_with_short_graces()).expect("a thread");
+    start_and_wait_for_hang(&slow, &mut release);
 
-    let other = connect(sh("read line"), hasty()).expect("a thread");
+    let other = connect(sh("read line"), config_with_short_graces()).expect("a thread");
     let mut events = other.events();
     drop(other.ready());
     let (done, is_done) = mpsc::channel();
@@ -148,21 +151,21 @@ fn a_start_that_hangs_keeps_nobody_else_from_starting() {
         let is_open = events.any(|event| matches!(*event, Event::Handshaking { .. }));
         let _ = done.send(is_open);
     });
-    let opened = is_done.recv_timeout(PATIENCE);
+    let opened = is_done.recv_timeout(TIMEOUT);
     // Let the child go on whatever the result, so that nothing is left hanging.
-    gate.write_all(&[1]).expect("it waits for that");
+    release.write_all(&[1]).expect("it waits for that");
     assert_eq!(opened, Ok(true), "another link starts its child");
 }
 
 #[test]
-fn a_link_whose_start_hangs_can_be_shut_down() {
-    let (command, mut gate) = hanging();
-    let link = connect(command, hasty()).expect("a thread");
-    hang(&link, &mut gate);
+fn link_with_a_hanging_spawn_can_be_shut_down() {
+    let (command, mut release) = hanging_command();
+    let link = connect(command, config_with_short_graces()).expect("a thread");
+    start_and_wait_for_hang(&link, &mut release);
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(link.shutdown().wait()));
-    let closed = is_done.recv_timeout(PATIENCE);
-    gate.write_all(&[1]).expect("it waits for that");
+    let closed = is_done.recv_timeout(TIMEOUT);
+    release.write_all(&[1]).expect("it waits for that");
     assert_eq!(closed, Ok(Ok(())));
 }
 
@@ -177,15 +180,23 @@ fn descriptors(of: &Path) -> HashSet<String> {
 }
 
 #[test]
-fn no_descriptor_of_ours_is_inherited() {
+fn child_inherits_only_its_standard_streams() {
     // Descriptors that this process itself inherited do not count.
-    let given = descriptors(Path::new("/proc/self"));
-    let first = connect(sh("read line; read line; read line"), hasty()).expect("a thread");
+    let our_descriptors = descriptors(Path::new("/proc/self"));
+    let first = connect(
+        sh("read line; read line; read line"),
+        config_with_short_graces(),
+    )
+    .expect("a thread");
     let mut events = first.events();
     drop(first.ready());
     assert!(events.any(|event| matches!(*event, Event::Handshaking { .. })));
     // The descriptors of both links are open while the second child is spawned.
-    let second = connect(sh("exec ls -l /proc/self/fd >&2"), hasty()).expect("a thread");
+    let second = connect(
+        sh("exec ls -l /proc/self/fd >&2"),
+        config_with_short_graces(),
+    )
+    .expect("a thread");
     let mut events = second.events();
     drop(second.ready());
     let ended = events.find_map(|event| match &*event {
@@ -194,26 +205,26 @@ fn no_descriptor_of_ours_is_inherited() {
     });
     let listed = ended.expect("it ends when it has listed them");
     let targets = listed.lines().filter_map(|line| line.split_once(" -> "));
-    let surplus: HashSet<_> = targets
+    let inherited: HashSet<_> = targets
         .map(|(_, target)| target)
-        .filter(|target| !given.contains(*target) && !target.contains("/proc/"))
+        .filter(|target| !our_descriptors.contains(*target) && !target.contains("/proc/"))
         .collect();
     // Expected: its standard input, and one target for standard output and standard error.
-    assert_eq!(surplus.len(), 2, "{listed}");
+    assert_eq!(inherited.len(), 2, "{listed}");
     for link in [first, second] {
-        in_time("the end of a link", move || link.shutdown().wait()).expect("it is driven");
+        with_timeout("the end of a link", move || link.shutdown().wait()).expect("it is driven");
     }
 }
 
 #[test]
-fn a_program_that_ignores_the_death_of_children_hears_of_it_all_the_same() {
-    let mut program = role("ignores_children");
-    let mut under = Command::new("sh");
-    under.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]);
-    under.arg(program.get_program()).args(program.get_args());
-    under.env(ROLE, "ignores_children");
-    program = under;
-    let output = in_time("a program that ignores SIGCHLD", move || program.output());
+fn child_exit_is_reported_when_the_program_ignores_sigchld() {
+    let mut program = role("role_link_with_ignored_sigchld");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]);
+    shell.arg(program.get_program()).args(program.get_args());
+    shell.env(ROLE, "role_link_with_ignored_sigchld");
+    program = shell;
+    let output = with_timeout("a program that ignores SIGCHLD", move || program.output());
     let output = output.expect("it starts");
     assert!(
         output.status.success(),
@@ -223,11 +234,11 @@ fn a_program_that_ignores_the_death_of_children_hears_of_it_all_the_same() {
 }
 
 #[test]
-fn ignores_children() {
-    if std::env::var(ROLE).as_deref() != Ok("ignores_children") {
+fn role_link_with_ignored_sigchld() {
+    if std::env::var(ROLE).as_deref() != Ok("role_link_with_ignored_sigchld") {
         return;
     }
-    let link = connect(sh("read line; exit 3"), hasty()).expect("a thread");
+    let link = connect(sh("read line; exit 3"), config_with_short_graces()).expect("a thread");
     let mut events = link.events();
     drop(link.ready());
     assert!(events.any(|event| matches!(*event, Event::Ended(_))));
@@ -243,48 +254,50 @@ fn role(name: &str) -> Command {
 }
 
 /// A server of this crate in its own process, and the client's ends of its streams.
-struct Served {
+struct ServerProcess {
     process: Child,
-    says: BufReader<UnixStream>,
-    hears: UnixStream,
+    from_server: BufReader<UnixStream>,
+    to_server: UnixStream,
 }
 
-impl Served {
-    fn start(stdin: OwnedFd, hears: UnixStream) -> Served {
-        let (says, stdout) = UnixStream::pair().expect("descriptors");
-        says.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        let process = role("serves")
+impl ServerProcess {
+    fn start(stdin: OwnedFd, to_server: UnixStream) -> ServerProcess {
+        let (from_server, stdout) = UnixStream::pair().expect("descriptors");
+        from_server
+            .set_read_timeout(Some(TIMEOUT))
+            .expect("a socket");
+        let process = role("role_server")
             .stdin(stdin)
             .stdout(OwnedFd::from(stdout))
             .stderr(Stdio::null())
             .spawn();
-        let mut served = Served {
+        let mut server = ServerProcess {
             process: process.expect("it starts"),
-            says: BufReader::new(says),
-            hears,
+            from_server: BufReader::new(from_server),
+            to_server,
         };
         let client = json!({"name": "hostile", "version": "1.0"});
         let params =
             json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
-        served.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
-        served.hear(0);
-        served.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        served
+        server.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
+        server.receive(0);
+        server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        server
     }
 
-    fn say(&mut self, message: &Value) {
-        writeln!(self.hears, "{message}").expect("it listens");
+    fn send(&mut self, message: &Value) {
+        writeln!(self.to_server, "{message}").expect("it listens");
     }
 
     fn call(&mut self, id: u64, tool: &str) {
         let params = json!({"name": tool, "arguments": {}});
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
     /// Returns the next message with this id.
-    fn hear(&mut self, id: u64) -> Value {
+    fn receive(&mut self, id: u64) -> Value {
         loop {
-            let message = self.next();
+            let message = self.next_message();
             if message["id"] == id {
                 return message;
             }
@@ -292,11 +305,11 @@ impl Served {
     }
 
     /// Returns the next message, and skips the output of the test harness.
-    fn next(&mut self) -> Value {
+    fn next_message(&mut self) -> Value {
         loop {
             let mut line = String::new();
-            let len = self.says.read_line(&mut line).expect("it answers");
-            assert_ne!(len, 0, "it went");
+            let len = self.from_server.read_line(&mut line).expect("it answers");
+            assert_ne!(len, 0, "the server closed its output");
             let message = line.find('{').map(|at| serde_json::from_str(&line[at..]));
             if let Some(Ok(message)) = message {
                 return message;
@@ -310,7 +323,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -321,8 +334,8 @@ impl Drop for Served {
 const REQUESTS: usize = 8;
 
 #[test]
-fn serves() {
-    if std::env::var(ROLE).as_deref() != Ok("serves") {
+fn role_server() {
+    if std::env::var(ROLE).as_deref() != Ok("role_server") {
         return;
     }
     let tools = ServerCapabilities::default().with_tools(false);
@@ -337,7 +350,7 @@ fn answer(request: everlink::server::Request, _: Context) -> Result<Payload, Err
     let params = request.params.as_ref().map(Payload::parse::<Value>);
     let params = params.and_then(Result::ok).unwrap_or_default();
     match params["name"].as_str() {
-        Some("panic") => panic!("as it is meant to"),
+        Some("panic") => panic!("intentional panic"),
         Some("for ever") => loop {
             thread::park();
         },
@@ -346,52 +359,56 @@ fn answer(request: everlink::server::Request, _: Context) -> Result<Payload, Err
 }
 
 #[test]
-fn cancelled_requests_do_not_make_threads_without_bound() {
-    let (hears, stdin) = UnixStream::pair().expect("descriptors");
-    let mut served = Served::start(stdin.into(), hears);
-    let before = served.threads();
+fn threads_of_cancelled_requests_are_bounded() {
+    let (to_server, stdin) = UnixStream::pair().expect("descriptors");
+    let mut server = ServerProcess::start(stdin.into(), to_server);
+    let before = server.threads();
     for id in 1..=100 {
-        served.call(id, "for ever");
+        server.call(id, "for ever");
         let params = json!({"requestId": id});
-        served
-            .say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
+        server.send(
+            &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}),
+        );
     }
     // The reply to this request shows that all messages before it were handled.
-    served.say(&json!({"jsonrpc": "2.0", "id": 1000, "method": "ping"}));
-    served.hear(1000);
-    let more = served.threads() - before;
-    assert!(more <= REQUESTS, "{more} threads run for nobody");
+    server.send(&json!({"jsonrpc": "2.0", "id": 1000, "method": "ping"}));
+    server.receive(1000);
+    let new_threads = server.threads() - before;
+    assert!(
+        new_threads <= REQUESTS,
+        "{new_threads} threads run for cancelled requests"
+    );
 }
 
 #[test]
-fn a_handler_that_panics_is_survived() {
-    let (hears, stdin) = UnixStream::pair().expect("descriptors");
-    let mut served = Served::start(stdin.into(), hears);
+fn server_answers_after_handlers_panicked() {
+    let (to_server, stdin) = UnixStream::pair().expect("descriptors");
+    let mut server = ServerProcess::start(stdin.into(), to_server);
     for id in 1..=20 {
-        served.call(id, "panic");
-        assert!(served.hear(id)["error"].is_object());
+        server.call(id, "panic");
+        assert!(server.receive(id)["error"].is_object());
     }
-    served.call(21, "anything");
-    assert!(served.hear(21)["result"].is_object());
+    server.call(21, "anything");
+    assert!(server.receive(21)["result"].is_object());
 }
 
 #[test]
-fn whether_the_streams_block_is_left_as_it_was() {
-    let (hears, stdin) = UnixStream::pair().expect("descriptors");
+fn server_leaves_its_socket_in_blocking_mode() {
+    let (to_server, stdin) = UnixStream::pair().expect("descriptors");
     let shared = stdin.try_clone().expect("descriptors");
-    let mut served = Served::start(stdin.into(), hears);
-    served.call(1, "anything");
-    served.hear(1);
+    let mut server = ServerProcess::start(stdin.into(), to_server);
+    server.call(1, "anything");
+    server.receive(1);
     let flags = fcntl_getfl(&shared).expect("a descriptor");
     assert!(!flags.contains(OFlags::NONBLOCK));
 }
 
 #[test]
-fn an_answer_does_not_wait_for_the_handler_of_another_request() {
+fn answers_are_written_while_other_handlers_block() {
     // The scheduler decides which thread takes which task; 20 rounds include bad cases.
     for _ in 0..20 {
-        let (hears, stdin) = UnixStream::pair().expect("descriptors");
-        let mut served = Served::start(stdin.into(), hears);
+        let (to_server, stdin) = UnixStream::pair().expect("descriptors");
+        let mut server = ServerProcess::start(stdin.into(), to_server);
         let calls = (1..=6).map(|id| {
             let tool = if id <= 3 { "anything" } else { "for ever" };
             let params = json!({"name": tool, "arguments": {}});
@@ -399,19 +416,22 @@ fn an_answer_does_not_wait_for_the_handler_of_another_request() {
         });
         // Written at once, so that one thread may take several of them.
         let calls: Vec<_> = calls.map(|call| format!("{call}\n")).collect();
-        let said = served.hears.write_all(calls.concat().as_bytes());
+        let said = server.to_server.write_all(calls.concat().as_bytes());
         said.expect("it listens");
-        let answered: HashSet<_> = (0..3).map(|_| served.next()["id"].as_u64()).collect();
+        let answered: HashSet<_> = (0..3)
+            .map(|_| server.next_message()["id"].as_u64())
+            .collect();
         assert_eq!(answered, HashSet::from([Some(1), Some(2), Some(3)]));
     }
 }
 
 /// Returns all messages of a client that wants one reply.
-fn visit() -> Vec<u8> {
+fn client_messages() -> Vec<u8> {
     let client = json!({"name": "hostile", "version": "1.0"});
-    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    let initialize_params =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
     let said = [
-        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}),
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": initialize_params}),
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}),
     ];
@@ -419,52 +439,66 @@ fn visit() -> Vec<u8> {
 }
 
 /// Starts a server with this standard input, and returns its output after it has ended by itself.
-fn served(stdin: OwnedFd) -> String {
-    let mut command = role("serves");
+fn output_of_server(stdin: OwnedFd) -> String {
+    let mut command = role("role_server");
     command.stdin(stdin).stderr(Stdio::null());
-    let output = in_time("a server whose client has left", move || command.output());
+    let output = with_timeout("a server whose client has left", move || command.output());
     String::from_utf8_lossy(&output.expect("it starts").stdout).into()
 }
 
 #[test]
-fn standard_input_may_be_anything_and_is_read_to_its_end() {
+fn standard_input_of_any_file_type_is_read_to_its_end() {
     let (socket, mut other) = UnixStream::pair().expect("descriptors");
-    other.write_all(&visit()).expect("there is room");
+    other.write_all(&client_messages()).expect("there is room");
     drop(other);
-    assert!(served(socket.into()).contains(r#""id":1"#), "a socket");
+    assert!(
+        output_of_server(socket.into()).contains(r#""id":1"#),
+        "a socket"
+    );
 
     let (pipe, other) = pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
-    fs::File::from(other).write_all(&visit()).expect("room");
-    assert!(served(pipe).contains(r#""id":1"#), "a pipe");
+    fs::File::from(other)
+        .write_all(&client_messages())
+        .expect("room");
+    assert!(output_of_server(pipe).contains(r#""id":1"#), "a pipe");
 
-    let note = Note::new("visit");
-    fs::write(&note.0, visit()).expect("a file");
-    let file = fs::File::open(&note.0).expect("it is there");
-    assert!(served(file.into()).contains(r#""id":1"#), "a file");
+    let temp_file = TempFile::new("visit");
+    fs::write(&temp_file.0, client_messages()).expect("a file");
+    let file = fs::File::open(&temp_file.0).expect("it is there");
+    assert!(
+        output_of_server(file.into()).contains(r#""id":1"#),
+        "a file"
+    );
 
-    let note = Note::new("named");
-    let made = Command::new("mkfifo").arg(&note.0).status();
+    let temp_file = TempFile::new("named");
+    let made = Command::new("mkfifo").arg(&temp_file.0).status();
     assert!(made.is_ok_and(|made| made.success()));
     // Both ends are opened before the server reads, and the write end is closed by then.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let named = rustix::fs::open(&note.0, flags, rustix::fs::Mode::empty()).expect("it is there");
-    fs::write(&note.0, visit()).expect("there is room");
+    let named =
+        rustix::fs::open(&temp_file.0, flags, rustix::fs::Mode::empty()).expect("it is there");
+    fs::write(&temp_file.0, client_messages()).expect("there is room");
     fcntl_setfl(&named, OFlags::empty()).expect("a descriptor");
-    assert!(served(named).contains(r#""id":1"#), "a pipe with a name");
+    assert!(
+        output_of_server(named).contains(r#""id":1"#),
+        "a pipe with a name"
+    );
 }
 
 #[test]
-fn whether_a_pipe_blocks_is_left_as_it_was() {
+fn server_leaves_its_pipes_in_blocking_mode() {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).expect("descriptors");
-    let ((stdin, hears), (says, stdout)) = (pipe(), pipe());
+    let ((stdin, to_server), (from_server, stdout)) = (pipe(), pipe());
     let shared = [&stdin, &stdout].map(|fd| fd.try_clone().expect("descriptors"));
-    let process = role("serves").stdin(stdin).stdout(stdout).spawn();
+    let process = role("role_server").stdin(stdin).stdout(stdout).spawn();
     let mut process = process.expect("it starts");
-    let mut hears = fs::File::from(hears);
-    hears.write_all(&visit()).expect("there is room");
-    let says = BufReader::new(fs::File::from(says));
-    let answered = in_time("an answer", move || {
-        let mut lines = says.lines().map_while(Result::ok);
+    let mut to_server = fs::File::from(to_server);
+    to_server
+        .write_all(&client_messages())
+        .expect("there is room");
+    let from_server = BufReader::new(fs::File::from(from_server));
+    let answered = with_timeout("an answer", move || {
+        let mut lines = from_server.lines().map_while(Result::ok);
         lines.any(|line| line.contains(r#""id":1"#))
     });
     assert!(answered);
@@ -477,19 +511,19 @@ fn whether_a_pipe_blocks_is_left_as_it_was() {
 }
 
 /// A waker that calls this function.
-struct Woken<F>(F);
+struct CallsFunction<F>(F);
 
-impl<F: Fn() + Send + Sync> Wake for Woken<F> {
+impl<F: Fn() + Send + Sync> Wake for CallsFunction<F> {
     fn wake(self: Arc<Self>) {
         (self.0)();
     }
 }
 
 /// Calls `then` once, when the link sends its next event.
-fn when_something_happens(link: &Link, then: impl Fn() + Send + Sync + 'static) -> impl Sized {
+fn on_next_event(link: &Link, then: impl Fn() + Send + Sync + 'static) -> impl Sized {
     let mut events = link.events();
     let mut next = Box::pin(async move { events.recv().await });
-    let waker = Waker::from(Arc::new(Woken(then)));
+    let waker = Waker::from(Arc::new(CallsFunction(then)));
     let polled = next.as_mut().poll(&mut task::Context::from_waker(&waker));
     assert!(polled.is_pending());
     next
@@ -497,32 +531,32 @@ fn when_something_happens(link: &Link, then: impl Fn() + Send + Sync + 'static) 
 
 /// If the waker ran under the link's lock, this would deadlock.
 #[test]
-fn whoever_is_woken_may_wait_for_the_link_there_and_then() {
-    in_time("a waker", || {
-        let link = connect(sh("cat > /dev/null"), hasty()).expect("a thread");
-        let (told, heard) = mpsc::channel();
-        let (asked, told) = (link.clone(), Mutex::new(told));
-        let _next = when_something_happens(&link, move || {
-            let is_there = asked.stats().wait().is_ok();
-            let _ = told.lock().expect("nobody panicked").send(is_there);
+fn waker_may_block_on_the_link() {
+    with_timeout("a waker", || {
+        let link = connect(sh("cat > /dev/null"), config_with_short_graces()).expect("a thread");
+        let (sender, receiver) = mpsc::channel();
+        let (link_clone, sender) = (link.clone(), Mutex::new(sender));
+        let _next = on_next_event(&link, move || {
+            let has_stats = link_clone.stats().wait().is_ok();
+            let _ = sender.lock().expect("nobody panicked").send(has_stats);
         });
         drop(link.ready());
-        assert_eq!(heard.recv(), Ok(true));
+        assert_eq!(receiver.recv(), Ok(true));
     });
 }
 
 #[test]
-fn a_waker_that_panics_ends_no_link() {
-    in_time("a link", || {
-        let link = connect(sh("cat > /dev/null"), hasty()).expect("a thread");
-        let (told, heard) = mpsc::channel();
-        let told = Mutex::new(told);
-        let _next = when_something_happens(&link, move || {
-            let _ = told.lock().map(|told| told.send(()));
-            panic!("as it was told to");
+fn panicking_waker_does_not_end_the_link() {
+    with_timeout("a link", || {
+        let link = connect(sh("cat > /dev/null"), config_with_short_graces()).expect("a thread");
+        let (sender, receiver) = mpsc::channel();
+        let sender = Mutex::new(sender);
+        let _next = on_next_event(&link, move || {
+            let _ = sender.lock().map(|sender| sender.send(()));
+            panic!("intentional panic");
         });
         drop(link.ready());
-        heard.recv().expect("it was woken");
+        receiver.recv().expect("it was woken");
         link.stats().wait().expect("the link goes on");
         link.shutdown().wait().expect("and ends in order");
     });

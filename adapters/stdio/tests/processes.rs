@@ -1,6 +1,6 @@
 //! Tests both ends with real processes, with the system's own transports and with those that use threads.
 //!
-//! The server is this program, started again to run only the test `server`. The client ignores what the test harness prints before.
+//! The server is this program, started again to run only the test `role_server`. The client ignores what the test harness prints before.
 
 use std::collections::BTreeMap;
 use std::env::{self, current_exe};
@@ -20,39 +20,39 @@ use everlink_stdio::{CallError, Context, Link, secret, threads};
 use serde_json::{Value, json};
 
 /// Names the transport with which the started program serves.
-const HANDS: &str = "EVERLINK_TEST_HANDS";
+const TRANSPORT: &str = "EVERLINK_TEST_TRANSPORT";
 /// If set, the server process stays after its service has ended.
 const STAYS: &str = "EVERLINK_TEST_STAYS";
 /// If set, the started program sends one reply to a call and exits.
-const TESTAMENT: &str = "EVERLINK_TEST_TESTAMENT";
+const REPLY_AND_EXIT: &str = "EVERLINK_TEST_REPLY_AND_EXIT";
 /// The address to which the grandchild connects when it runs.
-const HERALD: &str = "EVERLINK_TEST_HERALD";
+const GRANDCHILD_ADDRESS: &str = "EVERLINK_TEST_GRANDCHILD_ADDRESS";
 
 #[test]
-fn a_tool_is_called_with_much_and_answers_with_as_much() {
-    with_all_hands(|hands| {
-        let link = hands.link(&[]);
+fn large_arguments_and_results_pass_and_shutdown_exits_with_code_0() {
+    with_each_transport(|transport| {
+        let link = transport.link(&[]);
         let text = "much ".repeat(1 << 20);
         assert_eq!(call(&link, "echo", &text).expect("it answers"), text);
-        let ended = end(&link);
+        let ended = shut_down(&link);
         assert_eq!(ended.exit, Some(ExitStatus::Code(0)), "{ended}");
         assert_eq!(ended.cause, Cause::Shutdown);
     });
 }
 
 #[test]
-fn everybody_who_asks_at_once_is_answered() {
-    with_all_hands(|hands| {
-        let link = hands.link(&[]);
+fn concurrent_calls_of_many_threads_get_their_own_replies() {
+    with_each_transport(|transport| {
+        let link = transport.link(&[]);
         thread::scope(|scope| {
-            for asker in 0..8 {
+            for caller in 0..8 {
                 let link = &link;
                 scope.spawn(move || {
                     for round in 0..50 {
                         // Alternate between single calls and batches.
-                        let texts = (0..=round % 20).map(|n| format!("{asker} {round} {n}"));
-                        let say = |text| link.call_tool("echo", BTreeMap::from([("text", text)]));
-                        let calls: Vec<_> = texts.clone().map(say).collect();
+                        let texts = (0..=round % 20).map(|n| format!("{caller} {round} {n}"));
+                        let echo = |text| link.call_tool("echo", BTreeMap::from([("text", text)]));
+                        let calls: Vec<_> = texts.clone().map(echo).collect();
                         for (call, text) in calls.into_iter().zip(texts) {
                             assert_eq!(call.wait().expect("it answers").text(), text);
                         }
@@ -60,14 +60,14 @@ fn everybody_who_asks_at_once_is_answered() {
                 });
             }
         });
-        end(&link);
+        shut_down(&link);
     });
 }
 
 #[test]
-fn a_death_is_told_with_the_last_words_and_costs_one_call() {
-    with_all_hands(|hands| {
-        let link = hands.link(&[]);
+fn server_death_fails_one_call_with_its_stderr_and_exit_code() {
+    with_each_transport(|transport| {
+        let link = transport.link(&[]);
         for _ in 0..3 {
             let failure = call(&link, "die", "a word before I go").expect_err("it dies");
             let failure = failure.to_string();
@@ -76,52 +76,52 @@ fn a_death_is_told_with_the_last_words_and_costs_one_call() {
             let ended = link.last_end().expect("it ended");
             assert_eq!(ended.exit, Some(ExitStatus::Code(7)), "{ended}");
         }
-        end(&link);
+        shut_down(&link);
     });
 }
 
 #[test]
-fn a_reply_right_before_the_death_is_heard() {
-    with_all_hands(|hands| {
-        let mut command = again("testament");
-        command.env(TESTAMENT, "1");
-        let link = (hands.connect)(command, config()).expect("there is room for a link");
+fn reply_written_just_before_exit_is_delivered() {
+    with_each_transport(|transport| {
+        let mut command = this_program("role_reply_and_exit");
+        command.env(REPLY_AND_EXIT, "1");
+        let link = (transport.connect)(command, config()).expect("there is room for a link");
         let text = "much ".repeat(100_000);
         assert_eq!(call(&link, "echo", &text).expect("it was said"), text);
-        end(&link);
+        shut_down(&link);
     });
 }
 
 /// The grandchild prints to the standard output that the server's process has by then, and does not end by itself.
 #[test]
-fn what_a_server_starts_ends_with_it_and_does_not_speak_to_the_client() {
-    with_all_hands(|hands| {
+fn grandchild_dies_with_the_server_and_cannot_write_to_the_client() {
+    with_each_transport(|transport| {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let address = listener.local_addr().expect("it is bound").to_string();
-        let link = hands.link(&[(HERALD, &address)]);
+        let link = transport.link(&[(GRANDCHILD_ADDRESS, &address)]);
         call(&link, "start", "").expect("it can be started");
-        let (mut started, _) = listener.accept().expect("it is there");
+        let (mut grandchild, _) = listener.accept().expect("it is there");
         let failure = call(&link, "die", "").expect_err("it dies").to_string();
         assert!(failure.contains("the started one speaks"), "{failure}");
         assert_eq!(call(&link, "echo", "again").expect("it is back"), "again");
         // The connection ends when the grandchild is dead.
-        started
-            .set_read_timeout(Some(LONG))
+        grandchild
+            .set_read_timeout(Some(TIMEOUT))
             .expect("it is not zero");
-        match started.read(&mut [0]) {
+        match grandchild.read(&mut [0]) {
             Ok(len) => assert_eq!(len, 0),
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
         }
-        end(&link);
+        shut_down(&link);
     });
 }
 
 #[test]
-fn a_server_that_does_not_end_is_ended() {
-    with_all_hands(|hands| {
-        let link = hands.link(&[(STAYS, "1")]);
+fn server_that_ignores_the_end_of_input_is_killed_at_shutdown() {
+    with_each_transport(|transport| {
+        let link = transport.link(&[(STAYS, "1")]);
         call(&link, "echo", "").expect("it answers");
-        let ended = end(&link);
+        let ended = shut_down(&link);
         assert_ne!(ended.exit, None, "{ended}");
         assert_ne!(ended.exit, Some(ExitStatus::Code(0)), "{ended}");
         assert!(!ended.abandoned, "{ended}");
@@ -129,10 +129,10 @@ fn a_server_that_does_not_end_is_ended() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_by_its_name() {
-    with_all_hands(|hands| {
+fn missing_program_is_named_in_the_error() {
+    with_each_transport(|transport| {
         let command = Command::new("there-is-no-such-program");
-        let link = (hands.connect)(command, config()).expect("there is room for a link");
+        let link = (transport.connect)(command, config()).expect("there is room for a link");
         let failure = link.ready().wait().expect("the link is driven");
         let failure = failure.expect_err("nobody is there").to_string();
         assert!(failure.contains("there-is-no-such-program"), "{failure}");
@@ -142,12 +142,14 @@ fn a_program_that_is_not_there_is_told_by_its_name() {
 
 /// The server of these tests; not a test itself.
 #[test]
-fn server() {
-    let Ok(hands) = env::var(HANDS) else { return };
+fn role_server() {
+    let Ok(transport) = env::var(TRANSPORT) else {
+        return;
+    };
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("processes", "1.0").with_capabilities(tools);
     let config = server::Config::new(offer, secret());
-    let service = match &*hands {
+    let service = match &*transport {
         "threads" => threads::serve(config, answer),
         _ => everlink_stdio::serve(config, answer),
     };
@@ -162,16 +164,16 @@ fn server() {
 
 /// A server without everlink, which sends one reply to a call and exits. Not a test itself.
 #[test]
-fn testament() {
-    if env::var_os(TESTAMENT).is_none() {
+fn role_reply_and_exit() {
+    if env::var_os(REPLY_AND_EXIT).is_none() {
         return;
     }
     for line in io::stdin().lines() {
         let message: Value = serde_json::from_str(&line.expect("it is text")).expect("it is JSON");
         let (id, params) = (&message["id"], &message["params"]);
-        let said = match message["method"].as_str() {
+        let outcome = match message["method"].as_str() {
             Some("initialize") => {
-                json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "testament", "version": "1.0"}}})
+                json!({"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "reply-and-exit", "version": "1.0"}}})
             }
             Some("tools/call") => {
                 json!({"result": {"content": [{"type": "text", "text": params["arguments"]["text"]}]}})
@@ -182,7 +184,7 @@ fn testament() {
         reply
             .as_object_mut()
             .expect("it is one")
-            .extend(said.as_object().expect("so is it").clone());
+            .extend(outcome.as_object().expect("so is it").clone());
         if !id.is_null() {
             println!("{reply}");
         }
@@ -194,11 +196,11 @@ fn testament() {
 
 /// The grandchild, which the server starts. Not a test itself.
 #[test]
-fn started() {
-    if let (Err(_), Ok(address)) = (env::var(HANDS), env::var(HERALD)) {
+fn role_grandchild() {
+    if let (Err(_), Ok(address)) = (env::var(TRANSPORT), env::var(GRANDCHILD_ADDRESS)) {
         println!("the started one speaks");
-        let mut herald = TcpStream::connect(address).expect("somebody waits for it");
-        let _ = herald.read(&mut [0]);
+        let mut connection = TcpStream::connect(address).expect("somebody waits for it");
+        let _ = connection.read(&mut [0]);
     }
 }
 
@@ -214,8 +216,8 @@ fn answer(request: Request, _: Context) -> Result<Payload, ErrorObject> {
         }
         Some("echo") => {}
         Some("start") => {
-            let mut other = again("started");
-            assert!(other.env_remove(HANDS).spawn().is_ok());
+            let mut other = this_program("role_grandchild");
+            assert!(other.env_remove(TRANSPORT).spawn().is_ok());
         }
         _ => return Err(ErrorObject::new(code::INVALID_PARAMS, "what is that?")),
     }
@@ -224,43 +226,47 @@ fn answer(request: Request, _: Context) -> Result<Payload, ErrorObject> {
 }
 
 /// One of the two transports.
-struct Hands {
+struct Transport {
     name: &'static str,
     connect: fn(Command, Config) -> io::Result<Link>,
 }
 
-impl Hands {
+impl Transport {
     fn link(&self, variables: &[(&str, &str)]) -> Link {
-        let mut command = again("server");
-        command.env(HANDS, self.name);
+        let mut command = this_program("role_server");
+        command.env(TRANSPORT, self.name);
         command.envs(variables.iter().copied());
         (self.connect)(command, config()).expect("there is room for a link")
     }
 }
 
 /// Runs the test with each transport, one after another. Checks that no thread and no descriptor is left afterwards.
-fn with_all_hands(run: impl Fn(&Hands)) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn with_each_transport(run: impl Fn(&Transport)) {
+    static SERIAL: Mutex<()> = Mutex::new(());
+    let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let all = [
         ("system", everlink_stdio::connect as fn(_, _) -> _),
         ("threads", threads::connect),
     ];
     for (name, connect) in all {
         println!("{name}");
-        let before = held();
-        run(&Hands { name, connect });
+        let before = threads_and_descriptors();
+        run(&Transport { name, connect });
         let start = Instant::now();
-        while held() != before {
-            assert!(start.elapsed() < LONG, "left: {:?} of {before:?}", held());
+        while threads_and_descriptors() != before {
+            assert!(
+                start.elapsed() < TIMEOUT,
+                "left: {:?} of {before:?}",
+                threads_and_descriptors()
+            );
             thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
 /// Returns the names of everlink's threads and the number of descriptors of this process, on Linux.
-fn held() -> (Vec<String>, usize) {
-    let is_seen = cfg!(target_os = "linux");
+fn threads_and_descriptors() -> (Vec<String>, usize) {
+    let is_linux = cfg!(target_os = "linux");
     let listed = |what| fs::read_dir(what).into_iter().flatten().flatten();
     let names = listed("/proc/self/task").filter_map(|task| {
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
@@ -268,20 +274,20 @@ fn held() -> (Vec<String>, usize) {
         let is_counted = name.starts_with("everlink") && name != "everlink-spawn\n";
         is_counted.then_some(name)
     });
-    let descriptors = listed("/proc/self/fd").filter(|_| is_seen).count();
-    (names.filter(|_| is_seen).collect(), descriptors)
+    let descriptors = listed("/proc/self/fd").filter(|_| is_linux).count();
+    (names.filter(|_| is_linux).collect(), descriptors)
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A config with long timeouts, but short ones for children that do not end.
 fn config() -> Config {
     let mut config = Config::child("processes", "1.0");
     let policy = &mut config.policy;
-    policy.probe_timeout = LONG;
+    policy.probe_timeout = TIMEOUT;
     policy.close_grace = Duration::from_millis(500);
     policy.terminate_grace = Duration::from_millis(50);
-    policy.kill_grace = LONG;
+    policy.kill_grace = TIMEOUT;
     policy.retry.first = Duration::from_millis(10);
     policy.retry.cap = Duration::from_millis(20);
     policy.retry.floor = Duration::from_millis(5);
@@ -289,7 +295,7 @@ fn config() -> Config {
 }
 
 /// Returns a command that starts this program again, to run only one test.
-fn again(test: &str) -> Command {
+fn this_program(test: &str) -> Command {
     let mut command = Command::new(current_exe().expect("a test knows where it lies"));
     // Without `--quiet`, the harness would begin a line and not end it.
     command.args([test, "--exact", "--nocapture", "--quiet"]);
@@ -303,8 +309,8 @@ fn call(link: &Link, tool: &str, text: &str) -> Result<String, CallError> {
     Ok(result.text().to_owned())
 }
 
-fn end(link: &Link) -> Arc<Ended> {
+fn shut_down(link: &Link) -> Arc<Ended> {
     link.shutdown().wait().expect("the link is driven");
     assert_eq!(link.state(), State::Closed);
-    link.last_end().expect("it has had a life")
+    link.last_end().expect("at least one epoch ended")
 }

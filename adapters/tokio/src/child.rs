@@ -10,18 +10,18 @@ use std::task::{Context, Poll};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, LAST_WORDS, Output};
 use everlink_handle::Link;
 pub use everlink_stdio::cleaner;
-use everlink_stdio::own::OwnStream;
-use everlink_stdio::tree::{Pipes, Seed, Tree};
+use everlink_stdio::process_tree::{Pipes, ProcessTree, Spawner};
+use everlink_stdio::standard_streams::OwnedStream;
 use tokio::sync::oneshot;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep};
 
-use crate::drive::{Hands, Linked, start};
-use crate::ends::{Source, Writer};
-use crate::helm::Steersman;
+use crate::drive::{ClientLoop, Transport, start};
+use crate::inline_driver::InlineDriverTask;
+use crate::pipe_io::{Source, Writer};
 
 /// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
-const LEFT_BEHIND: usize = 1 << 20;
+const MAX_DRAINED: usize = 1 << 20;
 
 /// Creates a link to a server that this command starts as a child process. A task on the present runtime drives it; the runtime must have I/O and
 /// time enabled.
@@ -34,95 +34,99 @@ const LEFT_BEHIND: usize = 1 << 20;
 /// Outside a runtime. A command that cannot be started is reported by the link instead.
 pub fn connect(command: Command, config: Config) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
-    start(Steersman::new(Linked::new(owner, Children::new(command))))?;
+    start(InlineDriverTask::new(ClientLoop::new(
+        owner,
+        ChildTransport::new(command),
+    )))?;
     Ok(link)
 }
 
 /// The transport of a client link: one child process after another.
 #[derive(Debug)]
-pub struct Children {
-    seed: Seed,
+pub struct ChildTransport {
+    spawner: Spawner,
     /// A child that is being spawned.
     opening: Option<Box<Opening>>,
-    life: Option<Life>,
+    child: Option<ChildProcess>,
 }
 
 /// A child that is being spawned, and the outputs to carry out once it is there.
 #[derive(Debug)]
 struct Opening {
     epoch: Epoch,
-    birth: oneshot::Receiver<Result<(Tree, Pipes), Fault>>,
-    closes: bool,
-    is_condemned: bool,
+    spawn_result: oneshot::Receiver<Result<(ProcessTree, Pipes), Fault>>,
+    close_when_spawned: bool,
+    kill_when_spawned: bool,
 }
 
 /// One child process.
 #[derive(Debug)]
-struct Life {
+struct ChildProcess {
     epoch: Epoch,
     /// Readable when the child has exited.
-    tree: Source<Tree>,
+    tree: Source<ProcessTree>,
     /// The number of bytes read since its exit was noticed.
-    last_words: Option<usize>,
+    drained: Option<usize>,
     /// Whether its exit was reported.
-    is_mourned: bool,
+    is_exit_reported: bool,
     stdin: Writer,
     /// `None` after its end, as is `stderr`.
-    stdout: Option<Source<OwnStream>>,
-    stderr: Option<Source<OwnStream>>,
+    stdout: Option<Source<OwnedStream>>,
+    stderr: Option<Source<OwnedStream>>,
     /// Whether standard error is read before standard output. It alternates, so that a busy stream cannot starve the other.
-    is_turn_of_stderr: bool,
+    reads_stderr_first: bool,
     /// The end of its output, until it is reported.
-    end: Option<Box<End>>,
+    unreported_end: Option<Box<UnreportedEnd>>,
     /// Its activity, to be reported.
     activity: Option<Input<'static>>,
 }
 
 /// The end of a child's output.
 #[derive(Debug)]
-struct End {
+struct UnreportedEnd {
     faults: Vec<Fault>,
     /// How long to wait for the exit before the end is reported.
-    patience: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
 }
 
-impl Children {
+impl ChildTransport {
     /// Creates the transport for this command.
     #[must_use]
-    pub fn new(command: Command) -> Children {
-        Children {
-            seed: Seed::new(command),
+    pub fn new(command: Command) -> ChildTransport {
+        ChildTransport {
+            spawner: Spawner::new(command),
             opening: None,
-            life: None,
+            child: None,
         }
     }
 
     fn open(&mut self, epoch: Epoch) {
-        let (born, birth) = oneshot::channel();
+        let (sender, spawn_result) = oneshot::channel();
         self.opening = Some(Box::new(Opening {
             epoch,
-            birth,
-            closes: false,
-            is_condemned: false,
+            spawn_result,
+            close_when_spawned: false,
+            kill_when_spawned: false,
         }));
-        // A tree that nobody receives is dropped, which kills it.
-        self.seed.grow(move |grown| drop(born.send(grown)));
+        // A process tree that is not received is dropped, which kills it.
+        self.spawner
+            .spawn(move |spawned| drop(sender.send(spawned)));
     }
 
     /// Attaches the child that was spawned.
-    fn poll_birth(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
+    fn poll_spawned(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
         let Some(mut opening) = self.opening.take() else {
             return Poll::Pending;
         };
-        let Poll::Ready(grown) = Pin::new(&mut opening.birth).poll(cx) else {
+        let Poll::Ready(spawned) = Pin::new(&mut opening.spawn_result).poll(cx) else {
             self.opening = Some(opening);
             return Poll::Pending;
         };
         let epoch = opening.epoch;
-        let grown = grown.unwrap_or_else(|_| Err(FaultKind::Other.into()));
-        let input = match grown.and_then(|grown| Life::new(&opening, grown)) {
-            Ok(life) => {
-                self.life = Some(life);
+        let spawned = spawned.unwrap_or_else(|_| Err(FaultKind::Other.into()));
+        let input = match spawned.and_then(|spawned| ChildProcess::new(&opening, spawned)) {
+            Ok(child) => {
+                self.child = Some(child);
                 Input::Opened
             }
             Err(fault) => Input::open_failed(vec![fault]),
@@ -131,26 +135,26 @@ impl Children {
     }
 }
 
-impl Hands for Children {
+impl Transport for ChildTransport {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         match (&output, &mut self.opening) {
             (Output::Open { epoch }, _) => return self.open(*epoch),
             (Output::Release { .. }, _) => {
-                (self.opening, self.life) = (None, None);
+                (self.opening, self.child) = (None, None);
                 return;
             }
-            (Output::CloseWrite { .. }, Some(opening)) => opening.closes = true,
+            (Output::CloseWrite { .. }, Some(opening)) => opening.close_when_spawned = true,
             (Output::Inspect { .. }, Some(_)) => {}
-            (_, Some(opening)) => opening.is_condemned = true,
+            (_, Some(opening)) => opening.kill_when_spawned = true,
             (_, None) => {}
         }
-        let Some(life) = &mut self.life else { return };
+        let Some(child) = &mut self.child else { return };
         match output {
-            Output::Write { .. } => life.stdin.push(bytes),
-            Output::CloseWrite { .. } => life.stdin.close(),
-            Output::Terminate { .. } => life.tree.get_ref().terminate(),
-            Output::Inspect { .. } => life.activity = life.tree.get_ref().activity(),
-            Output::Kill { .. } => life.tree.get_ref().kill(),
+            Output::Write { .. } => child.stdin.push(bytes),
+            Output::CloseWrite { .. } => child.stdin.close(),
+            Output::Terminate { .. } => child.tree.get_ref().terminate(),
+            Output::Inspect { .. } => child.activity = child.tree.get_ref().activity(),
+            Output::Kill { .. } => child.tree.get_ref().kill(),
             other => unreachable!("a child has one stream: {other:?}"),
         }
     }
@@ -158,100 +162,101 @@ impl Hands for Children {
     const WRITES: bool = true;
 
     fn write(&mut self) -> Option<(Epoch, Input<'static>)> {
-        let life = self.life.as_mut()?;
-        let told = life.activity.take().or_else(|| life.stdin.write());
-        told.map(|input| (life.epoch, input))
+        let child = self.child.as_mut()?;
+        let input = child.activity.take().or_else(|| child.stdin.write());
+        input.map(|input| (child.epoch, input))
     }
 
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        match &mut self.life {
-            Some(life) => {
-                let heard = life.poll_heard(cx, reads, room);
-                heard.map(|input| (life.epoch, input))
+        match &mut self.child {
+            Some(child) => {
+                let polled = child.poll_input(cx, reads, buffer);
+                polled.map(|input| (child.epoch, input))
             }
-            None => self.poll_birth(cx),
+            None => self.poll_spawned(cx),
         }
     }
 }
 
-impl Life {
-    fn new(opening: &Opening, (tree, pipes): (Tree, Pipes)) -> Result<Life, Fault> {
-        if opening.is_condemned {
+impl ChildProcess {
+    fn new(opening: &Opening, (tree, pipes): (ProcessTree, Pipes)) -> Result<ChildProcess, Fault> {
+        if opening.kill_when_spawned {
             tree.kill();
         }
-        let mut stdin = Writer::new(OwnStream::of_pipe(pipes.stdin.into())?);
-        if opening.closes {
+        let mut stdin = Writer::new(OwnedStream::from_pipe(pipes.stdin.into())?);
+        if opening.close_when_spawned {
             stdin.close();
         }
-        Ok(Life {
+        Ok(ChildProcess {
             epoch: opening.epoch,
-            last_words: None,
-            is_mourned: false,
+            drained: None,
+            is_exit_reported: false,
             stdin,
-            stdout: Some(Source::of_pipe(pipes.stdout.into())?),
-            stderr: Some(Source::of_pipe(pipes.stderr.into())?),
-            is_turn_of_stderr: false,
-            end: None,
+            stdout: Some(Source::from_pipe(pipes.stdout.into())?),
+            stderr: Some(Source::from_pipe(pipes.stderr.into())?),
+            reads_stderr_first: false,
+            unreported_end: None,
             activity: None,
             tree: Source::new(tree).map_err(|(_, error)| error)?,
         })
     }
 
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<Input<'r>> {
         if let Poll::Ready(input) = self.stdin.poll_write(cx) {
             return Poll::Ready(input);
         }
         // Check for the exit before reading, so that everything the child wrote is in the pipes by then.
-        if self.last_words.is_none() && self.tree.poll(cx, |_| Ok(((), false))).is_ready() {
-            self.last_words = Some(0);
+        if self.drained.is_none() && self.tree.poll(cx, |_| Ok(((), false))).is_ready() {
+            self.drained = Some(0);
         }
-        let is_dying = self.last_words.is_some() && !self.is_mourned;
-        if is_dying && self.last_words >= Some(LEFT_BEHIND) {
-            return Poll::Ready(self.mourn());
+        let has_unreported_exit = self.drained.is_some() && !self.is_exit_reported;
+        if has_unreported_exit && self.drained >= Some(MAX_DRAINED) {
+            return Poll::Ready(self.report_exit());
         }
-        self.is_turn_of_stderr = !self.is_turn_of_stderr;
-        for is_stderr in [self.is_turn_of_stderr, !self.is_turn_of_stderr] {
+        self.reads_stderr_first = !self.reads_stderr_first;
+        for is_stderr in [self.reads_stderr_first, !self.reads_stderr_first] {
             if is_stderr {
-                if let Poll::Ready(Ok(len)) = self.poll_read(cx, |life| &mut life.stderr, room) {
-                    return Poll::Ready(Input::stderr(&room[..len]));
+                if let Poll::Ready(Ok(len)) = self.poll_read(cx, |child| &mut child.stderr, buffer)
+                {
+                    return Poll::Ready(Input::stderr(&buffer[..len]));
                 }
-            } else if reads || is_dying {
-                match self.poll_read(cx, |life| &mut life.stdout, room) {
-                    Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&room[..len])),
+            } else if reads || has_unreported_exit {
+                match self.poll_read(cx, |child| &mut child.stdout, buffer) {
+                    Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&buffer[..len])),
                     Poll::Ready(Err(faults)) => {
-                        let patience = Box::pin(sleep(LAST_WORDS));
-                        self.end = Some(Box::new(End { faults, patience }));
+                        let timer = Box::pin(sleep(LAST_WORDS));
+                        self.unreported_end = Some(Box::new(UnreportedEnd { faults, timer }));
                     }
                     Poll::Pending => {}
                 }
             }
         }
         // Nothing was read: the pipes are empty, unless this task has used up its budget.
-        if is_dying && has_budget_remaining() {
-            return Poll::Ready(self.mourn());
+        if has_unreported_exit && has_budget_remaining() {
+            return Poll::Ready(self.report_exit());
         }
-        let is_mourned = self.is_mourned;
-        let end = self
-            .end
-            .take_if(|end| is_mourned || end.patience.as_mut().poll(cx).is_ready());
-        if let Some(end) = end {
-            return Poll::Ready(Input::end(end.faults));
+        let is_exit_reported = self.is_exit_reported;
+        let unreported_end = self.unreported_end.take_if(|unreported_end| {
+            is_exit_reported || unreported_end.timer.as_mut().poll(cx).is_ready()
+        });
+        if let Some(unreported_end) = unreported_end {
+            return Poll::Ready(Input::end(unreported_end.faults));
         }
         Poll::Pending
     }
 
-    fn mourn(&mut self) -> Input<'static> {
-        self.is_mourned = true;
+    fn report_exit(&mut self) -> Input<'static> {
+        self.is_exit_reported = true;
         let status = self.tree.get_ref().exit_status();
         Input::exited(status.unwrap_or(everlink::ExitStatus::Unknown))
     }
@@ -260,17 +265,17 @@ impl Life {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
-        pipe: impl FnOnce(&mut Life) -> &mut Option<Source<OwnStream>>,
-        room: &mut [u8],
+        pipe: impl FnOnce(&mut ChildProcess) -> &mut Option<Source<OwnedStream>>,
+        buffer: &mut [u8],
     ) -> Poll<Result<usize, Vec<Fault>>> {
         let pipe = pipe(self);
-        let Some(Poll::Ready(read)) = pipe.as_ref().map(|it| it.poll_read(cx, true, room)) else {
+        let Some(Poll::Ready(read)) = pipe.as_ref().map(|it| it.poll_read(cx, true, buffer)) else {
             return Poll::Pending;
         };
         match read {
             Ok(len @ 1..) => {
-                if let Some(heard) = &mut self.last_words {
-                    *heard += len;
+                if let Some(drained) = &mut self.drained {
+                    *drained += len;
                 }
                 Poll::Ready(Ok(len))
             }

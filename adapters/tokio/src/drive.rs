@@ -1,4 +1,5 @@
-//! The loops that drive a machine: carry out its outputs, sleep until its deadline, feed its inputs. Knows no transport: that is behind [`Hands`].
+//! The loops that drive a machine: carry out its outputs, sleep until its deadline, feed its inputs. Knows no transport: that is behind
+//! [`Transport`].
 
 use std::cell::{Cell, LazyCell};
 use std::convert::Infallible;
@@ -14,28 +15,28 @@ use everlink::server::Request;
 use everlink::{Deadline, Epoch, ErrorObject, Input, Instant, Output, StreamId};
 use everlink_handle::{Answer, LinkOwner, Response, ServiceOwner, Task};
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::time::{Instant as Moment, Sleep, sleep_until};
+use tokio::time::{Instant as TokioInstant, Sleep, sleep_until};
 
 /// The number of bytes after which the driver yields. The peer can process them while the rest is read, so that both ends of a link work at the same
 /// time.
-const ROOM: usize = 4 << 10;
+const READ_LIMIT: usize = 4 << 10;
 /// The capacity of the write buffer that is kept from one turn to the next.
-const BUFFER: usize = 64 << 10;
+const MAX_KEPT_BUFFER: usize = 64 << 10;
 /// The maximum number of inputs between two turns of the machine.
-const BATCH: usize = 32;
+const MAX_INPUTS: usize = 32;
 
 /// How long a server's turn may keep running handlers itself, on a runtime with one thread. Further handlers run as tasks.
-const PATIENCE: Duration = Duration::from_micros(200);
+const HANDLER_TIME: Duration = Duration::from_micros(200);
 
 /// The transport of one machine, at either end.
 ///
 /// A transport carries out outputs and reports inputs. It knows no machine, so that the driver of another kind of machine, such as a
 /// [`Relay`](everlink::Relay) with its two sides, can use it too. Dropping it closes everything that it holds.
-pub trait Hands: Send {
+pub trait Transport: Send {
     /// Carries out one output without waiting; its results are reported later. `bytes` are the bytes that belong to it.
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]);
 
-    /// Whether [`write`](Hands::write) writes the queued bytes.
+    /// Whether [`write`](Transport::write) writes the queued bytes.
     const WRITES: bool = false;
 
     /// Writes the queued bytes as far as possible without blocking. Returns the result to report. The rest is written later.
@@ -44,24 +45,24 @@ pub trait Hands: Send {
     }
 
     /// Returns the next input and the epoch of its transport; at a server's end that is always [`Epoch::FIRST`]. While `reads` is false, nothing is
-    /// read from the peer, and only results of earlier outputs are reported. Bytes that are read from a stream go into `room`, so that an idle
+    /// read from the peer, and only results of earlier outputs are reported. Bytes that are read from a stream go into `buffer`, so that an idle
     /// transport holds no memory for them.
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)>;
 
     /// Whether a thread that wakes the driver may run the driver's turn at once. False if that thread may hold a lock that the transport needs, too.
-    fn lets_others_drive(&self) -> bool {
+    fn allows_inline_turn(&self) -> bool {
         true
     }
 }
 
 /// The clock of a machine, and the timer for its deadline.
 pub struct Clock {
-    origin: Moment,
+    origin: TokioInstant,
     sleep: Pin<Box<Sleep>>,
 }
 
@@ -69,7 +70,7 @@ impl Clock {
     /// Starts a clock. Only inside a runtime.
     #[must_use]
     pub fn start() -> Clock {
-        let origin = Moment::now();
+        let origin = TokioInstant::now();
         Clock {
             origin,
             sleep: Box::pin(sleep_until(origin)),
@@ -82,26 +83,26 @@ impl Clock {
         since(self.origin)
     }
 
-    /// Waits for something until `due` at the latest. Returns `None` when that time has come.
+    /// Waits for something until `deadline` at the latest. Returns `None` when that time has come.
     pub async fn wait<T>(
         &mut self,
-        due: Option<Deadline>,
-        mut something: impl FnMut(&mut Context<'_>) -> Poll<T>,
+        deadline: Option<Deadline>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Option<T> {
-        poll_fn(|cx| match something(cx) {
-            Poll::Ready(something) => Poll::Ready(Some(something)),
-            Poll::Pending => self.poll_due(cx, due).map(|()| None),
+        poll_fn(|cx| match poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => self.poll_deadline(cx, deadline).map(|()| None),
         })
         .await
     }
 
-    fn poll_due(&mut self, cx: &mut Context<'_>, due: Option<Deadline>) -> Poll<()> {
-        let Some(due) = due else {
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, deadline: Option<Deadline>) -> Poll<()> {
+        let Some(deadline) = deadline else {
             return Poll::Pending;
         };
-        let due = self.origin + Duration::from_nanos(due.at.as_nanos());
-        if self.sleep.deadline() != due {
-            self.sleep.as_mut().reset(due);
+        let deadline = self.origin + Duration::from_nanos(deadline.at.as_nanos());
+        if self.sleep.deadline() != deadline {
+            self.sleep.as_mut().reset(deadline);
         }
         self.sleep.as_mut().poll(cx)
     }
@@ -110,7 +111,7 @@ impl Clock {
 /// The time of a turn, read from the clock at its first use.
 pub(crate) type Now<'a> = LazyCell<Instant, &'a dyn Fn() -> Instant>;
 
-fn since(origin: Moment) -> Instant {
+fn since(origin: TokioInstant) -> Instant {
     Instant::from_origin(origin.elapsed())
 }
 
@@ -122,39 +123,39 @@ pub(crate) fn start(driver: impl Future<Output: Send> + Send + 'static) -> io::R
 }
 
 /// Drives a link to its end, for applications that create its owner themselves.
-pub fn drive(owner: LinkOwner, hands: impl Hands) -> impl Future<Output = ()> + Send {
-    Driver::new(Linked::new(owner, hands))
+pub fn drive(owner: LinkOwner, transport: impl Transport) -> impl Future<Output = ()> + Send {
+    Driver::new(ClientLoop::new(owner, transport))
 }
 
 /// Drives a server until it is closed, with a task per request. Returns the owner, which the caller drops when the transport is closed.
 pub(crate) fn serve(
     owner: ServiceOwner,
-    hands: impl Hands,
+    transport: impl Transport,
     handler: impl Handler,
 ) -> impl Future<Output = ServiceOwner> + Send {
-    Driver::new(Served {
+    Driver::new(ServerLoop {
         owner,
-        hands,
-        desk: Desk {
+        transport,
+        handlers: HandlerRunner {
             handler: Arc::new(handler),
-            is_alone: None,
-            here: (0, None),
+            is_single_threaded: None,
+            started_in_turn: (0, None),
         },
         reads: false,
     })
 }
 
 /// A machine with its transport.
-pub(crate) trait Driven {
+pub(crate) trait DrivenMachine {
     /// The value that is left after the end, when the transport is dropped.
-    type Left;
+    type EndValue;
 
     /// Registers the driver's waker. Returns true if commands are already queued.
-    fn belongs_to(&self, driver: &Waker) -> bool;
+    fn register_waker(&self, driver: &Waker) -> bool;
 
     /// Whether there is so little to do that any thread may run a turn.
     #[cfg(any(unix, feature = "http-client"))]
-    fn is_light(&self) -> bool {
+    fn allows_inline_turn(&self) -> bool {
         false
     }
 
@@ -165,12 +166,13 @@ pub(crate) trait Driven {
     fn is_closed(&self) -> bool;
 
     /// Feeds the machine the next input of its transport. Returns the number of bytes in it.
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize>;
+    fn poll_input(&mut self, cx: &mut Context<'_>, now: &Now<'_>, buffer: &mut [u8])
+    -> Poll<usize>;
 
     fn poll_timeout(&self) -> Option<Deadline>;
 
     /// Drops the transport.
-    fn end(self) -> Self::Left;
+    fn end(self) -> Self::EndValue;
 }
 
 /// The driver's loop: feed all inputs, run a turn, and repeat, because outputs may have immediate results. Otherwise sleep.
@@ -178,15 +180,15 @@ pub(crate) trait Driven {
 /// This future is written by hand, because an `async` block would hold its arguments twice.
 pub(crate) struct Driver<D> {
     /// `None` after the end.
-    driven: Option<D>,
+    machine: Option<D>,
     /// Set at the first turn, because no runtime is needed before.
     clock: Option<Clock>,
 }
 
 impl<D> Driver<D> {
-    pub(crate) const fn new(driven: D) -> Driver<D> {
+    pub(crate) const fn new(machine: D) -> Driver<D> {
         Driver {
-            driven: Some(driven),
+            machine: Some(machine),
             clock: None,
         }
     }
@@ -195,12 +197,12 @@ impl<D> Driver<D> {
 /// No field is pinned in place.
 impl<D> Unpin for Driver<D> {}
 
-impl<D: Driven> Future for Driver<D> {
-    type Output = D::Left;
+impl<D: DrivenMachine> Future for Driver<D> {
+    type Output = D::EndValue;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::Left> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<D::EndValue> {
         let driver = self.get_mut();
-        match driver.go_on(cx, cx.waker(), true) {
+        match driver.run_until_idle(cx, cx.waker(), true) {
             Poll::Ready(()) => driver
                 .take()
                 .map_or(Poll::Pending, |it| Poll::Ready(it.end())),
@@ -209,128 +211,133 @@ impl<D: Driven> Future for Driver<D> {
     }
 }
 
-impl<D: Driven> Driver<D> {
+impl<D: DrivenMachine> Driver<D> {
     #[cfg(any(unix, feature = "http-client"))]
-    pub(crate) const fn driven(&self) -> Option<&D> {
-        self.driven.as_ref()
+    pub(crate) const fn machine(&self) -> Option<&D> {
+        self.machine.as_ref()
     }
 
-    /// Takes the machine, to be ended, and drops the timer, so that it wakes nobody any more.
+    /// Takes the machine, to be ended, and drops the timer, so that it no longer wakes the task.
     pub(crate) fn take(&mut self) -> Option<D> {
         self.clock = None;
-        self.driven.take()
+        self.machine.take()
     }
 
     /// Drives the machine until there is nothing to do. Returns `Ready` when the machine is closed or taken. The transport wakes `cx`, and is polled
-    /// first if `is_news` is true. A handle that queues a command wakes `owner`.
-    pub(crate) fn go_on(
+    /// first if `must_poll` is true. A handle that queues a command wakes `command_waker`.
+    pub(crate) fn run_until_idle(
         &mut self,
         cx: &mut Context<'_>,
-        owner: &Waker,
-        mut is_news: bool,
+        command_waker: &Waker,
+        mut must_poll: bool,
     ) -> Poll<()> {
-        let Some(driven) = &mut self.driven else {
+        let Some(machine) = &mut self.machine else {
             return Poll::Ready(());
         };
         let clock = self.clock.get_or_insert_with(Clock::start);
         Scratch::with(|scratch| {
             let (mut bytes, mut is_due) = (0, true);
             let origin = clock.origin;
-            let look = || since(origin);
+            let read_clock = || since(origin);
             loop {
-                let now = Now::new(&look);
-                for _ in 0..BATCH {
-                    if !is_news {
+                let now = Now::new(&read_clock);
+                for _ in 0..MAX_INPUTS {
+                    if !must_poll {
                         break;
                     }
-                    match driven.poll_heard(cx, &now, &mut scratch.room) {
-                        Poll::Pending => is_news = false,
-                        Poll::Ready(heard) => {
+                    match machine.poll_input(cx, &now, &mut scratch.read_buf) {
+                        Poll::Pending => must_poll = false,
+                        Poll::Ready(len) => {
                             is_due = true;
-                            bytes += heard;
+                            bytes += len;
                         }
                     }
-                    if bytes >= ROOM {
+                    if bytes >= READ_LIMIT {
                         break;
                     }
                 }
-                if !is_due && clock.poll_due(cx, driven.poll_timeout()).is_pending() {
+                if !is_due && clock.poll_deadline(cx, machine.poll_timeout()).is_pending() {
                     return Poll::Pending;
                 }
-                is_news |= driven.turn(*now, &mut scratch.buf);
-                if driven.is_closed() {
+                must_poll |= machine.turn(*now, &mut scratch.write_buf);
+                if machine.is_closed() {
                     return Poll::Ready(());
                 }
-                if bytes >= ROOM {
+                if bytes >= READ_LIMIT {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                is_due = driven.belongs_to(owner);
+                is_due = machine.register_waker(command_waker);
             }
         })
     }
 }
 
 /// Feeds the next input of a transport. Returns its number of stream bytes: the caller caps them, so that one busy peer cannot starve the others.
-pub(crate) fn hear<'r>(
-    hands: &mut impl Hands,
+pub(crate) fn feed_input<'r>(
+    transport: &mut impl Transport,
     cx: &mut Context<'_>,
     reads: bool,
-    room: &'r mut [u8],
-    tell: impl FnOnce(Epoch, Input<'r>),
+    buffer: &'r mut [u8],
+    feed: impl FnOnce(Epoch, Input<'r>),
 ) -> Poll<usize> {
-    hands.poll_heard(cx, reads, room).map(|(epoch, input)| {
-        let bytes = match &input {
-            Input::Bytes { bytes, .. } | Input::Stderr { bytes } => bytes.len(),
-            _ => 0,
-        };
-        tell(epoch, input);
-        bytes
-    })
+    transport
+        .poll_input(cx, reads, buffer)
+        .map(|(epoch, input)| {
+            let bytes = match &input {
+                Input::Bytes { bytes, .. } | Input::Stderr { bytes } => bytes.len(),
+                _ => 0,
+            };
+            feed(epoch, input);
+            bytes
+        })
 }
 
 /// Tracks what the transport does in a turn, and whether it must be polled for results.
 #[derive(Default)]
-pub(crate) struct Deeds {
-    is_news: bool,
+pub(crate) struct TurnEffects {
+    must_poll: bool,
     /// The number of bytes that are queued and not written.
     unsent: usize,
 }
 
-impl Deeds {
-    pub(crate) fn perform<H: Hands>(
+impl TurnEffects {
+    pub(crate) fn perform<H: Transport>(
         &mut self,
-        hands: &mut H,
+        transport: &mut H,
         output: Output<Infallible>,
         bytes: &[u8],
     ) {
         if H::WRITES && matches!(output, Output::Write { .. }) {
             self.unsent += bytes.len();
         } else {
-            self.is_news = true;
+            self.must_poll = true;
         }
-        hands.perform(output, bytes);
+        transport.perform(output, bytes);
     }
 
-    pub(crate) fn write(&mut self, hands: &mut impl Hands) -> Option<(Epoch, Input<'static>)> {
-        let told = hands.write()?;
-        if let Input::Sent { len, .. } = told.1 {
+    pub(crate) fn write(
+        &mut self,
+        transport: &mut impl Transport,
+    ) -> Option<(Epoch, Input<'static>)> {
+        let result = transport.write()?;
+        if let Input::Sent { len, .. } = result.1 {
             self.unsent = self.unsent.saturating_sub(len);
         }
-        Some(told)
+        Some(result)
     }
 
-    pub(crate) const fn are_news(&self) -> bool {
-        self.is_news || self.unsent > 0
+    pub(crate) const fn must_poll_transport(&self) -> bool {
+        self.must_poll || self.unsent > 0
     }
 }
 
 /// Buffers that are needed only during a turn. Each thread has one, however many links it drives.
 struct Scratch {
     /// For bytes that are read.
-    room: Box<[u8]>,
+    read_buf: Box<[u8]>,
     /// For bytes to write.
-    buf: Vec<u8>,
+    write_buf: Vec<u8>,
 }
 
 thread_local! {
@@ -340,56 +347,56 @@ thread_local! {
 impl Scratch {
     fn with<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
         let mut scratch = SCRATCH.take().unwrap_or_else(|| Scratch {
-            room: vec![0; ROOM].into(),
-            buf: Vec::new(),
+            read_buf: vec![0; READ_LIMIT].into(),
+            write_buf: Vec::new(),
         });
         let done = work(&mut scratch);
-        scratch.buf.shrink_to(BUFFER);
+        scratch.write_buf.shrink_to(MAX_KEPT_BUFFER);
         SCRATCH.set(Some(scratch));
         done
     }
 }
 
-pub(crate) struct Linked<H> {
+pub(crate) struct ClientLoop<H> {
     owner: LinkOwner,
-    hands: H,
+    transport: H,
     /// Whether input was wanted at the last poll of the transport.
     reads: bool,
 }
 
-impl<H> Linked<H> {
-    pub(crate) const fn new(owner: LinkOwner, hands: H) -> Linked<H> {
-        Linked {
+impl<H> ClientLoop<H> {
+    pub(crate) const fn new(owner: LinkOwner, transport: H) -> ClientLoop<H> {
+        ClientLoop {
             owner,
-            hands,
+            transport,
             reads: false,
         }
     }
 }
 
-impl<H: Hands> Driven for Linked<H> {
-    type Left = ();
+impl<H: Transport> DrivenMachine for ClientLoop<H> {
+    type EndValue = ();
 
-    fn belongs_to(&self, driver: &Waker) -> bool {
-        self.owner.belongs_to(driver)
+    fn register_waker(&self, driver: &Waker) -> bool {
+        self.owner.register_waker(driver)
     }
 
     #[cfg(any(unix, feature = "http-client"))]
-    fn is_light(&self) -> bool {
-        self.owner.is_light() && self.hands.lets_others_drive()
+    fn allows_inline_turn(&self) -> bool {
+        self.owner.allows_inline_turn() && self.transport.allows_inline_turn()
     }
 
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
-        self.owner.serve(now);
-        let mut deeds = Deeds::default();
+        self.owner.advance(now);
+        let mut effects = TurnEffects::default();
         loop {
             while let Some(output) = self.owner.poll_output(buf) {
-                deeds.perform(&mut self.hands, output, buf);
+                effects.perform(&mut self.transport, output, buf);
                 buf.clear();
             }
-            match deeds.write(&mut self.hands) {
+            match effects.write(&mut self.transport) {
                 Some((epoch, input)) => self.owner.handle(now, epoch, input),
-                None => return deeds.are_news() || !self.reads,
+                None => return effects.must_poll_transport() || !self.reads,
             }
         }
     }
@@ -398,11 +405,22 @@ impl<H: Hands> Driven for Linked<H> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize> {
+    fn poll_input(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: &Now<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<usize> {
         self.reads = self.owner.wants_input(StreamId::DUPLEX);
-        hear(&mut self.hands, cx, self.reads, room, |epoch, input| {
-            self.owner.handle(**now, epoch, input);
-        })
+        feed_input(
+            &mut self.transport,
+            cx,
+            self.reads,
+            buffer,
+            |epoch, input| {
+                self.owner.handle(**now, epoch, input);
+            },
+        )
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -411,41 +429,41 @@ impl<H: Hands> Driven for Linked<H> {
 
     fn end(self) {
         // Drop the transport before the owner, so that a caller that waits for the end finds it closed.
-        drop(self.hands);
+        drop(self.transport);
         drop(self.owner);
     }
 }
 
-struct Served<H, A> {
+struct ServerLoop<H, A> {
     owner: ServiceOwner,
-    hands: H,
-    desk: Desk<A>,
+    transport: H,
+    handlers: HandlerRunner<A>,
     /// Whether input was wanted at the last poll of the transport.
     reads: bool,
 }
 
 /// Runs the handlers of requests.
-struct Desk<A> {
+struct HandlerRunner<A> {
     handler: Arc<A>,
     /// Whether the runtime has one thread. Set at the first task.
-    is_alone: Option<bool>,
+    is_single_threaded: Option<bool>,
     /// The number of handlers started in this turn, and the time at which the second one started.
-    here: (usize, Option<Moment>),
+    started_in_turn: (usize, Option<TokioInstant>),
 }
 
-impl<A: Handler> Desk<A> {
+impl<A: Handler> HandlerRunner<A> {
     /// Starts the handler of a request. On a runtime with one thread, nothing else can run until the handler waits. So it starts here, and most
     /// handlers also end here.
     fn begin(&mut self, now: Instant, task: Task, owner: &mut ServiceOwner) {
-        let is_alone = *self.is_alone.get_or_insert_with(|| {
+        let is_single_threaded = *self.is_single_threaded.get_or_insert_with(|| {
             Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
         });
         // Boxed, because the future is moved about six times before it runs.
-        let mut running = Box::pin(run(task, Arc::clone(&self.handler)));
-        if is_alone && self.is_quick() {
+        let mut running = Box::pin(run_task(task, Arc::clone(&self.handler)));
+        if is_single_threaded && self.has_time_left() {
             // If it is pending, it is polled again as a task, whose waker can wake it.
-            let mut nobody = Context::from_waker(Waker::noop());
-            let begin = AssertUnwindSafe(|| running.as_mut().poll(&mut nobody));
+            let mut noop = Context::from_waker(Waker::noop());
+            let begin = AssertUnwindSafe(|| running.as_mut().poll(&mut noop));
             match catch_unwind(begin) {
                 Ok(Poll::Pending) => {}
                 Ok(Poll::Ready(None)) => return,
@@ -463,39 +481,39 @@ impl<A: Handler> Desk<A> {
         });
     }
 
-    /// Whether the handlers started in this turn have taken less than [`PATIENCE`], so that other tasks need not wait.
-    fn is_quick(&mut self) -> bool {
-        let (begun, since) = &mut self.here;
-        *begun += 1;
-        *begun == 1 || since.get_or_insert_with(Moment::now).elapsed() < PATIENCE
+    /// Whether the handlers started in this turn have taken less than [`HANDLER_TIME`], so that other tasks need not wait.
+    fn has_time_left(&mut self) -> bool {
+        let (count, since) = &mut self.started_in_turn;
+        *count += 1;
+        *count == 1 || since.get_or_insert_with(TokioInstant::now).elapsed() < HANDLER_TIME
     }
 }
 
-impl<H: Hands, A: Handler> Driven for Served<H, A> {
-    type Left = ServiceOwner;
+impl<H: Transport, A: Handler> DrivenMachine for ServerLoop<H, A> {
+    type EndValue = ServiceOwner;
 
-    fn belongs_to(&self, driver: &Waker) -> bool {
-        self.owner.belongs_to(driver)
+    fn register_waker(&self, driver: &Waker) -> bool {
+        self.owner.register_waker(driver)
     }
 
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
-        self.desk.here = (0, None);
-        self.owner.serve(now);
-        let mut deeds = Deeds::default();
+        self.handlers.started_in_turn = (0, None);
+        self.owner.advance(now);
+        let mut effects = TurnEffects::default();
         loop {
             while let Some(output) = self.owner.poll_output(buf) {
-                let for_hands = output.and_then_event(|task| {
-                    self.desk.begin(now, task, &mut self.owner);
+                let for_transport = output.and_then_event(|task| {
+                    self.handlers.begin(now, task, &mut self.owner);
                     None
                 });
-                if let Some(output) = for_hands {
-                    deeds.perform(&mut self.hands, output, buf);
+                if let Some(output) = for_transport {
+                    effects.perform(&mut self.transport, output, buf);
                 }
                 buf.clear();
             }
-            match deeds.write(&mut self.hands) {
+            match effects.write(&mut self.transport) {
                 Some((_, input)) => self.owner.handle(now, input),
-                None => return deeds.are_news() || !self.reads,
+                None => return effects.must_poll_transport() || !self.reads,
             }
         }
     }
@@ -504,9 +522,14 @@ impl<H: Hands, A: Handler> Driven for Served<H, A> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize> {
+    fn poll_input(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: &Now<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<usize> {
         self.reads = self.owner.wants_input(StreamId::DUPLEX);
-        hear(&mut self.hands, cx, self.reads, room, |_, input| {
+        feed_input(&mut self.transport, cx, self.reads, buffer, |_, input| {
             self.owner.handle(**now, input);
         })
     }
@@ -550,7 +573,7 @@ where
 }
 
 /// Runs a task until it is answered, or until the answer is no longer wanted.
-async fn run(
+async fn run_task(
     task: Task,
     handler: Arc<impl Handler>,
 ) -> Option<(Answer, Result<Response, ErrorObject>)> {
@@ -559,11 +582,11 @@ async fn run(
         context,
         answer,
     } = task;
-    let mut unwanted = std::pin::pin!(context.cancelled());
+    let mut cancelled = std::pin::pin!(context.cancelled());
     let mut answered = std::pin::pin!(handler.answer(request, context));
     let outcome = poll_fn(|cx| match answered.as_mut().poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => unwanted.as_mut().poll(cx).map(|()| None),
+        Poll::Pending => cancelled.as_mut().poll(cx).map(|()| None),
     });
     let outcome = outcome.await?;
     Some((answer, outcome))

@@ -4,28 +4,28 @@
 //! the results of its methods, or a thread blocks on them with `wait`. Below, one task drives one state machine of the core, which makes all
 //! decisions; this crate only moves bytes.
 //!
-//! The modules: `drive` is that task, and `helm` lets callers run its turns. [`child`] and [`stdio`] are the transports over pipes, whose ends are in
-//! `ends`. [`http`] has the transports over HTTP.
+//! The modules: `drive` is that task, and `inline_driver` lets callers run its turns. [`child`] and [`stdio`] are the transports over pipes, whose
+//! ends are in `pipe_io`. [`http`] has the transports over HTTP.
 
 #[cfg(unix)]
 pub mod child;
 mod drive;
-#[cfg(unix)]
-mod ends;
-#[cfg(any(unix, feature = "http-client"))]
-mod helm;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;
+#[cfg(any(unix, feature = "http-client"))]
+mod inline_driver;
+#[cfg(unix)]
+mod pipe_io;
 mod relay;
 #[cfg(unix)]
 pub mod stdio;
 
-pub use drive::{Clock, Handler, Hands, drive};
+pub use drive::{Clock, Handler, Transport, drive};
 pub use everlink;
 pub use everlink_handle::{
-    AskError, Asked, Call, CallError, Canceller, Context, Events, Gone, Guard, GuardOwner, Link,
-    LinkOwner, NotReady, Pending, Progress, Recorder, Response, Service, Status, ToolResult,
-    Upkeep, secret,
+    AskError, Call, CallError, Canceller, ClientCommand, Context, Events, Gone, Guard, GuardOwner,
+    Link, LinkCommand, LinkOwner, NotReady, Pending, Progress, Recorder, Response, Service, Status,
+    ToolResult, secret,
 };
 
 pub use relay::{drive_relay, relay};

@@ -8,20 +8,21 @@ use everlink::relay::{Config, Side};
 use everlink::{Deadline, Instant};
 use everlink_handle::{Guard, GuardOwner};
 
-use crate::drive::{Deeds, Driven, Driver, Hands, Now, hear, start};
+use crate::drive::{DrivenMachine, Driver, Now, Transport, TurnEffects, feed_input, start};
 
 /// Starts a relay between a downstream client and an upstream server, driven by a task on the present runtime.
 ///
-/// The `front` transport is [`stdio::Streams`](crate::stdio::Streams) or an [`http::Front`](crate::http::Front). The `back` transport is
-/// [`child::Children`](crate::child::Children) or [`http::Exchanges`](crate::http::Exchanges). The config must match both.
+/// The `front` transport is [`stdio::StdioTransport`](crate::stdio::StdioTransport) or an [`http::ServerTransport`](crate::http::ServerTransport).
+/// The `back` transport is [`child::ChildTransport`](crate::child::ChildTransport) or [`http::ClientTransport`](crate::http::ClientTransport). The
+/// config must match both.
 ///
 /// # Errors
 ///
 /// Outside a runtime.
 pub fn relay(
     config: Config,
-    front: impl Hands + 'static,
-    back: impl Hands + 'static,
+    front: impl Transport + 'static,
+    back: impl Transport + 'static,
 ) -> io::Result<Guard> {
     let (guard, owner) = Guard::new(config);
     start(drive_relay(owner, front, back))?;
@@ -31,10 +32,10 @@ pub fn relay(
 /// Drives a relay to its end, for applications that create its owner themselves.
 pub fn drive_relay(
     owner: GuardOwner,
-    front: impl Hands,
-    back: impl Hands,
+    front: impl Transport,
+    back: impl Transport,
 ) -> impl Future<Output = ()> + Send {
-    Driver::new(Relayed {
+    Driver::new(RelayLoop {
         owner,
         front,
         back,
@@ -42,7 +43,7 @@ pub fn drive_relay(
     })
 }
 
-struct Relayed<F, B> {
+struct RelayLoop<F, B> {
     owner: GuardOwner,
     front: F,
     back: B,
@@ -50,29 +51,29 @@ struct Relayed<F, B> {
     reads: bool,
 }
 
-impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
-    type Left = ();
+impl<F: Transport, B: Transport> DrivenMachine for RelayLoop<F, B> {
+    type EndValue = ();
 
-    fn belongs_to(&self, driver: &Waker) -> bool {
-        self.owner.belongs_to(driver)
+    fn register_waker(&self, driver: &Waker) -> bool {
+        self.owner.register_waker(driver)
     }
 
     fn turn(&mut self, now: Instant, buf: &mut Vec<u8>) -> bool {
-        self.owner.serve(now);
-        let mut deeds = Deeds::default();
+        self.owner.advance(now);
+        let mut effects = TurnEffects::default();
         loop {
             while let Some((side, output)) = self.owner.poll_output(buf) {
                 if side == Side::Downstream {
-                    deeds.perform(&mut self.front, output, buf);
+                    effects.perform(&mut self.front, output, buf);
                 } else {
-                    deeds.perform(&mut self.back, output, buf);
+                    effects.perform(&mut self.back, output, buf);
                 }
                 buf.clear();
             }
-            let back = deeds.write(&mut self.back);
-            let front = deeds.write(&mut self.front);
+            let back = effects.write(&mut self.back);
+            let front = effects.write(&mut self.front);
             if back.is_none() && front.is_none() {
-                return deeds.are_news() || !self.reads;
+                return effects.must_poll_transport() || !self.reads;
             }
             if let Some((epoch, input)) = back {
                 self.owner.handle_upstream(now, epoch, input);
@@ -87,20 +88,25 @@ impl<F: Hands, B: Hands> Driven for Relayed<F, B> {
         self.owner.is_closed()
     }
 
-    fn poll_heard(&mut self, cx: &mut Context<'_>, now: &Now<'_>, room: &mut [u8]) -> Poll<usize> {
+    fn poll_input(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: &Now<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<usize> {
         let reads = self.owner.wants_input(Side::Upstream);
         self.reads = reads;
-        let back = hear(&mut self.back, cx, reads, room, |epoch, input| {
+        let back = feed_input(&mut self.back, cx, reads, buffer, |epoch, input| {
             self.owner.handle_upstream(**now, epoch, input);
         });
         let reads = self.owner.wants_input(Side::Downstream);
         self.reads &= reads;
-        let front = hear(&mut self.front, cx, reads, room, |_, input| {
+        let front = feed_input(&mut self.front, cx, reads, buffer, |_, input| {
             self.owner.handle_downstream(**now, input);
         });
         match (back, front) {
             (Poll::Ready(back), Poll::Ready(front)) => Poll::Ready(back + front),
-            (Poll::Pending, told) | (told, Poll::Pending) => told,
+            (Poll::Pending, polled) | (polled, Poll::Pending) => polled,
         }
     }
 

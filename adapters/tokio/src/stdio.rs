@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use everlink::server::{Config, Server};
 use everlink::{Epoch, Fault, Input, Output};
 use everlink_handle::Service;
-use everlink_stdio::own;
+use everlink_stdio::standard_streams;
 
-use crate::drive::{self, Handler, Hands};
-use crate::ends::{Reader, Writer};
+use crate::drive::{self, Handler, Transport};
+use crate::pipe_io::{Reader, Writer};
 
 /// Serves the client at the standard streams of this process. Only inside a runtime with I/O and time enabled.
 ///
@@ -22,44 +22,44 @@ use crate::ends::{Reader, Writer};
 /// When there are no standard streams, or the system has no descriptor left.
 pub fn serve(config: Config, handler: impl Handler) -> io::Result<Service> {
     let (service, owner) = Service::new(Server::new(config));
-    let streams = Streams::take()?;
+    let transport = StdioTransport::take()?;
     tokio::spawn(async move {
-        drop(drive::serve(owner, streams, handler).await);
+        drop(drive::serve(owner, transport, handler).await);
     });
     Ok(service)
 }
 
 /// The transport of a server: the standard streams of this process.
 #[derive(Debug)]
-pub struct Streams {
+pub struct StdioTransport {
     /// `None` after its end.
     input: Option<Reader>,
     /// `None` after the release.
     output: Option<Writer>,
 }
 
-impl Streams {
-    /// Takes the streams over; see [`own::take`].
+impl StdioTransport {
+    /// Takes the streams over; see [`standard_streams::take`].
     ///
     /// # Errors
     ///
     /// When there are no standard streams, or the system has no descriptor left.
-    pub fn take() -> io::Result<Streams> {
-        let (input, output) = own::take()?;
-        Ok(Streams {
+    pub fn take() -> io::Result<StdioTransport> {
+        let (input, output) = standard_streams::take()?;
+        Ok(StdioTransport {
             input: Some(Reader::new(input)?),
             output: Some(Writer::new(output)),
         })
     }
 
-    fn poll_read<'r>(&mut self, cx: &mut Context<'_>, room: &'r mut [u8]) -> Poll<Input<'r>> {
+    fn poll_read<'r>(&mut self, cx: &mut Context<'_>, buffer: &'r mut [u8]) -> Poll<Input<'r>> {
         let Some(input) = &self.input else {
             return Poll::Pending;
         };
-        input.poll_read(cx, room).map(|read| {
+        input.poll_read(cx, buffer).map(|read| {
             let faults = match read {
                 Ok(0) => Vec::new(),
-                Ok(len) => return Input::bytes(&room[..len]),
+                Ok(len) => return Input::bytes(&buffer[..len]),
                 Err(error) => vec![Fault::from(error)],
             };
             self.input = None;
@@ -68,7 +68,7 @@ impl Streams {
     }
 }
 
-impl Hands for Streams {
+impl Transport for StdioTransport {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         match output {
             Output::Write { .. } => self.output.iter_mut().for_each(|it| it.push(bytes)),
@@ -84,19 +84,19 @@ impl Hands for Streams {
         Some((Epoch::FIRST, input))
     }
 
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        let mut heard: Poll<Input<'r>> = match &mut self.output {
+        let mut polled: Poll<Input<'r>> = match &mut self.output {
             Some(output) => output.poll_write(cx),
             None => Poll::Pending,
         };
-        if heard.is_pending() && reads {
-            heard = self.poll_read(cx, room);
+        if polled.is_pending() && reads {
+            polled = self.poll_read(cx, buffer);
         }
-        heard.map(|input| (Epoch::FIRST, input))
+        polled.map(|input| (Epoch::FIRST, input))
     }
 }

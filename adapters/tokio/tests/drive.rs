@@ -6,52 +6,52 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use everlink::{Config, Epoch, Input, Output};
-use everlink_tokio::{Hands, Link, drive};
+use everlink_tokio::{Link, Transport, drive};
 use tokio::runtime::Builder;
 
 /// A transport whose child floods its standard error until another task has run.
-struct Flooded {
-    others_had_a_turn: Arc<AtomicBool>,
+struct FloodingTransport {
+    other_task_ran: Arc<AtomicBool>,
     /// The number of bytes reported before that.
-    heard: usize,
+    reported: usize,
 }
 
 /// More bytes than a driver may read in one turn.
 const FLOOD: usize = 1 << 20;
 
-impl Hands for Flooded {
+impl Transport for FloodingTransport {
     fn perform(&mut self, _: Output<Infallible>, _: &[u8]) {}
 
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         _: &mut Context<'_>,
         _: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        if self.others_had_a_turn.load(Ordering::Relaxed) {
+        if self.other_task_ran.load(Ordering::Relaxed) {
             return Poll::Pending;
         }
-        self.heard += room.len();
-        assert!(self.heard < FLOOD, "nobody else has a turn");
-        Poll::Ready((Epoch::FIRST, Input::stderr(&*room)))
+        self.reported += buffer.len();
+        assert!(self.reported < FLOOD, "no other task had a turn");
+        Poll::Ready((Epoch::FIRST, Input::stderr(&*buffer)))
     }
 }
 
 #[test]
-fn what_is_shouted_on_standard_error_leaves_others_their_turns() {
+fn flooded_standard_error_does_not_starve_other_tasks() {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime").block_on(async {
         let (link, owner) = Link::new(Config::child("patient", "1.0"));
-        let others_had_a_turn = Arc::new(AtomicBool::new(false));
-        let hands = Flooded {
-            others_had_a_turn: Arc::clone(&others_had_a_turn),
-            heard: 0,
+        let other_task_ran = Arc::new(AtomicBool::new(false));
+        let transport = FloodingTransport {
+            other_task_ran: Arc::clone(&other_task_ran),
+            reported: 0,
         };
-        let driven = tokio::spawn(drive(owner, hands));
+        let driver = tokio::spawn(drive(owner, transport));
         tokio::spawn(async move {
-            others_had_a_turn.store(true, Ordering::Relaxed);
+            other_task_ran.store(true, Ordering::Relaxed);
             drop(link);
         });
-        driven.await.expect("it comes to its end");
+        driver.await.expect("the driver ends");
     });
 }

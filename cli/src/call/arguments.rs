@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::schema::wants_text;
-use crate::{Failure, usage};
+use crate::{Failure, usage_error};
 
 /// A hint for people whose arguments are not understood.
 const HINT: &str = r#"arguments look like '{"name":"value"}' or name=value"#;
@@ -16,24 +16,24 @@ const HINT: &str = r#"arguments look like '{"name":"value"}' or name=value"#;
 /// Arguments as the user wrote them.
 #[derive(Debug)]
 pub(super) struct Arguments {
-    members: BTreeMap<String, Given>,
+    members: BTreeMap<String, ArgumentValue>,
     /// The only argument, if it is a JSON object: it is sent exactly as written.
-    sole: Option<Payload>,
+    only_object: Option<Payload>,
 }
 
 /// The value of an argument. JSON is kept as text because a number may have more digits than a machine word holds.
 #[derive(Debug)]
-enum Given {
+enum ArgumentValue {
     Json(Box<RawValue>),
     /// Either plain text or JSON; the schema decides.
-    Word(String),
+    Text(String),
 }
 
 impl Arguments {
     pub(super) fn read(words: &[String]) -> Result<Arguments, Failure> {
         let mut arguments = Arguments {
             members: BTreeMap::new(),
-            sole: None,
+            only_object: None,
         };
         for word in words {
             match word.split_once('=') {
@@ -44,57 +44,59 @@ impl Arguments {
             }
         }
         if let [word] = words {
-            arguments.sole = word.parse().ok().filter(Payload::is_object);
+            arguments.only_object = word.parse().ok().filter(Payload::is_object);
         }
         Ok(arguments)
     }
 
     fn add_object(&mut self, word: &str) -> Result<(), Failure> {
         let members = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(word);
-        let members = members.map_err(|error| no_object(word, &error))?;
+        let members = members.map_err(|error| not_an_object(word, &error))?;
         for (key, value) in members {
-            self.add(key, Given::Json(value))?;
+            self.add(key, ArgumentValue::Json(value))?;
         }
         Ok(())
     }
 
     fn add_pair(&mut self, word: &str, key: &str, value: &str) -> Result<(), Failure> {
-        let (key, given) = match key.strip_suffix(':') {
+        let (key, value) = match key.strip_suffix(':') {
             Some(key) => {
                 let json = RawValue::from_string(value.trim().to_owned());
                 let json = json.map_err(|error| {
-                    usage(format!("`{word}`: what follows `:=` is no JSON: {error}"))
+                    usage_error(format!("`{word}`: what follows `:=` is no JSON: {error}"))
                 })?;
-                (key, Given::Json(json))
+                (key, ArgumentValue::Json(json))
             }
-            None => (key, Given::Word(value.to_owned())),
+            None => (key, ArgumentValue::Text(value.to_owned())),
         };
         if key.is_empty() {
-            return Err(usage(format!("`{word}` has no name before `=`; {HINT}")));
+            return Err(usage_error(format!(
+                "`{word}` has no name before `=`; {HINT}"
+            )));
         }
-        self.add(key.to_owned(), given)
+        self.add(key.to_owned(), value)
     }
 
-    fn add(&mut self, key: String, given: Given) -> Result<(), Failure> {
+    fn add(&mut self, key: String, value: ArgumentValue) -> Result<(), Failure> {
         if self.members.contains_key(&key) {
-            return Err(usage(format!("the argument `{key}` is given twice")));
+            return Err(usage_error(format!("the argument `{key}` is given twice")));
         }
-        self.members.insert(key, given);
+        self.members.insert(key, value);
         Ok(())
     }
 
     /// Whether only the schema of the tool can tell if a value is JSON or text.
     pub(super) fn are_ambiguous(&self) -> bool {
-        let is_ambiguous = |given: &Given| match given {
-            Given::Json(_) => false,
-            Given::Word(word) => serde_json::from_str::<Value>(word).is_ok(),
+        let is_ambiguous = |value: &ArgumentValue| match value {
+            ArgumentValue::Json(_) => false,
+            ArgumentValue::Text(word) => serde_json::from_str::<Value>(word).is_ok(),
         };
         self.members.values().any(is_ambiguous)
     }
 
     /// Builds the arguments for a tool with this input schema.
     pub(super) fn for_tool(&self, schema: &Value) -> Result<Payload, Failure> {
-        self.written(|key, word| match serde_json::from_str::<Value>(word) {
+        self.build(|key, word| match serde_json::from_str::<Value>(word) {
             Ok(value) if !wants_text(schema, key, &value) => word.trim().to_owned(),
             _ => Value::from(word).to_string(),
         })
@@ -102,29 +104,31 @@ impl Arguments {
 
     /// Builds the arguments for a prompt. All of them are text.
     pub(super) fn for_prompt(&self) -> Result<Payload, Failure> {
-        self.written(|_, word| Value::from(word).to_string())
+        self.build(|_, word| Value::from(word).to_string())
     }
 
     /// Builds the JSON object. `write` turns the name and text of each ambiguous value into JSON.
-    fn written(&self, write: impl Fn(&str, &str) -> String) -> Result<Payload, Failure> {
-        if let Some(sole) = &self.sole {
-            return Ok(sole.clone());
+    fn build(&self, write: impl Fn(&str, &str) -> String) -> Result<Payload, Failure> {
+        if let Some(only_object) = &self.only_object {
+            return Ok(only_object.clone());
         }
-        let member = |(key, given): (&String, &Given)| {
-            let value = match given {
-                Given::Json(json) => json.get().to_owned(),
-                Given::Word(word) => write(key, word),
+        let member = |(key, value): (&String, &ArgumentValue)| {
+            let value = match value {
+                ArgumentValue::Json(json) => json.get().to_owned(),
+                ArgumentValue::Text(word) => write(key, word),
             };
             format!("{}:{value}", Value::from(key.as_str()))
         };
         let members: Vec<_> = self.members.iter().map(member).collect();
         let object = format!("{{{}}}", members.join(","));
-        object.parse().map_err(|error| no_object(&object, &error))
+        object
+            .parse()
+            .map_err(|error| not_an_object(&object, &error))
     }
 }
 
-fn no_object(word: &str, why: &dyn Display) -> Failure {
-    usage(format!("`{word}` is no JSON object: {why}; {HINT}"))
+fn not_an_object(word: &str, why: &dyn Display) -> Failure {
+    usage_error(format!("`{word}` is no JSON object: {why}; {HINT}"))
 }
 
 #[cfg(test)]
@@ -139,13 +143,13 @@ mod tests {
     }
 
     fn tool(words: &[&str], schema: &Value) -> String {
-        let arguments = read(words).expect("they can be read");
+        let arguments = read(words).expect("valid arguments");
         let payload = arguments.for_tool(schema).expect("an object");
         payload.as_str().to_owned()
     }
 
     #[test]
-    fn values_are_json_where_they_parse_and_text_otherwise() {
+    fn pair_value_is_json_if_it_parses_and_text_otherwise() {
         let words = [
             "name=Ada",
             "count=3",
@@ -155,28 +159,28 @@ mod tests {
             "x=a=b",
             "tags:=[1]",
         ];
-        let said = tool(&words, &Value::Null);
+        let payload = tool(&words, &Value::Null);
         assert_eq!(
-            said,
+            payload,
             r#"{"big":123456789012345678901234567890,"count":3,"empty":"","name":"Ada","on":true,"tags":[1],"x":"a=b"}"#
         );
         assert_eq!(tool(&[], &Value::Null), "{}");
     }
 
     #[test]
-    fn the_schema_decides_between_text_and_numbers() {
+    fn schema_decides_whether_an_ambiguous_value_is_text_or_a_number() {
         let schema =
             json!({"properties": {"id": {"type": "string"}, "count": {"type": "integer"}}});
-        let said = tool(&["id=007", "count=3"], &schema);
-        assert_eq!(said, r#"{"count":3,"id":"007"}"#);
-        let said = tool(&["id=7", "count=3"], &schema);
-        assert_eq!(said, r#"{"count":3,"id":"7"}"#);
+        let payload = tool(&["id=007", "count=3"], &schema);
+        assert_eq!(payload, r#"{"count":3,"id":"007"}"#);
+        let payload = tool(&["id=7", "count=3"], &schema);
+        assert_eq!(payload, r#"{"count":3,"id":"7"}"#);
         // `:=` marks JSON, whatever the schema says.
         assert_eq!(tool(&["id:=7"], &schema), r#"{"id":7}"#);
     }
 
     #[test]
-    fn only_words_that_can_be_json_are_ambiguous() {
+    fn only_a_plain_pair_whose_value_parses_as_json_is_ambiguous() {
         let cases: [(&[&str], bool); 4] = [
             (&["name=Ada"], false),
             (&["count:=3"], false),
@@ -184,13 +188,13 @@ mod tests {
             (&["name=Ada", "count=3"], true),
         ];
         for (words, is_ambiguous) in cases {
-            let arguments = read(words).expect("they can be read");
+            let arguments = read(words).expect("valid arguments");
             assert_eq!(arguments.are_ambiguous(), is_ambiguous, "{words:?}");
         }
     }
 
     #[test]
-    fn an_object_alone_is_sent_as_it_was_written() {
+    fn single_object_is_sent_unchanged_and_merged_with_a_pair_otherwise() {
         let object = r#"{"b": 1.50, "a":"x"}"#;
         assert_eq!(tool(&[object], &Value::Null), object);
         let both = tool(&[object, "c=3"], &Value::Null);
@@ -198,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_prompts_are_text() {
-        let arguments = read(&["count=3", "name=Ada"]).expect("they can be read");
+    fn prompt_arguments_are_always_text() {
+        let arguments = read(&["count=3", "name=Ada"]).expect("valid arguments");
         let payload = arguments.for_prompt().expect("an object");
         assert_eq!(payload.as_str(), r#"{"count":"3","name":"Ada"}"#);
     }
 
     #[test]
-    fn what_cannot_be_meant_is_said_with_the_way_out() {
+    fn invalid_argument_is_refused_with_a_hint() {
         let cases: [(&[&str], &str); 7] = [
             (&["Ada"], "name=value"),
             (&["[1]"], "no JSON object"),
@@ -216,7 +220,7 @@ mod tests {
             (&[r#"{"a":1}"#, "a=2"], "twice"),
         ];
         for (words, hint) in cases {
-            let error = read(words).expect_err("it cannot be meant");
+            let error = read(words).expect_err("invalid arguments");
             assert!(error.contains(hint), "{error}");
         }
     }

@@ -6,10 +6,10 @@ use everlink::client::Ask;
 use everlink::{ErrorObject, Payload};
 use serde_json::{Map, Value, json};
 
-use crate::shown::in_line;
+use crate::output::single_line;
 
 /// Asks the person for each field, and whether the answers may be sent.
-pub(super) fn put(ask: &Ask) -> Result<Payload, ErrorObject> {
+pub(super) fn ask_person(ask: &Ask) -> Result<Payload, ErrorObject> {
     let params = ask.params.as_ref();
     let params = params.and_then(|params| params.parse::<Value>().ok());
     let params = params.unwrap_or_default();
@@ -23,10 +23,10 @@ pub(super) fn put(ask: &Ask) -> Result<Payload, ErrorObject> {
 struct Form<'a>(&'a Value);
 
 impl Form<'_> {
-    fn fill(&self, person: &mut dyn BufRead, screen: &mut dyn Write) -> io::Result<Value> {
+    fn fill(&self, input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<Value> {
         let message = self.0["message"].as_str().unwrap_or("something");
-        writeln!(screen, "\nThe server asks: {}", in_line(message))?;
-        writeln!(screen, "(end of input, ctrl-D, cancels)")?;
+        writeln!(output, "\nThe server asks: {}", single_line(message))?;
+        writeln!(output, "(end of input, ctrl-D, cancels)")?;
         let schema = &self.0["requestedSchema"];
         let required = schema["required"].as_array();
         let is_required =
@@ -38,15 +38,15 @@ impl Form<'_> {
                 schema: field,
                 is_required: is_required(name),
             };
-            match field.fill(person, screen)? {
-                Filled::Cancelled => return Ok(json!({"action": "cancel"})),
-                Filled::With(value) => drop(content.insert(name.clone(), value)),
-                Filled::LeftOut => {}
+            match field.fill(input, output)? {
+                FieldAnswer::Cancelled => return Ok(json!({"action": "cancel"})),
+                FieldAnswer::Value(value) => drop(content.insert(name.clone(), value)),
+                FieldAnswer::Skipped => {}
             }
         }
-        write!(screen, "  Send this? [Y/n] ")?;
-        screen.flush()?;
-        Ok(match line(person)?.as_deref() {
+        write!(output, "  Send this? [Y/n] ")?;
+        output.flush()?;
+        Ok(match read_line(input)?.as_deref() {
             None => json!({"action": "cancel"}),
             Some("" | "y" | "Y" | "yes") => json!({"action": "accept", "content": content}),
             Some(_) => json!({"action": "decline"}),
@@ -60,38 +60,38 @@ struct Field<'a> {
     is_required: bool,
 }
 
-enum Filled {
+enum FieldAnswer {
     Cancelled,
-    LeftOut,
-    With(Value),
+    Skipped,
+    Value(Value),
 }
 
 impl Field<'_> {
     /// Asks until the answer fits the schema.
-    fn fill(&self, person: &mut dyn BufRead, screen: &mut dyn Write) -> io::Result<Filled> {
+    fn fill(&self, input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<FieldAnswer> {
         let about = self.schema["description"].as_str();
         let about = about.or(self.schema["title"].as_str());
         let about = about.map(|about| format!(", {about}")).unwrap_or_default();
         let default = self.schema.get("default");
-        let otherwise = match default {
+        let default_hint = match default {
             Some(default) => format!(" [{default}]"),
             None if self.is_required => String::new(),
             None => " [none]".to_owned(),
         };
         let kind = self.kind();
-        let prompt = in_line(&format!("{} ({kind}){about}{otherwise}", self.name));
+        let prompt = single_line(&format!("{} ({kind}){about}{default_hint}", self.name));
         loop {
-            write!(screen, "  {prompt}: ")?;
-            screen.flush()?;
-            let Some(line) = line(person)? else {
-                return Ok(Filled::Cancelled);
+            write!(output, "  {prompt}: ")?;
+            output.flush()?;
+            let Some(line) = read_line(input)? else {
+                return Ok(FieldAnswer::Cancelled);
             };
             match (line.as_str(), default) {
-                ("", Some(default)) => return Ok(Filled::With(default.clone())),
-                ("", None) if !self.is_required => return Ok(Filled::LeftOut),
-                (line, _) => match self.read(line) {
-                    Some(value) => return Ok(Filled::With(value)),
-                    None => writeln!(screen, "  Not understood. Expected: {}", in_line(&kind))?,
+                ("", Some(default)) => return Ok(FieldAnswer::Value(default.clone())),
+                ("", None) if !self.is_required => return Ok(FieldAnswer::Skipped),
+                (line, _) => match self.parse(line) {
+                    Some(value) => return Ok(FieldAnswer::Value(value)),
+                    None => writeln!(output, "  Not understood. Expected: {}", single_line(&kind))?,
                 },
             }
         }
@@ -128,14 +128,14 @@ impl Field<'_> {
     }
 
     /// Converts a line to the type of the field. Returns `None` if it does not fit.
-    fn read(&self, line: &str) -> Option<Value> {
+    fn parse(&self, line: &str) -> Option<Value> {
         let word = line.trim();
         match (self.choices(), self.schema["type"].as_str()) {
             (Some(choices), Some("array")) => {
                 let mut words = word.split(',').map(str::trim);
                 let all: Vec<_> = words.clone().collect();
-                let is_fit = words.all(|word| choices.contains(&word));
-                is_fit.then(|| json!(all))
+                let fits = words.all(|word| choices.contains(&word));
+                fits.then(|| json!(all))
             }
             (Some(choices), _) => choices.contains(&word).then(|| json!(word)),
             (None, Some("boolean")) => match word.to_ascii_lowercase().as_str() {
@@ -154,9 +154,9 @@ impl Field<'_> {
 }
 
 /// Reads one line. Returns `None` at the end of input.
-fn line(person: &mut dyn BufRead) -> io::Result<Option<String>> {
+fn read_line(input: &mut dyn BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
-    let len = person.read_line(&mut line)?;
+    let len = input.read_line(&mut line)?;
     Ok((len > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
@@ -164,16 +164,16 @@ fn line(person: &mut dyn BufRead) -> io::Result<Option<String>> {
 mod tests {
     use super::*;
 
-    fn filled(schema: &Value, lines: &str) -> (Value, String) {
+    fn fill_form(schema: &Value, lines: &str) -> (Value, String) {
         let params = json!({"message": "Who?\x1b[2J", "requestedSchema": schema});
-        let mut screen = Vec::new();
-        let answer = Form(&params).fill(&mut lines.as_bytes(), &mut screen);
-        let screen = String::from_utf8(screen).expect("text");
-        (answer.expect("it can be asked"), screen)
+        let mut output = Vec::new();
+        let answer = Form(&params).fill(&mut lines.as_bytes(), &mut output);
+        let output = String::from_utf8(output).expect("text");
+        (answer.expect("no I/O error"), output)
     }
 
     #[test]
-    fn each_field_is_asked_for_until_it_fits() {
+    fn each_field_is_asked_for_until_its_answer_fits_the_schema() {
         let schema = json!({
             "properties": {
                 "age": {"type": "integer", "description": "in years"},
@@ -186,24 +186,24 @@ mod tests {
             "required": ["age", "colour", "member"],
         });
         let lines = "\nold\n36\ngreen\nblue\na, b\nperhaps\nyes\n\n\n\n";
-        let (answer, screen) = filled(&schema, lines);
+        let (answer, output) = fill_form(&schema, lines);
         let content = json!({
             "age": 36, "colour": "blue", "likes": ["a", "b"], "member": true, "name": "Ada",
         });
         assert_eq!(answer, json!({"action": "accept", "content": content}));
-        assert!(screen.contains("age (integer), in years: "), "{screen}");
-        assert!(screen.contains("colour (one of red, blue): "), "{screen}");
-        assert!(screen.contains("name (text) [\"Ada\"]: "), "{screen}");
-        assert_eq!(screen.matches("Not understood").count(), 4, "{screen}");
+        assert!(output.contains("age (integer), in years: "), "{output}");
+        assert!(output.contains("colour (one of red, blue): "), "{output}");
+        assert!(output.contains("name (text) [\"Ada\"]: "), "{output}");
+        assert_eq!(output.matches("Not understood").count(), 4, "{output}");
         // The message of the server cannot emit control characters.
-        assert!(!screen.contains('\x1b'), "{screen}");
+        assert!(!output.contains('\x1b'), "{output}");
     }
 
     #[test]
-    fn it_can_be_declined_and_cancelled() {
+    fn form_is_declined_with_n_and_cancelled_at_the_end_of_input() {
         let schema = json!({"properties": {"name": {"type": "string"}}});
-        assert_eq!(filled(&schema, "Ada\nn\n").0["action"], "decline");
-        assert_eq!(filled(&schema, "Ada\n").0["action"], "cancel");
-        assert_eq!(filled(&schema, "").0["action"], "cancel");
+        assert_eq!(fill_form(&schema, "Ada\nn\n").0["action"], "decline");
+        assert_eq!(fill_form(&schema, "Ada\n").0["action"], "cancel");
+        assert_eq!(fill_form(&schema, "").0["action"], "cancel");
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_read() {
+    fn base64_decodes_and_refuses_other_characters() {
         for (text, bytes) in [
             ("", &b""[..]),
             ("Zg==", b"f"),
@@ -109,22 +109,22 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_shown_with_their_roles() {
+    fn prompt_messages_are_formatted_with_their_roles() {
         let result = json!({"messages": [
             {"role": "user", "content": {"type": "text", "text": "Hello"}},
             {"role": "assistant", "content": {"type": "resource", "resource": {"uri": "x:", "text": "Hi"}}},
             {"role": "user", "content": {"type": "image", "data": "AA=="}},
         ]});
-        let shown = prompt(&result).expect("messages");
-        let shown = String::from_utf8(shown).expect("text");
-        let mut lines = shown.lines();
+        let text = prompt(&result).expect("messages");
+        let text = String::from_utf8(text).expect("UTF-8");
+        let mut lines = text.lines();
         assert_eq!(lines.next(), Some("user: Hello"));
         assert_eq!(lines.next(), Some("assistant: Hi"));
         assert!(lines.next().is_some_and(|line| line.contains(r#""image""#)));
     }
 
     #[test]
-    fn what_cannot_be_shown_is_left_to_json() {
+    fn result_without_text_is_not_formatted() {
         assert_eq!(tool(&json!({"content": []})), None);
         assert_eq!(prompt(&json!({})), None);
         assert_eq!(resource(&json!({"contents": [{"uri": "x:"}]})), None);

@@ -1,13 +1,13 @@
 //! Implements `everlink demo`: makes calls through a link while the server processes behind it are killed.
 //!
-//! `server` is the process that is killed, and `stage` makes the calls and kills the servers. `book` holds what happened, `verdict` evaluates it, and
-//! `dice` is a random number generator.
+//! `server` is the process that is killed, and `workload` makes the calls and kills the servers. `history` holds what happened, `report` evaluates
+//! it, and `rng` is a random number generator.
 
-mod book;
-mod dice;
+mod history;
+mod report;
+mod rng;
 pub(crate) mod server;
-mod stage;
-mod verdict;
+mod workload;
 
 use std::process::{self, ExitCode};
 use std::sync::Arc;
@@ -15,100 +15,106 @@ use std::time::Duration;
 use std::{env, mem};
 
 use everlink::{Config, Hang, Keepalive, Limit};
-use everlink_tokio::child::Children;
+use everlink_tokio::child::ChildTransport;
 use everlink_tokio::{Link, secret};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use self::book::Diary;
-use self::dice::Dice;
-use self::stage::{HUNG, Stage};
-use self::verdict::Verdict;
-use crate::args::{Demo, Manner};
-use crate::shown::print;
-use crate::tape::Role;
-use crate::target::link;
-use crate::{Endings, Failure};
+use self::history::Diary;
+use self::report::Report;
+use self::rng::Rng;
+use self::workload::{HANG_LIMIT, Workload};
+use crate::args::{Demo, LinkOptions};
+use crate::output::print;
+use crate::recording::Role;
+use crate::target::start_link;
+use crate::{Failure, ShutdownSignals};
 
 /// The number of concurrent callers.
 const CALLERS: u64 = 8;
 
 pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
-    let mut endings = Endings::listen()?;
+    let mut signals = ShutdownSignals::listen()?;
     // A short seed is easy to type again.
     let [low, high, ..] = secret();
-    let any = u16::from_le_bytes([low, high]);
-    let seed = args.seed.unwrap_or(any.into());
+    let random = u16::from_le_bytes([low, high]);
+    let seed = args.seed.unwrap_or(random.into());
     let diary = Diary::create()?;
     let mut command = process::Command::new(env::current_exe()?);
     command.arg("demo-server").arg("--diary").arg(diary.path());
-    let (hands, manner) = (Children::new(command), Manner::default());
-    let link = link(Role::Demo, None, &manner, &args.recording, hands)?;
-    let stage = Arc::new(Stage::new(link.clone()));
-    let told = tokio::spawn(Arc::clone(&stage).listen(link.events()));
+    let (transport, link_options) = (ChildTransport::new(command), LinkOptions::default());
+    let link = start_link(
+        Role::Demo,
+        None,
+        &link_options,
+        &args.record_options,
+        transport,
+    )?;
+    let workload = Arc::new(Workload::new(link.clone()));
+    let listener = tokio::spawn(Arc::clone(&workload).listen(link.events()));
 
-    let actors = enter(&stage, seed);
+    let tasks = start_tasks(&workload, seed);
     tokio::select! {
         () = sleep(Duration::from_secs(args.seconds)) => {}
-        () = endings.next() => {}
+        () = signals.next() => {}
     }
     tokio::select! {
-        left = leave(actors, &stage, &link) => left?,
+        finished = finish(tasks, &workload, &link) => finished?,
         // A second signal ends the program at once.
-        () = endings.next() => return Err("interrupted before each call had its outcome".into()),
+        () = signals.next() => return Err("interrupted before each call had its outcome".into()),
     }
-    told.await?;
+    listener.await?;
 
-    let book = mem::take(&mut *stage.book());
-    let runs = diary.read(book.calls.len())?;
-    let verdict = Verdict::of(book, &runs);
+    let history = mem::take(&mut *workload.history());
+    let runs = diary.read(history.calls.len())?;
+    let report = Report::of(history, &runs);
     if args.json {
-        print(&verdict.as_json(seed))?;
+        print(&report.as_json(seed))?;
     } else {
         let again = format!("The same deaths in the same order: everlink demo --seed {seed}");
-        print(&format_args!("{verdict}\n{again}"))?;
+        print(&format_args!("{report}\n{again}"))?;
     }
-    Ok(ExitCode::from(u8::from(!verdict.is_good())))
+    Ok(ExitCode::from(u8::from(!report.is_good())))
 }
 
-/// Starts the callers, the saboteur and the counter.
-fn enter(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
-    let mut actors = JoinSet::new();
+/// Starts the callers, the task that disrupts servers, and the task that prints the counts.
+fn start_tasks(workload: &Arc<Workload>, seed: u64) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
     for caller in 1..=CALLERS {
-        actors.spawn(Arc::clone(stage).call(Dice::new(seed.wrapping_add(caller))));
+        tasks.spawn(Arc::clone(workload).call(Rng::new(seed.wrapping_add(caller))));
     }
-    actors.spawn(Arc::clone(stage).sabotage(Dice::new(seed)));
-    actors.spawn(Arc::clone(stage).count());
-    actors
+    tasks.spawn(Arc::clone(workload).disrupt(Rng::new(seed)));
+    tasks.spawn(Arc::clone(workload).count());
+    tasks
 }
 
 /// Waits until the last call has its outcome, and shuts down the link.
-async fn leave(mut actors: JoinSet<()>, stage: &Stage, link: &Link) -> Result<(), Failure> {
-    stage.end();
-    while let Some(ended) = actors.join_next().await {
+async fn finish(mut tasks: JoinSet<()>, workload: &Workload, link: &Link) -> Result<(), Failure> {
+    workload.end();
+    while let Some(ended) = tasks.join_next().await {
         ended?;
     }
-    take_down(stage, link).await
+    check_and_shut_down(workload, link).await
 }
 
-/// Compares the book with the link's own counters, and shuts down the link.
-async fn take_down(stage: &Stage, link: &Link) -> Result<(), Failure> {
-    // Waits until the link has recovered from the last death, too.
-    stage.come_back().await;
+/// Compares the history with the link's own counters, and shuts down the link.
+async fn check_and_shut_down(workload: &Workload, link: &Link) -> Result<(), Failure> {
+    // Waits until the link has recovered from the last disruption, too.
+    workload.wait_until_ready().await;
     let stats = link.stats().await?;
     if stats.calls != stats.settled {
         let (calls, settled) = (stats.calls, stats.settled);
         let text = format!("of {calls} calls, the link has settled {settled}");
-        stage.book().broken.push(text);
+        workload.history().violations.push(text);
     }
-    match timeout(HUNG, link.shutdown()).await {
+    match timeout(HANG_LIMIT, link.shutdown()).await {
         Ok(done) => Ok(done?),
-        Err(_) => Err(format!("the link is not shut down after {HUNG:?}").into()),
+        Err(_) => Err(format!("the link is not shut down after {HANG_LIMIT:?}").into()),
     }
 }
 
 /// Shortens the timeouts and pauses of a link for people who watch.
-pub(crate) fn hasten(config: &mut Config) {
+pub(crate) fn shorten_timeouts(config: &mut Config) {
     let policy = &mut config.policy;
     policy.call_idle = Limit::After(Duration::from_millis(800));
     policy.call_total = Limit::After(Duration::from_secs(10));

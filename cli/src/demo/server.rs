@@ -29,21 +29,21 @@ pub(crate) async fn run(args: DemoServer) -> Result<ExitCode, Failure> {
         Some(path) => Some(OpenOptions::new().append(true).create(true).open(path)?),
         None => None,
     };
-    let desk = Arc::new(Desk {
+    let state = Arc::new(SharedState {
         diary: diary.map(Mutex::new),
         // Duplicated before `serve` takes over the standard streams, so that garbage can be written between the messages.
         stdout: File::from(io::stdout().as_fd().try_clone_to_owned()?),
     });
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("everlink-demo", env!("CARGO_PKG_VERSION")).with_capabilities(tools);
-    let handler = move |request, context| answer(Arc::clone(&desk), request, context);
+    let handler = move |request, context| answer(Arc::clone(&state), request, context);
     let service = stdio::serve(Config::new(offer, secret()), handler)?;
     service.closed().await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// State that all calls share.
-struct Desk {
+struct SharedState {
     diary: Option<Mutex<File>>,
     stdout: File,
 }
@@ -64,15 +64,15 @@ struct Arguments {
     message: String,
     ms: u64,
     steps: u32,
-    how: Option<Death>,
+    how: Option<CrashKind>,
     /// Whether the tool blocks only after its reply was sent.
     later: bool,
 }
 
-/// The ways in which the server can end.
+/// How the server ends or hangs when a caller asks for it.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Death {
+enum CrashKind {
     Exit,
     Flood,
     Garbage,
@@ -82,7 +82,7 @@ enum Death {
 }
 
 async fn answer(
-    desk: Arc<Desk>,
+    state: Arc<SharedState>,
     request: Request,
     context: Context,
 ) -> Result<Payload, ErrorObject> {
@@ -91,9 +91,11 @@ async fn answer(
         "tools/call" => {
             let params = request.params.ok_or_else(|| invalid("there are none"))?;
             let params: Params = params.parse().map_err(invalid)?;
-            desk.note(params.arguments.number).map_err(internal)?;
+            state
+                .write_diary(params.arguments.number)
+                .map_err(internal)?;
             let is_error = params.name == "fail";
-            let text = run_tool(&desk, params, &context).await?;
+            let text = run_tool(&state, params, &context).await?;
             json!({"content": [{"type": "text", "text": text}], "isError": is_error})
         }
         method => {
@@ -104,7 +106,11 @@ async fn answer(
     Payload::of(&result).map_err(internal)
 }
 
-async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<String, ErrorObject> {
+async fn run_tool(
+    state: &SharedState,
+    params: Params,
+    context: &Context,
+) -> Result<String, ErrorObject> {
     let arguments = params.arguments;
     match params.name.as_str() {
         "ask" => {
@@ -118,21 +124,21 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
             Ok(answer.as_str().to_owned())
         }
         "die" => {
-            let how = arguments.how.ok_or_else(|| invalid("`how` is missing"))?;
-            desk.die(how).map_err(internal)?;
+            let kind = arguments.how.ok_or_else(|| invalid("`how` is missing"))?;
+            state.crash(kind).map_err(internal)?;
             Ok("still here".to_owned())
         }
         "block" | "spin" => {
             let span = Duration::from_millis(arguments.ms);
-            let uses_processor = params.name == "spin";
+            let uses_cpu = params.name == "spin";
             if arguments.later {
                 tokio::spawn(async move {
                     // Gives the reply time to be sent first.
                     sleep(Duration::from_millis(50)).await;
-                    stand_still(span, uses_processor);
+                    block_thread(span, uses_cpu);
                 });
             } else {
-                stand_still(span, uses_processor);
+                block_thread(span, uses_cpu);
             }
             Ok("done".to_owned())
         }
@@ -154,8 +160,8 @@ async fn run_tool(desk: &Desk, params: Params, context: &Context) -> Result<Stri
 }
 
 /// Blocks the only thread of this server for this time, so that it answers nothing. Either uses CPU time or sleeps.
-fn stand_still(span: Duration, uses_processor: bool) {
-    if !uses_processor {
+fn block_thread(span: Duration, uses_cpu: bool) {
+    if !uses_cpu {
         return thread::sleep(span);
     }
     let start = Instant::now();
@@ -164,9 +170,9 @@ fn stand_still(span: Duration, uses_processor: bool) {
     }
 }
 
-impl Desk {
+impl SharedState {
     /// Writes the number of a call to the diary before the call does anything.
-    fn note(&self, number: Option<u64>) -> io::Result<()> {
+    fn write_diary(&self, number: Option<u64>) -> io::Result<()> {
         match (&self.diary, number) {
             (Some(diary), Some(number)) => {
                 let mut diary = diary.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,28 +183,28 @@ impl Desk {
         }
     }
 
-    /// Ends this process. Returns only for [`Death::Hang`], after the process was stopped and continued.
-    fn die(&self, how: Death) -> io::Result<()> {
-        match how {
-            Death::Exit => process::exit(70),
-            Death::Flood => {
+    /// Ends this process. Returns only for [`CrashKind::Hang`], after the process was stopped and continued.
+    fn crash(&self, kind: CrashKind) -> io::Result<()> {
+        match kind {
+            CrashKind::Exit => process::exit(70),
+            CrashKind::Flood => {
                 let mut stderr = io::stderr().lock();
                 for line in 1..=FLOOD_LINES {
                     writeln!(stderr, "{line}: something is very wrong in here")?;
                 }
                 process::exit(71)
             }
-            Death::Garbage => {
+            CrashKind::Garbage => {
                 let garbage = b"Segmentation fault, or so\n{\"jsonrpc\":\n\x00\xff\xfe\n[]\n\n";
                 (&self.stdout).write_all(garbage)?;
                 process::exit(72)
             }
-            Death::HalfLine => {
+            CrashKind::HalfLine => {
                 (&self.stdout).write_all(br#"{"jsonrpc":"2.0","id":1,"resu"#)?;
                 process::exit(73)
             }
-            Death::Hang => Ok(kill_process(getpid(), Signal::STOP)?),
-            Death::Kill => Ok(kill_process(getpid(), Signal::KILL)?),
+            CrashKind::Hang => Ok(kill_process(getpid(), Signal::STOP)?),
+            CrashKind::Kill => Ok(kill_process(getpid(), Signal::KILL)?),
         }
     }
 }
@@ -216,11 +222,11 @@ fn tools() -> Value {
         json!({"type": "integer", "minimum": 0, "description": "How many steps", "default": 0});
     let later = json!({"type": "boolean", "description": "After the reply", "default": false});
     let message = json!({"type": "string", "description": "What to say"});
-    let ways = ["exit", "flood", "garbage", "half-line", "hang", "kill"];
+    let kinds = ["exit", "flood", "garbage", "half-line", "hang", "kill"];
     json!({"tools": [
         tool("ask", "Asks for a name", json!({}), &[]),
         tool("block", "Blocks the server without using CPU time", json!({"ms": ms, "later": later}), &[]),
-        tool("die", "Ends the server", json!({"how": {"enum": ways, "description": "In which way"}}), &["how"]),
+        tool("die", "Ends the server", json!({"how": {"enum": kinds, "description": "In which way"}}), &["how"]),
         tool("echo", "Repeats the message", json!({"message": message}), &["message"]),
         tool("fail", "Repeats the message as an error", json!({"message": message}), &["message"]),
         tool("pid", "Returns the process id of the server", json!({}), &[]),
@@ -230,10 +236,10 @@ fn tools() -> Value {
     ]})
 }
 
-fn invalid(why: impl ToString) -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, why.to_string())
+fn invalid(message: impl ToString) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, message.to_string())
 }
 
-fn internal(why: impl ToString) -> ErrorObject {
-    ErrorObject::new(code::INTERNAL_ERROR, why.to_string())
+fn internal(message: impl ToString) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, message.to_string())
 }

@@ -18,34 +18,37 @@ use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::front;
-use crate::{Failure, usage};
+use super::listen;
+use crate::{Failure, usage_error};
 
 /// The maximum number of connections. 16 is enough for a few web pages and scrapers.
 const CONNECTIONS: usize = 16;
 
 /// A listener for readers of the status.
-pub(super) struct Window {
+pub(super) struct StatusServer {
     listener: TcpListener,
     url: String,
     /// The accepted values of `Host`. A web page whose own domain resolves to this address is refused.
     hosts: Allowed,
 }
 
-impl Window {
-    pub(super) async fn open(address: SocketAddr, allowed: &[String]) -> Result<Window, Failure> {
+impl StatusServer {
+    pub(super) async fn bind(
+        address: SocketAddr,
+        allowed: &[String],
+    ) -> Result<StatusServer, Failure> {
         let host = match address {
-            SocketAddr::V4(four) => four.ip().to_string(),
-            SocketAddr::V6(six) => format!("[{}]", six.ip()),
+            SocketAddr::V4(address_v4) => address_v4.ip().to_string(),
+            SocketAddr::V6(address_v6) => format!("[{}]", address_v6.ip()),
         };
-        let hosts = front::hosts(&host, address.ip(), allowed)
-            .map_err(|what| usage(format!("--status {address}: {what}")))?;
-        let hosts = front::with_ourselves(hosts.as_deref());
+        let hosts = listen::allowed_hosts(&host, address.ip(), allowed)
+            .map_err(|what| usage_error(format!("--status {address}: {what}")))?;
+        let hosts = listen::with_loopback_names(hosts.as_deref());
         let listener = TcpListener::bind(address).await;
         let listener = listener
             .map_err(|error| format!("--status {address}: cannot listen there: {error}"))?;
         let url = format!("http://{}/", listener.local_addr()?);
-        Ok(Window {
+        Ok(StatusServer {
             listener,
             url,
             hosts: hosts.map_or(Allowed::Loopback, Allowed::list),
@@ -57,7 +60,7 @@ impl Window {
     }
 
     /// Serves the status of the guard. Dropping the future closes all connections.
-    pub(super) async fn show(self, guard: Guard) {
+    pub(super) async fn serve(self, guard: Guard) {
         let (connections, mut tasks) = (Connections::new(CONNECTIONS), JoinSet::new());
         let hosts = Arc::new(self.hosts);
         loop {
@@ -65,10 +68,11 @@ impl Window {
                 accepted = connections.accept(&self.listener) => accepted,
                 Some(_) = tasks.join_next() => continue,
             };
-            let (guard, hosts, own) = (guard.clone(), hosts.clone(), connection.clone());
+            let (guard, hosts, connection_handle) =
+                (guard.clone(), hosts.clone(), connection.clone());
             let service = service_fn(move |request: http::Request<_>| {
                 let _: &hyper::body::Incoming = request.body();
-                own.asked();
+                connection_handle.request_arrived();
                 let (guard, hosts) = (guard.clone(), hosts.clone());
                 async move {
                     if !is_allowed(&hosts, request.headers()) {
@@ -97,7 +101,7 @@ fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
 }
 
 async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> {
-    let (kind, show): (_, fn(&Status) -> String) = match (method, path) {
+    let (content_type, render): (_, fn(&Status) -> String) = match (method, path) {
         (&Method::GET | &Method::HEAD, "/") => {
             ("application/json", |status| as_json(status).to_string())
         }
@@ -108,9 +112,9 @@ async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> 
     };
     match guard.status().await {
         Ok(status) => {
-            let mut response = Response::new(show(&status));
-            let kind = http::HeaderValue::from_static(kind);
-            response.headers_mut().insert(CONTENT_TYPE, kind);
+            let mut response = Response::new(render(&status));
+            let content_type = http::HeaderValue::from_static(content_type);
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
             response
         }
         Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the guard has ended\n"),
@@ -136,41 +140,41 @@ fn as_json(status: &Status) -> Value {
             })),
             "version": session.map(|session| session.version.as_str()),
             "failures": status.failures,
-            "last_end": status.last_end.as_deref().map(told),
-            "counters": counted(&upstream(&status.upstream_stats)),
+            "last_end": status.last_end.as_deref().map(describe_end),
+            "counters": counters_json(&upstream(&status.upstream_stats)),
         },
         "downstream": {
             "state": status.downstream.to_string(),
             "requests": status.requests,
             "sessions": status.sessions,
-            "counters": counted(&downstream(&status.downstream_stats)),
+            "counters": counters_json(&downstream(&status.downstream_stats)),
         },
     })
 }
 
 /// Describes how an epoch ended, in our own words only. Texts from the server or the system may hold secrets and paths. They belong on standard
 /// error, not on a port that others can reach.
-fn told(ended: &Ended) -> String {
+fn describe_end(ended: &Ended) -> String {
     let cause = match &ended.cause {
         Cause::AskedTo { .. } => "a reconnect was asked for".to_owned(),
         Cause::HandshakeRefused { .. } => "the handshake failed".to_owned(),
         cause => cause.to_string(),
     };
     let lived = ended.lived.as_secs_f64();
-    let mut told = format!("{cause} ({}, after {lived:.3} s", ended.epoch);
+    let mut text = format!("{cause} ({}, after {lived:.3} s", ended.epoch);
     if let Some(exit) = &ended.exit {
-        let _ = write!(told, ", {exit}");
+        let _ = write!(text, ", {exit}");
     }
     let faults = ended.faults.len() + ended.more_faults as usize;
-    let _ = write!(told, "; {faults} faults");
+    let _ = write!(text, "; {faults} faults");
     if let Some(first) = ended.faults.first() {
-        let _ = write!(told, ", the first: {:?}", first.kind());
+        let _ = write!(text, ", the first: {:?}", first.kind());
     }
-    told.push(')');
-    told
+    text.push(')');
+    text
 }
 
-fn counted(counters: &[Counter]) -> Value {
+fn counters_json(counters: &[Counter]) -> Value {
     let counters = counters.iter();
     let counters: Map<_, _> = counters
         .map(|(name, _, value)| ((*name).to_owned(), json!(value)))
@@ -410,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_may_hold_anything() {
+    fn label_values_are_escaped() {
         let mut page = Page::default();
         page.info("it", "Help.", &[("name", "a\"b\\c\nd"), ("version", "")]);
         let sample = page.text.lines().nth(2);

@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::Failure;
-use crate::shown::{Timeline, in_line, warn};
-use crate::tap::{Backlog, Taken, block_on};
+use crate::output::{EventPrinter, single_line, warn};
+use crate::stderr_copy::{Backlog, Chunk, block_on};
 
 /// The maximum number of bytes that are held until their line ends. 64 KiB is longer than any line that a person reads.
 const LINE_LIMIT: usize = 64 << 10;
@@ -29,7 +29,7 @@ pub(super) enum Style {
 }
 
 /// Writes the server's standard error to the guard's own.
-pub(super) struct Screen {
+pub(super) struct StderrPrinter {
     style: Style,
     /// The beginning of a line that has not ended yet. Always empty for [`Style::Raw`].
     partial: Vec<u8>,
@@ -37,9 +37,9 @@ pub(super) struct Screen {
     is_mid_line: bool,
 }
 
-impl Screen {
-    pub(super) const fn new(style: Style) -> Screen {
-        Screen {
+impl StderrPrinter {
+    pub(super) const fn new(style: Style) -> StderrPrinter {
+        StderrPrinter {
             style,
             partial: Vec::new(),
             is_mid_line: false,
@@ -48,26 +48,26 @@ impl Screen {
 
     /// Sets the name of the server, after the server has reported it.
     pub(super) fn rename(&mut self, name: &str) {
-        if let Style::Prefixed(shown) = &mut self.style {
-            *shown = in_line(name);
+        if let Style::Prefixed(prefix) = &mut self.style {
+            *prefix = single_line(name);
         }
     }
 
-    pub(super) fn show(&mut self, at: everlink::Instant, timeline: &Timeline, taken: Taken) {
+    pub(super) fn show(&mut self, at: everlink::Instant, printer: &EventPrinter, chunk: Chunk) {
         match self.style {
             Style::Raw => {
-                write_all(&taken.bytes);
-                if let Some(last) = taken.bytes.last() {
+                write_all(&chunk.bytes);
+                if let Some(last) = chunk.bytes.last() {
                     self.is_mid_line = *last != b'\n';
                 }
             }
-            Style::Json | Style::Prefixed(_) => self.add(at, timeline, &taken.bytes),
+            Style::Json | Style::Prefixed(_) => self.add(at, printer, &chunk.bytes),
         }
-        if taken.dropped > 0 {
-            self.end_line(at, timeline);
-            let dropped = taken.dropped;
+        if chunk.dropped > 0 {
+            self.end_line(at, printer);
+            let dropped = chunk.dropped;
             if let Style::Json = self.style {
-                timeline.tell_json(at, json!({"side": "upstream", "stderrDropped": dropped}));
+                printer.print_json(at, json!({"side": "upstream", "stderrDropped": dropped}));
             } else {
                 warn(&format_args!(
                     "{dropped} bytes of the server's stderr are not shown: this stream was not read fast enough"
@@ -77,23 +77,23 @@ impl Screen {
     }
 
     /// Shows the held part of a line and starts a new line. Called before other output, and when the server has ended.
-    pub(super) fn end_line(&mut self, at: everlink::Instant, timeline: &Timeline) {
+    pub(super) fn end_line(&mut self, at: everlink::Instant, printer: &EventPrinter) {
         if !self.partial.is_empty() {
-            self.add(at, timeline, b"\n");
+            self.add(at, printer, b"\n");
         }
-        self.make_way();
+        self.start_new_line();
     }
 
     /// Starts a new line for the guard's own output if the server is in the middle of a line.
-    pub(super) fn make_way(&mut self) {
+    pub(super) fn start_new_line(&mut self) {
         if std::mem::take(&mut self.is_mid_line) {
             write_all(b"\n");
         }
     }
 
     /// Shows all lines that are complete now.
-    fn add(&mut self, at: everlink::Instant, timeline: &Timeline, bytes: &[u8]) {
-        let mut shown = Vec::new();
+    fn add(&mut self, at: everlink::Instant, printer: &EventPrinter, bytes: &[u8]) {
+        let mut output = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.partial.extend_from_slice(piece);
             if !piece.ends_with(b"\n") && self.partial.len() < LINE_LIMIT {
@@ -102,19 +102,19 @@ impl Screen {
             let line = self.partial.strip_suffix(b"\n").unwrap_or(&self.partial);
             match &self.style {
                 Style::Prefixed(name) => {
-                    shown.extend_from_slice(format!("[{name}] ").as_bytes());
-                    shown.extend_from_slice(line);
-                    shown.push(b'\n');
+                    output.extend_from_slice(format!("[{name}] ").as_bytes());
+                    output.extend_from_slice(line);
+                    output.push(b'\n');
                 }
                 Style::Json | Style::Raw => {
                     let line = String::from_utf8_lossy(line);
                     let line = line.trim_end_matches('\r');
-                    timeline.tell_json(at, json!({"side": "upstream", "stderr": line}));
+                    printer.print_json(at, json!({"side": "upstream", "stderr": line}));
                 }
             }
             self.partial.clear();
         }
-        write_all(&shown);
+        write_all(&output);
     }
 }
 
@@ -137,7 +137,10 @@ fn write_all(mut bytes: &[u8]) {
 }
 
 /// Appends to this file on a thread of its own, because the file may be a pipe that nobody reads. The receiver resolves when everything is written.
-pub(super) fn append(path: &Path, backlog: Arc<Backlog>) -> Result<oneshot::Receiver<()>, Failure> {
+pub(super) fn append_to_file(
+    path: &Path,
+    backlog: Arc<Backlog>,
+) -> Result<oneshot::Receiver<()>, Failure> {
     let name = path.display().to_string();
     // Readable only by the user, because a server may write secrets.
     let mut options = OpenOptions::new();
@@ -147,10 +150,10 @@ pub(super) fn append(path: &Path, backlog: Arc<Backlog>) -> Result<oneshot::Rece
         .map_err(|error| format!("--server-stderr {name}: cannot be opened: {error}"))?;
     let (done, written) = oneshot::channel();
     let write = move || {
-        while let Some(taken) = block_on(backlog.next()) {
-            let mut written = file.write_all(&taken.bytes);
-            if taken.dropped > 0 {
-                let dropped = taken.dropped;
+        while let Some(chunk) = block_on(backlog.next()) {
+            let mut written = file.write_all(&chunk.bytes);
+            if chunk.dropped > 0 {
+                let dropped = chunk.dropped;
                 written = written.and_then(|()| {
                     writeln!(file, "\neverlink: {dropped} bytes are missing here: the file was not written fast enough")
                 });

@@ -10,75 +10,75 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 #[test]
-fn every_call_has_one_outcome_whatever_the_servers_die_of() {
-    let room = Room::new("outcomes");
-    let output = room
+fn every_call_has_exactly_one_outcome_while_servers_are_killed() {
+    let directory = DemoDirectory::new("outcomes");
+    let output = directory
         .demo(&["--seconds", "3", "--seed", "7", "--json"])
         .output()
         .expect("the program runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let facts = facts(&output.stdout);
-    assert!(output.status.success(), "{facts}\n{said}");
-    assert_eq!(facts["accepted"], facts["settled"], "{said}");
-    let count = |name: &str| facts[name].as_u64().expect(name);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let report = report(&output.stdout);
+    assert!(output.status.success(), "{report}\n{stderr}");
+    assert_eq!(report["accepted"], report["settled"], "{stderr}");
+    let count = |name: &str| report[name].as_u64().expect(name);
     let outcomes = count("replies") + count("failed") + count("unknown");
-    assert_eq!(outcomes, count("settled"), "{facts}");
-    assert_eq!((count("hung"), count("lost")), (0, 0), "{said}");
-    assert!(count("replies") > 0 && count("deaths") > 0, "{said}");
-    // The demo waits after each death until the link is ready again, and reports a broken rule otherwise.
-    assert!(count("reconnects") > 0, "{said}");
-    assert!(facts["ready_ms_p50"].is_number() && facts["ready_ms_p99"].is_number());
-    room.is_left_empty();
+    assert_eq!(outcomes, count("settled"), "{report}");
+    assert_eq!((count("hung"), count("lost")), (0, 0), "{stderr}");
+    assert!(count("replies") > 0 && count("deaths") > 0, "{stderr}");
+    // The demo waits after each disruption until the link is ready again, and reports a broken rule otherwise.
+    assert!(count("reconnects") > 0, "{stderr}");
+    assert!(report["ready_ms_p50"].is_number() && report["ready_ms_p99"].is_number());
+    directory.assert_clean();
 }
 
 #[test]
-fn an_interrupted_demo_still_says_what_came_of_each_call() {
-    let room = Room::new("interrupted");
-    let mut demo = room
+fn interrupted_demo_reports_an_outcome_for_every_accepted_call() {
+    let directory = DemoDirectory::new("interrupted");
+    let mut demo = directory
         .demo(&["--seconds", "86400", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
-    let stderr = BufReader::new(demo.stderr.take().expect("it is piped"));
-    let mut lines = stderr.lines().map(|line| line.expect("it is text"));
+    let stderr = BufReader::new(demo.stderr.take().expect("a pipe"));
+    let mut lines = stderr.lines().map(|line| line.expect("valid UTF-8"));
     assert!(lines.any(|line| line.contains("is ready")));
-    kill_process(Pid::from_child(&demo), Signal::INT).expect("it runs");
+    kill_process(Pid::from_child(&demo), Signal::INT).expect("the program runs");
     let rest: Vec<_> = lines.collect();
-    let output = demo.wait_with_output().expect("it ends");
-    let facts = facts(&output.stdout);
-    assert!(output.status.success(), "{facts}\n{rest:#?}");
-    assert_eq!(facts["accepted"], facts["settled"]);
-    room.is_left_empty();
+    let output = demo.wait_with_output().expect("the program ends");
+    let report = report(&output.stdout);
+    assert!(output.status.success(), "{report}\n{rest:#?}");
+    assert_eq!(report["accepted"], report["settled"]);
+    directory.assert_clean();
 }
 
 #[test]
-fn a_server_that_nobody_is_to_find_is_not_in_the_help() {
+fn help_does_not_list_the_hidden_demo_server() {
     let output = Command::new(env!("CARGO_BIN_EXE_everlink"))
         .arg("--help")
         .output()
         .expect("the program runs");
-    let help = String::from_utf8(output.stdout).expect("it is text");
+    let help = String::from_utf8(output.stdout).expect("valid UTF-8");
     assert!(output.status.success() && help.contains("demo"));
     assert!(!help.contains("demo-server"), "{help}");
 }
 
 /// Parses the last line of the output.
-fn facts(stdout: &[u8]) -> Value {
+fn report(stdout: &[u8]) -> Value {
     let text = String::from_utf8_lossy(stdout);
-    let last = text.lines().last().expect("there is a line");
-    serde_json::from_str(last).expect("it is JSON")
+    let last = text.lines().last().expect("a line");
+    serde_json::from_str(last).expect("valid JSON")
 }
 
 /// A directory for the files of one demo. Its name is in the command line of the demo's servers.
-struct Room(PathBuf);
+struct DemoDirectory(PathBuf);
 
-impl Room {
-    fn new(name: &str) -> Room {
+impl DemoDirectory {
+    fn new(name: &str) -> DemoDirectory {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("demo-{name}"));
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("there is room");
-        Room(path)
+        fs::create_dir_all(&path).expect("the file can be written");
+        DemoDirectory(path)
     }
 
     fn demo(&self, arguments: &[&str]) -> Command {
@@ -88,19 +88,19 @@ impl Room {
     }
 
     /// Checks that no file and no process is left.
-    fn is_left_empty(&self) {
-        let files = fs::read_dir(&self.0).expect("it is there");
+    fn assert_clean(&self) {
+        let files = fs::read_dir(&self.0).expect("the file exists");
         assert_eq!(files.count(), 0, "the diary is left");
-        let patience = Instant::now() + Duration::from_secs(30);
-        while let Some(server) = self.server() {
-            assert!(Instant::now() < patience, "{server} is left");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while let Some(server) = self.leftover_server() {
+            assert!(Instant::now() < deadline, "{server} is left");
             thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Returns the command line of a process that was started with a file in this directory. Finds none on systems without `/proc`.
-    fn server(&self) -> Option<String> {
-        let marker = self.0.to_str().expect("it is text");
+    fn leftover_server(&self) -> Option<String> {
+        let marker = self.0.to_str().expect("valid UTF-8");
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let command_lines = processes.filter_map(|process| {
             let bytes = fs::read(process.path().join("cmdline")).ok()?;

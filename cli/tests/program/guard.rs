@@ -17,25 +17,26 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::props::{
-    Bouncer, EVERLINK, PATIENCE, SERVER, Terminal, everlink, is_there, program, text,
+use crate::support::{
+    EVERLINK, SERVER, TIMEOUT, Terminal, UnauthorizedServer, process_exists, program, run_everlink,
+    text,
 };
 
 #[tokio::test]
-async fn a_host_at_the_standard_streams_keeps_its_connection() {
+async fn stdio_host_keeps_its_connection_when_the_server_is_killed() {
     let diary = Diary::new("stdio");
     let mut guard = program();
     guard.args(["guard", "--log", "off", "--"]);
     guard.args(diary.server());
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
-    outlive_the_server(&host, &diary).await;
+    kill_the_server_during_a_call(&host, &diary).await;
     let server = pid(&host).await;
-    host.shutdown().await.expect("it is driven");
-    until("the server is gone", || !is_there(server)).await;
+    host.shutdown().await.expect("the driver runs");
+    wait_until("the server is gone", || !process_exists(server)).await;
 }
 
 #[tokio::test]
-async fn hosts_over_http_keep_theirs_and_the_status_tells() {
+async fn http_host_keeps_its_connection_and_status_and_log_show_the_kill() {
     let diary = Diary::new("http");
     let ports = [
         "--listen",
@@ -43,9 +44,9 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
         "--status",
         "127.0.0.1:0",
     ];
-    let mut guard = Running::start(&ports, &diary.server());
-    let status = guard.told("status");
-    let url = guard.told("listening");
+    let mut guard = GuardProcess::start(&ports, &diary.server());
+    let status = guard.log_value("status");
+    let url = guard.log_value("listening");
     let before = get(&format!("{status}metrics"));
     assert!(
         before.contains("\neverlink_downstream_answered_total 0\n"),
@@ -54,7 +55,7 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
 
     let host = Config::http("host", "1.0", &url).expect("an address");
     let host = http::connect(host).expect("a runtime");
-    outlive_the_server(&host, &diary).await;
+    kill_the_server_during_a_call(&host, &diary).await;
 
     let after = get(&format!("{status}metrics"));
     assert!(
@@ -81,86 +82,86 @@ async fn hosts_over_http_keep_theirs_and_the_status_tells() {
     assert!(get(&url.replace("/mcp", "/other")).contains(" 404 "));
 
     let server = pid(&host).await;
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
     let ended = guard.terminate();
     assert_eq!(ended.code(), Some(0));
-    until("the server is gone", || !is_there(server)).await;
+    wait_until("the server is gone", || !process_exists(server)).await;
 
     // The log has the events of both sides, and the lost call.
-    let told: Vec<Value> = guard.rest();
+    let entries: Vec<Value> = guard.remaining_entries();
     let has = |side: &str, words: &str| {
-        told.iter().any(|fact| {
-            fact["side"] == side && fact["event"].as_str().is_some_and(|it| it.contains(words))
+        entries.iter().any(|entry| {
+            entry["side"] == side && entry["event"].as_str().is_some_and(|it| it.contains(words))
         })
     };
-    assert!(has("downstream", "host 1.0 connected"), "{told:?}");
-    assert!(has("upstream", "connection 2 is ready"), "{told:?}");
-    assert!(has("downstream", "closed"), "{told:?}");
-    let mut lost = told.iter().filter(|fact| fact["mayHaveRun"] == true);
+    assert!(has("downstream", "host 1.0 connected"), "{entries:?}");
+    assert!(has("upstream", "connection 2 is ready"), "{entries:?}");
+    assert!(has("downstream", "closed"), "{entries:?}");
+    let mut lost = entries.iter().filter(|entry| entry["mayHaveRun"] == true);
     assert_eq!(
-        lost.next().map(|fact| &fact["method"]),
+        lost.next().map(|entry| &entry["method"]),
         Some(&json!("tools/call"))
     );
 }
 
 /// The server is killed in the middle of a call. That call fails, the link of the host stays up, and the next call succeeds.
-async fn outlive_the_server(host: &Link, diary: &Diary) {
+async fn kill_the_server_during_a_call(host: &Link, diary: &Diary) {
     let tools = host.list_tools().await.expect("a list");
     assert!(!tools.items.is_empty());
-    let said = host.call_tool("echo", json!({"message": "hello"})).await;
-    assert_eq!(said.expect("a reply").text(), "hello");
+    let reply = host.call_tool("echo", json!({"message": "hello"})).await;
+    assert_eq!(reply.expect("a reply").text(), "hello");
 
     let victim = pid(host).await;
     let call = host.call_tool("sleep", json!({"ms": 600_000, "number": 7}));
-    until("the call runs", || diary.has(7)).await;
-    kill_process(victim, Signal::KILL).expect("it is there");
+    wait_until("the call runs", || diary.has(7)).await;
+    kill_process(victim, Signal::KILL).expect("the process exists");
     let lost = call.await.expect("an answer of the guard");
     assert!(lost.is_error());
     assert!(lost.text().contains("may have run"), "{}", lost.text());
     assert!(lost.text().contains("signal 9"), "{}", lost.text());
 
-    let said = host.call_tool("echo", json!({"message": "again"})).await;
-    assert_eq!(said.expect("a reply").text(), "again");
+    let reply = host.call_tool("echo", json!({"message": "again"})).await;
+    assert_eq!(reply.expect("a reply").text(), "again");
     assert_ne!(pid(host).await, victim);
     assert_eq!(host.epoch(), Epoch::FIRST);
 }
 
 /// A host that is a link of this library sees its handshake refused, and its calls fail with the reason.
 #[tokio::test]
-async fn a_server_that_cannot_be_started_is_told_to_a_link() {
+async fn link_call_fails_with_the_reason_if_the_server_cannot_be_started() {
     let mut guard = program();
     guard.args(["guard", "--log", "off", "--", "/no/such/server"]);
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
     let failed = host.call_tool("echo", json!({})).await;
-    let text = failed.expect_err("there is no server").to_string();
+    let text = failed.expect_err("no server").to_string();
     let words = "`/no/such/server` cannot be started";
     assert!(text.contains(words), "{text}");
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
-/// Only a call that is in flight when the server dies may fail, no matter how many times it dies.
+/// Only a call that is in flight when the server is killed may fail, no matter how many times the server is killed.
 #[tokio::test]
-async fn eight_kills_in_a_row_fail_no_call_of_a_host_that_goes_on_calling() {
+async fn calls_after_each_of_eight_kills_in_a_row_succeed() {
     let mut guard = Command::new(EVERLINK);
     guard.args(["guard", "--log", "off", "--"]).args(SERVER);
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
-    for death in 1..=8 {
+    for kill in 1..=8 {
         let victim = pid(&host).await;
-        kill_process(victim, Signal::KILL).expect("it is there");
-        until("the guard has reaped it", || !is_there(victim)).await;
+        kill_process(victim, Signal::KILL).expect("the process exists");
+        wait_until("the guard has reaped it", || !process_exists(victim)).await;
         let start = Instant::now();
-        let said = host.call_tool("echo", json!({"message": "hello"})).await;
-        let said = said.expect("an answer of the guard");
-        assert!(!said.is_error(), "after death {death}: {}", said.text());
-        assert!(start.elapsed() < Duration::from_secs(5), "{death}");
+        let reply = host.call_tool("echo", json!({"message": "hello"})).await;
+        let reply = reply.expect("an answer of the guard");
+        assert!(!reply.is_error(), "after kill {kill}: {}", reply.text());
+        assert!(start.elapsed() < Duration::from_secs(5), "{kill}");
     }
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 /// A call fails before its host gives up while the server is down, and says when the next attempt is. The first call after the server is back
 /// succeeds.
 #[tokio::test]
-async fn calls_look_for_a_server_that_is_away() {
+async fn calls_fail_while_the_server_is_down_and_the_next_call_after_that_succeeds() {
     let flag = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard-away.flag");
     fs::write(&flag, "").expect("a file");
     let script = r#"test -e "$1" || exit 3; exec "$0" demo-server"#;
@@ -170,32 +171,36 @@ async fn calls_look_for_a_server_that_is_away() {
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
     host.ready()
         .await
-        .expect("it is driven")
+        .expect("the driver runs")
         .expect("the guard");
     let victim = pid(&host).await;
-    fs::remove_file(&flag).expect("it is there");
-    kill_process(victim, Signal::KILL).expect("it is there");
-    until("the guard has reaped it", || !is_there(victim)).await;
+    fs::remove_file(&flag).expect("the file exists");
+    kill_process(victim, Signal::KILL).expect("the process exists");
+    wait_until("the guard has reaped it", || !process_exists(victim)).await;
     for _ in 0..2 {
         let start = Instant::now();
-        let said = host.call_tool("echo", json!({})).await;
-        let said = said.expect("an answer of the guard");
-        assert!(said.is_error(), "{}", said.text());
-        assert!(start.elapsed() >= Duration::from_secs(3), "{}", said.text());
+        let reply = host.call_tool("echo", json!({})).await;
+        let reply = reply.expect("an answer of the guard");
+        assert!(reply.is_error(), "{}", reply.text());
+        assert!(
+            start.elapsed() >= Duration::from_secs(3),
+            "{}",
+            reply.text()
+        );
         for words in ["the next attempt is in", "exit status 3", "did not run"] {
-            assert!(said.text().contains(words), "{words}: {}", said.text());
+            assert!(reply.text().contains(words), "{words}: {}", reply.text());
         }
     }
     let call = host.call_tool("echo", json!({"message": "hello"}));
     fs::write(&flag, "").expect("a file");
-    let said = call.await.expect("an answer of the guard");
-    assert_eq!(said.text(), "hello");
-    host.shutdown().await.expect("it is driven");
-    fs::remove_file(&flag).expect("it is there");
+    let reply = call.await.expect("an answer of the guard");
+    assert_eq!(reply.text(), "hello");
+    host.shutdown().await.expect("the driver runs");
+    fs::remove_file(&flag).expect("the file exists");
 }
 
 /// A host whose guard replaces a hung server after 1 s of silence, or after 4 s if the server may be working on a call.
-fn host_of_a_stern_guard(server: &[&str]) -> Link {
+fn host_with_hang_timeout(server: &[&str]) -> Link {
     let mut guard = Command::new(EVERLINK);
     guard.args(["guard", "--log", "off", "--keepalive", "0.3"]);
     guard.args(["--hang-timeout", "1", "--"]).args(server);
@@ -203,65 +208,65 @@ fn host_of_a_stern_guard(server: &[&str]) -> Link {
 }
 
 #[tokio::test]
-async fn a_stopped_server_is_replaced_while_a_call_waits() {
-    let host = host_of_a_stern_guard(&SERVER);
+async fn stopped_server_is_replaced_while_a_call_waits() {
+    let host = host_with_hang_timeout(&SERVER);
     let victim = pid(&host).await;
-    kill_process(victim, Signal::STOP).expect("it is there");
+    kill_process(victim, Signal::STOP).expect("the process exists");
     let lost = host.call_tool("echo", json!({"message": "lost"})).await;
     let lost = lost.expect("an answer of the guard");
     assert!(lost.is_error(), "{}", lost.text());
     for words in ["silent", "answered no probe", "stopped (SIGSTOP)"] {
         assert!(lost.text().contains(words), "{words}: {}", lost.text());
     }
-    let said = host.call_tool("echo", json!({"message": "again"})).await;
-    assert_eq!(said.expect("a reply").text(), "again");
+    let reply = host.call_tool("echo", json!({"message": "again"})).await;
+    assert_eq!(reply.expect("a reply").text(), "again");
     assert_ne!(pid(&host).await, victim);
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 #[tokio::test]
-async fn a_stopped_server_of_which_nothing_is_wanted_is_left_alone() {
-    let host = host_of_a_stern_guard(&SERVER);
+async fn stopped_server_without_waiting_calls_is_not_replaced() {
+    let host = host_with_hang_timeout(&SERVER);
     let server = pid(&host).await;
-    kill_process(server, Signal::STOP).expect("it is there");
+    kill_process(server, Signal::STOP).expect("the process exists");
     sleep(Duration::from_secs(4)).await;
-    kill_process(server, Signal::CONT).expect("it was not killed");
+    kill_process(server, Signal::CONT).expect("the process exists");
     assert_eq!(pid(&host).await, server);
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 /// The server answers nothing for longer than it may be silent, but uses CPU time.
 #[tokio::test]
-async fn a_busy_server_is_not_killed() {
-    let host = host_of_a_stern_guard(&SERVER);
+async fn server_that_uses_cpu_time_is_not_replaced() {
+    let host = host_with_hang_timeout(&SERVER);
     let server = pid(&host).await;
-    let said = host.call_tool("spin", json!({"ms": 6_000})).await;
-    assert_eq!(said.expect("a reply").text(), "done");
+    let reply = host.call_tool("spin", json!({"ms": 6_000})).await;
+    assert_eq!(reply.expect("a reply").text(), "done");
     // The server is busy after its reply.
-    let said = host.call_tool("spin", json!({"ms": 4_000, "later": true}));
-    assert_eq!(said.await.expect("a reply").text(), "done");
+    let reply = host.call_tool("spin", json!({"ms": 4_000, "later": true}));
+    assert_eq!(reply.await.expect("a reply").text(), "done");
     sleep(Duration::from_millis(200)).await;
     assert_eq!(pid(&host).await, server);
     // The server is busy with a call that was cancelled.
     let call = host.call_tool("spin", json!({"ms": 4_000}));
     sleep(Duration::from_millis(200)).await;
     call.canceller().cancel("it takes too long");
-    call.await.expect_err("it was cancelled");
+    call.await.expect_err("the call was cancelled");
     assert_eq!(pid(&host).await, server);
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 /// The server answers nothing for longer than it may be silent, because the waiting call blocks its only thread.
 #[tokio::test]
-async fn a_server_that_blocks_on_a_call_is_not_killed() {
-    let host = host_of_a_stern_guard(&SERVER);
+async fn server_that_blocks_on_a_call_for_3_seconds_is_not_replaced() {
+    let host = host_with_hang_timeout(&SERVER);
     let server = pid(&host).await;
     // Lets the server answer a probe first, so that the guard knows that it does.
     sleep(Duration::from_secs(1)).await;
-    let said = host.call_tool("block", json!({"ms": 3_000})).await;
-    assert_eq!(said.expect("a reply").text(), "done");
+    let reply = host.call_tool("block", json!({"ms": 3_000})).await;
+    assert_eq!(reply.expect("a reply").text(), "done");
     assert_eq!(pid(&host).await, server);
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 /// A server that ignores `ping`, as some do.
@@ -279,18 +284,18 @@ done
 "#;
 
 #[tokio::test]
-async fn a_server_that_ignores_ping_is_not_killed() {
-    let host = host_of_a_stern_guard(&["sh", "-c", IGNORES_PING]);
+async fn server_that_ignores_ping_is_not_replaced() {
+    let host = host_with_hang_timeout(&["sh", "-c", IGNORES_PING]);
     let server = pid(&host).await;
     for _ in 0..2 {
         sleep(Duration::from_secs(3)).await;
         assert_eq!(pid(&host).await, server);
     }
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 /// A server that lost its own upstream, like a bridge to a remote server. It answers only the first call, and each probe with an error.
-const LOST: &str = r#"
+const LOST_SESSION: &str = r#"
 calls=0
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -308,27 +313,27 @@ done
 "#;
 
 #[tokio::test]
-async fn a_server_that_answers_probes_with_a_lost_session_is_replaced_while_a_call_waits() {
-    let host = host_of_a_stern_guard(&["sh", "-c", LOST]);
+async fn server_that_answers_probes_with_a_lost_session_is_replaced_while_a_call_waits() {
+    let host = host_with_hang_timeout(&["sh", "-c", LOST_SESSION]);
     let first = pid(&host).await;
-    let lost = timeout(PATIENCE, host.call_tool("pid", json!({}))).await;
-    let lost = lost.expect("it does not hang").expect("an answer");
+    let lost = timeout(TIMEOUT, host.call_tool("pid", json!({}))).await;
+    let lost = lost.expect("no hang").expect("an answer");
     assert!(lost.is_error(), "{}", lost.text());
     assert!(lost.text().contains("lost session"), "{}", lost.text());
     assert_ne!(pid(&host).await, first);
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
 }
 
 /// A host keeps calling while an HTTP server is redeployed. Each call fails in time with the reason, and a call soon after the server is back
 /// succeeds.
 #[tokio::test]
-async fn calls_find_a_server_over_http_after_a_redeploy_of_twelve_seconds() {
-    let held = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let url = format!("http://{}/mcp", held.local_addr().expect("it has one"));
+async fn call_succeeds_after_an_http_server_was_down_for_12_seconds() {
+    let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/mcp", held.local_addr().expect("an address"));
     drop(held);
     let deploy = || {
-        let server = Running::start(&["--listen", &url], &SERVER.map(PathBuf::from));
-        server.told("listening");
+        let server = GuardProcess::start(&["--listen", &url], &SERVER.map(PathBuf::from));
+        server.log_value("listening");
         server
     };
     let server = deploy();
@@ -347,41 +352,41 @@ async fn calls_find_a_server_over_http_after_a_redeploy_of_twelve_seconds() {
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
     pid(&host).await;
     drop(server);
-    let gone = Instant::now();
-    while gone.elapsed() < Duration::from_secs(12) {
+    let down_since = Instant::now();
+    while down_since.elapsed() < Duration::from_secs(12) {
         let since = Instant::now();
-        let said = host.call_tool("echo", json!({})).await.expect("an answer");
-        assert!(said.is_error(), "{}", said.text());
+        let reply = host.call_tool("echo", json!({})).await.expect("an answer");
+        assert!(reply.is_error(), "{}", reply.text());
         // Hosts give up after 5 s.
-        assert!(since.elapsed() < Duration::from_secs(5), "{}", said.text());
+        assert!(since.elapsed() < Duration::from_secs(5), "{}", reply.text());
         assert!(
-            said.text().contains("the next attempt is in"),
+            reply.text().contains("the next attempt is in"),
             "{}",
-            said.text()
+            reply.text()
         );
     }
     let mut server = deploy();
-    let said = host.call_tool("echo", json!({"message": "hello"})).await;
-    assert_eq!(said.expect("an answer").text(), "hello");
-    host.shutdown().await.expect("it is driven");
+    let reply = host.call_tool("echo", json!({"message": "hello"})).await;
+    assert_eq!(reply.expect("an answer").text(), "hello");
+    host.shutdown().await.expect("the driver runs");
     assert_eq!(server.terminate().code(), Some(0));
 }
 
 #[test]
-fn it_ends_with_its_host() {
-    let mut guard = Running::start(&[], &[EVERLINK.into(), "demo-server".into()]);
+fn guard_exits_when_its_host_closes_stdin() {
+    let mut guard = GuardProcess::start(&[], &[EVERLINK.into(), "demo-server".into()]);
     drop(guard.process.stdin.take());
-    assert_eq!(guard.ended().code(), Some(0));
-    let told = guard.rest();
-    let mut last = told.iter().filter(|fact| fact["side"] == "downstream");
+    assert_eq!(guard.wait_for_exit().code(), Some(0));
+    let entries = guard.remaining_entries();
+    let mut last = entries.iter().filter(|entry| entry["side"] == "downstream");
     assert_eq!(
-        last.next_back().map(|fact| &fact["event"]),
+        last.next_back().map(|entry| &entry["event"]),
         Some(&json!("closed"))
     );
 }
 
 #[test]
-fn where_it_listens_it_must_know_for_whom() {
+fn invalid_listen_address_is_refused_with_a_hint() {
     for (listen, hint) in [
         ("http://0.0.0.0:0/mcp", "--allow-host"),
         ("http://127.0.0.1/mcp", "port"),
@@ -391,17 +396,17 @@ fn where_it_listens_it_must_know_for_whom() {
     ] {
         let mut guard = program();
         let output = guard.args(["guard", "--listen", listen, "--", "true"]);
-        let output = output.output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output = output.output().expect("the program runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{listen}");
-        assert!(said.contains(listen) && said.contains(hint), "{said}");
+        assert!(stderr.contains(listen) && stderr.contains(hint), "{stderr}");
     }
 }
 
 #[test]
-fn what_cannot_be_begun_is_said_at_once() {
-    let held = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let address = held.local_addr().expect("it has an address").to_string();
+fn port_in_use_or_useless_allow_host_fails_at_start() {
+    let held = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = held.local_addr().expect("an address").to_string();
     let url = format!("http://{address}/mcp");
     let cases: [(&[&str], i32, &str); 3] = [
         (&["--status", &address], 4, &address),
@@ -409,20 +414,20 @@ fn what_cannot_be_begun_is_said_at_once() {
         (&["--allow-host", "shop"], 2, "--allow-host"),
     ];
     for (options, code, words) in cases {
-        let output = everlink(&[&["guard"], options].concat(), &SERVER);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{options:?}: {said}");
-        assert!(said.starts_with("everlink: "), "{said}");
-        assert!(said.contains(words), "{options:?}: {said}");
+        let output = run_everlink(&[&["guard"], options].concat(), &SERVER);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{options:?}: {stderr}");
+        assert!(stderr.starts_with("everlink: "), "{stderr}");
+        assert!(stderr.contains(words), "{options:?}: {stderr}");
     }
 }
 
 #[test]
-fn a_person_who_tries_it_out_is_told_what_it_is_for() {
+fn guard_at_a_terminal_prints_how_to_configure_a_host() {
     let mut command = program();
     command.args(["guard", "--"]).args(SERVER);
     let mut terminal = Terminal::start(&mut command);
-    terminal.shows("the configuration of a host");
+    terminal.read_until("the configuration of a host");
     terminal.signal(Signal::TERM);
     let (screen, output) = terminal.end();
     assert_eq!(output.status.code(), Some(0), "{screen}");
@@ -430,7 +435,7 @@ fn a_person_who_tries_it_out_is_told_what_it_is_for() {
 
 /// The options of the guard limit the time of a call, whatever the timeout of the host.
 #[tokio::test]
-async fn calls_through_a_guard_have_the_time_that_is_said() {
+async fn timeout_options_of_the_guard_limit_calls() {
     let cases = [
         ("--timeout", "in time"),
         ("--total-timeout", "longer than it may in all"),
@@ -444,44 +449,45 @@ async fn calls_through_a_guard_have_the_time_that_is_said() {
         let late = late.expect("an answer of the guard");
         assert!(late.is_error(), "{option}: {}", late.text());
         assert!(late.text().contains(words), "{option}: {}", late.text());
-        host.shutdown().await.expect("it is driven");
+        host.shutdown().await.expect("the driver runs");
     }
 }
 
 /// The server learns in its handshake which asks the host supports, so the server is started after the host connects.
 #[tokio::test]
-async fn a_server_is_started_for_the_first_host_that_comes() {
-    let mut guard = Running::start(
+async fn server_is_started_after_the_first_host_connects() {
+    let mut guard = GuardProcess::start(
         &["--listen", "http://127.0.0.1:0/mcp"],
         &SERVER.map(PathBuf::from),
     );
-    let url = guard.told("listening");
+    let url = guard.log_value("listening");
     let host = Config::http("host", "1.0", &url).expect("an address");
     let host = http::connect(host).expect("a runtime");
     pid(&host).await;
-    host.shutdown().await.expect("it is driven");
+    host.shutdown().await.expect("the driver runs");
     assert_eq!(guard.terminate().code(), Some(0));
-    let told = guard.rest();
-    let place = |words: &str| {
-        let is_it = |fact: &Value| fact["event"].as_str().is_some_and(|it| it.contains(words));
-        told.iter().position(is_it).expect("it is told")
+    let entries = guard.remaining_entries();
+    let index_of = |words: &str| {
+        let has_words =
+            |entry: &Value| entry["event"].as_str().is_some_and(|it| it.contains(words));
+        entries.iter().position(has_words).expect("a log entry")
     };
     assert!(
-        place("host 1.0 connected") < place("opening connection 1"),
-        "{told:?}"
+        index_of("host 1.0 connected") < index_of("opening connection 1"),
+        "{entries:?}"
     );
 }
 
 #[tokio::test]
-async fn hosts_share_the_server_and_have_sessions_of_their_own() {
+async fn two_http_hosts_share_one_server_and_have_separate_sessions() {
     let ports = [
         "--listen",
         "http://127.0.0.1:0/mcp",
         "--status",
         "127.0.0.1:0",
     ];
-    let mut guard = Running::start(&ports, &SERVER.map(PathBuf::from));
-    let (status, url) = (guard.told("status"), guard.told("listening"));
+    let mut guard = GuardProcess::start(&ports, &SERVER.map(PathBuf::from));
+    let (status, url) = (guard.log_value("status"), guard.log_value("listening"));
     let host = |name: &str| {
         let mut config = Config::http(name, "1.0", &url).expect("an address");
         config.dialect = Dialect::Legacy;
@@ -493,10 +499,10 @@ async fn hosts_share_the_server_and_have_sessions_of_their_own() {
     let (_, body) = page.split_once("\r\n\r\n").expect("a body");
     let state: Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(state["downstream"]["sessions"], 2, "{state}");
-    one.shutdown().await.expect("it is driven");
-    let said = other.call_tool("echo", json!({"message": "still"})).await;
-    assert_eq!(said.expect("a reply").text(), "still");
-    other.shutdown().await.expect("it is driven");
+    one.shutdown().await.expect("the driver runs");
+    let reply = other.call_tool("echo", json!({"message": "still"})).await;
+    assert_eq!(reply.expect("a reply").text(), "still");
+    other.shutdown().await.expect("the driver runs");
     assert_eq!(guard.terminate().code(), Some(0));
 }
 
@@ -520,21 +526,21 @@ done"#;
 
 /// Rule 17: the user of one host is not asked to confirm an order of another host. The log of the guard reports the ask.
 #[test]
-fn question_for_one_host_is_not_put_to_another() {
+fn late_ask_of_a_shared_server_is_refused_and_not_sent_to_another_host() {
     let ports = ["--listen", "http://127.0.0.1:0/mcp", "--era", "legacy"];
     let server = ["sh", "-c", LATE_SERVER].map(PathBuf::from);
-    let mut guard = Running::start(&ports, &server);
-    let url = guard.told("listening");
+    let mut guard = GuardProcess::start(&ports, &server);
+    let url = guard.log_value("listening");
     let rest = url.strip_prefix("http://").expect("an address");
-    let (place, _) = rest.split_once('/').expect("a path");
+    let (address, _) = rest.split_once('/').expect("a path");
     let post = |session: Option<&str>, body: Value| {
         let body = body.to_string();
         let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n"));
-        let mut stream = TcpStream::connect(place).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        write!(stream, "POST /mcp HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{}Content-Length: {}\r\n\r\n{body}", session.unwrap_or_default(), body.len()).expect("it reads");
+        let mut stream = TcpStream::connect(address).expect("the guard listens");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+        write!(stream, "POST /mcp HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{}Content-Length: {}\r\n\r\n{body}", session.unwrap_or_default(), body.len()).expect("the guard reads");
         let mut text = String::new();
-        stream.read_to_string(&mut text).expect("it answers");
+        stream.read_to_string(&mut text).expect("a response");
         text
     };
     let host = |name: &str| {
@@ -543,11 +549,11 @@ fn question_for_one_host_is_not_put_to_another() {
             "capabilities": {"elicitation": {}},
             "clientInfo": {"name": name, "version": "1"},
         });
-        let begun = post(
+        let response = post(
             None,
             json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}),
         );
-        let mut lines = begun.lines();
+        let mut lines = response.lines();
         let id = lines.find_map(|line| line.strip_prefix("mcp-session-id: "));
         let id = id.expect("a session").to_owned();
         post(
@@ -564,18 +570,22 @@ fn question_for_one_host_is_not_put_to_another() {
     assert!(looked.contains("it was refused"), "{looked}");
     assert!(!looked.contains("confirm the payment"), "{looked}");
     assert_eq!(guard.terminate().code(), Some(0));
-    let told = guard.rest();
-    let is_told = |fact: &&Value| {
-        let event = fact["event"].as_str().unwrap_or_default();
-        event.contains("nobody was asked") && fact["method"] == "elicitation/create"
+    let entries = guard.remaining_entries();
+    let is_refused_ask = |entry: &&Value| {
+        let event = entry["event"].as_str().unwrap_or_default();
+        event.contains("nobody was asked") && entry["method"] == "elicitation/create"
     };
-    assert_eq!(told.iter().filter(is_told).count(), 1, "{told:?}");
+    assert_eq!(
+        entries.iter().filter(is_refused_ask).count(),
+        1,
+        "{entries:?}"
+    );
 }
 
 /// A stranger's web page cannot read the status, neither through its own domain for this machine nor from its own origin. The status shows no text of
 /// the server or the system.
 #[test]
-fn status_is_for_this_machine_and_shows_no_text_of_the_server() {
+fn status_refuses_foreign_hosts_and_origins_and_shows_no_text_of_the_server() {
     let script = r#"read -r line; echo "secret of the server" >&2; printf '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n'; exit 3"#;
     let servers = [
         vec![PathBuf::from("/home/ann/secret/server")],
@@ -590,43 +600,43 @@ fn status_is_for_this_machine_and_shows_no_text_of_the_server() {
             "--allow-host",
             "guard.example",
         ];
-        let guard = Running::start(&ports, &server);
-        let (status, url) = (guard.told("status"), guard.told("listening"));
-        let place = |url: &str| {
+        let guard = GuardProcess::start(&ports, &server);
+        let (status, url) = (guard.log_value("status"), guard.log_value("listening"));
+        let address_in = |url: &str| {
             let rest = url.strip_prefix("http://").expect("an address");
-            let (place, _) = rest.split_once('/').expect("a path");
-            place.to_owned()
+            let (address, _) = rest.split_once('/').expect("a path");
+            address.to_owned()
         };
-        let place_of_hosts = place(&url);
+        let listen_address = address_in(&url);
         let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#;
-        let mut host = TcpStream::connect(&place_of_hosts).expect("it listens");
-        write!(host, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{hello}", hello.len()).expect("it reads");
-        let port = place(&status);
-        let ask = |fields: &str| {
-            let mut stream = TcpStream::connect(&port).expect("somebody listens");
-            write!(stream, "GET / HTTP/1.0\r\n{fields}\r\n").expect("it listens");
+        let mut host = TcpStream::connect(&listen_address).expect("the guard listens");
+        write!(host, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{hello}", hello.len()).expect("the guard reads");
+        let status_address = address_in(&status);
+        let get_status = |fields: &str| {
+            let mut stream = TcpStream::connect(&status_address).expect("the guard listens");
+            write!(stream, "GET / HTTP/1.0\r\n{fields}\r\n").expect("the guard listens");
             let mut text = String::new();
-            stream.read_to_string(&mut text).expect("it answers");
+            stream.read_to_string(&mut text).expect("a response");
             text
         };
-        crate::props::until("the server has ended once", || {
-            ask("Host: localhost\r\n").contains("\"last_end\":\"")
+        crate::support::wait_until("the server has ended once", || {
+            get_status("Host: localhost\r\n").contains("\"last_end\":\"")
         });
-        let page = ask("Host: localhost:81\r\nOrigin: http://127.0.0.1:82\r\n");
+        let page = get_status("Host: localhost:81\r\nOrigin: http://127.0.0.1:82\r\n");
         assert!(page.contains(" 200 "), "{page}");
         assert!(
             !page.contains("secret") && !page.contains("/home"),
             "{page}"
         );
-        assert!(ask("Host: guard.example\r\n").contains(" 200 "));
-        for strange in [
+        assert!(get_status("Host: guard.example\r\n").contains(" 200 "));
+        for foreign in [
             "Host: evil.example\r\n",
             "",
             "Host: localhost\r\nOrigin: http://evil.example\r\n",
             "Host: localhost\r\nOrigin: null\r\n",
         ] {
-            let page = ask(strange);
-            assert!(page.contains(" 403 "), "{strange}: {page}");
+            let page = get_status(foreign);
+            assert!(page.contains(" 403 "), "{foreign}: {page}");
             assert!(!page.contains("upstream"), "{page}");
         }
         drop(guard);
@@ -635,35 +645,35 @@ fn status_is_for_this_machine_and_shows_no_text_of_the_server() {
 
 /// With the text log, which writes to standard error.
 #[test]
-fn a_standard_error_that_nobody_reads_stops_nothing() {
+fn guard_serves_with_a_full_or_closed_stderr() {
     let (full, unread) = UnixStream::pair().expect("a pair");
-    full.set_nonblocking(true).expect("it can be");
+    full.set_nonblocking(true).expect("a socket");
     while (&full).write(&[b'.'; 4096]).is_ok() {}
-    full.set_nonblocking(false).expect("it can be");
+    full.set_nonblocking(false).expect("a socket");
     let mut host = Host::start(Stdio::from(OwnedFd::from(full)), &[], &SERVER);
-    host.meets_and_calls();
-    assert_eq!(host.leaves().code(), Some(0));
+    host.handshake_and_echo();
+    assert_eq!(host.disconnect().code(), Some(0));
     drop(unread);
 
-    let (gone, reader) = UnixStream::pair().expect("a pair");
+    let (closed_end, reader) = UnixStream::pair().expect("a pair");
     drop(reader);
-    let mut host = Host::start(Stdio::from(OwnedFd::from(gone)), &[], &SERVER);
-    host.meets_and_calls();
-    assert_eq!(host.leaves().code(), Some(0));
+    let mut host = Host::start(Stdio::from(OwnedFd::from(closed_end)), &[], &SERVER);
+    host.handshake_and_echo();
+    assert_eq!(host.disconnect().code(), Some(0));
 
     let script = r#"exec "$0" guard -- "$0" demo-server 2>&-"#;
     let mut closed = Command::new("sh");
     closed.args(["-c", script, EVERLINK]);
     closed.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     let mut host = Host::of(closed.stderr(Stdio::null()));
-    host.meets_and_calls();
-    assert_eq!(host.leaves().code(), Some(0));
+    host.handshake_and_echo();
+    assert_eq!(host.disconnect().code(), Some(0));
 }
 
 #[test]
-fn a_host_that_talks_nonsense_is_served_all_the_same() {
+fn host_that_sends_invalid_lines_is_still_served() {
     let mut host = Host::start(Stdio::null(), &[], &SERVER);
-    for nonsense in [
+    for invalid in [
         "What?",
         "{",
         "[]",
@@ -671,56 +681,60 @@ fn a_host_that_talks_nonsense_is_served_all_the_same() {
         "",
         "\u{0}\u{7f}",
     ] {
-        host.says(nonsense);
+        host.send(invalid);
     }
-    host.meets_and_calls();
-    assert_eq!(host.leaves().code(), Some(0));
+    host.handshake_and_echo();
+    assert_eq!(host.disconnect().code(), Some(0));
 }
 
 #[test]
-fn a_host_that_does_not_listen_any_more_has_gone() {
+fn guard_exits_when_its_host_closes_stdout() {
     let mut host = Host::start(Stdio::null(), &[], &SERVER);
-    host.meets_and_calls();
-    drop(host.hears.take());
-    host.says(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
-    assert_eq!(host.ended().code(), Some(0));
+    host.handshake_and_echo();
+    drop(host.stdout.take());
+    host.send(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}"#);
+    assert_eq!(host.wait_for_exit().code(), Some(0));
 }
 
 /// The call is answered although the guard was asked to end meanwhile.
 #[test]
-fn what_is_in_flight_has_a_while() {
+fn call_in_flight_is_answered_after_sigterm() {
     let diary = Diary::new("drained");
     let mut host = Host::start(Stdio::null(), &[], &diary.server());
-    host.meets_and_calls();
-    host.calls(7, "sleep", &json!({"ms": 300, "number": 7}));
+    host.handshake_and_echo();
+    host.send_call(7, "sleep", &json!({"ms": 300, "number": 7}));
     let start = Instant::now();
     while !diary.has(7) {
-        assert!(start.elapsed() < PATIENCE, "it does not run");
+        assert!(start.elapsed() < TIMEOUT, "the call does not run");
         thread::sleep(Duration::from_millis(5));
     }
     let guard = Pid::from_child(&host.process);
-    kill_process(guard, Signal::TERM).expect("it is there");
-    let reply = host.hears(7);
+    kill_process(guard, Signal::TERM).expect("the process exists");
+    let reply = host.receive(7);
     let text = &reply["result"]["content"][0]["text"];
     assert_eq!(text, "slept for 300 ms", "{reply}");
-    assert_eq!(host.ended().code(), Some(0));
+    assert_eq!(host.wait_for_exit().code(), Some(0));
 }
 
 #[test]
-fn nobody_behind_waits_for_credentials_that_will_not_come() {
-    let bouncer = Bouncer::start();
-    let mut host = Host::start(Stdio::null(), &["--url", &bouncer.url], &[] as &[&str]);
-    let why = host.is_refused();
+fn initialize_fails_with_a_hint_if_the_server_requires_credentials() {
+    let unauthorized_server = UnauthorizedServer::start();
+    let mut host = Host::start(
+        Stdio::null(),
+        &["--url", &unauthorized_server.url],
+        &[] as &[&str],
+    );
+    let why = host.initialize_error();
     assert!(why.contains("wants credentials"), "{why}");
     assert!(why.contains("--bearer-env"), "{why}");
-    assert_eq!(host.leaves().code(), Some(0));
+    assert_eq!(host.disconnect().code(), Some(0));
 }
 
 /// A simple host at the standard streams of a guard. Dropping this kills the guard.
 pub(crate) struct Host {
     pub(crate) process: Child,
-    pub(crate) says: Option<ChildStdin>,
-    pub(crate) hears: Option<BufReader<ChildStdout>>,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Host {
@@ -739,78 +753,78 @@ impl Host {
 
     pub(crate) fn of(guard: &mut Command) -> Host {
         guard.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = guard.spawn().expect("it can be started");
-        let (says, hears) = (process.stdin.take(), process.stdout.take());
+        let mut process = guard.spawn().expect("the program starts");
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
         Host {
             process,
-            says,
-            hears: hears.map(BufReader::new),
+            stdin,
+            stdout: stdout.map(BufReader::new),
         }
     }
 
-    pub(crate) fn says(&mut self, line: &str) {
-        let mut stdin = self.says.as_ref().expect("it speaks");
-        writeln!(stdin, "{line}").expect("it is heard");
+    pub(crate) fn send(&mut self, line: &str) {
+        let mut stdin = self.stdin.as_ref().expect("stdin is open");
+        writeln!(stdin, "{line}").expect("the guard reads");
     }
 
     /// Waits for the reply to this request. Skips all other messages.
-    pub(crate) fn hears(&mut self, id: u64) -> Value {
-        let stdout = self.hears.as_mut().expect("it listens");
+    pub(crate) fn receive(&mut self, id: u64) -> Value {
+        let stdout = self.stdout.as_mut().expect("stdout is open");
         loop {
             let mut line = String::new();
-            stdout.read_line(&mut line).expect("it is text");
-            let said: Value = serde_json::from_str(&line).expect("JSON");
-            if said["id"] == id {
-                return said;
+            stdout.read_line(&mut line).expect("valid UTF-8");
+            let message: Value = serde_json::from_str(&line).expect("JSON");
+            if message["id"] == id {
+                return message;
             }
         }
     }
 
-    pub(crate) fn calls(&mut self, id: u64, tool: &str, arguments: &Value) {
+    pub(crate) fn send_call(&mut self, id: u64, tool: &str, arguments: &Value) {
         let params = json!({"name": tool, "arguments": arguments});
         let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
-        self.says(&call.to_string());
+        self.send(&call.to_string());
     }
 
     /// Sends `initialize` and returns the reply.
-    pub(crate) fn introduces_itself(&mut self) -> Value {
+    pub(crate) fn initialize(&mut self) -> Value {
         let params = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": {"name": "host", "version": "1"},
         });
         let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-        self.says(&hello.to_string());
-        self.hears(1)
+        self.send(&hello.to_string());
+        self.receive(1)
     }
 
     /// Sends `initialize` and returns the message of the error.
-    pub(crate) fn is_refused(&mut self) -> String {
-        let reply = self.introduces_itself();
+    pub(crate) fn initialize_error(&mut self) -> String {
+        let reply = self.initialize();
         let why = reply["error"]["message"].as_str();
         why.unwrap_or_else(|| panic!("{reply}")).to_owned()
     }
 
-    pub(crate) fn meets(&mut self) {
-        let reply = self.introduces_itself();
+    pub(crate) fn handshake(&mut self) {
+        let reply = self.initialize();
         assert!(reply["result"]["serverInfo"].is_object(), "{reply}");
-        self.says(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     }
 
-    pub(crate) fn meets_and_calls(&mut self) {
-        self.meets();
-        self.calls(2, "echo", &json!({"message": "hello"}));
-        let reply = self.hears(2);
+    pub(crate) fn handshake_and_echo(&mut self) {
+        self.handshake();
+        self.send_call(2, "echo", &json!({"message": "hello"}));
+        let reply = self.receive(2);
         assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
     }
 
-    pub(crate) fn leaves(&mut self) -> ExitStatus {
-        drop(self.says.take());
-        self.ended()
+    pub(crate) fn disconnect(&mut self) -> ExitStatus {
+        drop(self.stdin.take());
+        self.wait_for_exit()
     }
 
-    pub(crate) fn ended(&mut self) -> ExitStatus {
-        ended(&mut self.process)
+    pub(crate) fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_for_exit(&mut self.process)
     }
 }
 
@@ -821,25 +835,25 @@ impl Drop for Host {
     }
 }
 
-fn ended(process: &mut Child) -> ExitStatus {
+fn wait_for_exit(process: &mut Child) -> ExitStatus {
     let start = Instant::now();
     loop {
-        if let Some(status) = process.try_wait().expect("it is ours") {
+        if let Some(status) = process.try_wait().expect("a child process") {
             return status;
         }
-        assert!(start.elapsed() < PATIENCE, "it does not end");
+        assert!(start.elapsed() < TIMEOUT, "the process does not end");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// A guard with a JSON log. Dropping this kills it.
-pub(crate) struct Running {
+pub(crate) struct GuardProcess {
     process: Child,
-    told: Receiver<Value>,
+    entries: Receiver<Value>,
 }
 
-impl Running {
-    pub(crate) fn start(options: &[&str], server: &[PathBuf]) -> Running {
+impl GuardProcess {
+    pub(crate) fn start(options: &[&str], server: &[PathBuf]) -> GuardProcess {
         let mut process = program()
             .args(["guard", "--log", "json"])
             .args(options)
@@ -849,44 +863,47 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("it can be started");
-        let stderr = process.stderr.take().expect("it is piped");
-        let (sender, told) = channel();
+            .expect("the program starts");
+        let stderr = process.stderr.take().expect("a pipe");
+        let (sender, entries) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let _ = sender.send(serde_json::from_str(&line).expect("a line of JSON"));
             }
         });
-        Running { process, told }
+        GuardProcess { process, entries }
     }
 
     /// Returns the next line of the log.
-    pub(crate) fn fact(&self) -> Value {
-        self.told.recv_timeout(PATIENCE).expect("it is told")
+    pub(crate) fn log_entry(&self) -> Value {
+        self.entries.recv_timeout(TIMEOUT).expect("a log entry")
     }
 
     /// Returns the value of this member in the next line of the log.
-    pub(crate) fn told(&self, what: &str) -> String {
-        self.fact()[what].as_str().expect("an address").to_owned()
+    pub(crate) fn log_value(&self, name: &str) -> String {
+        self.log_entry()[name]
+            .as_str()
+            .expect("an address")
+            .to_owned()
     }
 
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         let pid = Pid::from_child(&self.process);
-        kill_process(pid, Signal::TERM).expect("it is there");
-        self.ended()
+        kill_process(pid, Signal::TERM).expect("the process exists");
+        self.wait_for_exit()
     }
 
-    fn ended(&mut self) -> ExitStatus {
-        ended(&mut self.process)
+    fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_for_exit(&mut self.process)
     }
 
     /// Returns all remaining lines of the log.
-    pub(crate) fn rest(&self) -> Vec<Value> {
-        self.told.iter().collect()
+    pub(crate) fn remaining_entries(&self) -> Vec<Value> {
+        self.entries.iter().collect()
     }
 }
 
-impl Drop for Running {
+impl Drop for GuardProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -933,10 +950,10 @@ async fn pid(host: &Link) -> Pid {
     Pid::from_raw(pid).expect("a process")
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}: not in time");
+    while !condition() {
+        assert!(start.elapsed() < TIMEOUT, "{what}: not in time");
         sleep(Duration::from_millis(5)).await;
     }
 }
@@ -947,9 +964,9 @@ pub(crate) fn get(url: &str) -> String {
         .strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))
         .expect("an address");
-    let mut stream = TcpStream::connect(host).expect("somebody listens");
-    write!(stream, "GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").expect("it listens");
+    let mut stream = TcpStream::connect(host).expect("the guard listens");
+    write!(stream, "GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").expect("the guard listens");
     let mut text = String::new();
-    stream.read_to_string(&mut text).expect("it answers");
+    stream.read_to_string(&mut text).expect("a response");
     text
 }

@@ -1,21 +1,21 @@
-//! Tests the program as a process, with a file for each command. `props` has shared helpers: processes that are killed on drop, a terminal, and an
-//! HTTP server that wants credentials.
+//! Tests the program as a process, with a file for each command. `support` has shared helpers: processes that are killed on drop, a terminal, and an
+//! HTTP server that requires credentials.
 #![cfg(unix)]
 
 mod call;
 mod demo;
-mod ends;
 mod guard;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod inspect;
 mod listen;
 mod old_servers;
-mod passes;
-mod props;
+mod passthrough;
 mod record;
+mod recovery_time;
 mod shell;
-mod soon;
-mod starts;
+mod shutdown;
+mod startup;
 mod stderr;
+mod support;
 mod watch;

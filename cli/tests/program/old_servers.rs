@@ -10,7 +10,7 @@ use everlink::Config;
 use everlink_tokio::child;
 use serde_json::{Value, json};
 
-use crate::props::{everlink, program, text};
+use crate::support::{program, run_everlink, text};
 
 /// The rule that a server breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,9 +18,9 @@ enum Fault {
     /// The server breaks at the probe, and answers every later request with 500.
     BrokenByProbe,
     /// The server closes the connection of a request that it does not know.
-    Cut,
+    ClosesConnection,
     /// The server answers a call with 202, and sends the reply on the stream of the GET request.
-    Elsewhere,
+    RepliesOnGetStream,
     /// The server answers `notifications/initialized` with 500.
     FailsAtInitialized,
     /// The server answers a request that it does not know with this status.
@@ -32,7 +32,7 @@ enum Fault {
 /// A legacy server over HTTP, and the methods that it received.
 struct Server {
     url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    received_methods: Arc<Mutex<Vec<String>>>,
 }
 
 #[derive(Default)]
@@ -44,26 +44,37 @@ struct State {
 impl Server {
     /// Starts a server that runs until the test ends.
     fn start(fault: Fault) -> Server {
-        let socket = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-        let url = format!("http://{}/mcp", socket.local_addr().expect("it has one"));
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (state, log) = (Arc::new(Mutex::new(State::default())), Arc::clone(&asked));
+        let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/mcp", socket.local_addr().expect("an address"));
+        let received_methods = Arc::new(Mutex::new(Vec::new()));
+        let (state, log) = (
+            Arc::new(Mutex::new(State::default())),
+            Arc::clone(&received_methods),
+        );
         thread::spawn(move || {
             for stream in socket.incoming().map_while(Result::ok) {
                 let (state, log) = (Arc::clone(&state), Arc::clone(&log));
                 thread::spawn(move || serve(fault, stream, &state, &log));
             }
         });
-        Server { url, asked }
+        Server {
+            url,
+            received_methods,
+        }
     }
 
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("no panic").clone()
+    fn received_methods(&self) -> Vec<String> {
+        self.received_methods.lock().expect("no panic").clone()
     }
 }
 
 /// Handles one request.
-fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mutex<Vec<String>>) {
+fn serve(
+    fault: Fault,
+    mut stream: TcpStream,
+    state: &Mutex<State>,
+    received_methods: &Mutex<Vec<String>>,
+) {
     let Some((head, message)) = read(&stream) else {
         return;
     };
@@ -76,7 +87,10 @@ fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mute
         return;
     }
     let method = message["method"].as_str().unwrap_or_default();
-    asked.lock().expect("no panic").push(method.into());
+    received_methods
+        .lock()
+        .expect("no panic")
+        .push(method.into());
     let is_known = matches!(
         method,
         "initialize" | "notifications/initialized" | "tools/call" | "tools/list"
@@ -87,19 +101,22 @@ fn serve(fault: Fault, mut stream: TcpStream, state: &Mutex<State>, asked: &Mute
     };
     let reply = match fault {
         _ if state.is_broken => error("500 Internal Server Error"),
-        Fault::Cut if !is_known => return,
+        Fault::ClosesConnection if !is_known => return,
         Fault::FailsAtInitialized if method == "notifications/initialized" => {
             error("500 Internal Server Error")
         }
         Fault::Status(status) if !is_known => error(status),
         _ if message["id"].is_null() => error("202 Accepted"),
-        Fault::Elsewhere if method == "tools/call" => {
+        Fault::RepliesOnGetStream if method == "tools/call" => {
             let _ = stream.write_all(error("202 Accepted").as_bytes());
             drop(stream);
             // By then, the client has almost certainly read the response.
             thread::sleep(Duration::from_millis(300));
             let event = format!("data: {}\n\n", reply_to(fault, &message));
-            let listener = state.listener.as_mut().expect("it listens before it calls");
+            let listener = state
+                .listener
+                .as_mut()
+                .expect("the client sends GET before the call");
             let _ = listener.write_all(event.as_bytes());
             return;
         }
@@ -158,7 +175,7 @@ fn reply_to(fault: Fault, request: &Value) -> String {
 fn call(server: &Server, more: &[&str]) -> (Option<i32>, String) {
     let mut arguments = vec!["call", "echo", "{}", "--retries", "0", "--url", &server.url];
     arguments.extend(more);
-    let output = everlink(&arguments, &[]);
+    let output = run_everlink(&arguments, &[]);
     (
         output.status.code(),
         text(&output.stdout) + &text(&output.stderr),
@@ -167,8 +184,8 @@ fn call(server: &Server, more: &[&str]) -> (Option<i32>, String) {
 
 /// The faults that a call survives.
 const HARMLESS: [Fault; 8] = [
-    Fault::Cut,
-    Fault::Elsewhere,
+    Fault::ClosesConnection,
+    Fault::RepliesOnGetStream,
     Fault::FailsAtInitialized,
     Fault::Status("403 Forbidden"),
     Fault::Status("500 Internal Server Error"),
@@ -178,14 +195,14 @@ const HARMLESS: [Fault; 8] = [
 ];
 
 #[test]
-fn call_to_a_server_that_fails_at_the_probe_is_answered() {
+fn call_succeeds_with_each_harmless_server_fault() {
     for fault in HARMLESS {
         let server = Server::start(fault);
-        let (code, said) = call(&server, &[]);
-        assert_eq!(code, Some(0), "{fault:?}: {said}");
-        assert!(said.contains("hello"), "{fault:?}: {said}");
+        let (code, printed) = call(&server, &[]);
+        assert_eq!(code, Some(0), "{fault:?}: {printed}");
+        assert!(printed.contains("hello"), "{fault:?}: {printed}");
         assert_eq!(
-            server.asked()[..2],
+            server.received_methods()[..2],
             ["server/discover", "initialize"],
             "{fault:?}"
         );
@@ -194,7 +211,7 @@ fn call_to_a_server_that_fails_at_the_probe_is_answered() {
 
 /// The host is a link of this library; the guard is a process.
 #[tokio::test]
-async fn guard_before_a_server_that_fails_at_the_probe_serves_its_host() {
+async fn guard_serves_its_host_with_each_harmless_server_fault() {
     for fault in HARMLESS {
         let server = Server::start(fault);
         let mut guard = program();
@@ -209,23 +226,23 @@ async fn guard_before_a_server_that_fails_at_the_probe_serves_its_host() {
         ]);
         let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
         let reply = host.call_tool("echo", json!({})).await.expect("a reply");
-        let said = reply.text();
-        assert!(said.contains("hello"), "{fault:?}: {said}");
-        host.shutdown().await.expect("it is driven");
+        let text = reply.text();
+        assert!(text.contains("hello"), "{fault:?}: {text}");
+        host.shutdown().await.expect("the driver runs");
     }
 }
 
 /// Such servers work if the client sends only `initialize`, and the failure says so.
 #[test]
-fn failure_before_a_server_that_the_probe_broke_says_how_to_reach_it() {
+fn call_to_a_server_that_the_probe_breaks_fails_with_a_hint_to_use_era_legacy() {
     let server = Server::start(Fault::BrokenByProbe);
-    let (code, said) = call(&server, &[]);
-    assert_eq!(code, Some(4), "{said}");
-    assert_eq!(server.asked(), ["server/discover", "initialize"]);
+    let (code, printed) = call(&server, &[]);
+    assert_eq!(code, Some(4), "{printed}");
+    assert_eq!(server.received_methods(), ["server/discover", "initialize"]);
     for part in ["HTTP status 500", "server/discover", "--era legacy"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
     let server = Server::start(Fault::BrokenByProbe);
-    let (code, said) = call(&server, &["--era", "legacy"]);
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = call(&server, &["--era", "legacy"]);
+    assert_eq!(code, Some(0), "{printed}");
 }

@@ -17,18 +17,18 @@ use everlink_tokio::{Link, child, http};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::listen::{OldHost, ask};
-use crate::props::program;
+use crate::listen::{HttpSseHost, http_request};
+use crate::support::program;
 
 const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
 
 /// A limit for every wait. No step takes this long, not even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const ERAS: [(&str, Dialect); 2] = [("legacy", Dialect::Legacy), ("modern", Dialect::Modern)];
 
 /// Texts of the tests below that no redacted recording may contain. Redaction cannot produce them by chance.
-const SAID: [&str; 9] = [
+const SENT_TEXTS: [&str; 9] = [
     "open sesame",
     "Ali Baba",
     r#""echo""#,
@@ -41,35 +41,36 @@ const SAID: [&str; 9] = [
 ];
 
 #[test]
-fn what_is_watched_is_told_again_to_the_byte() {
+fn replay_of_a_watch_prints_the_same_bytes() {
     for (era, _) in ERAS {
         for json in [&["--json"][..], &[]] {
-            let tape = Tape::new(&format!("watch-{era}-{}", json.len()));
+            let recording = RecordedRun::new(&format!("watch-{era}-{}", json.len()));
             let mut watch = program();
             watch.args(["watch", "--era", era]).args(json);
             watch
-                .args(tape.record())
+                .args(recording.record_option())
                 .args(["--", EVERLINK, "demo-server"]);
-            let told = watched(&mut watch, "is watched");
-            let again = tape.replay(json);
-            assert_eq!(text(&again.stdout), told);
-            assert!(again.status.success(), "{}", text(&again.stderr));
+            let output = run_watch_until(&mut watch, "is watched");
+            let replayed = recording.replay(json);
+            assert_eq!(text(&replayed.stdout), output);
+            assert!(replayed.status.success(), "{}", text(&replayed.stderr));
         }
     }
 }
 
 #[tokio::test]
-async fn what_a_guard_at_the_standard_streams_told_is_told_again() {
-    for (front, dialect) in ERAS {
-        for (behind, _) in ERAS {
+async fn replay_of_a_stdio_guard_matches_its_log() {
+    for (host_era, dialect) in ERAS {
+        for (server_era, _) in ERAS {
             for (log, redact) in [("text", false), ("json", false), ("text", true)] {
-                let tape = Tape::new(&format!("stdio-{front}-{behind}-{log}-{redact}"));
+                let recording =
+                    RecordedRun::new(&format!("stdio-{host_era}-{server_era}-{log}-{redact}"));
                 // The host speaks one era alone.
-                let options = ["--answer-discover", "--era", behind, "--log", log];
-                let host = host_of(&tape, dialect, &options, redact);
-                live(&host).await;
-                host.shutdown().await.expect("it is driven");
-                tape.is_told_again(log, redact);
+                let options = ["--answer-discover", "--era", server_era, "--log", log];
+                let host = host_at_stdio(&recording, dialect, &options, redact);
+                exercise_server(&host).await;
+                host.shutdown().await.expect("the driver runs");
+                recording.assert_replay_matches_log(log, redact);
             }
         }
     }
@@ -77,50 +78,53 @@ async fn what_a_guard_at_the_standard_streams_told_is_told_again() {
 
 /// The options that change what passes are part of the recording.
 #[tokio::test]
-async fn guard_that_hides_its_host_and_refuses_long_messages_is_told_again() {
-    let tape = Tape::new("stdio-limits");
+async fn replay_of_a_guard_with_hide_host_and_max_message_matches_its_log() {
+    let recording = RecordedRun::new("stdio-limits");
     let options = ["--hide-host", "--max-message", "1MiB"];
-    let host = host_of(&tape, Dialect::Legacy, &options, false);
-    live(&host).await;
+    let host = host_at_stdio(&recording, Dialect::Legacy, &options, false);
+    exercise_server(&host).await;
     let long = host.call_tool("echo", json!({"message": "x".repeat(2 << 20)}));
-    let refused = long.await.expect_err("it is too long").to_string();
+    let refused = long.await.expect_err("the message is too long").to_string();
     assert!(refused.contains("is the most"), "{refused}");
-    host.shutdown().await.expect("it is driven");
-    tape.is_told_again("text", false);
+    host.shutdown().await.expect("the driver runs");
+    recording.assert_replay_matches_log("text", false);
 }
 
 #[tokio::test]
-async fn what_hosts_over_http_see_is_told_again_of_both_ends() {
-    for (front, dialect) in ERAS {
+async fn replays_of_two_chained_guards_match_their_logs() {
+    for (host_era, dialect) in ERAS {
         for redact in [false, true] {
-            let name = format!("http-{front}-{redact}");
-            let (near, far) = (Tape::new(&format!("{name}-near")), Tape::new(&name));
+            let name = format!("http-{host_era}-{redact}");
+            let (near, far) = (
+                RecordedRun::new(&format!("{name}-near")),
+                RecordedRun::new(&name),
+            );
             // Two hosts use the server, one after the other. Only a modern server says for which host it asks.
             let options = ["--listen", "http://127.0.0.1:0/mcp", "--era", "modern"];
             let mut guard = far.guard(&options, redact);
-            let mut guard = Running::start(&mut guard);
-            let url = far.listening();
+            let mut guard = RunningProgram::start(&mut guard);
+            let url = far.listen_url();
             // The guard near the host is an HTTP client of the guard near the server.
-            let host = host_over(&near, dialect, &url, &["--era", front], redact);
-            live(&host).await;
-            host.shutdown().await.expect("it is driven");
-            let direct = http::connect(as_host(
+            let host = host_of_http_server(&near, dialect, &url, &["--era", host_era], redact);
+            exercise_server(&host).await;
+            host.shutdown().await.expect("the driver runs");
+            let direct = http::connect(host_config(
                 Config::http("host", "1.0", &url).expect("an address"),
                 dialect,
             ));
-            let direct = answering(direct.expect("a runtime"));
-            live(&direct).await;
-            direct.shutdown().await.expect("it is driven");
+            let direct = answer_asks(direct.expect("a runtime"));
+            exercise_server(&direct).await;
+            direct.shutdown().await.expect("the driver runs");
             guard.signal(Signal::TERM);
-            guard.ended();
-            near.is_told_again("text", redact);
-            far.is_told_again("text", redact);
+            guard.wait_for_exit();
+            near.assert_replay_matches_log("text", redact);
+            far.assert_replay_matches_log("text", redact);
         }
     }
 }
 
 #[test]
-fn the_other_commands_can_be_recorded_too() {
+fn recordings_of_inspect_call_and_demo_replay_without_differences() {
     let server = ["--", EVERLINK, "demo-server"];
     let commands: [(&str, &[&str], &[i32]); 6] = [
         ("inspect", &["inspect"], &[0]),
@@ -141,82 +145,93 @@ fn the_other_commands_can_be_recorded_too() {
     ];
     for redact in [false, true] {
         for (name, arguments, codes) in commands {
-            let tape = Tape::new(&format!("command-{name}-{redact}"));
+            let recording = RecordedRun::new(&format!("command-{name}-{redact}"));
             let mut command = program();
-            command.args(arguments).args(tape.record());
+            command.args(arguments).args(recording.record_option());
             command.args(redact.then_some("--redact"));
             let is_demo = name == "demo";
             command.args(server.iter().filter(|_| !is_demo));
-            let output = command.output().expect("it runs");
-            let ended = output.status.code();
-            let is_fine = ended.is_some_and(|code| codes.contains(&code));
-            assert!(is_fine, "{name}: {ended:?}, {}", text(&output.stderr));
-            let again = tape.replay(&[]);
-            assert!(again.status.success(), "{name}: {}", text(&again.stderr));
+            let output = command.output().expect("the program runs");
+            let status = output.status.code();
+            let is_expected = status.is_some_and(|code| codes.contains(&code));
+            assert!(is_expected, "{name}: {status:?}, {}", text(&output.stderr));
+            let replayed = recording.replay(&[]);
+            assert!(
+                replayed.status.success(),
+                "{name}: {}",
+                text(&replayed.stderr)
+            );
             if redact {
-                tape.says_nothing(&SAID);
+                recording.assert_contains_none_of(&SENT_TEXTS);
             }
         }
     }
 }
 
 #[test]
-fn what_is_a_secret_over_http_is_in_no_recording() {
-    for (manner, last) in [
-        (Manner::Barred, "wants credentials"),
-        (Manner::Moved, "(connection 1"),
-        (Manner::Old, "is ready"),
-        (Manner::Session, "is ready"),
+fn recording_of_an_http_client_contains_no_path_header_token_or_session() {
+    for (kind, last) in [
+        (ServerKind::Unauthorized, "wants credentials"),
+        (ServerKind::Redirects, "(connection 1"),
+        (ServerKind::HttpSse, "is ready"),
+        (ServerKind::Sessions, "is ready"),
     ] {
-        let tape = Tape::new(&format!("secrets-{manner:?}"));
-        let url = format!("{}/swordfish?swordfish=1", serve(manner));
+        let recording = RecordedRun::new(&format!("secrets-{kind:?}"));
+        let url = format!("{}/swordfish?swordfish=1", serve(kind));
         let mut watch = program();
         watch.args(["watch", "--url", &url, "--era", "legacy"]);
         watch.args(["--header", "X-Key: swordfish", "--bearer-env", "TOKEN"]);
-        watch.args(tape.record()).env("TOKEN", "swordfish");
-        let told = watched(&mut watch, last);
-        tape.says_nothing(&["swordfish"]);
-        let again = tape.replay(&[]);
+        watch
+            .args(recording.record_option())
+            .env("TOKEN", "swordfish");
+        let output = run_watch_until(&mut watch, last);
+        recording.assert_contains_none_of(&["swordfish"]);
+        let replayed = recording.replay(&[]);
         assert!(
-            again.status.success(),
-            "{manner:?}: {}",
-            text(&again.stderr)
+            replayed.status.success(),
+            "{kind:?}: {}",
+            text(&replayed.stderr)
         );
-        assert_eq!(text(&again.stdout), told);
+        assert_eq!(text(&replayed.stdout), output);
     }
 }
 
 #[test]
-fn an_address_with_a_password_is_not_recorded() {
-    let tape = Tape::new("password");
-    let url = serve(Manner::Session).replace("http://", "http://me:swordfish@");
+fn recording_does_not_contain_the_password_of_the_url() {
+    let recording = RecordedRun::new("password");
+    let url = serve(ServerKind::Sessions).replace("http://", "http://me:swordfish@");
     let mut call = program();
     call.args(["call", "echo", "{}", "--url", &url, "--retries", "0"]);
-    let _ = call.args(tape.record()).output().expect("it runs");
-    let tape = fs::read_to_string(&tape.0).unwrap_or_default();
-    assert!(!tape.contains("swordfish"), "{tape}");
+    let _ = call
+        .args(recording.record_option())
+        .output()
+        .expect("the program runs");
+    let recording = fs::read_to_string(&recording.0).unwrap_or_default();
+    assert!(!recording.contains("swordfish"), "{recording}");
 }
 
 #[test]
-fn what_is_a_secret_of_hosts_and_processes_is_in_no_recording() {
-    let tape = Tape::new("front");
+fn recording_of_a_guard_contains_no_secret_of_hosts_or_of_the_environment() {
+    let recording = RecordedRun::new("front");
     let mut guard = program();
     guard.args(["guard", "--listen", "http://127.0.0.1:0/swordfish"]);
-    guard.args(tape.record()).args(["--env", "TOKEN=swordfish"]);
+    guard
+        .args(recording.record_option())
+        .args(["--env", "TOKEN=swordfish"]);
     guard
         .args(["--", EVERLINK, "demo-server"])
         .stdin(Stdio::null());
-    let log = fs::File::create(tape.log()).expect("there is room");
-    let mut guard = Running::start(guard.stderr(log));
-    let url = tape.listening();
+    let log = fs::File::create(recording.log()).expect("the file can be written");
+    let mut guard = RunningProgram::start(guard.stderr(log));
+    let url = recording.listen_url();
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#;
     let secrets = "Authorization: Bearer swordfish\r\nCookie: swordfish\r\nX-Key: swordfish\r\n";
-    let met = post(&format!("{url}?swordfish=1"), secrets, hello);
-    assert!(met.starts_with("HTTP/1.1 200"), "{met}");
-    let session = met
+    let response = post(&format!("{url}?swordfish=1"), secrets, hello);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    let session = response
         .lines()
         .find_map(|line| line.strip_prefix("mcp-session-id: "));
-    let session = session.expect("there is a session").trim().to_owned();
+    let session = session.expect("a session").trim().to_owned();
     let fields = format!("Mcp-Session-Id: {session}\r\nMcp-Protocol-Version: 2025-11-25\r\n");
     let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
     let pong = post(&url, &fields, ping);
@@ -226,86 +241,89 @@ fn what_is_a_secret_of_hosts_and_processes_is_in_no_recording() {
     let elsewhere = url.replace("/swordfish", "/swordfish/else");
     assert!(post(&elsewhere, "", ping).starts_with("HTTP/1.1 404"));
     // The key is not written while the guard runs.
-    tape.says_nothing(&["swordfish", session.as_str(), r#"{"key""#]);
+    recording.assert_contains_none_of(&["swordfish", session.as_str(), r#"{"key""#]);
     guard.signal(Signal::TERM);
-    assert_eq!(guard.ended(), Some(0));
-    tape.says_nothing(&["swordfish", session.as_str()]);
-    assert_eq!(tape.text().matches(r#"{"key""#).count(), 1);
-    tape.is_told_again("text", false);
+    assert_eq!(guard.wait_for_exit(), Some(0));
+    recording.assert_contains_none_of(&["swordfish", session.as_str()]);
+    assert_eq!(recording.text().matches(r#"{"key""#).count(), 1);
+    recording.assert_replay_matches_log("text", false);
 }
 
 /// The session of the host is in the URL that it posts to, and no recording may contain it.
 #[test]
-fn recording_of_a_host_of_http_sse_is_told_again() {
+fn replay_of_an_http_sse_guard_matches_its_log_and_shows_no_session() {
     for redact in [false, true] {
-        let tape = Tape::new(&format!("sse-{redact}"));
+        let recording = RecordedRun::new(&format!("sse-{redact}"));
         let options = ["--listen", "http://127.0.0.1:0/mcp"];
-        let mut guard = Running::start(&mut tape.guard(&options, redact));
-        let url = tape.listening();
-        let place = url.strip_prefix("http://").expect("an address");
-        let (place, _) = place.split_once('/').expect("a path");
-        let mut hosts = [OldHost::connect(place), OldHost::connect(place)];
+        let mut guard = RunningProgram::start(&mut recording.guard(&options, redact));
+        let url = recording.listen_url();
+        let address = url.strip_prefix("http://").expect("an address");
+        let (address, _) = address.split_once('/').expect("a path");
+        let mut hosts = [HttpSseHost::connect(address), HttpSseHost::connect(address)];
         for host in hosts.iter_mut().rev() {
-            host.meets();
-            let said = json!({"message": "open sesame"});
-            assert_eq!(host.call(1, "echo", &said), "open sesame");
+            host.handshake();
+            let arguments = json!({"message": "open sesame"});
+            assert_eq!(host.call(1, "echo", &arguments), "open sesame");
         }
         let session = hosts[0].endpoint.split_once('=').expect("a session").1;
         for path in ["/.well-known/oauth-protected-resource", "/swordfish"] {
-            let refused = ask(place, &format!("GET {path}"), &[], "");
+            let refused = http_request(address, &format!("GET {path}"), &[], "");
             assert!(refused.contains(" 404 "), "{refused}");
         }
-        tape.says_nothing(&[session, "swordfish"]);
+        recording.assert_contains_none_of(&[session, "swordfish"]);
         guard.signal(Signal::TERM);
-        assert_eq!(guard.ended(), Some(0));
-        tape.is_told_again("text", redact);
+        assert_eq!(guard.wait_for_exit(), Some(0));
+        recording.assert_replay_matches_log("text", redact);
     }
 }
 
 #[tokio::test]
-async fn a_guard_that_is_killed_leaves_what_happened_until_then() {
+async fn recording_of_a_killed_guard_replays_up_to_the_kill() {
     for redact in [false, true] {
-        let tape = Tape::new(&format!("killed-{redact}"));
-        let mut guard = tape.guard(&["--listen", "http://127.0.0.1:0/mcp"], redact);
-        let mut guard = Running::start(&mut guard);
-        let config = Config::http("host", "1.0", &tape.listening()).expect("an address");
-        let host = http::connect(as_host(config, Dialect::Modern)).expect("a runtime");
-        let host = answering(host);
-        live(&host).await;
+        let recording = RecordedRun::new(&format!("killed-{redact}"));
+        let mut guard = recording.guard(&["--listen", "http://127.0.0.1:0/mcp"], redact);
+        let mut guard = RunningProgram::start(&mut guard);
+        let config = Config::http("host", "1.0", &recording.listen_url()).expect("an address");
+        let host = http::connect(host_config(config, Dialect::Modern)).expect("a runtime");
+        let host = answer_asks(host);
+        exercise_server(&host).await;
         guard.signal(Signal::KILL);
-        guard.ended();
+        guard.wait_for_exit();
         // The guard may be killed before it logged an event that it had recorded.
-        let again = tape.replay(&[]);
-        assert!(again.status.success(), "{}", text(&again.stderr));
-        let told = fs::read_to_string(tape.log()).expect("it is text");
-        let told: Vec<_> = told
+        let replayed = recording.replay(&[]);
+        assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+        let logged = fs::read_to_string(recording.log()).expect("valid UTF-8");
+        let logged: Vec<_> = logged
             .lines()
             .filter(|line| !line.contains("listening"))
             .collect();
-        let again = text(&again.stdout);
-        let again: Vec<_> = again.lines().collect();
-        assert!(told.len() > 10 && again.len() >= told.len(), "{again:#?}");
+        let replayed = text(&replayed.stdout);
+        let replayed: Vec<_> = replayed.lines().collect();
+        assert!(
+            logged.len() > 10 && replayed.len() >= logged.len(),
+            "{replayed:#?}"
+        );
         if !redact {
             // The last line of the log may be incomplete, too.
-            let whole = told.len() - 1;
-            assert_eq!(again[..whole], told[..whole]);
+            let whole = logged.len() - 1;
+            assert_eq!(replayed[..whole], logged[..whole]);
         }
-        let whole = fs::read(&tape.0).expect("it is there");
-        fs::write(&tape.0, &whole[..whole.len() - 3]).expect("there is room");
-        let again = tape.replay(&[]);
-        let said = text(&again.stderr);
+        let whole = fs::read(&recording.0).expect("the file exists");
+        fs::write(&recording.0, &whole[..whole.len() - 3]).expect("the file can be written");
+        let replayed = recording.replay(&[]);
+        let stderr = text(&replayed.stderr);
         assert!(
-            again.status.success() && said.contains("breaks off"),
-            "{said}"
+            replayed.status.success() && stderr.contains("breaks off"),
+            "{stderr}"
         );
     }
 }
 
 #[test]
-fn what_is_no_recording_or_no_more_the_same_is_said_so() {
-    let tape = Tape::new("odd");
-    tape.record_a_call();
-    let whole = tape.text();
+fn replay_of_a_changed_or_invalid_file_exits_with_the_reason() {
+    let recording = RecordedRun::new("odd");
+    recording.record_short_call();
+    let whole = recording.text();
     let second = whole.lines().nth(1).expect("a line");
     for (changed, code, words) in [
         (whole.clone(), 0, "8 events, the same"),
@@ -332,22 +350,22 @@ fn what_is_no_recording_or_no_more_the_same_is_said_so() {
         (String::new(), 4, "no recording"),
         ("hello\n".to_owned(), 4, "no recording"),
     ] {
-        fs::write(&tape.0, changed).expect("there is room");
-        let again = tape.replay(&[]);
-        let said = text(&again.stderr);
-        assert_eq!(again.status.code(), Some(code), "{said}");
-        assert!(said.contains(words), "{said}");
+        fs::write(&recording.0, changed).expect("the file can be written");
+        let replayed = recording.replay(&[]);
+        let stderr = text(&replayed.stderr);
+        assert_eq!(replayed.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
     }
-    fs::remove_file(&tape.0).expect("it is there");
-    let again = tape.replay(&[]);
-    assert_eq!(again.status.code(), Some(4));
-    assert!(text(&again.stderr).contains("cannot be read"));
+    fs::remove_file(&recording.0).expect("the file exists");
+    let replayed = recording.replay(&[]);
+    assert_eq!(replayed.status.code(), Some(4));
+    assert!(text(&replayed.stderr).contains("cannot be read"));
 }
 
 #[test]
-fn where_nothing_can_be_written_no_server_is_started() {
-    let tape = Tape::new("unwritable");
-    let started = tape.log();
+fn record_to_an_unwritable_path_fails_before_the_server_starts() {
+    let recording = RecordedRun::new("unwritable");
+    let started = recording.log();
     for command in [&["watch"][..], &["inspect"], &["call", "echo"], &["guard"]] {
         let mut program = program();
         program
@@ -357,19 +375,19 @@ fn where_nothing_can_be_written_no_server_is_started() {
             .args(["--", "touch"])
             .arg(&started)
             .stdin(Stdio::null());
-        let output = program.output().expect("it runs");
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(4), "{said}");
+        let output = program.output().expect("the program runs");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{stderr}");
         assert!(
-            said.contains("--record /no/such/directory/tape: cannot be written"),
-            "{said}"
+            stderr.contains("--record /no/such/directory/tape: cannot be written"),
+            "{stderr}"
         );
         assert!(!started.exists(), "{command:?}");
     }
 }
 
 #[test]
-fn where_the_disk_is_full_the_link_goes_on() {
+fn call_succeeds_with_one_warning_if_the_recording_cannot_be_written() {
     let mut call = program();
     call.args([
         "call",
@@ -381,63 +399,69 @@ fn where_the_disk_is_full_the_link_goes_on() {
     let output = call
         .args(["--", EVERLINK, "demo-server"])
         .output()
-        .expect("it runs");
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+        .expect("the program runs");
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     assert_eq!(text(&output.stdout), "hello\n");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("/dev/full ends here"), "{said}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.contains("/dev/full ends here"), "{stderr}");
 }
 
 #[test]
-fn a_recording_is_for_nobody_else() {
-    let tape = Tape::new("mode");
-    for was_there in [false, true] {
-        if was_there {
-            fs::write(&tape.0, "an older one").expect("there is room");
-            fs::set_permissions(&tape.0, Permissions::from_mode(0o644)).expect("it is ours");
+fn recording_is_readable_only_by_its_owner() {
+    let recording = RecordedRun::new("mode");
+    for is_replaced in [false, true] {
+        if is_replaced {
+            fs::write(&recording.0, "an older one").expect("the file can be written");
+            fs::set_permissions(&recording.0, Permissions::from_mode(0o644))
+                .expect("the file exists");
         }
-        tape.record_a_call();
-        let mode = fs::metadata(&tape.0)
-            .expect("it is there")
+        recording.record_short_call();
+        let mode = fs::metadata(&recording.0)
+            .expect("the file exists")
             .permissions()
             .mode();
-        assert_eq!(mode & 0o777, 0o600, "{was_there}");
-        assert!(tape.replay(&[]).status.success());
-        fs::remove_file(&tape.0).expect("it is there");
+        assert_eq!(mode & 0o777, 0o600, "{is_replaced}");
+        assert!(recording.replay(&[]).status.success());
+        fs::remove_file(&recording.0).expect("the file exists");
     }
 }
 
 /// The behaviour of an HTTP server. All of its secrets are the same word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+enum ServerKind {
     /// Answers every request with 401.
-    Barred,
+    Unauthorized,
     /// Redirects every request.
-    Moved,
+    Redirects,
     /// Speaks the transport of 2024-11-05.
-    Old,
+    HttpSse,
     /// Has sessions.
-    Session,
+    Sessions,
 }
 
 /// Starts a server that runs until the test ends, and returns its URL.
-fn serve(manner: Manner) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let url = format!("http://{}", listener.local_addr().expect("it has one"));
+fn serve(kind: ServerKind) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
     let origin = url.clone();
     thread::spawn(move || {
         let events = Arc::new(Mutex::new(None));
         for stream in listener.incoming().map_while(Result::ok) {
             let (events, origin) = (Arc::clone(&events), origin.clone());
-            thread::spawn(move || answer(manner, &origin, stream, &events));
+            thread::spawn(move || answer(kind, &origin, stream, &events));
         }
     });
     url
 }
 
-fn answer(manner: Manner, origin: &str, mut stream: TcpStream, events: &Mutex<Option<TcpStream>>) {
-    let mut reader = BufReader::new(stream.try_clone().expect("it is open"));
+fn answer(
+    kind: ServerKind,
+    origin: &str,
+    mut stream: TcpStream,
+    events: &Mutex<Option<TcpStream>>,
+) {
+    let mut reader = BufReader::new(stream.try_clone().expect("an open socket"));
     let (mut head, mut len) = (String::new(), 0);
     while !head.ends_with("\r\n\r\n") {
         let start = head.len();
@@ -450,18 +474,18 @@ fn answer(manner: Manner, origin: &str, mut stream: TcpStream, events: &Mutex<Op
         }
     }
     let mut body = vec![0; len];
-    reader.read_exact(&mut body).expect("all of it");
+    reader.read_exact(&mut body).expect("the whole body");
     let cookie = "Set-Cookie: swordfish\r\nConnection: close\r\n";
-    let is_old = manner == Manner::Old;
-    let reply = if manner == Manner::Barred {
+    let is_http_sse = kind == ServerKind::HttpSse;
+    let reply = if kind == ServerKind::Unauthorized {
         let demand = r#"Bearer realm="swordfish", scope="swordfish""#;
         format!(
             "HTTP/1.1 401 No\r\nWWW-Authenticate: {demand}\r\n{cookie}Content-Length: 0\r\n\r\n"
         )
-    } else if manner == Manner::Moved {
-        let place = format!("Location: {origin}/swordfish/swordfish?swordfish\r\n");
-        format!("HTTP/1.1 307 Go\r\n{place}{cookie}Content-Length: 0\r\n\r\n")
-    } else if is_old && head.starts_with("GET") {
+    } else if kind == ServerKind::Redirects {
+        let address = format!("Location: {origin}/swordfish/swordfish?swordfish\r\n");
+        format!("HTTP/1.1 307 Go\r\n{address}{cookie}Content-Length: 0\r\n\r\n")
+    } else if is_http_sse && head.starts_with("GET") {
         // The name of the event comes after its data.
         let endpoint =
             "id: 1\r\ndata: /messages/swordfish?session=swordfish\r\nevent: endpoint\r\n\r\n";
@@ -470,7 +494,7 @@ fn answer(manner: Manner, origin: &str, mut stream: TcpStream, events: &Mutex<Op
         *events.lock().expect("no panic") = Some(stream);
         return;
     } else if !head.starts_with("POST")
-        || (is_old && !head.starts_with("POST /messages/swordfish?session=swordfish "))
+        || (is_http_sse && !head.starts_with("POST /messages/swordfish?session=swordfish "))
     {
         format!("HTTP/1.1 405 No\r\n{cookie}Content-Length: 0\r\n\r\n")
     } else {
@@ -491,7 +515,7 @@ fn answer(manner: Manner, origin: &str, mut stream: TcpStream, events: &Mutex<Op
 }
 
 fn reply_to(request: &[u8]) -> Option<String> {
-    let request: Value = serde_json::from_slice(request).expect("it is JSON");
+    let request: Value = serde_json::from_slice(request).expect("valid JSON");
     let id = request.get("id")?;
     let result = match request["method"].as_str()? {
         "initialize" => json!({
@@ -511,7 +535,7 @@ fn post(url: &str, fields: &str, body: &str) -> String {
         .strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))
         .expect("an address");
-    let mut stream = TcpStream::connect(host).expect("somebody listens");
+    let mut stream = TcpStream::connect(host).expect("the guard listens");
     let accept =
         "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
     let len = body.len();
@@ -519,66 +543,66 @@ fn post(url: &str, fields: &str, body: &str) -> String {
         stream,
         "POST /{path} HTTP/1.1\r\nHost: {host}\r\n{accept}{fields}Connection: close\r\nContent-Length: {len}\r\n\r\n{body}"
     )
-    .expect("it listens");
+    .expect("the guard listens");
     let mut text = String::new();
-    stream.read_to_string(&mut text).expect("it answers");
+    stream.read_to_string(&mut text).expect("a response");
     text
 }
 
 /// Runs the watch until its output contains `last`, then ends it. Returns the whole output.
-fn watched(watch: &mut Command, last: &str) -> String {
-    let mut watch = Running::start(watch.stdout(Stdio::piped()));
-    let stdout = watch.0.stdout.take().expect("it is piped");
-    let (mut told, mut lines) = (String::new(), BufReader::new(stdout));
-    while !told.contains(last) {
-        let len = lines.read_line(&mut told).expect("it is text");
-        assert_ne!(len, 0, "{told}");
+fn run_watch_until(watch: &mut Command, last: &str) -> String {
+    let mut watch = RunningProgram::start(watch.stdout(Stdio::piped()));
+    let stdout = watch.0.stdout.take().expect("a pipe");
+    let (mut output, mut lines) = (String::new(), BufReader::new(stdout));
+    while !output.contains(last) {
+        let len = lines.read_line(&mut output).expect("valid UTF-8");
+        assert_ne!(len, 0, "{output}");
     }
     watch.signal(Signal::TERM);
-    lines.read_to_string(&mut told).expect("it is text");
-    watch.ended();
-    told
+    lines.read_to_string(&mut output).expect("valid UTF-8");
+    watch.wait_for_exit();
+    output
 }
 
-/// Exercises everything that can happen between a host and a server, with the texts in [`SAID`].
-async fn live(host: &Link) {
+/// Exercises everything that can happen between a host and a server, with the texts in [`SENT_TEXTS`].
+async fn exercise_server(host: &Link) {
     let tools = host.list_tools().await.expect("a list");
     assert!(!tools.items.is_empty());
     let message = json!({"message": "open sesame \u{e9} \" \\ \n \u{1F9DE}", "the key of open sesame": [4096.25, true, null, -0.0]});
-    let said = host.call_tool("echo", message).await;
-    assert!(said.expect("a reply").text().starts_with("open sesame"));
-    let named = host.call_tool("ask", json!({})).await.expect("a reply");
-    assert!(named.text().contains("Ali Baba"), "{}", named.text());
+    let reply = host.call_tool("echo", message).await;
+    assert!(reply.expect("a reply").text().starts_with("open sesame"));
+    let answered = host.call_tool("ask", json!({})).await.expect("a reply");
+    assert!(answered.text().contains("Ali Baba"), "{}", answered.text());
     let steps = host.call_tool("progress", json!({"steps": 3, "ms": 1}));
     steps.await.expect("a reply");
     host.call_tool("no_such_tool", json!({"a": "open sesame"}))
         .await
-        .expect_err("there is none");
+        .expect_err("no such tool");
     let long = host.call_tool("sleep", json!({"ms": 600_000}));
     long.canceller().cancel("forty-thieves");
-    long.await.expect_err("it is cancelled");
+    long.await.expect_err("the call was cancelled");
     for how in ["garbage", "half-line", "flood", "kill"] {
-        let died = host.call_tool("die", json!({"how": how})).await;
-        assert!(died.expect("an answer of the guard").is_error());
+        let reply = host.call_tool("die", json!({"how": how})).await;
+        assert!(reply.expect("an answer of the guard").is_error());
     }
-    let said = host.call_tool("echo", json!({"message": "again"})).await;
-    assert_eq!(said.expect("a reply").text(), "again");
+    let reply = host.call_tool("echo", json!({"message": "again"})).await;
+    assert_eq!(reply.expect("a reply").text(), "again");
 }
 
 /// Configures a host that answers asks.
-fn as_host(mut config: Config, dialect: Dialect) -> Config {
+fn host_config(mut config: Config, dialect: Dialect) -> Config {
     config.dialect = dialect;
     config.capabilities = ClientCapabilities::default().with(ClientFeature::ElicitationForm);
     config
 }
 
-fn answering(link: Link) -> Link {
+fn answer_asks(link: Link) -> Link {
     let (host, mut events) = (link.clone(), link.events());
     tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let Event::Ask(ask) = &*event {
                 let answer = json!({"action": "accept", "content": {"name": "Ali Baba"}});
-                let answer = Payload::of(&answer).expect("it is JSON");
+                let answer = Payload::of(&answer).expect("valid JSON");
                 let _ = host.answer(ask.ask, Ok(answer)).await;
             }
         }
@@ -587,57 +611,68 @@ fn answering(link: Link) -> Link {
 }
 
 /// A host with a recorded guard at the standard streams, in front of the demo's server.
-fn host_of(tape: &Tape, dialect: Dialect, options: &[&str], redact: bool) -> Link {
-    host_before(tape.guard(options, redact), tape, dialect)
+fn host_at_stdio(
+    recording: &RecordedRun,
+    dialect: Dialect,
+    options: &[&str],
+    redact: bool,
+) -> Link {
+    connect_through(recording.guard(options, redact), recording, dialect)
 }
 
 /// A host with a recorded guard at the standard streams, in front of the server at this URL.
-fn host_over(tape: &Tape, dialect: Dialect, url: &str, options: &[&str], redact: bool) -> Link {
-    host_before(
-        tape.guard_of(options, redact, &["--url", url]),
-        tape,
+fn host_of_http_server(
+    recording: &RecordedRun,
+    dialect: Dialect,
+    url: &str,
+    options: &[&str],
+    redact: bool,
+) -> Link {
+    connect_through(
+        recording.guard_of(options, redact, &["--url", url]),
+        recording,
         dialect,
     )
 }
 
 /// The adapter reads the standard error of its child process, so a shell redirects it to a file.
-fn host_before(guard: Command, tape: &Tape, dialect: Dialect) -> Link {
+fn connect_through(guard: Command, recording: &RecordedRun, dialect: Dialect) -> Link {
     let mut shell = Command::new("sh");
     shell.args(["-c", r#"exec "$@" 2>"$0""#]);
     shell.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     shell
-        .arg(tape.log())
+        .arg(recording.log())
         .arg(guard.get_program())
         .args(guard.get_args());
-    let config = as_host(Config::child("host", "1.0"), dialect);
-    answering(child::connect(shell, config).expect("a runtime"))
+    let config = host_config(Config::child("host", "1.0"), dialect);
+    answer_asks(child::connect(shell, config).expect("a runtime"))
 }
 
 /// A running program. Dropping this kills it.
-struct Running(Child);
+struct RunningProgram(Child);
 
-impl Running {
-    fn start(command: &mut Command) -> Running {
-        Running(command.spawn().expect("it can be started"))
+impl RunningProgram {
+    fn start(command: &mut Command) -> RunningProgram {
+        RunningProgram(command.spawn().expect("the program starts"))
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).expect("it is there");
+        kill_process(Pid::from_child(&self.0), signal).expect("the process exists");
     }
 
-    fn ended(&mut self) -> Option<i32> {
+    fn wait_for_exit(&mut self) -> Option<i32> {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if let Some(status) = self.0.try_wait().expect("it is ours") {
+        while start.elapsed() < TIMEOUT {
+            if let Some(status) = self.0.try_wait().expect("a child process") {
                 return status.code();
             }
             thread::sleep(Duration::from_millis(5));
         }
-        panic!("it does not end");
+        panic!("the program does not end");
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -645,15 +680,15 @@ impl Drop for Running {
 }
 
 /// A recording, and the log of the same run.
-struct Tape(PathBuf);
+struct RecordedRun(PathBuf);
 
-impl Tape {
-    fn new(name: &str) -> Tape {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tape-{name}.jsonl"));
-        let tape = Tape(path);
-        let _ = fs::remove_file(&tape.0);
-        let _ = fs::remove_file(tape.log());
-        tape
+impl RecordedRun {
+    fn new(name: &str) -> RecordedRun {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("recording-{name}.jsonl"));
+        let recording = RecordedRun(path);
+        let _ = fs::remove_file(&recording.0);
+        let _ = fs::remove_file(recording.log());
+        recording
     }
 
     fn log(&self) -> PathBuf {
@@ -661,15 +696,15 @@ impl Tape {
     }
 
     /// Makes a short and simple recording.
-    fn record_a_call(&self) {
+    fn record_short_call(&self) {
         let mut call = program();
-        call.args(["call", "echo", "{}"]).args(self.record());
+        call.args(["call", "echo", "{}"]).args(self.record_option());
         call.args(["--", EVERLINK, "demo-server"]);
-        call.output().expect("it runs");
+        call.output().expect("the program runs");
     }
 
-    fn record(&self) -> [&str; 2] {
-        ["--record", self.0.to_str().expect("it is text")]
+    fn record_option(&self) -> [&str; 2] {
+        ["--record", self.0.to_str().expect("valid UTF-8")]
     }
 
     fn guard(&self, options: &[&str], redact: bool) -> Command {
@@ -678,7 +713,7 @@ impl Tape {
 
     fn guard_of(&self, options: &[&str], redact: bool, target: &[&str]) -> Command {
         let mut guard = program();
-        guard.arg("guard").args(self.record()).args(options);
+        guard.arg("guard").args(self.record_option()).args(options);
         guard.args(["--retries", "100", "--stable-after", "0"]);
         if target[0] == "--" {
             // The log must hold only events.
@@ -686,60 +721,64 @@ impl Tape {
         }
         guard.args(redact.then_some("--redact")).args(target);
         guard.stdin(Stdio::null()).stdout(Stdio::null());
-        let log = fs::File::create(self.log()).expect("there is room");
+        let log = fs::File::create(self.log()).expect("the file can be written");
         guard.stderr(log);
         guard
     }
 
     /// Returns the URL at which the recorded guard listens.
-    fn listening(&self) -> String {
+    fn listen_url(&self) -> String {
         let start = Instant::now();
         loop {
-            let log = fs::read_to_string(self.log()).expect("it is text");
-            let told = log
+            let log = fs::read_to_string(self.log()).expect("valid UTF-8");
+            let url = log
                 .lines()
                 .find_map(|line| Some(line.split_once("listening: ")?.1));
-            if let Some(url) = told {
+            if let Some(url) = url {
                 return url.to_owned();
             }
-            assert!(start.elapsed() < PATIENCE, "{log}");
+            assert!(start.elapsed() < TIMEOUT, "{log}");
             thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn text(&self) -> String {
-        fs::read_to_string(&self.0).expect("it is text")
+        fs::read_to_string(&self.0).expect("valid UTF-8")
     }
 
     fn replay(&self, options: &[&str]) -> Output {
         let mut replay = program();
         replay.arg("replay").arg(&self.0).args(options);
-        replay.output().expect("it runs")
+        replay.output().expect("the program runs")
     }
 
-    fn says_nothing(&self, words: &[&str]) {
-        let tape = self.text();
+    fn assert_contains_none_of(&self, words: &[&str]) {
+        let recording = self.text();
         for word in words {
-            let line = tape.lines().find(|line| line.contains(word));
+            let line = recording.lines().find(|line| line.contains(word));
             assert_eq!(line, None, "{word} is in {}", self.0.display());
         }
     }
 
     /// Checks that the replay prints the same events as the log. If the recording is redacted, only the number of events is compared.
-    fn is_told_again(&self, log: &str, redact: bool) {
-        let again = self.replay(if log == "json" { &["--json"] } else { &[] });
+    fn assert_replay_matches_log(&self, log: &str, redact: bool) {
+        let replayed = self.replay(if log == "json" { &["--json"] } else { &[] });
         let name = self.0.display();
-        let told = fs::read_to_string(self.log()).expect("it is text");
-        let events = told.lines().filter(|line| !line.contains("listening"));
+        let logged = fs::read_to_string(self.log()).expect("valid UTF-8");
+        let events = logged.lines().filter(|line| !line.contains("listening"));
         let events: Vec<_> = events.map(without_request).collect();
-        let again_told = text(&again.stdout);
-        let again_told: Vec<_> = again_told.lines().map(without_request).collect();
-        assert!(again.status.success(), "{name}: {}", text(&again.stderr));
+        let replayed_lines = text(&replayed.stdout);
+        let replayed_lines: Vec<_> = replayed_lines.lines().map(without_request).collect();
+        assert!(
+            replayed.status.success(),
+            "{name}: {}",
+            text(&replayed.stderr)
+        );
         if redact {
-            assert_eq!(again_told.len(), events.len(), "{name}");
-            self.says_nothing(&SAID);
+            assert_eq!(replayed_lines.len(), events.len(), "{name}");
+            self.assert_contains_none_of(&SENT_TEXTS);
         } else {
-            assert_eq!(again_told, events, "{name}");
+            assert_eq!(replayed_lines, events, "{name}");
         }
     }
 }

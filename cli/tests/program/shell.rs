@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::props::{Note, SERVER, Terminal, everlink, program, text};
+use crate::support::{SERVER, TempFile, Terminal, program, run_everlink, text};
 
 /// All commands that the help shows.
 const COMMANDS: [&str; 10] = [
@@ -21,11 +21,11 @@ const COMMANDS: [&str; 10] = [
 
 #[test]
 fn every_command_has_help_with_examples() {
-    let top = text(&everlink(&["--help"], &[]).stdout);
+    let top = text(&run_everlink(&["--help"], &[]).stdout);
     for command in COMMANDS {
         assert!(top.contains(&format!("\n  {command} ")), "{command}: {top}");
         for flag in ["-h", "--help"] {
-            let output = everlink(&[command, flag], &[]);
+            let output = run_everlink(&[command, flag], &[]);
             let help = text(&output.stdout);
             assert!(output.status.success(), "{command} {flag}");
             let (_, examples) = help.split_once("\nExamples:\n").expect(command);
@@ -38,27 +38,27 @@ fn every_command_has_help_with_examples() {
 }
 
 #[test]
-fn there_are_completions_for_every_shell() {
+fn completions_for_every_shell_contain_all_commands() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let output = everlink(&["completions", shell], &[]);
+        let output = run_everlink(&["completions", shell], &[]);
         let script = text(&output.stdout);
         assert!(output.status.success(), "{shell}");
         for command in COMMANDS {
             assert!(script.contains(command), "{shell}: {command}");
         }
         if shell == "bash" {
-            let note = Note::new("completions.bash");
-            fs::write(&note.0, &script).expect("there is room");
-            let checked = Command::new("bash").arg("-n").arg(&note.0).output();
-            let checked = checked.expect("there is a bash");
+            let temp_file = TempFile::new("completions.bash");
+            fs::write(&temp_file.0, &script).expect("the file can be written");
+            let checked = Command::new("bash").arg("-n").arg(&temp_file.0).output();
+            let checked = checked.expect("bash is installed");
             assert!(checked.status.success(), "{}", text(&checked.stderr));
         }
     }
 }
 
 #[test]
-fn the_manual_is_one_page_with_all_commands_and_their_options() {
-    let output = everlink(&["man"], &[]);
+fn manual_page_has_a_section_for_each_command() {
+    let output = run_everlink(&["man"], &[]);
     let page = text(&output.stdout);
     assert!(output.status.success());
     assert!(page.contains("\n.TH everlink 1 "), "{page}");
@@ -79,7 +79,7 @@ fn the_manual_is_one_page_with_all_commands_and_their_options() {
 }
 
 #[test]
-fn who_asks_for_what_cannot_be_meant_is_told_what_to_do() {
+fn invalid_arguments_exit_with_status_2_and_a_hint() {
     let cases: [(&[&str], &[&str], &str); 16] = [
         (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
         (&["call", "echo"], &[], "`--url URL`"),
@@ -124,16 +124,16 @@ fn who_asks_for_what_cannot_be_meant_is_told_what_to_do() {
         ),
     ];
     for (arguments, server, hint) in cases {
-        let output = everlink(arguments, server);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(hint), "{arguments:?}: {said}");
+        let output = run_everlink(arguments, server);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(hint), "{arguments:?}: {stderr}");
         assert!(output.stdout.is_empty());
     }
 }
 
 #[test]
-fn whoever_stops_reading_has_read_enough() {
+fn closed_stdout_ends_a_command_with_status_0_and_no_message() {
     let commands: [&[&str]; 5] = [
         &["man"],
         &["completions", "zsh"],
@@ -148,17 +148,17 @@ fn whoever_stops_reading_has_read_enough() {
             command.arg("--").args(SERVER);
         }
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().expect("it can be started");
+        let mut process = command.spawn().expect("the program starts");
         drop(process.stdout.take());
-        let output = process.wait_with_output().expect("it ends");
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
-        assert_eq!(said, "", "{arguments:?}");
+        let output = process.wait_with_output().expect("the program ends");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+        assert_eq!(stderr, "", "{arguments:?}");
     }
 }
 
 #[test]
-fn colours_are_for_terminals_that_want_them() {
+fn terminal_output_is_coloured_unless_no_color_is_set() {
     for (variable, is_coloured) in [("", true), ("1", false)] {
         let mut command = program();
         command

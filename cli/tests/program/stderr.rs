@@ -9,65 +9,65 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::guard::Host;
-use crate::props::{EVERLINK, Note, PATIENCE, lines_of, text, until};
+use crate::support::{EVERLINK, TIMEOUT, TempFile, lines_of, text, wait_until};
 
 /// A server that writes these words to its standard error before it serves.
-fn chatty(words: &str) -> [String; 3] {
+fn server_with_stderr(words: &str) -> [String; 3] {
     let script = format!("printf '{words}' >&2; exec '{EVERLINK}' demo-server");
     ["sh".into(), "-c".into(), script]
 }
 
 fn start(options: &[&str], server: &[impl AsRef<std::ffi::OsStr>]) -> (Host, ChildStderr) {
     let mut host = Host::start(Stdio::piped(), options, server);
-    let stderr = host.process.stderr.take().expect("it is piped");
+    let stderr = host.process.stderr.take().expect("a pipe");
     (host, stderr)
 }
 
 /// Waits for a line that is exactly this.
 fn wait_for(lines: &Receiver<String>, wanted: &str) {
-    let mut heard = Vec::new();
+    let mut skipped = Vec::new();
     loop {
-        let line = lines.recv_timeout(PATIENCE);
-        let line = line.unwrap_or_else(|_| panic!("no `{wanted}` in {heard:#?}"));
+        let line = lines.recv_timeout(TIMEOUT);
+        let line = line.unwrap_or_else(|_| panic!("no `{wanted}` in {skipped:#?}"));
         if line == wanted {
             return;
         }
-        heard.push(line);
+        skipped.push(line);
     }
 }
 
 /// Returns everything that the guard writes until it ends with its host.
-fn rest(mut host: Host, mut stderr: ChildStderr) -> String {
-    assert_eq!(host.leaves().code(), Some(0));
-    let mut said = Vec::new();
-    stderr.read_to_end(&mut said).expect("it can be read");
-    text(&said)
+fn remaining_output(mut host: Host, mut stderr: ChildStderr) -> String {
+    assert_eq!(host.disconnect().code(), Some(0));
+    let mut output = Vec::new();
+    stderr.read_to_end(&mut output).expect("a pipe");
+    text(&output)
 }
 
 #[test]
 fn server_stderr_is_shown_while_the_server_runs() {
     for options in [&[][..], &["--log", "off"], &["--server-stderr", "inherit"]] {
-        let (mut host, stderr) = start(options, &chatty("warming up\\n"));
+        let (mut host, stderr) = start(options, &server_with_stderr("warming up\\n"));
         let lines = lines_of(stderr);
-        host.meets_and_calls();
+        host.handshake_and_echo();
         wait_for(&lines, "warming up");
-        assert_eq!(host.leaves().code(), Some(0));
+        assert_eq!(host.disconnect().code(), Some(0));
     }
 }
 
 /// The server writes 20,000 lines and ends, while a call waits. Each line is shown exactly once.
 #[test]
-fn last_lines_of_a_server_that_dies_are_all_shown_and_only_once() {
+fn every_stderr_line_of_a_server_that_exits_is_shown_once() {
     let (mut host, stderr) = start(&[], &[EVERLINK, "demo-server"]);
     let lines = lines_of(stderr);
-    host.meets_and_calls();
-    host.calls(3, "sleep", &json!({"ms": 600_000}));
-    host.calls(4, "die", &json!({"how": "flood"}));
+    host.handshake_and_echo();
+    host.send_call(3, "sleep", &json!({"ms": 600_000}));
+    host.send_call(4, "die", &json!({"how": "flood"}));
     for id in [3, 4] {
-        let reply = host.hears(id);
+        let reply = host.receive(id);
         assert_eq!(reply["result"]["isError"], true, "{reply}");
     }
-    assert_eq!(host.leaves().code(), Some(0));
+    assert_eq!(host.disconnect().code(), Some(0));
     let lines: Vec<String> = lines.iter().collect();
     let shown = lines.iter().filter_map(|line| {
         let (number, _) = line.split_once(": something is very wrong in here")?;
@@ -75,31 +75,35 @@ fn last_lines_of_a_server_that_dies_are_all_shown_and_only_once() {
     });
     let shown: Vec<u32> = shown.collect();
     assert_eq!(shown, (1..=20_000).collect::<Vec<_>>());
-    let told = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
-    assert!(told("exit status 71") > 0, "the end is told");
-    assert_eq!(told("no reply: tools/call"), 2, "the lost calls are told");
+    let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+    assert!(count("exit status 71") > 0, "the log reports the exit");
+    assert_eq!(
+        count("no reply: tools/call"),
+        2,
+        "the log reports the failed calls"
+    );
 }
 
 #[test]
 fn prefix_puts_the_name_of_the_server_before_each_line() {
     let options = ["--server-stderr", "prefix"];
-    let (mut host, stderr) = start(&options, &chatty("one\\ntwo\\n"));
+    let (mut host, stderr) = start(&options, &server_with_stderr("one\\ntwo\\n"));
     let lines = lines_of(stderr);
-    host.meets_and_calls();
+    host.handshake_and_echo();
     wait_for(&lines, "[sh] one");
     wait_for(&lines, "[sh] two");
-    host.calls(3, "die", &json!({"how": "flood"}));
-    host.hears(3);
+    host.send_call(3, "die", &json!({"how": "flood"}));
+    host.receive(3);
     wait_for(
         &lines,
         "[everlink-demo] 20000: something is very wrong in here",
     );
-    assert_eq!(host.leaves().code(), Some(0));
+    assert_eq!(host.disconnect().code(), Some(0));
 }
 
 /// A line that the server did not end stays separate from the guard's lines, and is not lost when the server ends.
 #[test]
-fn log_lines_begin_on_a_line_of_their_own() {
+fn log_line_after_an_unfinished_stderr_line_starts_on_its_own_line() {
     for (options, wanted) in [
         (&[][..], "half a line"),
         (&["--server-stderr", "prefix"], "[sh] half a line"),
@@ -107,136 +111,148 @@ fn log_lines_begin_on_a_line_of_their_own() {
         let script = "printf 'half a line' >&2; exit 3";
         let (mut host, stderr) = start(options, &["sh", "-c", script]);
         let lines = lines_of(stderr);
-        host.is_refused();
+        host.initialize_error();
         wait_for(&lines, wanted);
-        assert_eq!(host.leaves().code(), Some(0));
+        assert_eq!(host.disconnect().code(), Some(0));
     }
 }
 
 #[test]
-fn server_stderr_can_go_to_a_file_or_nowhere() {
-    let file = Note::new("stderr-file.log");
+fn server_stderr_goes_to_a_file_or_is_discarded_and_the_log_quotes_the_end() {
+    let file = TempFile::new("stderr-file.log");
     std::fs::write(&file.0, "before\n").expect("a file");
-    for place in [file.path(), "off"] {
-        let options = ["--server-stderr", place];
-        let (mut host, stderr) = start(&options, &chatty("warming up\\n"));
-        host.meets_and_calls();
-        if place == file.path() {
-            until("it is in the file", || {
+    for destination in [file.path(), "off"] {
+        let options = ["--server-stderr", destination];
+        let (mut host, stderr) = start(&options, &server_with_stderr("warming up\\n"));
+        host.handshake_and_echo();
+        if destination == file.path() {
+            wait_until("the text is in the file", || {
                 file.read() == "before\nwarming up\n"
             });
         }
         // The end of a server quotes its last lines, because they were not shown before. The failed call does not quote them again.
-        host.calls(3, "die", &json!({"how": "kill"}));
-        let reply = host.hears(3);
+        host.send_call(3, "die", &json!({"how": "kill"}));
+        let reply = host.receive(3);
         assert_eq!(reply["result"]["isError"], true, "{reply}");
-        let said = rest(host, stderr);
-        let died = said.find("signal 9").expect("it is told");
-        let quoted = said.matches("warming up").count();
+        let output = remaining_output(host, stderr);
+        let killed = output.find("signal 9").expect("the log reports the kill");
+        let quoted = output.matches("warming up").count();
         // Once for the killed server, and at most once for the next server, which ends with the host.
-        assert!((1..=2).contains(&quoted), "{said}");
-        assert!(said.find("warming up") > Some(died), "{said}");
+        assert!((1..=2).contains(&quoted), "{output}");
+        assert!(output.find("warming up") > Some(killed), "{output}");
     }
     assert_eq!(file.read().matches("before").count(), 1);
 }
 
 #[test]
-fn file_for_server_stderr_that_cannot_be_opened_is_named() {
+fn error_names_the_server_stderr_file_that_cannot_be_opened() {
     let options = ["guard", "--server-stderr", "/no/such/directory/x"];
-    let output = crate::props::everlink(&options, &[EVERLINK, "demo-server"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{said}");
+    let output = crate::support::run_everlink(&options, &[EVERLINK, "demo-server"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
     assert!(
-        said.contains("--server-stderr /no/such/directory/x"),
-        "{said}"
+        stderr.contains("--server-stderr /no/such/directory/x"),
+        "{stderr}"
     );
 }
 
 /// The server writes 5 MB that nobody reads. The host is served, and the count of missing bytes is exact.
 #[test]
-fn guard_serves_while_its_stderr_is_not_read_and_counts_what_is_missing() {
+fn guard_serves_while_its_stderr_is_not_read_and_counts_dropped_bytes() {
     let script = format!("yes 0123456 | head -c 5000000 >&2; exec '{EVERLINK}' demo-server");
     let options = ["--log", "off"];
     let (mut host, mut stderr) = start(&options, &["sh", "-c", &script]);
-    host.meets_and_calls();
-    let mut said = String::new();
-    drop(host.says.take());
-    stderr.read_to_string(&mut said).expect("it can be read");
+    host.handshake_and_echo();
+    let mut output = String::new();
+    drop(host.stdin.take());
+    stderr.read_to_string(&mut output).expect("a pipe");
     let words = " bytes of the server's stderr are not shown";
     let mut missing = 0;
-    for line in said.lines().filter(|line| line.contains(words)) {
+    for line in output.lines().filter(|line| line.contains(words)) {
         let number = line.strip_prefix("everlink: ").expect("a notice");
         let (number, _) = number.split_once(' ').expect("a number");
         missing += number.parse::<usize>().expect("a number");
     }
-    assert!(missing > 0, "more than can be held");
-    let shown = said.lines().filter(|line| !line.contains(words));
+    assert!(missing > 0, "bytes were dropped");
+    let shown = output.lines().filter(|line| !line.contains(words));
     // Each line has its newline. If a gap begins in the middle of a line, the guard adds a newline.
     let shown: usize = shown.map(|line| line.len() + 1).sum();
     assert!((5_000_000..5_000_100).contains(&(shown + missing)));
-    assert_eq!(host.ended().code(), Some(0));
+    assert_eq!(host.wait_for_exit().code(), Some(0));
 }
 
 #[test]
-fn with_json_log_each_line_of_the_server_is_an_object() {
+fn json_log_wraps_each_server_stderr_line_in_an_object() {
     let options = ["--log", "json"];
-    let (mut host, stderr) = start(&options, &chatty("warming up\\n{\"not\":\"ours\"}\\n"));
-    host.meets_and_calls();
-    let said = rest(host, stderr);
-    let facts = said.lines().map(serde_json::from_str::<Value>);
-    let facts: Vec<Value> = facts.collect::<Result<_, _>>().expect("lines of JSON");
-    let lines: Vec<_> = facts
+    let (mut host, stderr) = start(
+        &options,
+        &server_with_stderr("warming up\\n{\"not\":\"ours\"}\\n"),
+    );
+    host.handshake_and_echo();
+    let output = remaining_output(host, stderr);
+    let entries = output.lines().map(serde_json::from_str::<Value>);
+    let entries: Vec<Value> = entries.collect::<Result<_, _>>().expect("lines of JSON");
+    let lines: Vec<_> = entries
         .iter()
         .filter_map(|it| it["stderr"].as_str())
         .collect();
     assert_eq!(lines, ["warming up", r#"{"not":"ours"}"#]);
-    assert!(facts.iter().all(|fact| fact["seconds"].is_number()));
+    assert!(entries.iter().all(|entry| entry["seconds"].is_number()));
 }
 
 #[test]
-fn text_on_stdout_is_shown_once_with_what_to_do_and_then_counted() {
+fn text_on_server_stdout_is_logged_once_with_a_hint_and_then_counted() {
     let script = format!(
         "echo 'Starting on port 3000'; echo 'Loaded 7 plugins'; echo 'Up'; exec '{EVERLINK}' demo-server"
     );
     let (mut host, stderr) = start(&[], &["sh", "-c", &script]);
-    host.meets_and_calls();
+    host.handshake_and_echo();
     // The next server writes the same text.
-    host.calls(3, "die", &json!({"how": "kill"}));
-    host.hears(3);
-    host.calls(4, "echo", &json!({"message": "again"}));
-    assert_eq!(host.hears(4)["result"]["content"][0]["text"], "again");
-    let said = rest(host, stderr);
-    assert_eq!(said.matches("Starting on port 3000").count(), 1, "{said}");
-    let line = said.lines().find(|line| line.contains("Starting on port"));
-    let line = line.expect("it is shown");
+    host.send_call(3, "die", &json!({"how": "kill"}));
+    host.receive(3);
+    host.send_call(4, "echo", &json!({"message": "again"}));
+    assert_eq!(host.receive(4)["result"]["content"][0]["text"], "again");
+    let output = remaining_output(host, stderr);
+    assert_eq!(
+        output.matches("Starting on port 3000").count(),
+        1,
+        "{output}"
+    );
+    let line = output
+        .lines()
+        .find(|line| line.contains("Starting on port"));
+    let line = line.expect("the first text is shown");
     assert!(line.contains("should write such text to stderr"), "{line}");
-    assert!(!said.contains("Loaded 7 plugins"), "{said}");
+    assert!(!output.contains("Loaded 7 plugins"), "{output}");
     for connection in 1..=2 {
         let count = format!("lines on the stdout of connection {connection} that were ignored: 3");
-        assert_eq!(said.matches(&count).count(), 1, "{said}");
+        assert_eq!(output.matches(&count).count(), 1, "{output}");
     }
 }
 
 /// The log uses words that people know, and not the terms of this project.
 #[test]
-fn guard_log_is_in_plain_words() {
-    let note = Note::new("stderr-words.pid");
-    let (mut host, stderr) = start(&[], &note.server());
+fn guard_log_contains_no_internal_terms() {
+    let temp_file = TempFile::new("stderr-words.pid");
+    let (mut host, stderr) = start(&[], &temp_file.server());
     let lines = lines_of(stderr);
-    host.meets_and_calls();
-    kill_process(note.pid(), Signal::KILL).expect("it is there");
-    let mut said = String::new();
-    while !said.contains("server: connection 2 is ready: everlink-demo") {
-        said += &lines.recv_timeout(PATIENCE).expect(&said);
-        said.push('\n');
+    host.handshake_and_echo();
+    kill_process(temp_file.pid(), Signal::KILL).expect("the process exists");
+    let mut output = String::new();
+    while !output.contains("server: connection 2 is ready: everlink-demo") {
+        output += &lines.recv_timeout(TIMEOUT).expect(&output);
+        output.push('\n');
     }
-    assert_eq!(host.leaves().code(), Some(0));
+    assert_eq!(host.disconnect().code(), Some(0));
     while let Ok(line) = lines.recv_timeout(Duration::from_secs(10)) {
-        said += &line;
-        said.push('\n');
+        output += &line;
+        output.push('\n');
     }
-    assert!(said.contains("host: host 1 connected and speaks"), "{said}");
+    assert!(
+        output.contains("host: host 1 connected and speaks"),
+        "{output}"
+    );
     for word in ["epoch", "behind", "in front", "noise", "a while", "life"] {
-        assert!(!said.contains(word), "{word}: {said}");
+        assert!(!output.contains(word), "{word}: {output}");
     }
 }

@@ -1,7 +1,6 @@
-//! Counts what a piece of code asks of the heap on its own thread. Must not know what it measures.
+//! Counts the heap requests of a closure on its own thread. Must not depend on the code that it measures.
 //!
-//! Each thread has its own counters, so tests that run side by side do not disturb each other, and
-//! a test sees exactly the work of its own code.
+//! Each thread has its own counters, so parallel tests do not disturb each other, and a test counts only its own code.
 //!
 //! ```
 //! use alloc_count::{Counting, count};
@@ -18,41 +17,41 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
-/// The system's allocator, with every request counted for the thread that makes it.
+/// The system allocator with counters for each thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
-/// What a piece of code asked of the heap.
+/// The heap requests of a closure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How often memory was asked for.
+    /// The number of allocations.
     pub allocs: usize,
-    /// How often a block was asked to grow or shrink.
+    /// The number of reallocations, to grow or to shrink.
     pub reallocs: usize,
-    /// How often memory was given back.
+    /// The number of deallocations.
     pub deallocs: usize,
-    /// The bytes asked for, with those by which blocks grew; giving back takes nothing off.
+    /// The bytes requested, including the growth of blocks. A deallocation subtracts nothing.
     pub bytes: usize,
-    /// The most bytes that were live at one time, above what was live at the start.
+    /// The highest number of live bytes at one time, relative to the start.
     pub peak_live: usize,
 }
 
-/// Runs `f` and counts what it asks of the heap on this thread. An outer count sees an inner one.
+/// Runs `f` and counts its heap requests on this thread. An outer count includes an inner one.
 ///
 /// # Panics
 ///
-/// If [`Counting`] is not the global allocator: every count would be a zero that proves nothing.
+/// If [`Counting`] is not the global allocator: every count would be zero and prove nothing.
 pub fn count<R>(f: impl FnOnce() -> R) -> (R, Counts) {
     assert_installed();
 
-    let before = TALLY.get();
-    TALLY.set(Tally {
+    let before = TOTALS.get();
+    TOTALS.set(Totals {
         peak: before.live,
         ..before
     });
     let result = f();
-    let after = TALLY.get();
-    TALLY.set(Tally {
+    let after = TOTALS.get();
+    TOTALS.set(Totals {
         peak: after.peak.max(before.peak),
         ..after
     });
@@ -67,14 +66,14 @@ pub fn count<R>(f: impl FnOnce() -> R) -> (R, Counts) {
     (result, counts)
 }
 
-/// The bytes this thread took and has not given back: below zero if it freed what others took.
+/// The live bytes of this thread. Negative if it freed more bytes of other threads than it holds.
 pub fn live() -> isize {
-    TALLY.get().live
+    TOTALS.get().live
 }
 
 /// The running totals of one thread.
 #[derive(Clone, Copy)]
-struct Tally {
+struct Totals {
     allocs: usize,
     reallocs: usize,
     deallocs: usize,
@@ -85,12 +84,11 @@ struct Tally {
 }
 
 thread_local! {
-    // Made at compile time and without a destructor: reading it allocates nothing, and works until
-    // the thread is gone.
-    static TALLY: Cell<Tally> = const { Cell::new(Tally::EMPTY) };
+    // A constant without a destructor: reading it allocates nothing, and works until the thread is gone.
+    static TOTALS: Cell<Totals> = const { Cell::new(Totals::EMPTY) };
 }
 
-impl Tally {
+impl Totals {
     const EMPTY: Self = Self {
         allocs: 0,
         reallocs: 0,
@@ -100,60 +98,59 @@ impl Tally {
         peak: 0,
     };
 
-    fn took(&mut self, size: usize) {
+    fn add_live(&mut self, size: usize) {
         self.bytes += size;
         self.live += size as isize;
         self.peak = self.peak.max(self.live);
     }
 
-    fn gave(&mut self, size: usize) {
+    fn sub_live(&mut self, size: usize) {
         self.live -= size as isize;
     }
 }
 
-fn record(change: impl FnOnce(&mut Tally)) {
-    let mut tally = TALLY.get();
-    change(&mut tally);
-    TALLY.set(tally);
+fn record(change: impl FnOnce(&mut Totals)) {
+    let mut totals = TOTALS.get();
+    change(&mut totals);
+    TOTALS.set(totals);
 }
 
 fn assert_installed() {
-    let before = TALLY.get().allocs;
+    let before = TOTALS.get().allocs;
     drop(black_box(Box::new(0_u8)));
     assert!(
-        TALLY.get().allocs > before,
+        TOTALS.get().allocs > before,
         "nothing is counted: this program does not declare \
          `#[global_allocator] static HEAP: Counting = Counting;`"
     );
 }
 
-// SAFETY: every request goes unchanged to the system's allocator; counting neither allocates nor
-// unwinds.
+// SAFETY: every request goes unchanged to the system allocator, and counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        record(|tally| {
-            tally.allocs += 1;
-            tally.took(layout.size());
+        record(|totals| {
+            totals.allocs += 1;
+            totals.add_live(layout.size());
         });
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        record(|tally| {
-            tally.allocs += 1;
-            tally.took(layout.size());
+        record(|totals| {
+            totals.allocs += 1;
+            totals.add_live(layout.size());
         });
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        record(|tally| {
-            tally.reallocs += 1;
+        record(|totals| {
+            totals.reallocs += 1;
             match size.checked_sub(layout.size()) {
-                Some(growth) => tally.took(growth),
-                None => tally.gave(layout.size() - size),
+                Some(growth) => totals.add_live(growth),
+                None => totals.sub_live(layout.size() - size),
             }
         });
         // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`.
@@ -161,9 +158,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        record(|tally| {
-            tally.deallocs += 1;
-            tally.gave(layout.size());
+        record(|totals| {
+            totals.deallocs += 1;
+            totals.sub_live(layout.size());
         });
         // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`.
         unsafe { System.dealloc(block, layout) }

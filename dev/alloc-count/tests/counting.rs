@@ -1,4 +1,4 @@
-//! The counters, with the allocator installed.
+//! Tests the counters with the allocator installed.
 
 use std::hint::black_box;
 use std::thread;
@@ -9,7 +9,7 @@ use alloc_count::{Counting, Counts, count, live};
 static HEAP: Counting = Counting;
 
 #[test]
-fn work_without_the_heap_counts_nothing() {
+fn code_without_allocations_counts_zero() {
     let (sum, counts) = count(|| black_box([1, 2, 3]).iter().sum::<i32>());
     assert_eq!(sum, 6);
     assert_eq!(counts, Counts::default());
@@ -36,7 +36,7 @@ fn each_kind_of_request_is_counted_once() {
 }
 
 #[test]
-fn the_peak_is_what_lived_at_one_time() {
+fn peak_counts_blocks_that_live_at_the_same_time() {
     let ((), one_by_one) = count(|| (0..8).for_each(|_| drop(black_box(vec![0_u8; 50]))));
     let ((), together) = count(|| drop(black_box([0; 8].map(|_| vec![0_u8; 50]))));
     assert_eq!(one_by_one.bytes, together.bytes);
@@ -44,7 +44,7 @@ fn the_peak_is_what_lived_at_one_time() {
 }
 
 #[test]
-fn the_peak_is_measured_from_the_start_of_the_count() {
+fn peak_is_relative_to_the_start_of_the_count() {
     let before = black_box(vec![0_u8; 1_000]);
     let ((), counts) = count(|| {
         drop(before);
@@ -57,7 +57,7 @@ fn the_peak_is_measured_from_the_start_of_the_count() {
 }
 
 #[test]
-fn an_outer_count_sees_the_inner_one() {
+fn outer_count_includes_the_inner_one() {
     let (inner, outer) = count(|| {
         drop(black_box(vec![0_u8; 300]));
         let (_, inner) = count(|| drop(black_box(vec![0_u8; 20])));
@@ -79,7 +79,7 @@ fn other_threads_are_not_counted() {
 }
 
 #[test]
-fn live_bytes_follow_what_is_held() {
+fn live_bytes_rise_with_allocation_and_fall_with_drop() {
     let before = live();
     let held = black_box(vec![0_u8; 70]);
     assert_eq!(live() - before, 70);

@@ -1,7 +1,7 @@
-//! Without the allocator a count must not pass for a zero.
+//! Tests that a count fails if the allocator is not installed.
 
 #[test]
 #[should_panic(expected = "nothing is counted")]
-fn counting_refuses_to_start() {
+fn count_panics_if_the_allocator_is_not_installed() {
     alloc_count::count(|| ());
 }

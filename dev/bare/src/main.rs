@@ -1,15 +1,14 @@
-//! The proof that the core needs no operating system: a link goes through a handshake and a call in a program that has
-//! its own entry point, its own allocator and its own way to panic, and nothing else.
+//! Proves that the core needs no operating system: a program without std runs a handshake and a call.
 //!
-//! It ends with 0 only if the reply arrived. The proof is the build, too: where anything below `everlink` brings `std`
-//! in, there are two panic handlers, and the compiler refuses. To see that it does,
-//! `cargo build --features std` must fail with ``found duplicate lang item `panic_impl` ``.
+//! The program has its own entry point, allocator and panic handler. It exits with 0 only if the reply arrived. The build is part of the
+//! proof: if a dependency of `everlink` used `std`, there would be two panic handlers, and the compiler would refuse. So `cargo build
+//! --features std` must fail with ``found duplicate lang item `panic_impl` ``.
 #![no_std]
 #![no_main]
 
 extern crate alloc;
 
-mod floor;
+mod runtime;
 
 use alloc::vec::Vec;
 
@@ -17,10 +16,10 @@ use everlink::client::{CallOptions, Client, Event, Outcome};
 use everlink::wire::{self, Inbound, Message, encode};
 use everlink::{Config, Epoch, Input, Instant, Output};
 
-/// More outputs and deadlines than a handshake and a call have: a link that never gets on must not hang the proof.
-const PATIENCE: usize = 100;
+/// More outputs and deadlines than a handshake and a call have. A link that makes no progress must not hang the program.
+const MAX_STEPS: usize = 100;
 
-/// What the C runtime calls. It is all that is taken of it.
+/// The entry point for the C runtime.
 // SAFETY: no other function of this program has the name.
 #[unsafe(no_mangle)]
 extern "C" fn main() -> i32 {
@@ -39,7 +38,7 @@ fn reply_arrives() -> bool {
         return false;
     }
     let mut buf = Vec::new();
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_STEPS {
         match link.poll_output(&mut buf) {
             Some(Output::Open { epoch }) => link.handle(now, epoch, Input::Opened),
             Some(Output::Write { epoch, len, .. }) => {
@@ -61,7 +60,7 @@ fn reply_arrives() -> bool {
     false
 }
 
-/// The server: it reads one line and answers what has an id.
+/// A server that reads one line and answers a request.
 fn serve(link: &mut Client, now: Instant, epoch: Epoch, line: &[u8]) {
     let text = core::str::from_utf8(line).unwrap_or_default();
     let Ok(Inbound::One(Message::Request { id, method, .. })) = wire::parse(text) else {

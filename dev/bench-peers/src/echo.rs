@@ -1,13 +1,13 @@
-//! The one tool that everybody serves: it says what it was told. Knows no protocol beyond the two objects of `tools/call`.
+//! The tool that every server has: it returns its argument. Must not depend on a protocol beyond the two objects of `tools/call`.
 //!
-//! A peer with types of its own for these objects uses its own; the others share these.
+//! A library with its own types for these objects uses them. The others share the types here.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// What the tool is called.
+/// The name of the tool.
 pub(crate) const NAME: &str = "echo";
 
 /// The parameters of the call.
@@ -17,7 +17,7 @@ pub(crate) struct Params<'a, T> {
     arguments: Arguments<T>,
 }
 
-/// What the tool is told.
+/// The arguments of the tool.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Arguments<T> {
     text: T,
@@ -36,12 +36,12 @@ struct Piece<'a, T> {
     text: T,
 }
 
-/// A text that is read: what an application has before and after.
+/// A text that is parsed: what an application has before and after.
 #[derive(Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// A text that stays the JSON that it is: what an application has that only passes it on.
+/// A text that stays JSON, for applications that only forward it.
 pub(crate) type Json<'a> = &'a RawValue;
 
 impl<T> Arguments<T> {
@@ -64,9 +64,9 @@ impl<'a, T> Params<'a, T> {
         }
     }
 
-    /// What the tool does.
+    /// Runs the tool.
     pub(crate) fn answer(self) -> Answer<'a, T> {
-        assert_eq!(self.name, NAME, "there is one tool");
+        assert_eq!(self.name, NAME, "the server has one tool");
         Answer {
             content: [Piece {
                 r#type: "text",
@@ -83,7 +83,7 @@ impl<T> Answer<'_, T> {
     }
 }
 
-/// A text of so many bytes, in lines, so that it has something to escape now and then as texts do.
+/// A text of this length in lines, so that it contains some characters to escape.
 pub(crate) fn text(bytes: usize) -> String {
     let line = "the quick brown fox jumps over the lazy dog and runs for a mile\n";
     line.chars().cycle().take(bytes).collect()

@@ -1,4 +1,4 @@
-//! What the system knows of processes: where they may run, what they have cost, whose they are. Knows no work.
+//! Pins processes to cores, and reads their CPU times and descendants. Must not depend on what is measured.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,106 +10,113 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_getcpuclockid};
 use nix::unistd::Pid;
 
-/// This program once more.
+/// A command that runs this program.
 pub(crate) fn this_program() -> Command {
     Command::new(std::env::current_exe().expect("this program has a path"))
 }
 
-/// Where the two ends of a call run: on one core, or on one each. Left to itself the system puts two processes that wait for each other now
-/// on one and now on two.
-pub(crate) struct Place {
+/// The cores of the two ends of a call: the same core, or one for each.
+///
+/// Left to itself, the system moves two processes that wait for each other between one core and two.
+pub(crate) struct Placement {
     /// The core of the server.
-    other: Option<usize>,
+    server_core: Option<usize>,
 }
 
-impl Place {
-    /// Keeps this process to its core in this case. In any other case it runs where it likes.
-    pub(crate) fn of(case: &str) -> Place {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).expect("a process may run somewhere");
+impl Placement {
+    /// Pins this process to its core for this case. In any other case it is not pinned.
+    pub(crate) fn of(case: &str) -> Placement {
+        let allowed =
+            sched_getaffinity(Pid::from_raw(0)).expect("the system reports the allowed cores");
         let is_ours = |core: &usize| allowed.is_set(*core).unwrap_or(false);
         let mut cores = (0..CpuSet::count()).filter(is_ours);
-        let (this, other) = match case {
+        let (client_core, server_core) = match case {
             "one core" => {
                 let core = cores.next();
                 (core, core)
             }
             "two cores" => (cores.next(), cores.next()),
-            _ => return Place { other: None },
+            _ => return Placement { server_core: None },
         };
-        keep_to(this.expect("there is a core"));
-        Place {
-            other: Some(other.expect("there are two cores")),
+        pin_to_core(client_core.expect("there is a core"));
+        Placement {
+            server_core: Some(server_core.expect("there are two cores")),
         }
     }
 
-    /// This program as a server, where servers run.
+    /// A command that runs this program as a server, on the core for servers.
     pub(crate) fn server(&self, who: &str) -> Command {
         let mut command = this_program();
         command.args(["serve", who]);
-        self.there(command)
+        self.on_server_core(command)
     }
 
-    /// A command, where servers run: this program keeps itself there, and becomes it.
-    pub(crate) fn there(&self, command: Command) -> Command {
-        let Some(core) = self.other else {
+    /// Wraps a command so that it runs on the core for servers: this program pins itself, then executes the command.
+    pub(crate) fn on_server_core(&self, command: Command) -> Command {
+        let Some(core) = self.server_core else {
             return command;
         };
-        let mut kept = this_program();
-        kept.arg("on").arg(core.to_string());
-        kept.arg(command.get_program()).args(command.get_args());
-        kept
+        let mut pinned = this_program();
+        pinned.arg("on").arg(core.to_string());
+        pinned.arg(command.get_program()).args(command.get_args());
+        pinned
     }
 }
 
-/// Keeps this process to a core and becomes another program.
-pub(crate) fn become_on(core: &str, program: &str, arguments: &[&str]) {
-    keep_to(core.parse().expect("a core has a number"));
+/// Pins this process to a core and executes another program.
+pub(crate) fn exec_on_core(core: &str, program: &str, arguments: &[&str]) {
+    pin_to_core(core.parse().expect("the core is a number"));
     let error = Command::new(program).args(arguments).exec();
     panic!("{program}: {error}");
 }
 
-/// Keeps this process to this core.
-fn keep_to(core: usize) {
-    let mut kept = CpuSet::new();
-    kept.set(core).expect("it is one of the set");
-    sched_setaffinity(Pid::from_raw(0), &kept).expect("this core can be had");
+/// Pins this process to this core.
+fn pin_to_core(core: usize) {
+    let mut cores = CpuSet::new();
+    cores.set(core).expect("the core is in the set");
+    sched_setaffinity(Pid::from_raw(0), &cores).expect("the process can be pinned");
 }
 
-/// The processor time of this process and of some others, threads that are gone included.
+/// The CPU time of this process and of some others, including threads that have ended.
 pub(crate) struct Cpu(Vec<ClockId>);
 
 impl Cpu {
-    /// Of this process and of all that it has started, and those have started.
-    pub(crate) fn of_family() -> Cpu {
-        let family = descendants(Pid::this());
-        let clocks = family.into_iter().map(clock_getcpuclockid);
-        let mut clocks: Vec<_> = clocks.map(|clock| clock.expect("it lives")).collect();
+    /// The clocks of this process and of all its descendants.
+    pub(crate) fn of_process_tree() -> Cpu {
+        let processes = descendants(Pid::this());
+        let clocks = processes.into_iter().map(clock_getcpuclockid);
+        let mut clocks: Vec<_> = clocks
+            .map(|clock| clock.expect("the process is alive"))
+            .collect();
         clocks.push(ClockId::CLOCK_PROCESS_CPUTIME_ID);
         Cpu(clocks)
     }
 
     pub(crate) fn spent(&self) -> Duration {
-        let spent = self.0.iter().map(|clock| clock.now().expect("it lives"));
+        let spent = self
+            .0
+            .iter()
+            .map(|clock| clock.now().expect("the process is alive"));
         spent.map(Duration::from).sum()
     }
 }
 
-/// All processes that this one has started, and those have started.
-pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
+/// All descendants of a process.
+pub(crate) fn descendants(root: Pid) -> Vec<Pid> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").expect("there is procfs").flatten() {
+    for entry in fs::read_dir("/proc").expect("/proc is mounted").flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may have spaces in it; state and parent come after it.
+        // The name in parentheses may contain spaces. The state and the parent come after it.
         let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
         let parent = after.split_whitespace().nth(1);
         if let Some(parent) = parent.and_then(|it| it.parse().ok()) {
             children.entry(parent).or_default().push(pid);
         }
     }
-    let (mut found, mut open) = (Vec::new(), vec![of.as_raw()]);
+    let (mut found, mut open) = (Vec::new(), vec![root.as_raw()]);
     while let Some(parent) = open.pop() {
         for child in children.get(&parent).into_iter().flatten() {
             found.push(Pid::from_raw(*child));

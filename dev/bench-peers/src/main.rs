@@ -1,7 +1,7 @@
-//! The same work on everlink, on its peers and on the bare system, side by side in one run: `bench-peers [--quick] [--only WORK,…]`
+//! Measures the same work on everlink, on rmcp and on the bare system in one run: `bench-peers [--quick] [--only WORK,…]`
 //!
-//! Standard output has one JSON object for each measurement, standard error tells how far it is. What is measured, of whom and how is in
-//! the README; each file in `work` says what its work is and why it is fair.
+//! Standard output has one JSON object for each measurement; standard error shows the progress. The README lists what is measured. Each
+//! file in `work` describes its work and why the comparison is fair.
 
 mod echo;
 mod machine;
@@ -13,18 +13,18 @@ use std::process::ExitCode;
 
 use alloc_count::Counting;
 
-use peers::rmcp::Manner;
+use peers::rmcp::HttpMode;
 use peers::{everlink, raw, rmcp, script};
 use report::Task;
 use work::{Effort, death, decode, http, idle, in_process, proxy, stdio};
 
-/// Counts for all alike; it takes about a nanosecond for each request.
+/// Counts for all libraries alike, at a cost of about 1 ns for each request.
 #[global_allocator]
 static HEAP: Counting = Counting;
 
 type Run = fn(Effort);
 
-/// All works, in the order in which they are done.
+/// All works, in the order in which they run.
 const WORKS: [(&str, Run); 7] = [
     ("in_process", in_process::run),
     ("stdio", stdio::run),
@@ -36,27 +36,29 @@ const WORKS: [(&str, Run); 7] = [
 ];
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match *words {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match *arguments {
         ["sample", task] => sample(task),
         ["serve", who] => serve(who),
-        ["on", core, program, ref arguments @ ..] => machine::become_on(core, program, arguments),
-        ["relay"] => raw::relay(&mut machine::Place::of("").server("raw")),
-        _ => return measure(&words),
+        ["on", core, program, ref arguments @ ..] => {
+            machine::exec_on_core(core, program, arguments)
+        }
+        ["relay"] => raw::relay(&mut machine::Placement::of("").server("raw")),
+        _ => return measure(&arguments),
     }
     ExitCode::SUCCESS
 }
 
-fn measure(words: &[&str]) -> ExitCode {
+fn measure(arguments: &[&str]) -> ExitCode {
     let mut effort = Effort {
         rounds: 5,
         percent: 100,
     };
     let mut chosen: Vec<&str> = WORKS.map(|(name, _)| name).to_vec();
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match (*word, words.as_slice()) {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match (*argument, arguments.as_slice()) {
             ("--quick", _) => {
                 effort = Effort {
                     rounds: 2,
@@ -65,7 +67,7 @@ fn measure(words: &[&str]) -> ExitCode {
             }
             ("--only", [names, ..]) => {
                 chosen = names.split(',').collect();
-                words.next();
+                arguments.next();
             }
             _ => return usage(),
         }
@@ -90,9 +92,9 @@ fn usage() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Takes one sample in this process, and says what it showed.
+/// Takes one sample in this process, and prints it.
 fn sample(task: &str) {
-    let task: Task = serde_json::from_str(task).expect("this program says what it wants");
+    let task: Task = serde_json::from_str(task).expect("the task is JSON");
     let sample = match &*task.work {
         "in_process" => in_process::sample(&task),
         "stdio" => stdio::sample(&task),
@@ -103,10 +105,13 @@ fn sample(task: &str) {
         "decode" => decode::sample(&task),
         other => unreachable!("{other} has no samples"),
     };
-    println!("{}", serde_json::to_string(&sample).expect("this is JSON"));
+    println!(
+        "{}",
+        serde_json::to_string(&sample).expect("a sample is JSON")
+    );
 }
 
-/// Is one of the servers.
+/// Runs one of the servers.
 fn serve(who: &str) {
     match who {
         "raw" => raw::serve_pipe(),
@@ -118,8 +123,8 @@ fn serve(who: &str) {
         "raw-http" => raw::serve_http(),
         "raw-http-tasks" => raw::serve_http_tasks(),
         "everlink-tokio-http" => everlink::serve_http(),
-        "rmcp-default-http" => rmcp::serve_http(Manner::Default),
-        "rmcp-pooled-http" => rmcp::serve_http(Manner::Pooled),
+        "rmcp-default-http" => rmcp::serve_http(HttpMode::Default),
+        "rmcp-pooled-http" => rmcp::serve_http(HttpMode::Pooled),
         other => panic!("{other} serves nothing"),
     }
 }

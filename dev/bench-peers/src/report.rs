@@ -1,4 +1,4 @@
-//! What is measured, as values: which sample to take, what it showed, and the lines on standard output that tell of all of them.
+//! Samples as values, and the output lines that report them.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine;
 
-/// Which era of the protocol is spoken.
+/// The era of the protocol.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Era {
-    /// It makes no difference, or no protocol is spoken.
+    /// No difference between the eras, or no protocol.
     Both,
     Legacy,
     Modern,
 }
 
-/// One sample to take, in a process of its own, so that nothing is left of the one before.
+/// A sample to take. Each one runs in its own process, so that nothing is left of the one before.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct Task {
     pub(crate) work: String,
     pub(crate) case: String,
     pub(crate) era: Era,
     pub(crate) who: String,
-    /// How much of it: in calls, most often.
+    /// The size of the work: in most cases the number of calls.
     pub(crate) size: usize,
 }
 
@@ -39,7 +39,7 @@ impl Task {
         }
     }
 
-    /// Takes the sample in a process of its own.
+    /// Takes the sample in its own process.
     pub(crate) fn run(&self) -> Sample {
         let mut command = self.command();
         let output = command.stderr(Stdio::inherit()).output();
@@ -61,7 +61,7 @@ impl Task {
     }
 }
 
-/// What one sample showed: a value for each metric, or none where there was nothing to wait for, and why.
+/// The values of one sample by metric. A value is `None` if there was nothing to wait for; `note` says why.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Sample {
     pub(crate) values: BTreeMap<String, Option<f64>>,
@@ -77,10 +77,10 @@ impl Sample {
 
     pub(crate) fn without(mut self, metric: &str, note: &str) -> Sample {
         self.values.insert(metric.into(), None);
-        self.noting(note)
+        self.with_note(note)
     }
 
-    pub(crate) fn noting(mut self, note: &str) -> Sample {
+    pub(crate) fn with_note(mut self, note: &str) -> Sample {
         self.note = Some(note.into());
         self
     }
@@ -102,8 +102,8 @@ struct Row<'a> {
     note: Option<&'a str>,
 }
 
-/// Takes every sample once in each round, so that whatever the machine does meanwhile happens to all alike, and tells the median of the
-/// rounds with the lowest and the highest.
+/// Takes every sample once in each round, so that a change of the machine's speed affects all alike. Prints the median of the rounds with
+/// the lowest and the highest.
 pub(crate) fn rounds(rounds: usize, tasks: &[Task]) {
     let mut all: Vec<Vec<Sample>> = tasks.iter().map(|_| Vec::new()).collect();
     for round in 1..=rounds {
@@ -115,22 +115,22 @@ pub(crate) fn rounds(rounds: usize, tasks: &[Task]) {
         }
     }
     for (task, samples) in tasks.iter().zip(&all) {
-        tell(task, samples);
+        print_rows(task, samples);
     }
 }
 
-/// Tells what the samples of one task showed.
-pub(crate) fn tell(task: &Task, samples: &[Sample]) {
+/// Prints the rows for the samples of one task.
+pub(crate) fn print_rows(task: &Task, samples: &[Sample]) {
     let Some(first) = samples.iter().find(|sample| !sample.values.is_empty()) else {
         return;
     };
     for metric in first.values.keys() {
-        let seen = samples
+        let values = samples
             .iter()
             .filter_map(|sample| sample.values.get(metric));
-        let seen: Option<Vec<f64>> = seen.copied().collect();
-        let mut seen = seen.unwrap_or_default();
-        seen.sort_by(f64::total_cmp);
+        let values: Option<Vec<f64>> = values.copied().collect();
+        let mut values = values.unwrap_or_default();
+        values.sort_by(f64::total_cmp);
         let row = Row {
             work: &task.work,
             case: &task.case,
@@ -138,16 +138,16 @@ pub(crate) fn tell(task: &Task, samples: &[Sample]) {
             metric,
             unit: unit(metric),
             who: &task.who,
-            value: middle(&seen).map(short),
-            low: seen.first().copied().map(short),
-            high: seen.last().copied().map(short),
+            value: median(&values).map(rounded),
+            low: values.first().copied().map(rounded),
+            high: values.last().copied().map(rounded),
             note: samples.iter().find_map(|sample| sample.note.as_deref()),
         };
         println!("{}", serde_json::to_string(&row).expect("this is JSON"));
     }
 }
 
-/// In what each metric is counted.
+/// The unit of each metric.
 fn unit(metric: &str) -> &'static str {
     match metric {
         "added" | "p50" | "p50 direct" | "p50 through" | "p99" | "time" => "us",
@@ -160,7 +160,7 @@ fn unit(metric: &str) -> &'static str {
     }
 }
 
-fn middle(sorted: &[f64]) -> Option<f64> {
+fn median(sorted: &[f64]) -> Option<f64> {
     let half = sorted.len() / 2;
     match sorted.len() {
         0 => None,
@@ -169,8 +169,8 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// No more digits than mean anything.
-fn short(value: f64) -> f64 {
+/// Rounds to the digits that are significant.
+fn rounded(value: f64) -> f64 {
     let digits = if value.abs() < 1000.0 { 1000.0 } else { 1.0 };
     (value * digits).round() / digits
 }

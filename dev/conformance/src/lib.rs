@@ -1,5 +1,7 @@
-//! What the public conformance suite drives: `client` does what its scenarios ask of a client, `server` has the tools, resources and prompts that they
-//! name. Both are plain programs on the adapters; nothing in them knows a rule of the protocol.
+//! The programs for the public conformance suite: `client` runs its scenarios, and `server` has the tools, resources and prompts that they
+//! use.
+//!
+//! Both are plain programs on the adapters. They contain no rule of the protocol.
 
 pub mod client;
 pub mod server;

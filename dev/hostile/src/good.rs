@@ -1,87 +1,91 @@
-//! The host that must not notice: calls a tool, over and over, and counts what goes wrong and how long it takes.
+//! The good host: calls a tool repeatedly, and counts failures and durations.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::wire::{INITIALIZE, INITIALIZED, Line, in_session, modern};
+use crate::wire::{Connection, INITIALIZE, INITIALIZED, in_session, modern};
 
-/// How calls went.
+/// The outcomes of calls.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Calls {
-    /// How long each took that was answered.
-    pub took: Vec<Duration>,
-    /// What went wrong with the others.
+    /// The durations of the calls that were answered.
+    pub durations: Vec<Duration>,
+    /// The errors of the other calls.
     pub failures: Vec<String>,
 }
 
 impl Calls {
     pub(crate) fn add(&mut self, more: Calls) {
-        self.took.extend(more.took);
+        self.durations.extend(more.durations);
         self.failures.extend(more.failures);
     }
 
-    fn note(&mut self, begun: Instant, done: io::Result<()>) {
-        match done {
-            Ok(()) => self.took.push(begun.elapsed()),
+    fn record(&mut self, start: Instant, result: io::Result<()>) {
+        match result {
+            Ok(()) => self.durations.push(start.elapsed()),
             Err(error) => self.failures.push(error.to_string()),
         }
     }
 
-    /// The time that one in a hundred takes longer than.
+    /// The 99th percentile of the durations.
     #[must_use]
     pub fn p99(&self) -> Duration {
-        let mut took = self.took.clone();
-        took.sort_unstable();
-        let at = (took.len() * 99 / 100).min(took.len().saturating_sub(1));
-        took.get(at).copied().unwrap_or_default()
+        let mut durations = self.durations.clone();
+        durations.sort_unstable();
+        let at = (durations.len() * 99 / 100).min(durations.len().saturating_sub(1));
+        durations.get(at).copied().unwrap_or_default()
     }
 }
 
-/// A host of each era on a connection of its own. One that was closed while it was idle is replaced, as in every pool of connections.
+/// A host with one connection for each era. It replaces a connection that was closed while idle, like every connection pool.
 pub struct Host {
     address: SocketAddr,
     legacy: Session,
-    modern: Line,
+    modern: Connection,
 }
 
 struct Session {
     address: SocketAddr,
-    line: Line,
+    connection: Connection,
     id: String,
 }
 
 impl Session {
-    fn begin(address: SocketAddr) -> io::Result<Session> {
-        let mut line = Line::open(address)?;
-        let answer = line.post("", INITIALIZE)?;
+    fn open(address: SocketAddr) -> io::Result<Session> {
+        let mut connection = Connection::open(address)?;
+        let answer = connection.post("", INITIALIZE)?;
         let id = answer
             .session
-            .ok_or_else(|| wrong("no session", &answer.body))?;
-        line.post(&in_session(&id), INITIALIZED)?;
-        Ok(Session { address, line, id })
+            .ok_or_else(|| error_with_body("no session", &answer.body))?;
+        connection.post(&in_session(&id), INITIALIZED)?;
+        Ok(Session {
+            address,
+            connection,
+            id,
+        })
     }
 
     fn call(&mut self) -> io::Result<()> {
         let body = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}"#;
-        if self.line.is_closed() {
-            self.line = Line::open(self.address)?;
+        if self.connection.is_closed() {
+            self.connection = Connection::open(self.address)?;
         }
-        let answer = self.line.post(&in_session(&self.id), body)?;
+        let answer = self.connection.post(&in_session(&self.id), body)?;
         check(answer.status, &answer.body)
     }
 }
 
 impl Host {
-    /// Shakes hands.
+    /// Does the handshake.
     ///
     /// # Errors
     ///
-    /// When it is not let in.
+    /// If the guard refuses a connection or the session.
     pub fn connect(address: SocketAddr) -> io::Result<Host> {
-        let legacy = Session::begin(address)?;
-        let modern = Line::open(address)?;
+        let legacy = Session::open(address)?;
+        let modern = Connection::open(address)?;
         Ok(Host {
             address,
             legacy,
@@ -89,12 +93,12 @@ impl Host {
         })
     }
 
-    /// Calls so often, in each era by turns.
+    /// Makes this many calls, alternating between the eras.
     pub fn calls(&mut self, count: usize) -> Calls {
         let mut calls = Calls::default();
         for nth in 0..count {
-            let begun = Instant::now();
-            let done = if nth % 2 == 0 {
+            let start = Instant::now();
+            let result = if nth % 2 == 0 {
                 self.legacy.call()
             } else {
                 let (fields, body) = modern(
@@ -104,35 +108,35 @@ impl Host {
                 );
                 self.modern(&fields, &body)
             };
-            calls.note(begun, done);
+            calls.record(start, result);
         }
         calls
     }
 
     fn modern(&mut self, fields: &str, body: &str) -> io::Result<()> {
         if self.modern.is_closed() {
-            self.modern = Line::open(self.address)?;
+            self.modern = Connection::open(self.address)?;
         }
         let answer = self.modern.post(fields, body)?;
         check(answer.status, &answer.body)
     }
 }
 
-/// As often a host tries to get in.
+/// The number of attempts of a new host.
 const ATTEMPTS: usize = 3;
 
-/// A host that comes just now, and calls once. A connection that is closed before it was of any use is tried again.
+/// A host that connects now and calls once. It retries a connection that is closed before it was used.
 pub(crate) fn newcomer(address: SocketAddr) -> Calls {
     let mut calls = Calls::default();
-    let begun = Instant::now();
-    let mut done = Ok(());
+    let start = Instant::now();
+    let mut result = Ok(());
     for _ in 0..ATTEMPTS {
-        done = Session::begin(address).and_then(|mut session| session.call());
-        if done.is_ok() {
+        result = Session::open(address).and_then(|mut session| session.call());
+        if result.is_ok() {
             break;
         }
     }
-    calls.note(begun, done);
+    calls.record(start, result);
     calls
 }
 
@@ -140,10 +144,10 @@ fn check(status: u16, body: &str) -> io::Result<()> {
     if status == 200 && body.contains("hello") {
         return Ok(());
     }
-    Err(wrong(&format!("status {status}"), body))
+    Err(error_with_body(&format!("status {status}"), body))
 }
 
-fn wrong(what: &str, body: &str) -> io::Error {
+fn error_with_body(reason: &str, body: &str) -> io::Error {
     let body: String = body.chars().take(200).collect();
-    io::Error::other(format!("{what}: {body}"))
+    io::Error::other(format!("{reason}: {body}"))
 }

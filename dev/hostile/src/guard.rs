@@ -1,4 +1,4 @@
-//! The guard under attack: a real process, with a real server behind it. Killed where it is left.
+//! The guard under attack: a real process with a real server behind it. Killed when dropped.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -15,11 +15,11 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts this program before the demo server.
+    /// Starts this program with the demo server behind it.
     ///
     /// # Errors
     ///
-    /// When it cannot be started, or does not say where it listens.
+    /// If the program cannot be started, or does not print its address.
     pub fn start(everlink: &Path) -> io::Result<Guard> {
         let mut process = Command::new(everlink)
             .args(["guard", "--log", "json", "--listen"])
@@ -37,24 +37,24 @@ impl Guard {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             };
             let line = line?;
-            let place = line.split_once("http://").map(|(_, rest)| rest);
-            let place = place.and_then(|rest| rest.split_once('/'));
-            if let Some(address) = place.and_then(|(address, _)| address.parse().ok()) {
+            let url = line.split_once("http://").map(|(_, rest)| rest);
+            let url = url.and_then(|rest| rest.split_once('/'));
+            if let Some(address) = url.and_then(|(address, _)| address.parse().ok()) {
                 break address;
             }
         };
-        // What it tells is read, so that it never waits for that.
+        // Drains its standard error, so that it never blocks on a full pipe.
         thread::spawn(move || lines.for_each(drop));
         Ok(Guard { process, address })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many sockets it has open. None, where the system does not tell.
+    /// The number of its open sockets, or 0 if the system does not report them.
     #[must_use]
     pub fn sockets(&self) -> usize {
         let all = fs::read_dir(format!("/proc/{}/fd", self.process.id()));
@@ -65,11 +65,11 @@ impl Guard {
             .count()
     }
 
-    /// The most memory that it ever had, in bytes.
+    /// The peak of its resident memory, in bytes.
     ///
     /// # Errors
     ///
-    /// When it is gone, or the system does not tell.
+    /// If the process is gone, or the system does not report it.
     pub fn peak_memory(&self) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,7 +1,7 @@
-//! A hostile host beside a good one, both on one `everlink guard --listen`: what the attacks do, and what the good host feels of them.
+//! Runs a hostile host and a good host on one `everlink guard --listen`, and measures the effect of attacks on the good one.
 //!
-//! `wire` speaks HTTP on raw sockets, `attacks` are the ways to overdraw what hosts share, `good` is the host that must not notice. Linux only:
-//! resident memory is read from `/proc`.
+//! `wire` is HTTP on raw sockets, `attacks` has the attacks, and `good` the host that they must not affect. Linux only: resident memory is
+//! read from `/proc`.
 
 pub mod attacks;
 pub mod good;
@@ -19,74 +19,74 @@ use attacks::Attack;
 use good::{Calls, Host};
 use guard::Guard;
 
-/// Resident memory that the guard stays under, whatever hosts do. `docs/LIMITS.md` says why.
+/// The limit for the guard's resident memory under any attack. `docs/LIMITS.md` says why.
 pub const MEMORY_BOUND: u64 = 512 << 20;
 
-/// Connections that the guard serves at most. `docs/LIMITS.md` says who gives way to a new one.
+/// The connection limit of the guard. `docs/LIMITS.md` says which connection gives way to a new one.
 pub const CONNECTIONS: usize = 512;
 
-/// How much is done.
+/// The size of a run.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Scale {
-    /// Calls of the good host, alone and again during the attack.
+    /// The calls of the good host, before the attack and again during it.
     pub calls: usize,
-    /// How long the attack has before these begin.
+    /// The time from the start of the attack to these calls.
     pub head_start: Duration,
-    /// Bytes of an answer that is not read.
+    /// The size of an answer that a client does not read.
     pub answer_bytes: usize,
-    /// Clients that do not read theirs.
-    pub deaf: usize,
+    /// The number of clients that do not read their answers.
+    pub silent_readers: usize,
 }
 
 impl Scale {
-    /// Enough for a verdict on times.
+    /// Enough to judge times.
     pub const FULL: Scale = Scale {
         calls: 1_000,
         head_start: Duration::from_secs(3),
         answer_bytes: 8 << 20,
-        deaf: 160,
+        silent_readers: 160,
     };
 
-    /// Enough to see whether anything breaks, with a program that was not optimised.
+    /// Enough to find failures, with a program that is not optimised.
     pub const QUICK: Scale = Scale {
         calls: 60,
         head_start: Duration::from_millis(1_500),
         answer_bytes: 4 << 20,
-        deaf: 24,
+        silent_readers: 24,
     };
 }
 
-/// What the good host felt of an attack.
+/// The effect of an attack on the good host.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Felt {
+pub struct Impact {
     /// Its calls before the attack.
     pub alone: Calls,
     /// Its calls during the attack.
     pub beside: Calls,
-    /// Hosts that came during the attack, and after it, and what went wrong for them.
+    /// The calls of hosts that connect during the attack and after it.
     pub newcomers: Calls,
-    /// The most memory that the guard ever had, in bytes.
+    /// The peak of the guard's resident memory, in bytes.
     pub peak_memory: u64,
-    /// The most sockets that the guard was seen to have open at once.
+    /// The highest number of open sockets of the guard, as sampled.
     pub most_sockets: usize,
 }
 
-impl Felt {
-    /// How many times as long its slowest calls took during the attack, by the 99th percentile.
+impl Impact {
+    /// The 99th percentile of its calls during the attack, as a multiple of that before the attack.
     #[must_use]
-    pub fn times(&self) -> f64 {
+    pub fn slowdown(&self) -> f64 {
         self.beside.p99().as_secs_f64() / self.alone.p99().as_secs_f64()
     }
 }
 
-/// Runs one attack on a guard of its own.
+/// Runs one attack on a new guard.
 ///
 /// # Errors
 ///
-/// When the guard cannot be started, or the good host cannot begin.
-pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Felt> {
+/// If the guard cannot be started, or the good host cannot connect.
+pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Impact> {
     let guard = Guard::start(everlink)?;
     let address = guard.address();
     let mut host = Host::connect(address)?;
@@ -95,10 +95,10 @@ pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Felt> {
     let stop = Arc::new(AtomicBool::new(false));
     let attackers: Vec<_> = (0..attacks::THREADS)
         .map(|_| {
-            let (stop, act) = (Arc::clone(&stop), attack.act);
+            let (stop, run_attack) = (Arc::clone(&stop), attack.run);
             thread::spawn(move || {
-                yield_processor();
-                act(address, scale, &stop);
+                lower_priority();
+                run_attack(address, scale, &stop);
             })
         })
         .collect();
@@ -115,9 +115,9 @@ pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Felt> {
     for attacker in attackers {
         let _ = attacker.join();
     }
-    // The sockets of the attackers are closed now; what they began may still be there.
+    // The attackers have closed their sockets, but their calls and sessions may still exist.
     newcomers.add(good::newcomer(address));
-    Ok(Felt {
+    Ok(Impact {
         alone,
         beside,
         newcomers,
@@ -126,10 +126,10 @@ pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Felt> {
     })
 }
 
-/// From now on this thread runs only when nobody else wants the processor. An attacker comes from another machine: what it does there costs the guard
-/// and the good host nothing, and should cost them nothing here.
-fn yield_processor() {
-    // On Linux, the priority of "this process" is that of the thread alone.
+/// Lowers the priority of this thread to the minimum. A real attacker runs on another machine, so its work must not slow down the guard or
+/// the good host here.
+fn lower_priority() {
+    // On Linux, this sets the priority of the calling thread only.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 19);
 }

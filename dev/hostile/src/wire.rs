@@ -1,36 +1,36 @@
-//! HTTP/1.1 on a raw socket, as much of it as the rig needs. Knows no message.
+//! HTTP/1.1 on a raw socket, as far as the attacks and the good host need it. Must not depend on MCP messages.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Nothing takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The timeout for reads and writes. No healthy operation takes as long.
+const IO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection to the guard.
-pub(crate) struct Line {
+pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// The status of a response, its session, and its body.
+/// The status, session and body of a response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) session: Option<String>,
     pub(crate) body: String,
 }
 
-impl Line {
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Line> {
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Connection> {
         let socket = TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Line {
+        socket.set_read_timeout(Some(IO_TIMEOUT))?;
+        socket.set_write_timeout(Some(IO_TIMEOUT))?;
+        Ok(Connection {
             reader: BufReader::new(socket),
         })
     }
 
-    /// Whether the other end has closed it: a pool of connections would not use it again.
+    /// Whether the peer has closed the connection. A connection pool would not reuse it.
     pub(crate) fn is_closed(&self) -> bool {
         let socket = self.reader.get_ref();
         let is_closed = socket.set_nonblocking(true).is_err()
@@ -47,12 +47,12 @@ impl Line {
 
     /// Posts a message and reads the response.
     pub(crate) fn post(&mut self, fields: &str, body: &str) -> io::Result<Answer> {
-        self.write(&posted(fields, body))?;
+        self.write(&post_request(fields, body))?;
         self.read()
     }
 
     pub(crate) fn read(&mut self) -> io::Result<Answer> {
-        let first = self.line()?;
+        let first = self.read_line()?;
         let status = first
             .split(' ')
             .nth(1)
@@ -60,7 +60,7 @@ impl Line {
         let status = status.ok_or(io::ErrorKind::InvalidData)?;
         let (mut session, mut length, mut is_chunked) = (None, 0, false);
         loop {
-            let line = self.line()?.to_ascii_lowercase();
+            let line = self.read_line()?.to_ascii_lowercase();
             if line.is_empty() {
                 break;
             }
@@ -77,16 +77,16 @@ impl Line {
         let mut body = Vec::new();
         if is_chunked {
             loop {
-                let size = usize::from_str_radix(&self.line()?, 16);
+                let size = usize::from_str_radix(&self.read_line()?, 16);
                 let size = size.map_err(|_| io::ErrorKind::InvalidData)?;
-                self.take(size, &mut body)?;
-                self.line()?;
+                self.read_exact(size, &mut body)?;
+                self.read_line()?;
                 if size == 0 {
                     break;
                 }
             }
         } else {
-            self.take(length, &mut body)?;
+            self.read_exact(length, &mut body)?;
         }
         let body = String::from_utf8_lossy(&body).into_owned();
         Ok(Answer {
@@ -96,7 +96,7 @@ impl Line {
         })
     }
 
-    fn line(&mut self) -> io::Result<String> {
+    fn read_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -104,15 +104,15 @@ impl Line {
         Ok(line.trim_end().to_owned())
     }
 
-    fn take(&mut self, len: usize, into: &mut Vec<u8>) -> io::Result<()> {
+    fn read_exact(&mut self, len: usize, into: &mut Vec<u8>) -> io::Result<()> {
         let start = into.len();
         into.resize(start + len, 0);
         self.reader.read_exact(&mut into[start..])
     }
 }
 
-/// A request that posts this, with these fields beside those that each has.
-pub(crate) fn posted(fields: &str, body: &str) -> Vec<u8> {
+/// A POST request with this body and these additional header fields.
+pub(crate) fn post_request(fields: &str, body: &str) -> Vec<u8> {
     let len = body.len();
     let request = format!(
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -121,7 +121,7 @@ pub(crate) fn posted(fields: &str, body: &str) -> Vec<u8> {
     request.into_bytes()
 }
 
-/// The fields and the body of a modern request.
+/// The header fields and the body of a modern request.
 pub(crate) fn modern(method: &str, name: Option<&str>, params: &str) -> (String, String) {
     let name = name.map(|name| format!("mcp-name: {name}\r\n"));
     let fields = format!(
@@ -139,10 +139,10 @@ pub(crate) fn modern(method: &str, name: Option<&str>, params: &str) -> (String,
 /// The first message of a legacy host.
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#;
 
-/// The last of its handshake.
+/// The last message of its handshake.
 pub(crate) const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
-/// The field that names a session.
+/// The header field with the session id.
 pub(crate) fn in_session(id: &str) -> String {
     format!("mcp-session-id: {id}\r\n")
 }

@@ -1,7 +1,7 @@
-//! Two programs that meet the SDKs and servers of others, for `cargo xtask interop`: [`client`] goes through the steps of a meeting with a
-//! server, [`server`] has the tools that clients need for the same steps.
+//! Two programs for interoperability runs with other SDKs and servers, for `cargo xtask interop`.
 //!
-//! Nothing here judges a peer: whoever drives a meeting prints a line of JSON for each step, and the command gathers them.
+//! [`client`] runs the steps with a server. [`server`] has the tools that clients need for the same steps. The side that runs the steps
+//! prints one line of JSON for each, and the command collects them.
 
 #[cfg(unix)]
 pub mod client;

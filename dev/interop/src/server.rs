@@ -1,6 +1,7 @@
-//! A server that is met by clients of others: `interop-server stdio`, or `interop-server http PORT` with both transports of HTTP.
+//! The server for clients of other SDKs: `interop-server stdio`, or `interop-server http PORT` with both HTTP transports.
 //!
-//! Its tools are those that the scripts of servers in `tests/interop` have, too: what is met from one side is met from the other. Knows not who calls.
+//! It has the same tools as the server scripts in `tests/interop`, so that both directions run the same steps. Must not depend on the
+//! client.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -20,13 +21,13 @@ use tokio::time::sleep;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The resource that can be watched.
+/// The resource that clients can watch.
 const NOTE: &str = "interop://note";
 
-/// How long the slow tool takes: longer than anybody waits.
-const LONG: Duration = Duration::from_secs(60);
+/// The duration of the slow tool: longer than any client waits.
+const SLOW_TOOL_DURATION: Duration = Duration::from_secs(60);
 
-/// How long a step takes.
+/// The pause between two progress reports.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs the program.
@@ -46,48 +47,48 @@ pub fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Failure> {
-    let words: Vec<String> = env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let capabilities = ServerCapabilities::default()
         .with_tools(true)
         .with_resources(false, true);
     let offer = Offer::new("interop", "1.0").with_capabilities(capabilities);
     let config = Config::new(offer, secret());
-    let desk = Arc::<Desk>::default();
-    let at_desk = Arc::clone(&desk);
-    let handler = move |request, context| answer(Arc::clone(&at_desk), request, context);
-    let service = match words[..] {
+    let shared = Arc::<Shared>::default();
+    let handler_shared = Arc::clone(&shared);
+    let handler = move |request, context| answer(Arc::clone(&handler_shared), request, context);
+    let service = match arguments[..] {
         ["stdio"] => stdio::serve(config, handler)?,
         ["http", port] => {
             let listener = TcpListener::bind(("127.0.0.1", port.parse()?)).await?;
-            let both = Http::new().with_sse(SsePaths::default());
-            http::serve(listener, config.with_http(both), handler)
+            let http_config = Http::new().with_sse(SsePaths::default());
+            http::serve(listener, config.with_http(http_config), handler)
         }
         _ => return Err("usage: interop-server stdio | http PORT".into()),
     };
-    let service = desk.service.get_or_init(|| service);
+    let service = shared.service.get_or_init(|| service);
     service.closed().await?;
     Ok(())
 }
 
-/// What all calls have in common.
+/// The state that all calls share.
 #[derive(Default)]
-struct Desk {
+struct Shared {
     service: OnceLock<Service>,
-    told: Mutex<Told>,
+    counters: Mutex<Counters>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Counters {
     cancelled: u32,
     touched: u32,
-    /// The tools that were added.
-    grown: BTreeSet<&'static str>,
+    /// The names of the tools added at run time.
+    added_tools: BTreeSet<&'static str>,
 }
 
-impl Desk {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn counters(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn publish(&self, change: Change) -> Result<(), ErrorObject> {
@@ -109,14 +110,14 @@ struct Params {
 #[serde(default)]
 struct Arguments {
     message: String,
-    /// How to ask.
-    by: By,
+    /// The kind of question.
+    by: QuestionKind,
 }
 
-/// The kinds of questions.
+/// The kinds of questions to the client.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum By {
+enum QuestionKind {
     #[default]
     Elicitation,
     Roots,
@@ -124,22 +125,22 @@ enum By {
 }
 
 async fn answer(
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     request: Request,
     context: Context,
 ) -> Result<Payload, ErrorObject> {
     let result = match &*request.method {
         "resources/list" => json!({"resources": [{"uri": NOTE, "name": "note"}]}),
         "resources/read" => {
-            let text = format!("touched: {}", desk.told().touched);
+            let text = format!("touched: {}", shared.counters().touched);
             json!({"contents": [{"uri": NOTE, "mimeType": "text/plain", "text": text}]})
         }
         "resources/templates/list" => json!({"resourceTemplates": []}),
-        "tools/list" => tools(&desk.told().grown),
+        "tools/list" => tools(&shared.counters().added_tools),
         "tools/call" => {
             let params = request.params.ok_or_else(|| invalid("there are none"))?;
             let params: Params = params.parse().map_err(invalid)?;
-            let (text, is_error) = match run_tool(&desk, params, &context).await? {
+            let (text, is_error) = match run_tool(&shared, params, &context).await? {
                 Ok(text) => (text, false),
                 Err(text) => (text, true),
             };
@@ -153,9 +154,9 @@ async fn answer(
     Payload::of(&result).map_err(internal)
 }
 
-/// The text of the result, or of the failure of the tool.
+/// Runs a tool. Returns its text, or the text of its failure.
 async fn run_tool(
-    desk: &Desk,
+    shared: &Shared,
     params: Params,
     context: &Context,
 ) -> Result<Result<String, String>, ErrorObject> {
@@ -165,16 +166,16 @@ async fn run_tool(
         "echo" => format!("Echo: {}", arguments.message),
         "fail" => return Ok(Err("this never works".to_owned())),
         "grow" => {
-            desk.told().grown.insert("grown");
-            desk.publish(Change::List(List::Tools)).await?;
+            shared.counters().added_tools.insert("grown");
+            shared.publish(Change::List(List::Tools)).await?;
             "grown".to_owned()
         }
-        "noted" => format!("cancelled: {}", desk.told().cancelled),
+        "noted" => format!("cancelled: {}", shared.counters().cancelled),
         "pid" => process::id().to_string(),
         "progress" => {
             for step in 1..=3 {
                 context.progress(Progress::new(step.into()).of(3.0));
-                // What follows at once would take its place.
+                // A report that follows at once would replace this one.
                 sleep(PAUSE).await;
             }
             "three steps".to_owned()
@@ -182,14 +183,16 @@ async fn run_tool(
         "slow" => {
             context.progress(Progress::new(1.0));
             tokio::select! {
-                () = sleep(LONG) => {}
-                () = context.cancelled() => desk.told().cancelled += 1,
+                () = sleep(SLOW_TOOL_DURATION) => {}
+                () = context.cancelled() => shared.counters().cancelled += 1,
             }
             "slept".to_owned()
         }
         "touch" => {
-            desk.told().touched += 1;
-            desk.publish(Change::Resource { uri: NOTE.into() }).await?;
+            shared.counters().touched += 1;
+            shared
+                .publish(Change::Resource { uri: NOTE.into() })
+                .await?;
             "touched".to_owned()
         }
         other => return Err(invalid(format!("there is no tool `{other}`"))),
@@ -197,18 +200,18 @@ async fn run_tool(
     Ok(Ok(text))
 }
 
-/// The name that the client gives.
-async fn ask(context: &Context, by: By) -> Result<String, ErrorObject> {
+/// Asks the client for a name.
+async fn ask(context: &Context, by: QuestionKind) -> Result<String, ErrorObject> {
     let message = "What is your name?";
     let (method, params, pointer) = match by {
-        By::Elicitation => {
+        QuestionKind::Elicitation => {
             let properties = json!({"name": {"type": "string"}});
             let schema = json!({"type": "object", "properties": properties, "required": ["name"]});
             let params = json!({"message": message, "requestedSchema": schema});
             ("elicitation/create", Some(params), "/content/name")
         }
-        By::Roots => ("roots/list", None, "/roots/0/name"),
-        By::Sampling => {
+        QuestionKind::Roots => ("roots/list", None, "/roots/0/name"),
+        QuestionKind::Sampling => {
             let question = json!({"role": "user", "content": {"type": "text", "text": message}});
             let params = json!({"messages": [question], "maxTokens": 10});
             ("sampling/createMessage", Some(params), "/content/text")
@@ -222,18 +225,18 @@ async fn ask(context: &Context, by: By) -> Result<String, ErrorObject> {
     Ok(name.unwrap_or("stranger").to_owned())
 }
 
-fn tools(grown: &BTreeSet<&'static str>) -> Value {
+fn tools(added_tools: &BTreeSet<&'static str>) -> Value {
     let tool = |name: &str, about: &str, properties: Value| {
         let schema = json!({"type": "object", "properties": properties});
         json!({"name": name, "description": about, "inputSchema": schema})
     };
     let plain = |name: &str, about: &str| tool(name, about, json!({}));
-    let kinds = ["elicitation", "roots", "sampling"];
+    let question_kinds = ["elicitation", "roots", "sampling"];
     let mut tools = vec![
         tool(
             "ask",
             "Asks for a name",
-            json!({"by": {"type": "string", "enum": kinds}}),
+            json!({"by": {"type": "string", "enum": question_kinds}}),
         ),
         tool(
             "echo",
@@ -248,14 +251,14 @@ fn tools(grown: &BTreeSet<&'static str>) -> Value {
         plain("slow", "Reports that it has begun, and takes a minute"),
         plain("touch", "Changes the note"),
     ];
-    tools.extend(grown.iter().map(|name| plain(name, "Was added")));
+    tools.extend(added_tools.iter().map(|name| plain(name, "Was added")));
     json!({"tools": tools})
 }
 
-fn invalid(why: impl ToString) -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, why.to_string())
+fn invalid(reason: impl ToString) -> ErrorObject {
+    ErrorObject::new(code::INVALID_PARAMS, reason.to_string())
 }
 
-fn internal(why: impl ToString) -> ErrorObject {
-    ErrorObject::new(code::INTERNAL_ERROR, why.to_string())
+fn internal(reason: impl ToString) -> ErrorObject {
+    ErrorObject::new(code::INTERNAL_ERROR, reason.to_string())
 }

@@ -1,4 +1,4 @@
-//! The host: it plays the scenarios one after the other, like `tests/transparency/host.py`.
+//! The host: runs the scenarios in order, like `tests/transparency/host.py`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,31 +16,31 @@ use rmcp::{ClientLifecycleMode, ClientServiceExt, RoleClient};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long an expected notification may take.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// How long it may take where none is to come.
-const MOMENT: Duration = Duration::from_millis(300);
-/// No step takes longer, whatever it waits for; with the largest messages, ten times as long.
+/// The timeout for an expected notification.
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(3);
+/// The timeout where no notification is expected.
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
+/// The limit for one step; scenarios with large messages get ten times as much.
 const STEP_LIMIT: Duration = Duration::from_secs(8);
 
-/// What the application hears and says.
+/// The host application: answers questions and counts notifications.
 #[derive(Clone, Default)]
 struct Application {
-    heard: Arc<Mutex<BTreeMap<String, usize>>>,
+    received: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl Application {
-    fn hear(&self, notification: &ServerNotification) {
+    fn record(&self, notification: &ServerNotification) {
         let method = serde_json::to_value(notification).unwrap_or_default()["method"].take();
-        let mut heard = self.heard.lock().expect("nobody panics with it");
-        *heard
+        let mut received = self.received.lock().expect("the lock is not poisoned");
+        *received
             .entry(method.as_str().unwrap_or_default().to_owned())
             .or_default() += 1;
     }
 
     fn count(&self, method: &str) -> usize {
-        let heard = self.heard.lock().expect("nobody panics with it");
-        heard.get(method).copied().unwrap_or_default()
+        let received = self.received.lock().expect("the lock is not poisoned");
+        received.get(method).copied().unwrap_or_default()
     }
 }
 
@@ -78,7 +78,7 @@ impl Service<RoleClient> for Application {
         notification: ServerNotification,
         _: NotificationContext<RoleClient>,
     ) -> Result<(), ErrorData> {
-        self.hear(&notification);
+        self.record(&notification);
         Ok(())
     }
 
@@ -102,7 +102,7 @@ struct Host {
     is_modern: bool,
 }
 
-pub(crate) async fn run(is_whole: bool, era: &str, transport: &str, target: &[&str]) {
+pub(crate) async fn run(is_full_run: bool, era: &str, transport: &str, target: &[&str]) {
     let mode = if era == "legacy" {
         ClientLifecycleMode::Initialize
     } else {
@@ -131,29 +131,29 @@ pub(crate) async fn run(is_whole: bool, era: &str, transport: &str, target: &[&s
         application,
         running,
     };
-    host.play(is_whole, transport == "http").await;
-    let _ = timeout(PATIENCE, host.running.cancel()).await;
+    host.run_scenarios(is_full_run, transport == "http").await;
+    let _ = timeout(NOTIFICATION_TIMEOUT, host.running.cancel()).await;
 }
 
 type Outcome = Result<Value, String>;
 
 impl Host {
-    async fn play(&self, is_whole: bool, is_http: bool) {
+    async fn run_scenarios(&self, is_full_run: bool, is_http: bool) {
         let scenarios = crate::json_file("scenarios.json");
         for scenario in scenarios.as_array().expect("scenarios are a list") {
             let is_large = scenario["whole"] == true;
-            if is_large && !is_whole {
+            if is_large && !is_full_run {
                 continue;
             }
             self.application
-                .heard
+                .received
                 .lock()
-                .expect("nobody panics with it")
+                .expect("the lock is not poisoned")
                 .clear();
-            let marked = self
+            let mark_result = self
                 .call("mark", json!({"scenario": scenario["name"]}), &Value::Null)
                 .await;
-            marked.expect("the connection is there");
+            mark_result.expect("the connection is there");
             let limit = STEP_LIMIT * if is_large { 10 } else { 1 };
             let (mut outcomes, mut has_failed) = (Vec::new(), false);
             for step in scenario["steps"].as_array().into_iter().flatten() {
@@ -180,14 +180,14 @@ impl Host {
 
     async fn step(&self, step: &Value, has_failed: bool) -> Outcome {
         if let Some(method) = step["expect"].as_str() {
-            // Nothing is to come if a step has failed, and a modern host hears of nothing that it did not listen for.
-            let patience = if has_failed || self.is_modern {
-                MOMENT
+            // After a failed step, nothing more comes. A modern host receives only what it listens for.
+            let wait = if has_failed || self.is_modern {
+                SHORT_TIMEOUT
             } else {
-                PATIENCE
+                NOTIFICATION_TIMEOUT
             };
             let count = step["count"].as_u64().unwrap_or(1) as usize;
-            return Ok(self.expect(method, count, patience).await);
+            return Ok(self.expect(method, count, wait).await);
         }
         if step["listen"].is_object() {
             return self.listen(step).await;
@@ -223,13 +223,14 @@ impl Host {
                     .await
             }
             _ if step["request"].is_string() => {
-                let request: ClientRequest = typed(&message(&step["request"], &step["params"]))?;
+                let request: ClientRequest =
+                    to_library_type(&message(&step["request"], &step["params"]))?;
                 let reply = self.running.peer().send_request(request).await;
                 Ok(json!(reply.map_err(|error| error.to_string())?))
             }
             _ => {
                 let notification: ClientNotification =
-                    typed(&message(&step["notify"], &step["params"]))?;
+                    to_library_type(&message(&step["notify"], &step["params"]))?;
                 let sent = self.running.peer().send_notification(notification).await;
                 sent.map(|()| Value::Null)
                     .map_err(|error| error.to_string())
@@ -237,18 +238,18 @@ impl Host {
         }
     }
 
-    async fn expect(&self, method: &str, count: usize, patience: Duration) -> Value {
-        let end = Instant::now() + patience;
+    async fn expect(&self, method: &str, count: usize, wait: Duration) -> Value {
+        let end = Instant::now() + wait;
         while self.application.count(method) < count && Instant::now() < end {
             sleep(Duration::from_millis(10)).await;
         }
-        let heard = self.application.count(method).min(count);
-        json!(format!("{heard} of {count} {method}"))
+        let received = self.application.count(method).min(count);
+        json!(format!("{received} of {count} {method}"))
     }
 
-    /// Calls a tool, and answers what a modern server wants to know first.
+    /// Calls a tool, and answers the questions of a modern server first.
     async fn call(&self, tool: &str, arguments: Value, meta: &Value) -> Outcome {
-        let params = typed(&params_of(tool, &arguments, meta))?;
+        let params = to_library_type(&params_of(tool, &arguments, meta))?;
         let result = self.running.call_tool(params).await;
         Ok(json!(result.map_err(|error| error.to_string())?))
     }
@@ -262,7 +263,8 @@ impl Host {
             .send_cancellable_request(request, options)
             .await;
         let handle = sent.map_err(|error| error.to_string())?;
-        self.expect("notifications/progress", 1, PATIENCE).await;
+        self.expect("notifications/progress", 1, NOTIFICATION_TIMEOUT)
+            .await;
         let reason = step["cancel"].as_str().map(str::to_owned);
         let cancelled = handle.cancel(reason).await;
         sleep(Duration::from_millis(500)).await;
@@ -275,7 +277,7 @@ impl Host {
         if !self.is_modern {
             return Ok(json!("not of this era"));
         }
-        let filter: SubscriptionFilter = typed(&step["listen"])?;
+        let filter: SubscriptionFilter = to_library_type(&step["listen"])?;
         let opened = self.running.peer().listen(filter).await;
         let mut subscription = opened.map_err(|error| error.to_string())?;
         for inner in step["steps"].as_array().into_iter().flatten() {
@@ -286,16 +288,18 @@ impl Host {
             )
             .await?;
         }
-        let mut heard = Vec::new();
-        while let Ok(Ok(Some(notification))) = timeout(PATIENCE, subscription.next()).await {
-            heard.push(json!(notification)["method"].to_string());
-            if heard.len() == 4 {
+        let mut received = Vec::new();
+        while let Ok(Ok(Some(notification))) =
+            timeout(NOTIFICATION_TIMEOUT, subscription.next()).await
+        {
+            received.push(json!(notification)["method"].to_string());
+            if received.len() == 4 {
                 break;
             }
         }
         let _ = subscription.cancel().await;
-        heard.sort();
-        Ok(json!(heard))
+        received.sort();
+        Ok(json!(received))
     }
 }
 
@@ -311,7 +315,7 @@ fn params_of(tool: &str, arguments: &Value, meta: &Value) -> Value {
 }
 
 fn request_of(tool: &str, arguments: &Value, meta: &Value) -> Result<ClientRequest, String> {
-    typed(&message(
+    to_library_type(&message(
         &json!("tools/call"),
         &params_of(tool, arguments, meta),
     ))
@@ -325,8 +329,8 @@ fn message(method: &Value, params: &Value) -> Value {
     message
 }
 
-/// The library's own type of what stands in JSON.
-fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, String> {
+/// Converts JSON to a type of the library.
+fn to_library_type<T: serde::de::DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_json::from_value(value.clone())
         .map_err(|error| format!("this library cannot say it: {error}"))
 }

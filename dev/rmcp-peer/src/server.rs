@@ -1,5 +1,5 @@
-//! The server: it offers what stands in `offer.json`.
-#![allow(deprecated, reason = "what the older era has is deprecated")]
+//! The server: offers what `offer.json` lists.
+#![allow(deprecated, reason = "the legacy era uses deprecated items")]
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -27,12 +27,12 @@ static OFFER: LazyLock<Value> = LazyLock::new(|| crate::json_file("offer.json"))
 #[derive(Clone)]
 struct Offer;
 
-pub(crate) async fn on_stdio() {
+pub(crate) async fn serve_stdio() {
     let running = Offer.serve(stdio()).await.expect("the client is there");
     let _ = running.waiting().await;
 }
 
-pub(crate) async fn over_http(port: &str) {
+pub(crate) async fn serve_http(port: &str) {
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await;
     let sessions = Arc::new(LocalSessionManager::default());
     let config = StreamableHttpServerConfig::default();
@@ -41,8 +41,8 @@ pub(crate) async fn over_http(port: &str) {
     let _ = axum::serve(listener.expect("the port is free"), router).await;
 }
 
-/// The library's own type of what stands in JSON.
-fn typed<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+/// Converts JSON to a type of the library.
+fn to_library_type<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| {
         ErrorData::internal_error(format!("this library cannot say it: {error}"), None)
     })
@@ -63,7 +63,7 @@ impl ServerHandler for Offer {
             "serverInfo": OFFER["info"],
             "instructions": OFFER["instructions"],
         });
-        typed(info).expect("the library knows all of it")
+        to_library_type(info).expect("the library knows all of it")
     }
 
     async fn list_tools(
@@ -75,8 +75,8 @@ impl ServerHandler for Offer {
         let page = OFFER["page"].as_u64().expect("a page has a size");
         let (first, second) = tools.split_at(usize::try_from(page).expect("it is small"));
         match params.and_then(|params| params.cursor) {
-            None => typed(json!({"tools": first, "nextCursor": "page-2"})),
-            Some(cursor) if cursor == "page-2" => typed(json!({"tools": second})),
+            None => to_library_type(json!({"tools": first, "nextCursor": "page-2"})),
+            Some(cursor) if cursor == "page-2" => to_library_type(json!({"tools": second})),
             Some(cursor) => Err(error(-32602, format!("Unknown cursor: {cursor}"), None)),
         }
     }
@@ -86,7 +86,7 @@ impl ServerHandler for Offer {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourcesResult, ErrorData> {
-        typed(json!({"resources": OFFER["resources"]}))
+        to_library_type(json!({"resources": OFFER["resources"]}))
     }
 
     async fn list_resource_templates(
@@ -94,7 +94,7 @@ impl ServerHandler for Offer {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        typed(json!({"resourceTemplates": OFFER["templates"]}))
+        to_library_type(json!({"resourceTemplates": OFFER["templates"]}))
     }
 
     async fn read_resource(
@@ -116,7 +116,7 @@ impl ServerHandler for Offer {
                 Some(json!({"uri": uri})),
             ));
         }
-        typed(json!({"contents": [content]})).map(ReadResourceResponse::Complete)
+        to_library_type(json!({"contents": [content]})).map(ReadResourceResponse::Complete)
     }
 
     async fn subscribe(&self, _: SubscribeRequestParams, _: Context) -> Result<(), ErrorData> {
@@ -132,7 +132,7 @@ impl ServerHandler for Offer {
         _: Option<PaginatedRequestParams>,
         _: Context,
     ) -> Result<ListPromptsResult, ErrorData> {
-        typed(json!({"prompts": OFFER["prompts"]}))
+        to_library_type(json!({"prompts": OFFER["prompts"]}))
     }
 
     async fn get_prompt(
@@ -144,12 +144,12 @@ impl ServerHandler for Offer {
             let text = format!("Unknown prompt: {}", params.name);
             return Err(error(-32602, text, None));
         }
-        let who = params
+        let name = params
             .arguments
-            .map_or(Value::Null, |given| given["who"].clone());
-        let text = format!("Greet {}", who.as_str().unwrap_or_default());
+            .map_or(Value::Null, |arguments| arguments["who"].clone());
+        let text = format!("Greet {}", name.as_str().unwrap_or_default());
         let message = json!({"role": "user", "content": {"type": "text", "text": text}});
-        typed(json!({"description": "A greeting", "messages": [message], "_meta": {"com.example/got": 1}}))
+        to_library_type(json!({"description": "A greeting", "messages": [message], "_meta": {"com.example/got": 1}}))
             .map(GetPromptResponse::Complete)
     }
 
@@ -160,7 +160,7 @@ impl ServerHandler for Offer {
     ) -> Result<CompleteResult, ErrorData> {
         let context = serde_json::to_string(&params.context).unwrap_or_default();
         let values = [format!("{}da", params.argument.value), context];
-        typed(json!({"completion": {"values": values, "total": 2, "hasMore": false}}))
+        to_library_type(json!({"completion": {"values": values, "total": 2, "hasMore": false}}))
     }
 
     async fn set_level(&self, _: SetLevelRequestParams, _: Context) -> Result<(), ErrorData> {
@@ -172,18 +172,26 @@ impl ServerHandler for Offer {
         params: CallToolRequestParams,
         context: Context,
     ) -> Result<CallToolResponse, ErrorData> {
-        let given = Value::Object(params.arguments.unwrap_or_default());
+        let arguments = Value::Object(params.arguments.unwrap_or_default());
         let result = match &*params.name {
             "mark" => text("marked"),
             "echo" => {
-                json!({"content": [], "structuredContent": given, "_meta": {"com.example/seen": seen(&context)}})
+                json!({"content": [], "structuredContent": arguments, "_meta": {"com.example/seen": host_meta(&context)}})
             }
-            "big" => text(&"x".repeat(given["size"].as_u64().unwrap_or_default() as usize)),
-            "length" => text(&given["text"].as_str().unwrap_or_default().len().to_string()),
-            name if !OFFER["acts"][name].is_null() => act(&OFFER["acts"][name], &context).await?,
+            "big" => text(&"x".repeat(arguments["size"].as_u64().unwrap_or_default() as usize)),
+            "length" => text(
+                &arguments["text"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .len()
+                    .to_string(),
+            ),
+            name if !OFFER["acts"][name].is_null() => {
+                run_steps(&OFFER["acts"][name], &context).await?
+            }
             name => return Err(error(-32602, format!("Unknown tool: {name}"), None)),
         };
-        typed(result).map(CallToolResponse::Complete)
+        to_library_type(result).map(CallToolResponse::Complete)
     }
 }
 
@@ -191,8 +199,8 @@ fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-/// What a host said in `_meta` for its own purposes.
-fn seen(context: &Context) -> Value {
+/// The members of `_meta` that the host added.
+fn host_meta(context: &Context) -> Value {
     let mut meta = serde_json::to_value(&context.meta).unwrap_or_default();
     if let Some(members) = meta.as_object_mut() {
         members.retain(|name, _| name.starts_with("com.example"));
@@ -200,9 +208,9 @@ fn seen(context: &Context) -> Value {
     meta
 }
 
-async fn act(what: &Value, context: &Context) -> Result<Value, ErrorData> {
+async fn run_steps(script: &Value, context: &Context) -> Result<Value, ErrorData> {
     let mut answers = Vec::new();
-    for step in what["steps"].as_array().into_iter().flatten() {
+    for step in script["steps"].as_array().into_iter().flatten() {
         if step["notify"].is_string() {
             notify(context, message(&step["notify"], &step["params"])).await?;
         } else if step["ask"].is_string() {
@@ -221,11 +229,11 @@ async fn act(what: &Value, context: &Context) -> Result<Value, ErrorData> {
             notify(context, message(&json!("notifications/progress"), &params)).await?;
         }
     }
-    if what["error"].is_object() {
-        return Err(typed(what["error"].clone())?);
+    if script["error"].is_object() {
+        return Err(to_library_type(script["error"].clone())?);
     }
-    if what["result"].is_object() {
-        return Ok(what["result"].clone());
+    if script["result"].is_object() {
+        return Ok(script["result"].clone());
     }
     Ok(text(&Value::Array(answers).to_string()))
 }
@@ -239,13 +247,13 @@ fn message(method: &Value, params: &Value) -> Value {
 }
 
 async fn notify(context: &Context, notification: Value) -> Result<(), ErrorData> {
-    let notification: ServerNotification = typed(notification)?;
+    let notification: ServerNotification = to_library_type(notification)?;
     let sent = context.peer.send_notification(notification).await;
     sent.map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 async fn ask(context: &Context, question: Value) -> Result<Value, ErrorData> {
-    let question: ServerRequest = typed(question)?;
+    let question: ServerRequest = to_library_type(question)?;
     Ok(match context.peer.send_request(question).await {
         Ok(answer) => serde_json::to_value(answer).unwrap_or_default(),
         Err(error) => json!(error.to_string()),

@@ -1,4 +1,4 @@
-//! Plays many runs on all cores and says what was seen. `cargo xtask sim` is the short way to call it.
+//! Runs many seeds on all cores and prints the counts. `cargo xtask sim` runs this program.
 
 use std::panic;
 use std::process::ExitCode;
@@ -6,152 +6,155 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use everlink_sim::{Broken, Rule, Script, Tally, run, shrink, tell};
+use everlink_sim::{Report, Rule, Script, Violation, run, run_with_trace, shrink};
 
 const USAGE: &str = "everlink-sim [--runs N] [--seed S] [--threads N] [--break RULE] [--show]
-  --runs N      so many runs, of the seeds S, S+1, ... (1000)
+  --runs N      the number of runs, with the seeds S, S+1, ... (1000)
   --seed S      the first seed (1)
-  --threads N   on so many threads (one for each core)
-  --break RULE  with a machine that breaks the rule of this number, to see the oracle fail
-  --show        print the script of seed S, made small if it breaks a rule, and the story of what happens in it";
+  --threads N   the number of threads (one for each core)
+  --break RULE  use a machine that breaks the rule of this number, to see the oracle fail
+  --show        print the script of seed S, shrunk if it breaks a rule, and the trace of its run";
 
-/// One run in so many is played twice, and must be the same.
-const TWICE: u64 = 64;
+/// One seed in 64 runs twice, and both runs must be equal.
+const REPEAT_EVERY: u64 = 64;
 
-/// So many runs should see everything.
-const ENOUGH: u64 = 10_000;
+/// With this many runs, every fault and every transition must occur.
+const MIN_RUNS_FOR_COVERAGE: u64 = 10_000;
 
-struct Asked {
+struct Options {
     runs: u64,
     seed: u64,
     threads: u64,
     flaw: Option<Rule>,
-    shows: bool,
+    show: bool,
 }
 
 fn main() -> ExitCode {
-    let asked = match read(std::env::args().skip(1)) {
-        Ok(asked) => asked,
-        Err(why) => {
-            eprintln!("{why}\n\n{USAGE}");
+    let options = match read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
             return ExitCode::from(2);
         }
     };
-    if asked.shows {
-        return show(asked.seed, asked.flaw);
+    if options.show {
+        return show(options.seed, options.flaw);
     }
-    // A panic is a rule that is broken, and is told as such.
+    // A panic counts as a violation and is reported as one.
     panic::set_hook(Box::new(|_| {}));
-    let (tally, broken) = play_all(&asked);
-    println!("{tally}");
-    let blind_spots = tally.blind_spots();
-    if asked.runs >= ENOUGH && broken.is_none() && !blind_spots.is_empty() {
-        println!("\nnot seen, or too seldom:\n  {}", blind_spots.join("\n  "));
+    let (report, violation) = run_all(&options);
+    println!("{report}");
+    let gaps = report.gaps();
+    if options.runs >= MIN_RUNS_FOR_COVERAGE && violation.is_none() && !gaps.is_empty() {
+        println!("\nnot seen, or too seldom:\n  {}", gaps.join("\n  "));
         return ExitCode::FAILURE;
     }
-    verdict(broken, asked.flaw)
+    print_result(violation, options.flaw)
 }
 
-fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
+fn read(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let mut asked = Asked {
+    let mut options = Options {
         runs: 1_000,
         seed: 1,
         threads: cores,
         flaw: None,
-        shows: false,
+        show: false,
     };
-    while let Some(word) = words.next() {
+    while let Some(argument) = arguments.next() {
         let mut number = || {
-            let given = words.next().unwrap_or_default();
-            let number = given.parse::<u64>();
-            number.map_err(|_| format!("{word} wants a number, not `{given}`"))
+            let value = arguments.next().unwrap_or_default();
+            let number = value.parse::<u64>();
+            number.map_err(|_| format!("{argument} wants a number, not `{value}`"))
         };
-        match &*word {
-            "--runs" => asked.runs = number()?,
-            "--seed" => asked.seed = number()?,
-            "--threads" => asked.threads = number()?.max(1),
+        match &*argument {
+            "--runs" => options.runs = number()?,
+            "--seed" => options.seed = number()?,
+            "--threads" => options.threads = number()?.max(1),
             "--break" => {
                 let number = number()?;
                 let rule = Rule::ALL.into_iter().find(|rule| *rule as u64 == number);
-                asked.flaw = Some(rule.ok_or(format!("there is no rule {number}"))?);
+                options.flaw = Some(rule.ok_or(format!("there is no rule {number}"))?);
             }
-            "--show" => asked.shows = true,
-            _ => return Err(format!("`{word}` is not known")),
+            "--show" => options.show = true,
+            _ => return Err(format!("`{argument}` is not known")),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
-/// All that was seen, and the first run that broke a rule.
-fn play_all(asked: &Asked) -> (Tally, Option<(u64, Broken)>) {
+/// Runs all seeds. Returns the total counts, and the violation of the lowest seed.
+fn run_all(options: &Options) -> (Report, Option<(u64, Violation)>) {
     let next = AtomicU64::new(0);
-    let is_over = AtomicBool::new(false);
-    let all = Mutex::new((Tally::default(), None::<(u64, Broken)>));
+    let stop = AtomicBool::new(false);
+    let all = Mutex::new((Report::default(), None::<(u64, Violation)>));
     thread::scope(|scope| {
-        for _ in 0..asked.threads {
+        for _ in 0..options.threads {
             scope.spawn(|| {
-                let mut own = Tally::default();
-                while !is_over.load(Ordering::Relaxed) {
+                let mut thread_report = Report::default();
+                while !stop.load(Ordering::Relaxed) {
                     let nth = next.fetch_add(1, Ordering::Relaxed);
-                    if nth >= asked.runs {
+                    if nth >= options.runs {
                         break;
                     }
-                    let seed = asked.seed + nth;
-                    let (tally, broken) = play_one(seed, asked.flaw);
-                    own.add(&tally);
-                    if let Some(broken) = broken {
-                        is_over.store(true, Ordering::Relaxed);
-                        let mut all = all.lock().expect("nobody panics with it");
+                    let seed = options.seed + nth;
+                    let (report, violation) = run_one(seed, options.flaw);
+                    thread_report.add(&report);
+                    if let Some(violation) = violation {
+                        stop.store(true, Ordering::Relaxed);
+                        let mut all = all.lock().expect("the lock is not poisoned");
                         if all.1.as_ref().is_none_or(|(first, _)| seed < *first) {
-                            all.1 = Some((seed, broken));
+                            all.1 = Some((seed, violation));
                         }
                     }
                 }
-                all.lock().expect("nobody panics with it").0.add(&own);
+                all.lock()
+                    .expect("the lock is not poisoned")
+                    .0
+                    .add(&thread_report);
             });
         }
     });
-    all.into_inner().expect("nobody panics with it")
+    all.into_inner().expect("the lock is not poisoned")
 }
 
-fn play_one(seed: u64, flaw: Option<Rule>) -> (Tally, Option<Broken>) {
-    let script = Script::of_seed(seed);
-    let (tally, broken) = run(&script, flaw);
-    if broken.is_some() || seed % TWICE != 0 {
-        return (tally, broken);
+fn run_one(seed: u64, flaw: Option<Rule>) -> (Report, Option<Violation>) {
+    let script = Script::from_seed(seed);
+    let (report, violation) = run(&script, flaw);
+    if violation.is_some() || seed % REPEAT_EVERY != 0 {
+        return (report, violation);
     }
-    let (again, _) = run(&script, flaw);
-    if again.digest() == tally.digest() {
-        return (tally, None);
+    let (second, _) = run(&script, flaw);
+    if second.digest() == report.digest() {
+        return (report, None);
     }
-    (tally, Some(Broken::of_two_runs()))
+    (report, Some(Violation::different_runs()))
 }
 
 fn show(seed: u64, flaw: Option<Rule>) -> ExitCode {
-    let mut script = Script::of_seed(seed);
-    if let (_, Some(broken)) = run(&script, flaw) {
-        script = shrink(&script, broken.rule, flaw);
+    let mut script = Script::from_seed(seed);
+    if let (_, Some(violation)) = run(&script, flaw) {
+        script = shrink(&script, violation.rule, flaw);
     }
-    let (tally, broken) = tell(&script, flaw);
-    println!("{script}\n{}", tally.story().unwrap_or_default());
-    match broken {
+    let (report, violation) = run_with_trace(&script, flaw);
+    println!("{script}\n{}", report.trace().unwrap_or_default());
+    match violation {
         None => ExitCode::SUCCESS,
-        Some(broken) => {
-            println!("{broken}");
+        Some(violation) => {
+            println!("{violation}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn verdict(broken: Option<(u64, Broken)>, flaw: Option<Rule>) -> ExitCode {
-    let Some((seed, broken)) = broken else {
+fn print_result(violation: Option<(u64, Violation)>, flaw: Option<Rule>) -> ExitCode {
+    let Some((seed, violation)) = violation else {
         println!("no rule was broken");
         return ExitCode::SUCCESS;
     };
-    println!("\nseed {seed}: {broken}\n");
+    println!("\nseed {seed}: {violation}\n");
     println!("as a test, as small as could be found:\n");
-    let small = shrink(&Script::of_seed(seed), broken.rule, flaw);
+    let small = shrink(&Script::from_seed(seed), violation.rule, flaw);
     println!("#[test]\nfn seed_{seed}() {{\n    everlink_sim::play(\n        \"");
     for line in small.to_string().lines() {
         println!("        {line}");

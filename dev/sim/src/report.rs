@@ -1,4 +1,4 @@
-//! What was seen, counted: of one run, and of many together. Judges nothing.
+//! Counts of one run or of many. Must not judge them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,12 +10,12 @@ use everlink::client::{Event, Outcome, State};
 
 use crate::script::Fault;
 
-/// The table of transitions, as the library shows it.
+/// The transition table of the library.
 const TABLE: &str = include_str!("../../../src/client/lifecycle.txt");
 
-/// What was seen in one run, or in many.
+/// The counts of one run, or of many.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct Report {
     runs: u64,
     simulated: Duration,
     events: BTreeMap<&'static str, u64>,
@@ -23,124 +23,130 @@ pub struct Tally {
     transitions: BTreeMap<(String, String), u64>,
     state: Option<State>,
     calls: BTreeMap<&'static str, u64>,
-    /// Of all that came out, in order.
+    /// A hash of all outputs in order.
     digest: Fnv,
-    /// What happened, in words, where somebody wants to read it.
-    story: Option<String>,
+    /// The trace of the run, if requested.
+    trace: Option<String>,
 }
 
-impl Tally {
-    /// All of another, too.
-    pub fn add(&mut self, other: &Tally) {
-        fn all<K: Ord + Clone>(ours: &mut BTreeMap<K, u64>, theirs: &BTreeMap<K, u64>) {
+impl Report {
+    /// Adds the counts of another report.
+    pub fn add(&mut self, other: &Report) {
+        fn add_all<K: Ord + Clone>(ours: &mut BTreeMap<K, u64>, theirs: &BTreeMap<K, u64>) {
             for (key, count) in theirs {
                 *ours.entry(key.clone()).or_default() += count;
             }
         }
         self.runs += other.runs;
         self.simulated += other.simulated;
-        all(&mut self.events, &other.events);
-        all(&mut self.faults, &other.faults);
-        all(&mut self.transitions, &other.transitions);
-        all(&mut self.calls, &other.calls);
+        add_all(&mut self.events, &other.events);
+        add_all(&mut self.faults, &other.faults);
+        add_all(&mut self.transitions, &other.transitions);
+        add_all(&mut self.calls, &other.calls);
         // Runs are added in no particular order.
         self.digest.0 = self.digest.0.wrapping_add(other.digest.0);
     }
 
-    /// A number that two runs share only if the same came out of both.
+    /// A hash of all outputs. Two runs with different outputs have different hashes.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest.0
     }
 
-    /// How much time passed in the worlds.
+    /// The simulated time.
     #[must_use]
     pub const fn simulated(&self) -> Duration {
         self.simulated
     }
 
-    /// How often each kind of fault took effect.
+    /// The number of times that this fault took effect.
     #[must_use]
-    pub fn faults(&self, fault: Fault) -> u64 {
+    pub fn fault_count(&self, fault: Fault) -> u64 {
         self.faults.get(&fault).copied().unwrap_or_default()
     }
 
-    /// The rows of the table of transitions that were never taken.
+    /// The rows of the transition table that no run took.
     #[must_use]
-    pub fn missing(&self) -> Vec<&'static str> {
-        rows().filter(|row| self.taken(row) == 0).collect()
+    pub fn untaken_transitions(&self) -> Vec<&'static str> {
+        rows()
+            .filter(|row| self.transition_count(row) == 0)
+            .collect()
     }
 
-    /// What so many runs should have shown and did not: each row of the table, each kind of fault once in a hundred runs.
+    /// What this many runs should have shown but did not: each row of the table, and each fault once in 100 runs.
     #[must_use]
-    pub fn blind_spots(&self) -> Vec<String> {
-        let mut spots: Vec<String> = self.missing().into_iter().map(String::from).collect();
+    pub fn gaps(&self) -> Vec<String> {
+        let mut gaps: Vec<String> = self
+            .untaken_transitions()
+            .into_iter()
+            .map(String::from)
+            .collect();
         for fault in Fault::ALL {
-            let (count, wanted) = (self.faults(*fault), self.runs / 100);
+            let (count, wanted) = (self.fault_count(*fault), self.runs / 100);
             if count < wanted {
-                spots.push(format!("{fault}: {count} times, not {wanted}"));
+                gaps.push(format!("{fault}: {count} times, not {wanted}"));
             }
         }
-        spots
+        gaps
     }
 
-    fn taken(&self, row: &str) -> u64 {
-        let words: Vec<&str> = row.split_whitespace().collect();
-        let key = (words[0].to_owned(), words[2].to_owned());
+    fn transition_count(&self, row: &str) -> u64 {
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        let key = (columns[0].to_owned(), columns[2].to_owned());
         self.transitions.get(&key).copied().unwrap_or_default()
     }
 
-    /// With the story of what happens.
-    pub(crate) fn with_story() -> Tally {
-        Tally {
-            story: Some(String::new()),
-            ..Tally::default()
+    /// An empty report that records a trace.
+    pub(crate) fn with_trace() -> Report {
+        Report {
+            trace: Some(String::new()),
+            ..Report::default()
         }
     }
 
-    /// What happened, if that was to be told.
+    /// The trace of the run, if it was requested.
     #[must_use]
-    pub fn story(&self) -> Option<&str> {
-        self.story.as_deref()
+    pub fn trace(&self) -> Option<&str> {
+        self.trace.as_deref()
     }
 
-    /// Something happens.
-    pub(crate) fn tell(&mut self, now: Instant, what: impl FnOnce() -> String) {
-        if let Some(story) = &mut self.story {
+    /// Adds a line to the trace.
+    pub(crate) fn record_trace(&mut self, now: Instant, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
             let millis = now.since(Instant::ZERO).as_secs_f64() * 1_000.0;
-            story.push_str(&format!("{millis:>14.3} {}\n", what()));
+            trace.push_str(&format!("{millis:>14.3} {}\n", what()));
         }
     }
 
-    pub(crate) fn ran(&mut self, until: Instant) {
+    pub(crate) fn finish_run(&mut self, until: Instant) {
         self.runs += 1;
         self.simulated += until.since(Instant::ZERO);
     }
 
-    pub(crate) fn fault(&mut self, fault: Fault) {
+    pub(crate) fn record_fault(&mut self, fault: Fault) {
         *self.faults.entry(fault).or_default() += 1;
     }
 
-    pub(crate) fn note(&mut self, now: Instant, shown: &str, bytes: &[u8]) {
+    pub(crate) fn record_output(&mut self, now: Instant, output_text: &str, bytes: &[u8]) {
         self.digest.write(&now.as_nanos().to_le_bytes());
-        self.digest.write(shown.as_bytes());
+        self.digest.write(output_text.as_bytes());
         self.digest.write(bytes);
-        self.tell(now, || {
-            let said = String::from_utf8_lossy(bytes);
-            format!("  -> {shown} {}", said.trim_end())
+        self.record_trace(now, || {
+            let text = String::from_utf8_lossy(bytes);
+            format!("  -> {output_text} {}", text.trim_end())
         });
     }
 
-    pub(crate) fn event(&mut self, event: &Event) {
-        *self.events.entry(name(event)).or_default() += 1;
+    pub(crate) fn record_event(&mut self, event: &Event) {
+        *self.events.entry(event_name(event)).or_default() += 1;
         if let Event::Done { outcome, .. } = event {
-            let came = match outcome {
+            let kind = match outcome {
                 Outcome::Error(_) => "errors of servers",
                 Outcome::Failed(_) => "failures that say why",
                 Outcome::Listed(_) => "lists",
                 _ => "replies",
             };
-            *self.calls.entry(came).or_default() += 1;
+            *self.calls.entry(kind).or_default() += 1;
         }
         if let Some(state) = event.state() {
             let from = self.state.replace(state).unwrap_or(State::Idle);
@@ -154,7 +160,7 @@ fn rows() -> impl Iterator<Item = &'static str> {
     TABLE.lines().skip(1)
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let days = self.simulated.as_secs() / 86_400;
         writeln!(
@@ -164,8 +170,8 @@ impl fmt::Display for Tally {
         )?;
         writeln!(f, "digest          {:016x}", self.digest.0)?;
         writeln!(f, "\noutcomes of calls")?;
-        for (came, count) in &self.calls {
-            writeln!(f, "  {came:<22} {count:>12}")?;
+        for (kind, count) in &self.calls {
+            writeln!(f, "  {kind:<22} {count:>12}")?;
         }
         writeln!(f, "\nevents")?;
         for (event, count) in &self.events {
@@ -173,18 +179,22 @@ impl fmt::Display for Tally {
         }
         writeln!(f, "\nfaults that took effect")?;
         for fault in Fault::ALL {
-            writeln!(f, "  {fault:<22} {:>12}", self.faults(*fault))?;
+            writeln!(f, "  {fault:<22} {:>12}", self.fault_count(*fault))?;
         }
         writeln!(f, "\ntransitions")?;
         for row in rows() {
-            writeln!(f, "  {row:<36} {:>12}", self.taken(row))?;
+            writeln!(f, "  {row:<36} {:>12}", self.transition_count(row))?;
         }
         let all = rows().count();
-        write!(f, "{} of {all} taken", all - self.missing().len())
+        write!(
+            f,
+            "{} of {all} taken",
+            all - self.untaken_transitions().len()
+        )
     }
 }
 
-fn name(event: &Event) -> &'static str {
+fn event_name(event: &Event) -> &'static str {
     match event {
         Event::Opening { .. } => "Opening",
         Event::Handshaking { .. } => "Handshaking",
@@ -213,7 +223,7 @@ fn name(event: &Event) -> &'static str {
     }
 }
 
-/// A small hash whose result is the same everywhere.
+/// A small hash function with the same result on every platform.
 #[derive(Clone, Debug)]
 struct Fnv(u64);
 

@@ -1,13 +1,12 @@
-//! What a run is: how everything is set up, and what is done to it when. Made from a seed, written as text and read again.
-//! Does nothing itself.
+//! The script of a run: its setup and its timed steps. Generated from a seed, written as text and parsed. Must not run anything.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::chance::Chance;
+use crate::rng::Rng;
 
-/// An enum whose variants have names in scripts.
-macro_rules! words {
+/// Defines an enum whose variants have names in scripts.
+macro_rules! script_enum {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +14,7 @@ macro_rules! words {
         pub enum $name { $($(#[$of])* $variant,)+ }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [$name] = &[$($name::$variant,)+];
         }
 
@@ -38,7 +37,7 @@ macro_rules! words {
     };
 }
 
-/// A text that is no script, and why.
+/// The reason why a text is no script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadScript(String);
 
@@ -50,8 +49,8 @@ impl fmt::Display for BadScript {
 
 impl std::error::Error for BadScript {}
 
-words! {
-    /// What lies between the application and the last server.
+script_enum! {
+    /// The transports between the application and the last server.
     pub enum Shape {
         /// A child process.
         Child = "child",
@@ -59,19 +58,19 @@ words! {
         Socket = "socket",
         /// HTTP.
         Http = "http",
-        /// A relay as a child process, and another behind it.
+        /// A relay as a child process, with another child process behind it.
         ChildChild = "child-child",
-        /// A relay as a child process, and HTTP behind it.
+        /// A relay as a child process, with HTTP behind it.
         ChildHttp = "child-http",
-        /// A relay over HTTP, and a child process behind it.
+        /// A relay over HTTP, with a child process behind it.
         HttpChild = "http-child",
-        /// A relay over HTTP, and HTTP behind it.
+        /// A relay over HTTP, with HTTP behind it.
         HttpHttp = "http-http",
     }
 }
 
-words! {
-    /// Who serves at the end.
+script_enum! {
+    /// The last server.
     pub enum Peer {
         /// The server end of the library.
         Everlink = "everlink",
@@ -82,210 +81,210 @@ words! {
     }
 }
 
-words! {
-    /// Which era the client is to speak.
+script_enum! {
+    /// The era of the client.
     pub enum Dialect {
-        /// It finds out.
+        /// The client detects it.
         Automatic = "automatic",
-        /// Legacy.
+        /// Legacy only.
         Legacy = "legacy-only",
-        /// Modern.
+        /// Modern only.
         Modern = "modern-only",
     }
 }
 
-words! {
-    /// How patient the client is.
+script_enum! {
+    /// The timeouts of the client.
     pub enum Pace {
-        /// All spans are short.
+        /// Short timeouts.
         Brisk = "brisk",
-        /// Short spans; when the attempts are used up, it is over.
+        /// Short timeouts; the link closes when its retry budget is spent.
         Final = "final",
-        /// As for a person who waits.
+        /// The policy for a user who waits.
         Interactive = "interactive",
-        /// As for nobody who waits.
+        /// The policy for background work.
         Background = "background",
     }
 }
 
-words! {
-    /// How much the client holds.
+script_enum! {
+    /// The limits of the client.
     pub enum Room {
-        /// As much as by default.
+        /// The default limits.
         Wide = "wide",
-        /// Hardly anything.
+        /// Very small limits.
         Tight = "tight",
     }
 }
 
-words! {
+script_enum! {
     /// What the application does.
-    pub enum Verb {
-        /// Answers the oldest question that is open.
+    pub enum Action {
+        /// Answers the oldest open question.
         Answer = "answer",
         /// Calls a tool that must not run twice.
         Call = "call",
-        /// Calls a tool that may run again.
-        CallAgain = "call-idempotent",
-        /// Takes a call back.
+        /// Calls an idempotent tool.
+        CallIdempotent = "call-idempotent",
+        /// Cancels a call.
         Cancel = "cancel",
-        /// Wants the link.
+        /// Connects the link.
         Connect = "connect",
-        /// Asks for a list.
+        /// Requests a list.
         List = "list",
-        /// Tells the server something.
+        /// Sends a notification to the server.
         Notify = "notify",
         /// Reads a resource.
         Read = "read",
-        /// Wants another transport.
+        /// Replaces the transport.
         Reconnect = "reconnect",
-        /// Wants another transport than one that is gone.
+        /// Tries to replace a transport that is gone.
         ReconnectOld = "reconnect-old",
-        /// Wants the link no more.
+        /// Shuts the link down.
         Shutdown = "shutdown",
-        /// Says that the network is back.
+        /// Reports that the network is back.
         Wake = "wake",
-        /// Watches something else.
+        /// Changes the watch.
         Watch = "watch",
     }
 }
 
-words! {
-    /// What goes wrong.
+script_enum! {
+    /// The injected faults.
     pub enum Fault {
-        // Of processes.
-        /// It is killed.
+        // Processes.
+        /// The process is killed.
         Kill = "kill",
-        /// It exits.
+        /// The process exits.
         Exit = "exit",
-        /// It dies in the middle of what it writes.
+        /// The process dies in the middle of a write.
         DieWriting = "die-writing",
-        /// It stands still for a while.
+        /// The process stops for a while.
         Freeze = "freeze",
-        /// The next cannot be started.
+        /// The next processes cannot be spawned.
         OpenFails = "open-fails",
-        /// The next takes long to start.
+        /// The next process takes long to open.
         OpenSlow = "open-slow",
-        /// It heeds neither the end of its input nor a request to end.
+        /// The process ignores the end of its input and `SIGTERM`.
         Deaf = "deaf",
-        /// Its end is never reported.
+        /// The exit of the process is never reported.
         Undead = "undead",
-        /// Somebody whom it started holds its output when it has ended.
+        /// A descendant holds the output of the process after its exit.
         Orphan = "orphan",
-        /// It closes its output and goes on.
+        /// The process closes its output and runs on.
         CloseOutput = "close-output",
-        /// It closes its input and goes on.
+        /// The process closes its input and runs on.
         CloseInput = "close-input",
-        /// It writes a lot to its standard error.
+        /// The process writes many lines to standard error.
         Stderr = "stderr",
 
-        // Of networks.
-        /// Nobody listens for a while.
+        // Networks.
+        /// Connections are refused for a while.
         Refuse = "refuse",
-        /// The address cannot be found for a while.
+        /// The host name cannot be resolved for a while, or the host cannot be reached.
         NameLost = "name-lost",
-        /// All that is open is cut.
+        /// All open exchanges are reset.
         Reset = "reset",
         /// The next response is cut.
         CutResponse = "cut-response",
-        /// The next request is cut on its way.
+        /// The next request is cut.
         CutRequest = "cut-request",
-        /// Whatever is asked vanishes for a while.
+        /// Requests vanish for a while.
         BlackHole = "black-hole",
-        /// Everything takes long for a while.
+        /// Everything takes longer from now on.
         Latency = "latency",
-        /// A proxy answers in the place of the server for a while.
+        /// A proxy answers instead of the server for a while.
         ProxyStatus = "proxy-status",
-        /// A proxy passes responses on only when they are whole.
+        /// A proxy buffers each response until it is complete.
         ProxyBuffers = "proxy-buffers",
-        /// A proxy cuts what is silent.
+        /// A proxy cuts idle exchanges.
         ProxyIdle = "proxy-idle",
-        /// A proxy answers with a page.
+        /// A proxy answers with an HTML page.
         ProxyPage = "proxy-page",
-        /// Credentials are wanted.
+        /// The server requires credentials.
         Challenge = "challenge",
 
-        // Of servers.
-        /// It is started anew, in no time.
+        // Servers.
+        /// The server restarts at once.
         Restart = "restart",
-        /// It is down for a while, then another takes its place.
+        /// The server is down for a while, then a new one starts.
         Down = "down",
-        /// It takes long to answer.
+        /// The server answers slowly.
         Slow = "slow",
-        /// It does not answer the next call.
+        /// The server does not answer the next calls.
         Mute = "mute",
-        /// It answers the next call with an error of its own.
+        /// The server answers the next calls with an application error.
         AppError = "app-error",
-        /// It writes something of no use.
+        /// The server writes useless bytes.
         Garbage = "garbage",
-        /// It answers what nobody asked.
+        /// The server answers an unknown id.
         WrongId = "wrong-id",
-        /// It answers everything twice.
+        /// The server answers everything twice.
         Twice = "twice",
-        /// Its next answer is too long.
+        /// The next answers of the server are too large.
         Oversized = "oversized",
-        /// It says that things have changed, again and again.
+        /// The server sends many change notifications.
         Changes = "changes",
-        /// It asks something.
+        /// The server asks a question.
         Asks = "asks",
-        /// It says how far it is, again and again.
+        /// The server sends many progress notifications.
         Progress = "progress",
-        /// The next one speaks the other era.
+        /// The next server speaks the other era.
         OtherEra = "other-era",
-        /// The next one refuses the handshake.
+        /// The next servers refuse the handshake.
         RefuseHandshake = "refuse-handshake",
 
-        // Of drivers and their clocks.
+        // Drivers and their clocks.
         /// The driver does nothing for a while.
         Stall = "stall",
-        /// The driver polls nothing for a while.
+        /// The driver polls no output for a while.
         LatePoll = "late-poll",
         /// The clock jumps forward.
         ClockForward = "clock-forward",
         /// The clock jumps back.
         ClockBack = "clock-back",
-        /// The driver tells of a transport that is gone.
+        /// The driver delivers an input of a transport that is gone.
         Stale = "stale",
     }
 }
 
-/// How everything is set up.
+/// The setup of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Setup {
-    /// What the world draws its own numbers from.
+    /// The seed for random decisions of the world.
     pub seed: u64,
-    /// What lies between.
+    /// The transports.
     pub shape: Shape,
-    /// Who serves.
+    /// The last server.
     pub peer: Peer,
-    /// Which era is spoken.
+    /// The era.
     pub dialect: Dialect,
-    /// How patiently.
+    /// The timeouts.
     pub pace: Pace,
-    /// How much is held.
+    /// The limits.
     pub room: Room,
 }
 
-/// Something that is done, so many milliseconds after what was done before it.
+/// A step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Act {
-    /// After how many milliseconds.
+pub struct Step {
+    /// The delay since the step before, in milliseconds.
     pub after: u32,
-    /// What.
-    pub what: What,
-    /// How long, which, or how: what it means depends.
-    pub how: u32,
+    /// The action or the fault.
+    pub kind: StepKind,
+    /// A parameter: a duration, an index or a variant, depending on the kind.
+    pub parameter: u32,
 }
 
-/// What is done.
+/// The kind of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum What {
-    /// By the application.
-    Do(Verb),
-    /// By the world.
+pub enum StepKind {
+    /// An action of the application.
+    Do(Action),
+    /// A fault of the world.
     Fail(Fault),
 }
 
@@ -293,21 +292,21 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Script {
-    /// How it begins.
+    /// The setup.
     pub setup: Setup,
-    /// What happens.
-    pub acts: Vec<Act>,
+    /// The steps in order.
+    pub steps: Vec<Step>,
 }
 
-/// Not more is done in one run.
-const ACTS: u64 = 60;
+/// A script has at most this many steps.
+const MAX_STEPS: u64 = 60;
 
 impl Script {
-    /// The run of this seed.
+    /// The script of this seed.
     #[must_use]
-    pub fn of_seed(seed: u64) -> Script {
-        let mut chance = Chance::new(seed, 1);
-        let shape = chance.pick(&[
+    pub fn from_seed(seed: u64) -> Script {
+        let mut rng = Rng::new(seed, 1);
+        let shape = rng.pick(&[
             Shape::Child,
             Shape::Child,
             Shape::Child,
@@ -320,13 +319,13 @@ impl Script {
             Shape::HttpChild,
             Shape::HttpHttp,
         ]);
-        let peer = chance.pick(Peer::ALL);
-        let dialect = match (chance.below(8), peer) {
+        let peer = rng.pick(Peer::ALL);
+        let dialect = match (rng.below(8), peer) {
             (0, Peer::Modern | Peer::Everlink) => Dialect::Modern,
             (1, Peer::Legacy | Peer::Everlink) => Dialect::Legacy,
             _ => Dialect::Automatic,
         };
-        let pace = chance.pick(&[
+        let pace = rng.pick(&[
             Pace::Brisk,
             Pace::Brisk,
             Pace::Brisk,
@@ -335,7 +334,7 @@ impl Script {
             Pace::Interactive,
             Pace::Background,
         ]);
-        let room = if chance.once_in(6) {
+        let room = if rng.one_in(6) {
             Room::Tight
         } else {
             Room::Wide
@@ -348,83 +347,83 @@ impl Script {
             pace,
             room,
         };
-        let acts = acts(&setup, &mut chance);
-        Script { setup, acts }
+        let steps = steps(&setup, &mut rng);
+        Script { setup, steps }
     }
 }
 
-/// Each kind of fault has a weight of its own in each run, and many have none: so that some runs are all about one thing.
-fn acts(setup: &Setup, chance: &mut Chance) -> Vec<Act> {
+/// Each fault has a random weight in each script, and many have none, so that some scripts focus on few faults.
+fn steps(setup: &Setup, rng: &mut Rng) -> Vec<Step> {
     let mut faults: Vec<Fault> = Vec::new();
     for fault in Fault::ALL {
-        if chance.once_in(3) && fault.befalls(setup) {
-            let weight = 1 + chance.below(8);
+        if rng.one_in(3) && fault.applies_to(setup) {
+            let weight = 1 + rng.below(8);
             faults.extend((0..weight).map(|_| *fault));
         }
     }
-    let longest = match setup.pace {
+    let max_delay = match setup.pace {
         Pace::Brisk | Pace::Final => 8_000,
         Pace::Interactive => 120_000,
         Pace::Background => 900_000,
     };
-    let fault_share = 20 + chance.below(60);
-    let count = 4 + chance.below(ACTS);
-    let mut acts = Vec::new();
-    if !chance.once_in(50) {
-        acts.push(Act::now(What::Do(Verb::Connect)));
+    let fault_share = 20 + rng.below(60);
+    let count = 4 + rng.below(MAX_STEPS);
+    let mut steps = Vec::new();
+    if !rng.one_in(50) {
+        steps.push(Step::immediate(StepKind::Do(Action::Connect)));
     }
     for _ in 0..count {
-        let is_fault = chance.below(100) < fault_share && !faults.is_empty();
-        let what = if is_fault {
-            What::Fail(chance.pick(&faults))
+        let is_fault = rng.below(100) < fault_share && !faults.is_empty();
+        let kind = if is_fault {
+            StepKind::Fail(rng.pick(&faults))
         } else {
-            What::Do(verb(chance))
+            StepKind::Do(random_action(rng))
         };
-        let after = if chance.once_in(3) {
+        let after = if rng.one_in(3) {
             0
         } else {
-            chance.millis(1, longest)
+            rng.millis(1, max_delay)
         };
-        acts.push(Act {
+        steps.push(Step {
             after: u32::try_from(after).expect("minutes"),
-            what,
-            how: u32::try_from(chance.draw() >> 40).expect("24 bits"),
+            kind,
+            parameter: u32::try_from(rng.next_u64() >> 40).expect("24 bits"),
         });
     }
-    acts
+    steps
 }
 
-fn verb(chance: &mut Chance) -> Verb {
-    match chance.below(100) {
-        0..34 => Verb::Call,
-        34..44 => Verb::CallAgain,
-        44..54 => Verb::Read,
-        54..62 => Verb::List,
-        62..70 => Verb::Cancel,
-        70..74 => Verb::Connect,
-        74..78 => Verb::Notify,
-        78..83 => Verb::Reconnect,
-        83..85 => Verb::ReconnectOld,
-        85..89 => Verb::Wake,
-        89..94 => Verb::Watch,
-        94..98 => Verb::Answer,
-        _ if chance.once_in(4) => Verb::Shutdown,
-        _ => Verb::Call,
+fn random_action(rng: &mut Rng) -> Action {
+    match rng.below(100) {
+        0..34 => Action::Call,
+        34..44 => Action::CallIdempotent,
+        44..54 => Action::Read,
+        54..62 => Action::List,
+        62..70 => Action::Cancel,
+        70..74 => Action::Connect,
+        74..78 => Action::Notify,
+        78..83 => Action::Reconnect,
+        83..85 => Action::ReconnectOld,
+        85..89 => Action::Wake,
+        89..94 => Action::Watch,
+        94..98 => Action::Answer,
+        _ if rng.one_in(4) => Action::Shutdown,
+        _ => Action::Call,
     }
 }
 
-impl Act {
-    const fn now(what: What) -> Act {
-        Act {
+impl Step {
+    const fn immediate(kind: StepKind) -> Step {
+        Step {
             after: 0,
-            what,
-            how: 0,
+            kind,
+            parameter: 0,
         }
     }
 }
 
 impl Shape {
-    /// The legs from the application to the last server: whether each is HTTP.
+    /// The legs from the application to the last server: true for HTTP.
     pub(crate) const fn legs(self) -> &'static [bool] {
         match self {
             Shape::Child | Shape::Socket => &[false],
@@ -437,9 +436,9 @@ impl Shape {
     }
 }
 
-/// What a fault is about.
+/// The part of the system that a fault affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Realm {
+pub(crate) enum FaultArea {
     Driver,
     Network,
     Process,
@@ -447,7 +446,7 @@ pub(crate) enum Realm {
 }
 
 impl Fault {
-    pub(crate) const fn realm(self) -> Realm {
+    pub(crate) const fn area(self) -> FaultArea {
         match self {
             Fault::Deaf
             | Fault::Undead
@@ -460,7 +459,7 @@ impl Fault {
             | Fault::OpenFails
             | Fault::OpenSlow
             | Fault::Freeze
-            | Fault::Kill => Realm::Process,
+            | Fault::Kill => FaultArea::Process,
             Fault::Refuse
             | Fault::NameLost
             | Fault::Reset
@@ -473,7 +472,7 @@ impl Fault {
             | Fault::ProxyPage
             | Fault::Challenge
             | Fault::Restart
-            | Fault::Down => Realm::Network,
+            | Fault::Down => FaultArea::Network,
             Fault::Garbage
             | Fault::WrongId
             | Fault::Twice
@@ -485,24 +484,24 @@ impl Fault {
             | Fault::AppError
             | Fault::Changes
             | Fault::Asks
-            | Fault::Progress => Realm::Server,
+            | Fault::Progress => FaultArea::Server,
             Fault::Latency
             | Fault::Stall
             | Fault::LatePoll
             | Fault::ClockForward
             | Fault::ClockBack
-            | Fault::Stale => Realm::Driver,
+            | Fault::Stale => FaultArea::Driver,
         }
     }
 
-    /// Whether there is something that it could befall.
-    fn befalls(self, setup: &Setup) -> bool {
+    /// Whether the setup has the part that the fault affects.
+    fn applies_to(self, setup: &Setup) -> bool {
         let legs = setup.shape.legs();
         let is_scripted = setup.peer != Peer::Everlink;
-        match (self.realm(), self) {
-            (Realm::Process, _) => legs.contains(&false),
-            (Realm::Network, _) => legs.contains(&true),
-            // A client of one era alone cannot get well with a server of the other.
+        match (self.area(), self) {
+            (FaultArea::Process, _) => legs.contains(&false),
+            (FaultArea::Network, _) => legs.contains(&true),
+            // A client of one era cannot recover with a server of the other.
             (_, Fault::OtherEra) => is_scripted && setup.dialect == Dialect::Automatic,
             (
                 _,
@@ -512,12 +511,12 @@ impl Fault {
                 | Fault::Oversized
                 | Fault::RefuseHandshake,
             ) => is_scripted,
-            (Realm::Driver | Realm::Server, _) => true,
+            (FaultArea::Driver | FaultArea::Server, _) => true,
         }
     }
 }
 
-/// One act a line, after a line for the setup.
+/// One line for the setup, then one line for each step.
 impl fmt::Display for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Setup {
@@ -529,11 +528,15 @@ impl fmt::Display for Script {
             room,
         } = &self.setup;
         writeln!(f, "seed {seed} {shape} {peer} {dialect} {pace} {room}")?;
-        for act in &self.acts {
-            let Act { after, what, how } = act;
-            match what {
-                What::Do(verb) => writeln!(f, "+{after} do {verb} {how}")?,
-                What::Fail(fault) => writeln!(f, "+{after} fail {fault} {how}")?,
+        for act in &self.steps {
+            let Step {
+                after,
+                kind,
+                parameter,
+            } = act;
+            match kind {
+                StepKind::Do(action) => writeln!(f, "+{after} do {action} {parameter}")?,
+                StepKind::Fail(fault) => writeln!(f, "+{after} fail {fault} {parameter}")?,
             }
         }
         Ok(())
@@ -546,8 +549,8 @@ impl FromStr for Script {
     fn from_str(text: &str) -> Result<Script, BadScript> {
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let setup = lines.next().unwrap_or_default().parse()?;
-        let acts = lines.map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Script { setup, acts })
+        let steps = lines.map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Script { setup, steps })
     }
 }
 
@@ -571,27 +574,31 @@ impl FromStr for Setup {
     }
 }
 
-impl FromStr for Act {
+impl FromStr for Step {
     type Err = BadScript;
 
-    fn from_str(line: &str) -> Result<Act, BadScript> {
+    fn from_str(line: &str) -> Result<Step, BadScript> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [after, kind, word, how] = words[..] else {
+        let [after, keyword, word, parameter] = words[..] else {
             let wanted = "+MILLISECONDS do|fail WORD NUMBER";
             return Err(BadScript(format!("`{line}` is not `{wanted}`")));
         };
-        let what = match kind {
-            "do" => What::Do(word.parse()?),
-            "fail" => What::Fail(word.parse()?),
-            _ => return Err(BadScript(format!("`{kind}` is neither `do` nor `fail`"))),
+        let kind = match keyword {
+            "do" => StepKind::Do(word.parse()?),
+            "fail" => StepKind::Fail(word.parse()?),
+            _ => return Err(BadScript(format!("`{keyword}` is neither `do` nor `fail`"))),
         };
         let after = number(after.trim_start_matches('+'))?;
-        let how = number(how)?;
-        Ok(Act { after, what, how })
+        let parameter = number(parameter)?;
+        Ok(Step {
+            after,
+            kind,
+            parameter,
+        })
     }
 }
 
 fn number<T: FromStr>(word: &str) -> Result<T, BadScript> {
-    let is_none = |_| BadScript(format!("`{word}` is no number"));
-    word.parse().map_err(is_none)
+    let bad_number = |_| BadScript(format!("`{word}` is no number"));
+    word.parse().map_err(bad_number)
 }

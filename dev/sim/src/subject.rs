@@ -1,5 +1,6 @@
-//! The machine under test, as its driver and the oracle see it: a [`Client`], or one that breaks a rule on purpose. Such a
-//! machine exists in the simulator alone, so that the oracle can be seen to fail. Knows neither world nor rules.
+//! The machine under test: a [`Client`], or one that breaks a rule on purpose. Must not depend on the world or the oracle's checks.
+//!
+//! Machines with a flaw exist only in the simulator, to show that the oracle detects them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,30 +15,30 @@ use everlink::{
 
 use crate::oracle::Rule;
 
-/// What must never be seen in `Debug`: it is in everything that is carried.
+/// A secret in all payloads. It must never appear in `Debug`.
 pub(crate) const SECRET: &str = "s3cr3t";
 
 /// A client under test.
 pub(crate) struct Subject {
     client: Client,
-    /// Which rule it breaks.
+    /// The rule that it breaks.
     flaw: Option<Rule>,
-    /// What it says once more, or has still to say.
-    echoes: VecDeque<CallId>,
-    /// The newest time that it was told.
-    told: Instant,
+    /// Calls whose outcome it reports a second time.
+    repeated_calls: VecDeque<CallId>,
+    /// The latest time that it received.
+    latest: Instant,
 }
 
-/// What a machine says of itself.
+/// The observable state of a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     pub(crate) state: State,
     pub(crate) epoch: Epoch,
     pub(crate) failures: u32,
     pub(crate) stats: Stats,
     pub(crate) due: Option<Deadline>,
     pub(crate) has_session: bool,
-    /// The lists that it would answer from what it holds, each with the life that it is of.
+    /// The lists that it would answer from its cache, each with the epoch of the cached list.
     pub(crate) fresh: Vec<(List, Option<Epoch>)>,
 }
 
@@ -48,13 +49,13 @@ impl Subject {
             Some(Rule::OneBudget) => {
                 (policy.retry.floor, policy.retry.first) = (Duration::ZERO, Duration::ZERO);
             }
-            Some(Rule::PeerCannotHurt) => {
+            Some(Rule::PeerIsHarmless) => {
                 (limits.queued_calls, limits.calls_in_flight) = (10_000, 10_000);
             }
             Some(Rule::AnyByteIsLife) => {
-                let mut hasty = Keepalive::every(Duration::from_millis(60));
-                (hasty.timeout, hasty.misses) = (Duration::from_millis(30), 1);
-                policy.keepalive = Some(hasty);
+                let mut keepalive = Keepalive::every(Duration::from_millis(60));
+                (keepalive.timeout, keepalive.misses) = (Duration::from_millis(30), 1);
+                policy.keepalive = Some(keepalive);
                 policy.hang = Some(Hang::after(Duration::from_millis(60)));
             }
             _ => {}
@@ -62,8 +63,8 @@ impl Subject {
         Subject {
             client: Client::new(config),
             flaw,
-            echoes: VecDeque::new(),
-            told: Instant::ZERO,
+            repeated_calls: VecDeque::new(),
+            latest: Instant::ZERO,
         }
     }
 
@@ -75,8 +76,8 @@ impl Subject {
 /// The contract with the driver.
 impl Subject {
     pub(crate) fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
-        self.told = self.told.max(now);
-        let epoch = if self.breaks(Rule::EpochsApart) {
+        self.latest = self.latest.max(now);
+        let epoch = if self.breaks(Rule::EpochsDoNotMix) {
             self.client.epoch()
         } else {
             epoch
@@ -85,30 +86,32 @@ impl Subject {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         self.client.handle_timeout(now);
     }
 
     pub(crate) fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        if let Some(call) = self.echoes.pop_front() {
+        if let Some(call) = self.repeated_calls.pop_front() {
             let outcome = Outcome::Reply("{}".parse().expect("JSON"));
             return Some(Output::Event(Event::Done { call, outcome }));
         }
         let output = self.client.poll_output(buf)?;
         match &output {
             Output::Event(Event::Done { call, .. }) if self.breaks(Rule::OneOutcome) => {
-                self.echoes.push_back(*call);
+                self.repeated_calls.push_back(*call);
             }
             Output::Event(Event::Done {
                 outcome: Outcome::Error(_),
                 ..
             }) if self.breaks(Rule::ErrorsAreHealth) => {
                 let epoch = self.client.epoch();
-                self.client.reconnect(self.told, epoch, "an error");
+                self.client.reconnect(self.latest, epoch, "an error");
             }
-            Output::Release { .. } if self.breaks(Rule::Ladder) => return self.poll_output(buf),
+            Output::Release { .. } if self.breaks(Rule::CloseSteps) => {
+                return self.poll_output(buf);
+            }
             Output::Write { epoch, .. } | Output::Request { epoch, .. }
-                if self.breaks(Rule::GetsWell) && epoch.number() > 1 =>
+                if self.breaks(Rule::Recovers) && epoch.number() > 1 =>
             {
                 buf.clear();
                 return self.poll_output(buf);
@@ -119,8 +122,8 @@ impl Subject {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Deadline> {
-        if self.breaks(Rule::TimeByInput) {
-            let (at, wake) = (self.told, Wake::Call);
+        if self.breaks(Rule::TimeOnlyByInput) {
+            let (at, wake) = (self.latest, Wake::Call);
             return Some(Deadline { at, wake });
         }
         self.client.poll_timeout()
@@ -131,7 +134,7 @@ impl Subject {
     }
 }
 
-/// The verbs.
+/// The methods for applications.
 impl Subject {
     pub(crate) fn call(
         &mut self,
@@ -140,18 +143,18 @@ impl Subject {
         params: Payload,
         mut options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         options.idempotent |= self.breaks(Rule::NoSilentReplay);
         self.client.call(now, method, Some(params), options)
     }
 
     pub(crate) fn list(&mut self, now: Instant, list: List) -> Result<CallId, Misuse> {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         self.client.list(now, list, CallOptions::new())
     }
 
     pub(crate) fn cancel(&mut self, now: Instant, call: CallId) -> Result<(), Misuse> {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         self.client.cancel(now, call, Some("not needed"))
     }
 
@@ -161,18 +164,18 @@ impl Subject {
         ask: AskId,
         answer: Result<Payload, ErrorObject>,
     ) -> Result<(), Misuse> {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         self.client.answer(now, ask, answer)
     }
 
     pub(crate) fn notify(&mut self, now: Instant) -> Result<(), Misuse> {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         let method = "notifications/roots/list_changed";
         self.client.notify(now, method, None)
     }
 
     pub(crate) fn reconnect(&mut self, now: Instant, seen: Epoch) {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         let seen = if self.breaks(Rule::OneOwner) {
             self.client.epoch()
         } else {
@@ -181,24 +184,24 @@ impl Subject {
         self.client.reconnect(now, seen, "a whim");
     }
 
-    pub(crate) fn watch(&mut self, now: Instant, wish: Watch) {
-        self.told = self.told.max(now);
-        self.client.watch(now, wish);
+    pub(crate) fn watch(&mut self, now: Instant, watch: Watch) {
+        self.latest = self.latest.max(now);
+        self.client.watch(now, watch);
     }
 
-    /// Those that need nothing but the time.
-    pub(crate) fn verb(&mut self, now: Instant, verb: fn(&mut Client, Instant)) {
-        self.told = self.told.max(now);
-        verb(&mut self.client, now);
+    /// Calls a method that needs only the time.
+    pub(crate) fn apply(&mut self, now: Instant, method: fn(&mut Client, Instant)) {
+        self.latest = self.latest.max(now);
+        method(&mut self.client, now);
     }
 
     pub(crate) fn denied(&mut self, now: Instant) {
-        self.told = self.told.max(now);
+        self.latest = self.latest.max(now);
         self.client.denied(now, "nobody is there to give any");
     }
 }
 
-/// What it says of itself.
+/// The state that it reports.
 impl Subject {
     pub(crate) fn epoch(&self) -> Epoch {
         self.client.epoch()
@@ -213,14 +216,14 @@ impl Subject {
         state
     }
 
-    /// Whether the server offers to tell of single resources.
+    /// Whether the server offers subscriptions to single resources.
     pub(crate) fn can_subscribe(&self) -> bool {
         let session = self.client.session();
         let subscribe = ServerFeature::ResourcesSubscribe;
         session.is_some_and(|session| session.capabilities.offers(subscribe))
     }
 
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut failures = self.client.failures();
         if self.breaks(Rule::PlannedIsFree) {
             let free = u32::try_from(self.client.stats().free_ends);
@@ -228,31 +231,31 @@ impl Subject {
         }
         let is_fresh = |list: &List| {
             let is_held = self.client.held(*list).is_some();
-            let keeps = self.breaks(Rule::NothingStale) && is_held;
-            keeps || self.client.is_fresh(self.told, *list)
+            let keeps_stale = self.breaks(Rule::NoStaleState) && is_held;
+            keeps_stale || self.client.is_fresh(self.latest, *list)
         };
         let fresh = List::ALL.into_iter().filter(is_fresh);
-        let of = |list: List| self.client.held(list).map(|listing| listing.epoch);
-        Look {
+        let epoch_of = |list: List| self.client.held(list).map(|listing| listing.epoch);
+        Snapshot {
             state: self.state(),
             epoch: self.client.epoch(),
             failures,
             stats: self.client.stats(),
             due: self.poll_timeout(),
             has_session: self.client.session().is_some(),
-            fresh: fresh.map(|list| (list, of(list))).collect(),
+            fresh: fresh.map(|list| (list, epoch_of(list))).collect(),
         }
     }
 
-    /// How a failure is told to people.
-    pub(crate) fn words(&self, failure: &Failure) -> String {
-        if self.breaks(Rule::ErrorsSpeak) {
+    /// The text of a failure.
+    pub(crate) fn failure_text(&self, failure: &Failure) -> String {
+        if self.breaks(Rule::ErrorTexts) {
             return String::new();
         }
         failure.to_string()
     }
 
-    /// How it looks to who debugs.
+    /// The `Debug` text.
     pub(crate) fn debug(&self) -> String {
         let leak = if self.breaks(Rule::SecretsStayOut) {
             SECRET

@@ -1,10 +1,10 @@
-//! Worlds in which a rule was broken once, made small.
+//! Scripts that broke a rule once, shrunk.
 
 use everlink_sim::play;
 
-/// A modern server was replaced by a legacy one, which was taken for alive and refused everything.
+/// A legacy server replaced a modern one. The client took it for alive, though it refused every request.
 #[test]
-fn a_server_that_changes_its_era_is_spoken_to_in_it() {
+fn client_follows_a_server_that_changes_its_era() {
     play(
         "
         seed 21 http modern automatic brisk wide
@@ -15,9 +15,9 @@ fn a_server_that_changes_its_era_is_spoken_to_in_it() {
     );
 }
 
-/// What a server wrote to standard error was told to a client in front that had not called a tool.
+/// A relay forwarded the server's standard error to a client in front that had not called a tool.
 #[test]
-fn the_last_words_of_a_server_stay_with_its_operator() {
+fn relay_does_not_forward_server_stderr_to_the_client() {
     play(
         "
         seed 8121 http-child legacy automatic brisk wide
@@ -33,9 +33,9 @@ fn the_last_words_of_a_server_stay_with_its_operator() {
     );
 }
 
-/// A stream of news was given up because a proxy redirected it once.
+/// The client gave up the notification stream after a proxy redirected it once.
 #[test]
-fn a_stream_that_was_there_is_not_given_up_for_a_proxy() {
+fn notification_stream_survives_a_proxy_redirect() {
     play(
         "
         seed 18442 http-http everlink legacy-only interactive tight
@@ -48,9 +48,9 @@ fn a_stream_that_was_there_is_not_given_up_for_a_proxy() {
     );
 }
 
-/// A stream of news was given up because credentials were wanted for a while.
+/// The client gave up the notification stream after a temporary request for credentials.
 #[test]
-fn a_stream_that_was_there_is_not_given_up_for_credentials() {
+fn notification_stream_survives_a_request_for_credentials() {
     play(
         "
         seed 178686 http everlink legacy-only brisk wide
@@ -66,9 +66,9 @@ fn a_stream_that_was_there_is_not_given_up_for_credentials() {
     );
 }
 
-/// The end of the handshake was refused by a proxy, and the server never said anything by itself.
+/// A proxy refused the end of the handshake. After that, the server sent no requests or notifications of its own.
 #[test]
-fn a_handshake_whose_end_is_refused_is_begun_anew() {
+fn handshake_restarts_if_a_proxy_refuses_its_end() {
     for status in ["0", "3277141"] {
         play(&format!(
             "

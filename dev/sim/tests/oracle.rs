@@ -1,117 +1,120 @@
-//! The oracle can fail: for each rule, a machine that breaks it on purpose, and the rule that the oracle names.
+//! Tests that the oracle detects a machine that breaks a rule on purpose, for each rule.
 
 use everlink_sim::{Rule, Script, run, shrink};
 
-/// So many runs are enough to see any of these machines.
+/// This many runs are enough to detect each of these machines.
 const RUNS: u64 = 2_000;
 
-/// The first rule that such a machine is seen to break, and in which run.
-fn first_broken(flaw: Rule) -> (u64, Rule, String) {
+/// The first violation by a machine with this flaw: the seed, the rule and the text.
+fn first_violation(flaw: Rule) -> (u64, Rule, String) {
     for seed in 1..RUNS {
-        if let (_, Some(broken)) = run(&Script::of_seed(seed), Some(flaw)) {
-            return (seed, broken.rule, broken.to_string());
+        if let (_, Some(violation)) = run(&Script::from_seed(seed), Some(flaw)) {
+            return (seed, violation.rule, violation.to_string());
         }
     }
     panic!("a machine that breaks {flaw} was not found out");
 }
 
-fn names(flaw: Rule) {
-    let (seed, rule, told) = first_broken(flaw);
-    assert_eq!(rule, flaw, "seed {seed}: {told}");
+fn assert_detects(flaw: Rule) {
+    let (seed, rule, text) = first_violation(flaw);
+    assert_eq!(rule, flaw, "seed {seed}: {text}");
 }
 
 #[test]
-fn one_outcome() {
-    names(Rule::OneOutcome);
+fn second_outcome_of_a_call_is_detected() {
+    assert_detects(Rule::OneOutcome);
 }
 
 #[test]
-fn the_state_is_the_truth() {
-    names(Rule::StateIsTruth);
+fn wrong_state_is_detected() {
+    assert_detects(Rule::StateIsTruth);
 }
 
 #[test]
-fn epochs_do_not_mix() {
-    names(Rule::EpochsApart);
+fn stale_input_that_is_not_dropped_is_detected() {
+    assert_detects(Rule::EpochsDoNotMix);
 }
 
 #[test]
-fn a_planned_close_is_free() {
-    names(Rule::PlannedIsFree);
+fn planned_close_that_counts_as_a_failure_is_detected() {
+    assert_detects(Rule::PlannedIsFree);
 }
 
 #[test]
-fn one_budget() {
-    names(Rule::OneBudget);
+fn retry_without_a_pause_is_detected() {
+    assert_detects(Rule::OneBudget);
 }
 
 #[test]
-fn one_owner() {
-    names(Rule::OneOwner);
+fn stale_reconnect_that_takes_effect_is_detected() {
+    assert_detects(Rule::OneOwner);
 }
 
 #[test]
-fn no_silent_replay() {
-    names(Rule::NoSilentReplay);
+fn silent_replay_is_detected() {
+    assert_detects(Rule::NoSilentReplay);
 }
 
 #[test]
-fn nothing_stale_survives() {
-    names(Rule::NothingStale);
+fn stale_cached_list_is_detected() {
+    assert_detects(Rule::NoStaleState);
 }
 
 #[test]
-fn a_peer_cannot_hurt_the_process() {
-    names(Rule::PeerCannotHurt);
+fn exceeded_limits_are_detected() {
+    assert_detects(Rule::PeerIsHarmless);
 }
 
 #[test]
-fn time_moves_only_by_input() {
-    names(Rule::TimeByInput);
+fn deadline_that_stays_due_is_detected() {
+    assert_detects(Rule::TimeOnlyByInput);
 }
 
 #[test]
-fn application_errors_are_health() {
-    names(Rule::ErrorsAreHealth);
+fn reconnect_after_an_application_error_is_detected() {
+    assert_detects(Rule::ErrorsAreHealth);
 }
 
 #[test]
-fn liveness_is_any_byte() {
-    names(Rule::AnyByteIsLife);
+fn early_replacement_of_a_server_is_detected() {
+    assert_detects(Rule::AnyByteIsLife);
 }
 
 #[test]
-fn shutdown_is_a_ladder() {
-    names(Rule::Ladder);
+fn missing_release_is_detected() {
+    assert_detects(Rule::CloseSteps);
 }
 
 #[test]
-fn errors_speak() {
-    names(Rule::ErrorsSpeak);
+fn failure_without_a_text_is_detected() {
+    assert_detects(Rule::ErrorTexts);
 }
 
 #[test]
-fn secrets_stay_out() {
-    names(Rule::SecretsStayOut);
+fn secret_in_debug_is_detected() {
+    assert_detects(Rule::SecretsStayOut);
 }
 
 #[test]
-fn it_gets_well() {
-    names(Rule::GetsWell);
+fn link_that_does_not_recover_is_detected() {
+    assert_detects(Rule::Recovers);
 }
 
-/// What is printed for a run that breaks a rule is smaller, breaks the same rule, and can be read again.
+/// The shrunk script is smaller, breaks the same rule, and can be parsed again.
 #[test]
-fn a_run_that_breaks_a_rule_is_shrunk_to_a_script_that_does_too() {
+fn shrunk_script_is_smaller_and_breaks_the_same_rule() {
     let flaw = Rule::NoSilentReplay;
-    let (seed, rule, _) = first_broken(flaw);
-    let script = Script::of_seed(seed);
+    let (seed, rule, _) = first_violation(flaw);
+    let script = Script::from_seed(seed);
     let small = shrink(&script, rule, Some(flaw));
-    assert!(small.acts.len() < script.acts.len(), "{small}");
+    assert!(small.steps.len() < script.steps.len(), "{small}");
     let again: Script = small.to_string().parse().expect("a script");
     assert_eq!(again, small);
-    let (_, broken) = run(&again, Some(flaw));
-    assert_eq!(broken.map(|broken| broken.rule), Some(rule));
-    let (_, broken) = run(&again, None);
-    assert!(broken.is_none(), "the library keeps to it: {broken:?}");
+    let (_, violation) = run(&again, Some(flaw));
+    assert_eq!(violation.map(|violation| violation.rule), Some(rule));
+    let (_, violation) = run(&again, None);
+    assert!(
+        violation.is_none(),
+        "the library keeps to it: {violation:?}"
+    );
 }

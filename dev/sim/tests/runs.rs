@@ -1,23 +1,37 @@
-//! A few of the runs that `cargo xtask sim` plays by the hundred thousand.
+//! A few of the runs that `cargo xtask sim` makes by the hundred thousand.
 
-use everlink_sim::{Fault, Script, Tally, run};
+use everlink_sim::{Fault, Report, Script, run};
 
 #[test]
-fn no_rule_is_broken_and_nothing_is_overlooked() {
-    let mut all = Tally::default();
+fn seeds_1_to_600_break_no_rule_and_cover_all_faults() {
+    let mut all = Report::default();
     for seed in 1..=600 {
-        let (tally, broken) = run(&Script::of_seed(seed), None);
-        assert!(broken.is_none(), "seed {seed}: {}", broken.expect("one"));
-        all.add(&tally);
+        let (report, violation) = run(&Script::from_seed(seed), None);
+        assert!(
+            violation.is_none(),
+            "seed {seed}: {}",
+            violation.expect("one")
+        );
+        all.add(&report);
     }
-    let unseen: Vec<&Fault> = Fault::ALL.iter().filter(|f| all.faults(**f) == 0).collect();
-    assert!(unseen.is_empty(), "nobody saw {unseen:?}");
-    assert!(all.missing().len() <= 1, "not taken: {:?}", all.missing());
+    let unseen: Vec<&Fault> = Fault::ALL
+        .iter()
+        .filter(|f| all.fault_count(**f) == 0)
+        .collect();
+    assert!(
+        unseen.is_empty(),
+        "these faults never took effect: {unseen:?}"
+    );
+    assert!(
+        all.untaken_transitions().len() <= 1,
+        "not taken: {:?}",
+        all.untaken_transitions()
+    );
 }
 
 #[test]
-fn the_same_seed_is_the_same_run_to_the_byte() {
-    let digest = |seed| run(&Script::of_seed(seed), None).0.digest();
+fn same_seed_gives_the_same_digest() {
+    let digest = |seed| run(&Script::from_seed(seed), None).0.digest();
     for seed in 1..=40 {
         assert_eq!(digest(seed), digest(seed), "seed {seed}");
     }
@@ -25,20 +39,20 @@ fn the_same_seed_is_the_same_run_to_the_byte() {
 }
 
 #[test]
-fn a_script_is_read_as_it_was_written() {
+fn script_text_round_trips() {
     for seed in 1..=200 {
-        let script = Script::of_seed(seed);
+        let script = Script::from_seed(seed);
         assert_eq!(script.to_string().parse(), Ok(script));
     }
 }
 
 #[test]
-fn what_is_no_script_is_told_so() {
-    let told = |text: &str| text.parse::<Script>().expect_err(text).to_string();
-    assert!(told("").contains("seed NUMBER"));
-    assert!(told("seed 1 child everlink automatic brisk huge").contains("wide, tight"));
+fn invalid_script_text_is_rejected_with_a_reason() {
+    let error_text = |text: &str| text.parse::<Script>().expect_err(text).to_string();
+    assert!(error_text("").contains("seed NUMBER"));
+    assert!(error_text("seed 1 child everlink automatic brisk huge").contains("wide, tight"));
     let setup = "seed 1 child everlink automatic brisk wide\n";
-    assert!(told(&format!("{setup}+1 do dance 0")).contains("`dance` is none of"));
-    assert!(told(&format!("{setup}+x do call 0")).contains("`x` is no number"));
-    assert!(told(&format!("{setup}call")).contains("+MILLISECONDS"));
+    assert!(error_text(&format!("{setup}+1 do dance 0")).contains("`dance` is none of"));
+    assert!(error_text(&format!("{setup}+x do call 0")).contains("`x` is no number"));
+    assert!(error_text(&format!("{setup}call")).contains("+MILLISECONDS"));
 }

@@ -1,8 +1,8 @@
-//! What the library may bring into a user's build. Does not judge the tools and tests of the project.
+//! Checks the dependencies of the library. Must not judge the tools and tests of the project.
 
 use crate::step::{Done, Outcome, cargo_output};
 
-/// Everything a build of the library may contain. A new name is a decision, not an accident.
+/// All packages that a build of the library may contain. A new name is a decision, not an accident.
 const ALLOWED: &[&str] = &[
     "everlink",
     "itoa",
@@ -15,28 +15,30 @@ const ALLOWED: &[&str] = &[
     "serde_derive",
     "serde_json",
     "syn",
+    "thiserror",
+    "thiserror-impl",
     "unicode-ident",
     "zmij",
 ];
 
-/// Fails with the name of every package in the library's tree that is not allowed.
+/// Fails with the name of every unexpected package in the library's dependency tree.
 pub(crate) fn check() -> Outcome {
     let tree = cargo_output(
         "tree --package everlink --edges normal,build --all-features --target all --prefix none",
     )?;
-    let strangers = strangers(&tree);
-    if strangers.is_empty() {
+    let unexpected = unexpected(&tree);
+    if unexpected.is_empty() {
         return Ok(Done::Passed);
     }
     Err(format!(
         "the library now depends on {}; if that is meant, add it to ALLOWED in {}",
-        strangers.join(", "),
+        unexpected.join(", "),
         file!()
     ))
 }
 
 /// The packages of a `cargo tree` without prefixes that are not allowed.
-fn strangers(tree: &str) -> Vec<&str> {
+fn unexpected(tree: &str) -> Vec<&str> {
     let mut names: Vec<&str> = tree
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -49,17 +51,17 @@ fn strangers(tree: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::strangers;
+    use super::unexpected;
 
     #[test]
     fn a_tree_of_allowed_packages_passes() {
         let tree = "everlink v0.1.0 (/src)\nserde v1.0.0\nserde_core v1.0.0\n\nserde v1.0.0 (*)\n";
-        assert!(strangers(tree).is_empty());
+        assert!(unexpected(tree).is_empty());
     }
 
     #[test]
-    fn every_other_package_is_named_once() {
+    fn each_unexpected_package_is_named_once() {
         let tree = "everlink v0.1.0\ntokio v1.0.0\nserde v1.0.0\nrand v0.9.0\ntokio v1.0.0 (*)\n";
-        assert_eq!(strangers(tree), ["rand", "tokio"]);
+        assert_eq!(unexpected(tree), ["rand", "tokio"]);
     }
 }

@@ -1,5 +1,6 @@
-//! `cargo xtask growth`: what one step of a machine costs beside 1,000, 10,000 and 100,000 others, counted in instructions. The page of it is
-//! `docs/GROWTH.md`; the program that takes the steps is `benches/growth`.
+//! `cargo xtask growth`: counts the instructions of one step of a machine beside 1,000, 10,000 and 100,000 others.
+//!
+//! The page is `docs/GROWTH.md`, and `benches/growth` runs the steps.
 
 use core::fmt::Write;
 use std::collections::BTreeMap;
@@ -11,121 +12,121 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::peers::{lacks, without};
+use crate::install::{missing_program, skip_without};
 use crate::step::{Done, Outcome, cargo_output, root, target};
 
 const PAGE: &str = "docs/GROWTH.md";
 
-/// `vgdb`, which comes with it, is looked for apart: it has no `--version`.
+/// `vgdb`, which comes with it, has no `--version` and is checked separately.
 const NEEDED: &[&str] = &["valgrind"];
 
-/// Beside how many others each step is counted for the page.
-const SIZES: &[usize] = &[1_000, 10_000, 100_000];
+/// The numbers of others for the page.
+const PAGE_SIZES: &[usize] = &[1_000, 10_000, 100_000];
 
-/// The same to check it. What is between says nothing that these do not.
-const CHECKED: &[usize] = &[1_000, 100_000];
+/// The numbers of others for the check. The numbers between add nothing.
+const CHECK_SIZES: &[usize] = &[1_000, 100_000];
 
-/// To make this many clients of a relay takes minutes: beside fewer it shows as well whether a step grows.
-const CHECKED_RELAY: &[usize] = &[1_000, 20_000];
+/// The numbers for relays. To create 100,000 clients of a relay takes minutes, and fewer show the growth as well.
+const RELAY_CHECK_SIZES: &[usize] = &[1_000, 20_000];
 
-/// How often the program takes each step while that is counted.
+/// How often the program runs each step while counting.
 const REPEAT: u64 = 16;
 
-/// A step may cost this many instructions more, whatever else: an allocator takes another path, a table has another shape.
+/// The fixed allowance in instructions: an allocator or a table may take another path.
 const ALLOWANCE: u64 = 1_000;
 
-/// The instructions of each step, by its name, beside so many others.
+/// The instructions of each step by name, for each number of others.
 type Table = BTreeMap<String, BTreeMap<usize, u64>>;
 
 /// Counts, and writes the page.
 pub(crate) fn run() -> Result<(), String> {
-    if missing().is_some() {
+    if skip_if_tools_missing().is_some() {
         return Err("`valgrind` with its `vgdb` is needed to count: install both".into());
     }
-    let table = counted(|_| SIZES)?;
+    let table = count_all(|_| PAGE_SIZES)?;
     fs::write(root().join(PAGE), page(&table)?)
         .map_err(|error| format!("{PAGE} cannot be written: {error}"))?;
     eprintln!("written to {PAGE}");
-    let wrong = objections(&table);
-    if wrong.is_empty() {
+    let problems_found = problems(&table);
+    if problems_found.is_empty() {
         Ok(())
     } else {
-        Err(wrong.join("\n"))
+        Err(problems_found.join("\n"))
     }
 }
 
-/// Fails where a step grows faster than the logarithm, and where the page lacks one.
+/// Fails if a step grows faster than the logarithm, or if the page lacks one.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = missing() {
+    if let Some(skipped) = skip_if_tools_missing() {
         return skipped;
     }
-    let table = counted(|world| {
+    let table = count_all(|world| {
         if world.starts_with("relay-") {
-            CHECKED_RELAY
+            RELAY_CHECK_SIZES
         } else {
-            CHECKED
+            CHECK_SIZES
         }
     })?;
     let page = fs::read_to_string(root().join(PAGE))
         .map_err(|error| format!("{PAGE} cannot be read: {error}"))?;
-    let mut wrong = objections(&table);
+    let mut problems_found = problems(&table);
     for step in table.keys().filter(|step| !page.contains(step.as_str())) {
-        wrong.push(format!("{PAGE} lacks `{step}`: run `cargo xtask growth`"));
+        problems_found.push(format!("{PAGE} lacks `{step}`: run `cargo xtask growth`"));
     }
-    if wrong.is_empty() {
+    if problems_found.is_empty() {
         Ok(Done::Passed)
     } else {
-        Err(wrong.join("\n"))
+        Err(problems_found.join("\n"))
     }
 }
 
-/// Skips the check where a program that counts is not installed.
-fn missing() -> Option<Outcome> {
+/// Skips the check if a program that counts is not installed.
+fn skip_if_tools_missing() -> Option<Outcome> {
     let vgdb = || {
         let mut vgdb = Command::new("vgdb");
         vgdb.arg("--help").stdout(Stdio::null());
         vgdb.stderr(Stdio::null()).status().is_err()
     };
-    lacks(NEEDED).or_else(|| vgdb().then(|| without("vgdb")))
+    skip_without(NEEDED).or_else(|| vgdb().then(|| missing_program("vgdb")))
 }
 
-/// The most that a step may cost beside `size` others, if it costs this much beside the fewest: as much more as the logarithm grows, and a bit.
-fn most((fewest, cost): (usize, u64), size: usize) -> u64 {
+/// The limit for a step beside `size` others, from its cost beside the fewest: growth by the logarithm, and an allowance.
+fn limit((fewest, cost): (usize, u64), size: usize) -> u64 {
     let growth = (size as f64).log2() / (fewest as f64).log2();
     (cost as f64 * growth) as u64 + ALLOWANCE
 }
 
-fn objections(table: &Table) -> Vec<String> {
-    let mut wrong = Vec::new();
+fn problems(table: &Table) -> Vec<String> {
+    let mut problems_found = Vec::new();
     for (step, costs) in table {
         let Some((fewest, least)) = costs.first_key_value() else {
             continue;
         };
         for (size, cost) in costs {
-            let most = most((*fewest, *least), *size);
-            if *cost > most {
-                wrong.push(format!(
-                    "{step}: {cost} instructions beside {size} others, where {most} is the most"
+            let limit = limit((*fewest, *least), *size);
+            if *cost > limit {
+                problems_found.push(format!(
+                    "{step}: {cost} instructions beside {size} others, where {limit} is the most"
                 ));
             }
         }
     }
-    wrong
+    problems_found
 }
 
-/// Counts all steps of all worlds, with each size that is wanted of a world.
-fn counted(sizes: impl Fn(&str) -> &'static [usize]) -> Result<Table, String> {
-    let program = built()?;
+/// Counts all steps of all worlds, with each size for the world.
+fn count_all(sizes: impl Fn(&str) -> &'static [usize]) -> Result<Table, String> {
+    let program = build_program()?;
     let directory = target().join("growth");
     fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let named = Command::new(&program).output();
-    let named = named.map_err(|error| format!("{}: {error}", program.display()))?;
-    let named = String::from_utf8_lossy(&named.stdout).into_owned();
-    let runs = named.lines().flat_map(|world| {
+    let world_names = Command::new(&program).output();
+    let world_names = world_names.map_err(|error| format!("{}: {error}", program.display()))?;
+    let world_names = String::from_utf8_lossy(&world_names.stdout).into_owned();
+    let runs = world_names.lines().flat_map(|world| {
         let sizes = sizes(world).iter();
         sizes.map(move |size| (world, *size))
     });
-    // The largest take longest, so they come first.
+    // Sorted by size, because `pop` takes the largest first, which take longest.
     let mut runs: Vec<(&str, usize)> = runs.collect();
     runs.sort_by_key(|(_, size)| *size);
     let runs = Mutex::new(runs);
@@ -148,9 +149,9 @@ fn counted(sizes: impl Fn(&str) -> &'static [usize]) -> Result<Table, String> {
                                 }
                             }
                         }
-                        Err(why) => {
+                        Err(error) => {
                             if let Ok(mut failures) = failures.lock() {
-                                failures.push(why);
+                                failures.push(error);
                             }
                         }
                     }
@@ -163,11 +164,11 @@ fn counted(sizes: impl Fn(&str) -> &'static [usize]) -> Result<Table, String> {
     if !failures.is_empty() {
         return Err(failures.join("\n"));
     }
-    eprintln!("\n{}", as_rows(&table));
+    eprintln!("\n{}", as_text(&table));
     Ok(table)
 }
 
-/// One world with one size: what its steps took.
+/// Counts the steps of one world with one size.
 fn run_one(
     program: &Path,
     directory: &Path,
@@ -191,14 +192,14 @@ fn run_one(
         .output()
         .map_err(|error| format!("valgrind could not start: {error}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{world} with {size}: {}\n{said}", output.status));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{world} with {size}: {}\n{stderr}", output.status));
     }
     let mut steps = Vec::new();
     for dump in dumps(directory, &stem)? {
-        let dumped = fs::read_to_string(&dump)
+        let dump_text = fs::read_to_string(&dump)
             .map_err(|error| format!("{} cannot be read: {error}", dump.display()))?;
-        steps.extend(read(&dumped));
+        steps.extend(read(&dump_text));
         let _ = fs::remove_file(dump);
     }
     if steps.is_empty() {
@@ -207,35 +208,35 @@ fn run_one(
     Ok(steps)
 }
 
-/// The files that valgrind wrote under this name.
+/// The files that valgrind wrote for this name.
 fn dumps(directory: &Path, stem: &str) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(directory)
         .map_err(|error| format!("{} cannot be read: {error}", directory.display()))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_meant = |path: &PathBuf| {
+    let is_dump = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         let rest = name.and_then(|name| name.strip_prefix(stem));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    Ok(paths.filter(is_meant).collect())
+    Ok(paths.filter(is_dump).collect())
 }
 
-/// What a file of valgrind counts, and what the program called it. `None` for the rest that it writes at the end.
-fn read(dumped: &str) -> Option<(String, u64)> {
-    let value = |key: &str| dumped.lines().find_map(|line| line.strip_prefix(key));
+/// Parses the step and the count in a file of valgrind. `None` for the file that it writes at its end.
+fn read(dump_text: &str) -> Option<(String, u64)> {
+    let value = |key: &str| dump_text.lines().find_map(|line| line.strip_prefix(key));
     let step = value("desc: Trigger: dump ")?.trim();
     let count = value("totals: ")?.trim().parse().ok()?;
     Some((step.to_owned(), count))
 }
 
-/// The program, built as what is measured is.
-fn built() -> Result<PathBuf, String> {
-    let said =
+/// Builds the program with the settings of a benchmark.
+fn build_program() -> Result<PathBuf, String> {
+    let output =
         cargo_output("bench --package everlink --bench growth --no-run --message-format=json")?;
-    let mut executable = said.lines().filter_map(|line| {
-        let said: Value = serde_json::from_str(line).ok()?;
-        let is_it = said["target"]["name"] == "growth";
-        is_it.then(|| said["executable"].as_str().map(PathBuf::from))?
+    let mut executable = output.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_growth = message["target"]["name"] == "growth";
+        is_growth.then(|| message["executable"].as_str().map(PathBuf::from))?
     });
     executable
         .next_back()
@@ -475,7 +476,7 @@ const GROUPS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The page. Fails where `GROUPS` and what was counted differ.
+/// Writes the page. Fails if `GROUPS` and the counted steps differ.
 fn page(table: &Table) -> Result<String, String> {
     let mut page = ABOUT.to_owned();
     let mut described = 0;
@@ -483,10 +484,10 @@ fn page(table: &Table) -> Result<String, String> {
         let _ = writeln!(page, "\n{others}\n");
         page.push_str("| step | what happens | 1,000 | 10,000 | 100,000 | growth |\n");
         page.push_str("|---|---|--:|--:|--:|--:|\n");
-        for (step, what) in *steps {
+        for (step, description) in *steps {
             let costs = table.get(*step);
             let costs = costs.ok_or_else(|| format!("`{step}` of `GROUPS` was not counted"))?;
-            let _ = writeln!(page, "| `{step}` | {what} | {} |", cells(costs));
+            let _ = writeln!(page, "| `{step}` | {description} | {} |", cells(costs));
             described += 1;
         }
     }
@@ -496,7 +497,7 @@ fn page(table: &Table) -> Result<String, String> {
     Ok(page)
 }
 
-/// The costs from few others to many, and how many times the first the last is.
+/// The costs from few others to many, and the ratio of the last to the first.
 fn cells(costs: &BTreeMap<usize, u64>) -> String {
     let few = costs.values().next().copied().unwrap_or_default();
     let many = costs.values().next_back().copied().unwrap_or_default();
@@ -505,8 +506,8 @@ fn cells(costs: &BTreeMap<usize, u64>) -> String {
     format!("{} | {growth:.2}", shown.join(" | "))
 }
 
-/// All that was counted, for the terminal.
-fn as_rows(table: &Table) -> String {
+/// All counts for the terminal.
+fn as_text(table: &Table) -> String {
     let row = |(step, costs): (&String, &BTreeMap<usize, u64>)| {
         let sizes: Vec<String> = costs.keys().map(usize::to_string).collect();
         format!("{step} | beside {} | {}\n", sizes.join(", "), cells(costs))
@@ -519,18 +520,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dump_is_read_by_its_name_and_total() {
-        let dumped = "version: 1\ndesc: Trigger: dump client.call\n\nsummary: 0\n\ntotals: 4711\n";
-        assert_eq!(read(dumped), Some(("client.call".into(), 4_711)));
+    fn dump_gives_the_step_name_and_its_total() {
+        let dump_text =
+            "version: 1\ndesc: Trigger: dump client.call\n\nsummary: 0\n\ntotals: 4711\n";
+        assert_eq!(read(dump_text), Some(("client.call".into(), 4_711)));
         let last = "desc: Trigger: Program termination\ntotals: 12\n";
         assert_eq!(read(last), None);
     }
 
     #[test]
-    fn a_logarithm_passes_and_a_line_does_not() {
+    fn logarithmic_growth_passes_and_linear_growth_fails() {
         let grows = |costs: [u64; 3]| {
-            let costs = SIZES.iter().copied().zip(costs).collect();
-            !objections(&[("a".to_owned(), costs)].into()).is_empty()
+            let costs = PAGE_SIZES.iter().copied().zip(costs).collect();
+            !problems(&[("a".to_owned(), costs)].into()).is_empty()
         };
         assert!(!grows([9_000, 12_000, 15_000]));
         assert!(!grows([0, 1_000, 1_000]));

@@ -1,4 +1,4 @@
-//! `cargo xtask hostile`: a hostile host beside a good one, before one real guard. Knows none of the attacks.
+//! `cargo xtask hostile`: runs the attacks on a real guard.
 
 use crate::step::cargo;
 

@@ -1,19 +1,19 @@
-//! The project's own commands, called as `cargo xtask <command>`.
+//! The project's commands: `cargo xtask <command>`.
 #![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
 
 mod bench;
 mod conformance;
 mod coverage;
 mod dependencies;
+mod diagram;
 mod footprint;
 mod fuzz;
 mod growth;
 mod hostile;
 mod hosts;
+mod install;
 mod interop;
 mod msrv;
-mod peers;
-mod picture;
 mod promises;
 mod sim;
 mod step;
@@ -23,22 +23,22 @@ mod transparent;
 use std::env;
 use std::process::ExitCode;
 
-/// One thing `cargo xtask` can do. Each subject lives in a module of its own.
+/// A command of `cargo xtask`. Each subject has its own module.
 struct Command {
     /// The words after `cargo xtask`.
     name: &'static str,
-    /// What may follow them, if anything.
+    /// The arguments that may follow, for the usage text; empty if there are none.
     arguments: &'static str,
     about: &'static str,
     run: fn(&[String]) -> Result<(), String>,
 }
 
 impl Command {
-    /// What follows the name, if these words are this command.
+    /// Returns the arguments if these words call this command.
     fn arguments<'a>(&self, words: &'a [String]) -> Option<&'a [String]> {
         let (name, arguments) = words.split_at_checked(self.name.split(' ').count())?;
-        let is_this = name.join(" ") == self.name;
-        (is_this && (arguments.is_empty() || !self.arguments.is_empty())).then_some(arguments)
+        let matches = name.join(" ") == self.name;
+        (matches && (arguments.is_empty() || !self.arguments.is_empty())).then_some(arguments)
     }
 }
 
@@ -46,115 +46,115 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "bench",
         arguments: "",
-        about: "count what the work of a link costs, and show what has changed",
+        about: "count the costs of a link's work, and show the changes",
         run: |_| bench::run(),
     },
     Command {
         name: "bench --check",
         arguments: "",
-        about: "check that nothing became dearer, and that every bar holds",
+        about: "check that no cost grew, and that every bar holds",
         run: |_| step::run_one(bench::check),
     },
     Command {
         name: "bench --peers",
         arguments: "[--from FILE]",
-        about: "measure everlink beside its peers, and write the page and the plots of it",
-        run: bench::beside,
+        about: "measure everlink and its peers, and write the page and its plots",
+        run: bench::run_peers,
     },
     Command {
         name: "bench --write",
         arguments: "",
-        about: "write down what it costs now",
+        about: "count the costs, and write them to benches/counts.tsv",
         run: |_| bench::write(),
     },
     Command {
         name: "conformance",
         arguments: "[--repeats N]",
-        about: "have our client and server judged by the public conformance suite, and write down what it says",
+        about: "run the public conformance suite with our client and server, and write docs/CONFORMANCE.md",
         run: conformance::run,
     },
     Command {
         name: "coverage",
         arguments: "",
-        about: "write down which test shows which requirement and which failure",
+        about: "write docs/COVERAGE.md: the tests of each requirement and each failure",
         run: |_| coverage::run(),
     },
     Command {
         name: "coverage --check",
         arguments: "",
-        about: "check that this is up to date, and that every rule for servers is shown",
+        about: "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers",
         run: |_| coverage::check().map(drop),
     },
     Command {
         name: "docs",
         arguments: "",
-        about: "draw the life of a link in the README, from the table of its transitions",
-        run: |_| picture::run(),
+        about: "draw the state diagram in the README from the transition table",
+        run: |_| diagram::run(),
     },
     Command {
         name: "explore",
         arguments: "[--depth N] [MACHINE...]",
-        about: "play all that can happen to each machine, in all orders, and check every rule",
-        run: |words| step::cargo(&exploration(words)).map(drop),
+        about: "run all short input sequences of each machine, and check every rule",
+        run: |words| step::cargo(&explore_arguments(words)).map(drop),
     },
     Command {
         name: "fuzz --minimise",
         arguments: "[TARGET...]",
-        about: "of all inputs that the fuzzers found, commit few that take every branch",
+        about: "replace the committed corpora by a few inputs that take every branch",
         run: fuzz::minimise,
     },
     Command {
         name: "fuzz --minutes",
         arguments: "N [TARGET...]",
-        about: "let the fuzzers run, one after the other, for so long in all",
+        about: "run the fuzz targets one after the other, for N minutes in total",
         run: fuzz::run,
     },
     Command {
         name: "growth",
         arguments: "",
-        about: "count what a step costs beside 1,000, 10,000 and 100,000 others, and write down what it is",
+        about: "count the cost of a step beside 1,000, 10,000 and 100,000 others, and write docs/GROWTH.md",
         run: |_| growth::run(),
     },
     Command {
         name: "growth --check",
         arguments: "",
-        about: "check that no step grows faster than the logarithm",
+        about: "check that no cost grows faster than the logarithm",
         run: |_| step::run_one(growth::check),
     },
     Command {
         name: "hostile",
         arguments: "[ATTACK...]",
-        about: "attack a guard over HTTP, and see what a good host beside it feels",
+        about: "attack a guard over HTTP, and measure the effect on a good host",
         run: hostile::run,
     },
     Command {
         name: "hosts",
         arguments: "[NAME...] [--seconds N]",
-        about: "put the program between real hosts and real servers, which are downloaded",
+        about: "run the guard between real hosts and real servers, which are downloaded",
         run: hosts::run,
     },
     Command {
         name: "interop --check",
         arguments: "",
-        about: "check that what is written down about real peers is still so",
+        about: "check that docs/INTEROP.md is still true",
         run: |_| step::run_one(interop::check),
     },
     Command {
         name: "interop",
         arguments: "[WORD...]",
-        about: "have our client and server meet those of others, and write down what came of it",
+        about: "run our client and server with those of other SDKs, and write docs/INTEROP.md",
         run: interop::run,
     },
     Command {
         name: "msrv",
         arguments: "",
-        about: "build all that is published with the oldest supported compiler",
+        about: "build all published packages with the oldest supported compiler",
         run: |_| msrv::run(),
     },
     Command {
         name: "sim",
         arguments: "[--runs N] [--seed S] ...",
-        about: "play many worlds, each made from a seed, in which a link must keep to the rules and get well",
+        about: "simulate many seeds with faults: a link must keep the rules and recover",
         run: sim::run,
     },
     Command {
@@ -166,7 +166,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test --long",
         arguments: "",
-        about: "check what takes longer: examples, scripts byte by byte, real peers",
+        about: "run the checks that take longer: examples, scripts byte by byte, real peers",
         run: |_| test::run_long(),
     },
     Command {
@@ -178,32 +178,32 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "transparent",
         arguments: "[WORD...]",
-        about: "compare what hosts and servers see with and without the guard, and write down what differs",
+        about: "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md",
         run: transparent::run,
     },
 ];
 
-fn exploration(words: &[String]) -> String {
+fn explore_arguments(words: &[String]) -> String {
     let words = words.join(" ");
     format!("run --release --package exercise --example explore -- {words}")
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
-    let asked = words.join(" ");
-    if asked.is_empty() {
+    let command_line = words.join(" ");
+    if command_line.is_empty() {
         return usage("expected a command");
     }
-    let found = COMMANDS
+    let matching = COMMANDS
         .iter()
         .find_map(|command| Some((command, command.arguments(&words)?)));
-    let Some((command, arguments)) = found else {
-        return usage(&format!("there is no command `{asked}`"));
+    let Some((command, arguments)) = matching else {
+        return usage(&format!("there is no command `{command_line}`"));
     };
     match (command.run)(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("\nxtask {asked}: {why}");
+        Err(error) => {
+            eprintln!("\nxtask {command_line}: {error}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask msrv`: all that is published builds with the compiler it promises to. Installs no compiler.
+//! `cargo xtask msrv`: builds all published packages with the minimum supported compiler. Installs no compiler.
 
 use std::env;
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::step::{self, Done, Outcome, Step, cargo_with};
 /// The `rust-version` of the workspace.
 const MSRV: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// The environment variable that holds the path of the compiler.
-const VARIABLE: &str = "EVERLINK_MSRV_RUSTC";
+/// The environment variable with the path of the compiler.
+const RUSTC_VARIABLE: &str = "EVERLINK_MSRV_RUSTC";
 
 const STEPS: &[Step] = &[
     ("the compiler is the promised one", version),
@@ -40,33 +40,33 @@ fn version() -> Outcome {
         .map_err(|error| format!("`{rustc}` could not start: {error}"))?;
     let version = String::from_utf8_lossy(&output.stdout);
     eprintln!("{}", version.trim_end());
-    if is_promised(&version) {
+    if is_msrv(&version) {
         Ok(Done::Passed)
     } else {
-        Err(format!("{VARIABLE} must name a rustc {MSRV}"))
+        Err(format!("{RUSTC_VARIABLE} must name a rustc {MSRV}"))
     }
 }
 
-fn build(what: &str) -> Outcome {
+fn build(packages: &str) -> Outcome {
     let rustc = compiler()?;
-    let arguments = format!("build {what}");
+    let arguments = format!("build {packages}");
     cargo_with(&arguments, |command| {
         command.env("RUSTC", rustc);
     })
 }
 
 fn compiler() -> Result<String, String> {
-    env::var(VARIABLE).map_err(|_| {
+    env::var(RUSTC_VARIABLE).map_err(|_| {
         format!(
-            "set {VARIABLE} to the path of a rustc {MSRV}; with rustup:\n\n  \
+            "set {RUSTC_VARIABLE} to the path of a rustc {MSRV}; with rustup:\n\n  \
              rustup toolchain install {MSRV} --profile minimal\n  \
-             {VARIABLE}=$(rustup which --toolchain {MSRV} rustc) cargo xtask msrv"
+             {RUSTC_VARIABLE}=$(rustup which --toolchain {MSRV} rustc) cargo xtask msrv"
         )
     })
 }
 
-/// Whether `rustc --version` names the promised version, at any patch level.
-fn is_promised(version: &str) -> bool {
+/// Whether `rustc --version` prints the promised version, with any patch level.
+fn is_msrv(version: &str) -> bool {
     version
         .strip_prefix("rustc ")
         .and_then(|rest| rest.strip_prefix(MSRV))
@@ -75,15 +75,13 @@ fn is_promised(version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MSRV, is_promised};
+    use super::{MSRV, is_msrv};
 
     #[test]
-    fn only_the_promised_version_is_taken() {
-        assert!(is_promised(&format!("rustc {MSRV}.1 (0123abc 2025-01-01)")));
-        assert!(!is_promised(&format!(
-            "rustc {MSRV}0.1 (0123abc 2025-01-01)"
-        )));
-        assert!(!is_promised("rustc 1.0.0"));
-        assert!(!is_promised(""));
+    fn only_the_msrv_with_any_patch_level_is_accepted() {
+        assert!(is_msrv(&format!("rustc {MSRV}.1 (0123abc 2025-01-01)")));
+        assert!(!is_msrv(&format!("rustc {MSRV}0.1 (0123abc 2025-01-01)")));
+        assert!(!is_msrv("rustc 1.0.0"));
+        assert!(!is_msrv(""));
     }
 }

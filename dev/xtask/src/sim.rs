@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: many worlds, each made from a seed, in which a link must keep to the rules and get well. Knows none of them.
+//! `cargo xtask sim`: runs the simulator.
 
 use crate::step::cargo;
 

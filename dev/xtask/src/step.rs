@@ -1,20 +1,20 @@
-//! Steps of a command: how they are run, told and counted. Knows no particular step.
+//! Runs the steps of a command, prints them and counts them. Must not depend on a particular step.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// A row in a command's table: what is checked, and how.
+/// A step: its title, and the function that runs it.
 pub(crate) type Step = (&'static str, fn() -> Outcome);
 
-/// How a step ended; an error says what is wrong.
+/// The result of a step; an error says what is wrong.
 pub(crate) type Outcome = Result<Done, String>;
 
 /// A step that did not fail.
 pub(crate) enum Done {
     Passed,
-    /// The step does not apply here, and why.
+    /// The step does not apply here; the text says why.
     Skipped(String),
 }
 
@@ -22,15 +22,15 @@ pub(crate) enum Done {
 pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
     let start = Instant::now();
     let mut skipped = 0;
-    for (index, (title, work)) in steps.iter().enumerate() {
+    for (index, (title, run)) in steps.iter().enumerate() {
         eprintln!("\n[{}/{}] {title}", index + 1, steps.len());
-        match work() {
+        match run() {
             Ok(Done::Passed) => {}
-            Ok(Done::Skipped(why)) => {
-                eprintln!("skipped: {why}");
+            Ok(Done::Skipped(reason)) => {
+                eprintln!("skipped: {reason}");
                 skipped += 1;
             }
-            Err(why) => return Err(format!("step \"{title}\" failed: {why}")),
+            Err(reason) => return Err(format!("step \"{title}\" failed: {reason}")),
         }
     }
     let passed = steps.len() - skipped;
@@ -39,20 +39,20 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one step as a command of its own, and says so where it is skipped.
-pub(crate) fn run_one(work: fn() -> Outcome) -> Result<(), String> {
-    if let Done::Skipped(why) = work()? {
-        eprintln!("skipped: {why}");
+/// Runs one step as a command, and prints why it is skipped.
+pub(crate) fn run_one(run: fn() -> Outcome) -> Result<(), String> {
+    if let Done::Skipped(reason) = run()? {
+        eprintln!("skipped: {reason}");
     }
     Ok(())
 }
 
-/// Runs cargo with `arguments`, which are split at spaces, in the project's root.
+/// Runs cargo with `arguments`, which are split at spaces, in the root of the project.
 pub(crate) fn cargo(arguments: &str) -> Outcome {
     cargo_with(arguments, |_| {})
 }
 
-/// The same, after `adjust` has set what differs: an environment variable, another directory.
+/// The same, after `adjust` has changed the command: an environment variable, another directory.
 pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> Outcome {
     eprintln!("cargo {arguments}");
     let mut command = cargo_command(arguments);
@@ -64,12 +64,12 @@ pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> 
     }
 }
 
-/// What `cargo` prints for `arguments`.
+/// Returns the standard output of cargo with `arguments`.
 pub(crate) fn cargo_output(arguments: &str) -> Result<String, String> {
     cargo_output_with(arguments, |_| {})
 }
 
-/// The same, after `adjust` has set what differs.
+/// The same, after `adjust` has changed the command.
 pub(crate) fn cargo_output_with(
     arguments: &str,
     adjust: impl FnOnce(&mut Command),
@@ -104,13 +104,13 @@ pub(crate) fn root() -> &'static Path {
     xtask.ancestors().nth(2).unwrap_or(xtask)
 }
 
-/// The directory of what is built.
+/// The target directory.
 pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 fn cargo_command(arguments: &str) -> Command {
-    // Cargo tells its children which cargo it is; that one, not another of the search path.
+    // Uses the cargo that runs this program, which may not be the one in the search path.
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(arguments.split_whitespace())

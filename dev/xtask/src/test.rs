@@ -1,13 +1,13 @@
-//! `cargo xtask test`: the table of all that must hold. Knows no test itself.
+//! `cargo xtask test`: the list of all checks. Must not contain a check itself.
 
 use crate::bench;
 use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
+use crate::diagram;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
-use crate::picture;
 use crate::promises;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 use crate::transparent;
@@ -33,20 +33,20 @@ const STEPS: &[Step] = &[
     ("scripts, cut at random", || scripts_cut("random")),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
-    ("the picture in the README", picture::check),
+    ("the picture in the README", diagram::check),
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
-    ("the core without an operating system", bare),
+    ("the core without an operating system", run_without_std),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("that no step grows", growth::check),
-    ("packages by themselves", by_themselves),
+    ("packages by themselves", check_packages_alone),
     ("judged by the public conformance suite", conformance::check),
     ("that the guard is invisible", transparent::check),
 ];
 
-/// What takes too long for every change, and finds least that the others do not.
+/// Checks that take too long for every change, and find least beyond the others.
 const LONG_STEPS: &[Step] = &[
     ("examples", || {
         cargo("build --workspace --all-features --examples")
@@ -63,7 +63,7 @@ pub(crate) fn run_long() -> Result<(), String> {
     step::run_all(LONG_STEPS)
 }
 
-/// Clippy's disallowed items are denied to the library alone: tests and tools may use a clock.
+/// Denies Clippy's disallowed items for the library only: tests and tools may use a clock.
 fn pure_clippy(features: &str) -> Outcome {
     cargo(&format!(
         "clippy --package everlink --lib {features} -- --deny warnings \
@@ -73,7 +73,7 @@ fn pure_clippy(features: &str) -> Outcome {
     ))
 }
 
-/// The advisory database is left out: it would have to be downloaded.
+/// Leaves out the advisory database, which would have to be downloaded.
 fn licences() -> Outcome {
     if !has_cargo("deny") {
         return Ok(Done::Skipped("cargo-deny is not installed".into()));
@@ -94,13 +94,11 @@ fn tests() -> Outcome {
     ))
 }
 
-/// The scripts of the scripted world once more, with the server's bytes cut into other reads. Of the workspace, so that nothing is built anew.
+/// Runs the scripted tests again, with the server's bytes split into other reads. Uses `--workspace`, so that cargo rebuilds nothing.
 fn scripts_cut(chunking: &str) -> Outcome {
     let runner = runner();
     cargo_with(
-        &format!(
-            "{runner} --workspace --all-features --test asks --test failures_* --test founding --test http_* --test server_*"
-        ),
+        &format!("{runner} --workspace --all-features --test client --test server"),
         |command| {
             command.env("EVERLINK_CHUNKING", chunking);
         },
@@ -115,17 +113,17 @@ fn runner() -> &'static str {
     }
 }
 
-/// Each as a user builds it: with the rest of the workspace around it, features of others can hide what is missing.
-fn by_themselves() -> Outcome {
+/// Builds each package as a user does: in the workspace, features of other packages can hide a missing one.
+fn check_packages_alone() -> Outcome {
     let packages = ["handle", "stdio", "http", "tokio", "cli"];
     packages.iter().try_fold(Done::Passed, |_, package| {
         cargo(&format!("check --package everlink-{package}"))
     })
 }
 
-/// A program without std, in a workspace of its own because it needs its own way to panic.
-fn bare() -> Outcome {
-    // From its own directory, so that cargo finds its own configuration.
+/// Runs a program without std. It has its own workspace because it needs its own panic handler.
+fn run_without_std() -> Outcome {
+    // In its own directory, so that cargo finds its configuration.
     cargo_with("run", |command| {
         command.current_dir(step::root().join("dev/bare"));
     })

@@ -1,6 +1,6 @@
-//! `cargo xtask transparent`: plays the scenarios of `tests/transparency` direct and through the guard, and compares what each end sees.
+//! `cargo xtask transparent`: runs the scenarios of `tests/transparency` directly and through the guard, and compares what each end sees.
 //!
-//! This module installs the libraries and builds the program. The scripts there do the rest.
+//! This module installs the libraries and builds the program. The scripts do the rest.
 
 use std::env;
 use std::fs;
@@ -9,53 +9,56 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
+use crate::install::{node_modules, python, run_command, skip_without};
 use crate::interop;
-use crate::peers::{lacks, node_modules, python, succeed};
 use crate::step::{Done, Outcome, cargo, cargo_with, root, target};
 
 const NEEDED: &[&str] = &["node", "npm", "python3"];
 
-/// A library as the scripts know it: its name there, and how it is installed.
-type Library = (&'static str, Installed);
+/// A library: its name in the scripts, and how to install it.
+type Library = (&'static str, Installation);
 
-enum Installed {
+enum Installation {
     /// In a directory of this name, with these packages.
     Node(&'static str, &'static [&'static str]),
-    /// With this file of requirements, below `tests`.
+    /// With this requirements file, below `tests`.
     Python(&'static str),
-    /// As a program of this crate in `dev`, which is no part of the workspace.
+    /// As a program of this crate in `dev`, which is not in the workspace.
     Rust(&'static str),
 }
 
 /// The libraries of the quick form. Other steps of `cargo xtask test` install the same.
 const QUICK: &[Library] = &[
-    ("python-1.30", Installed::Python("hosts/load/v1")),
-    ("node-2.4", Installed::Node("interop", interop::PACKAGES)),
+    ("python-1.30", Installation::Python("hosts/load/v1")),
+    ("node-2.4", Installation::Node("interop", interop::PACKAGES)),
 ];
 
-/// The others.
-const WHOLE: &[Library] = &[
-    ("python-1.26", Installed::Python("transparency/python1_26")),
-    ("python-2.3", Installed::Python("hosts/load/v2")),
-    ("fastmcp-4.1", Installed::Python("transparency/fastmcp")),
+/// The other libraries.
+const OTHERS: &[Library] = &[
+    (
+        "python-1.26",
+        Installation::Python("transparency/python1_26"),
+    ),
+    ("python-2.3", Installation::Python("hosts/load/v2")),
+    ("fastmcp-4.1", Installation::Python("transparency/fastmcp")),
     (
         "node-1.17",
-        Installed::Node("transparency", &["@modelcontextprotocol/sdk@1.17.5"]),
+        Installation::Node("transparency", &["@modelcontextprotocol/sdk@1.17.5"]),
     ),
-    ("rmcp-3.8", Installed::Rust("rmcp-peer")),
+    ("rmcp-3.8", Installation::Rust("rmcp-peer")),
 ];
 
-/// The public Inspector, and a server for it to look at.
+/// The public Inspector, and a server for it.
 const INSPECTOR: &str = "inspector";
 const INSPECTOR_PACKAGES: &[&str] = &[
     "@modelcontextprotocol/inspector@2.12.0",
     "@modelcontextprotocol/server-everything@2026.8.31",
 ];
 
-/// Plays every pair, or those whose names contain all of these words, and writes the page if it played all. The commands of the Inspector come before
-/// all, or alone if they are asked for.
+/// Runs every pair, or those whose names contain all of these words, and writes the page if it ran all. The commands of the Inspector run
+/// first, or alone if `inspector` is the argument.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    if lacks(NEEDED).is_some() {
+    if skip_without(NEEDED).is_some() {
         return Err("this needs node, npm and python3".into());
     }
     cargo("build --release --package everlink-cli")?;
@@ -65,8 +68,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if arguments == [INSPECTOR] {
         return Ok(());
     }
-    let libraries = install("libraries.json", QUICK.iter().chain(WHOLE))?;
-    let mut command = suite(&libraries, "release");
+    let libraries = install("libraries.json", QUICK.iter().chain(OTHERS))?;
+    let mut command = suite_command(&libraries, "release");
     for word in arguments {
         command.args(["--only", word]);
     }
@@ -78,21 +81,21 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
             .arg("--page")
             .arg(root().join("docs/TRANSPARENCY.md"));
     }
-    succeed(&mut command).map(drop)
+    run_command(&mut command).map(drop)
 }
 
-/// Plays the quick pairs without the largest messages. Fails if a difference is found that has no reason.
+/// Runs the quick pairs without the largest messages. Fails if a difference has no known reason.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = lacks(NEEDED) {
+    if let Some(skipped) = skip_without(NEEDED) {
         return skipped;
     }
     cargo("build --package everlink-cli")?;
     let libraries = install("quick.json", QUICK)?;
-    succeed(suite(&libraries, "debug").arg("--quick"))?;
+    run_command(suite_command(&libraries, "debug").arg("--quick"))?;
     Ok(Done::Passed)
 }
 
-/// Runs the commands of the Inspector direct and through the guard. Fails if one prints something else.
+/// Runs the commands of the Inspector directly and through the guard. Fails if an output differs.
 fn inspect() -> Result<(), String> {
     let mut command = Command::new("python3");
     command
@@ -101,35 +104,37 @@ fn inspect() -> Result<(), String> {
         .arg(target().join("release/everlink"))
         .arg("--modules")
         .arg(node_modules(INSPECTOR, INSPECTOR_PACKAGES)?);
-    succeed(&mut command).map(drop)
+    run_command(&mut command).map(drop)
 }
 
-/// Installs the libraries, and writes down for the scripts how they are run: the words before a script and those after it.
+/// Installs the libraries, and writes a file for the scripts: for each library, the words before a script and those after it.
 fn install<'a>(
     file: &str,
     libraries: impl IntoIterator<Item = &'a Library>,
 ) -> Result<PathBuf, String> {
-    let mut found = Map::new();
-    for (name, installed) in libraries {
-        let words = match installed {
-            Installed::Node(name, packages) => json!([["node"], [node_modules(name, packages)?]]),
-            Installed::Python(requirements) => {
+    let mut commands = Map::new();
+    for (name, installation) in libraries {
+        let arguments_around_script = match installation {
+            Installation::Node(name, packages) => {
+                json!([["node"], [node_modules(name, packages)?]])
+            }
+            Installation::Python(requirements) => {
                 let file = root().join(format!("tests/{requirements}.requirements.txt"));
                 json!([[python(&file)?], []])
             }
-            Installed::Rust(name) => json!([[built(name)?], []]),
+            Installation::Rust(name) => json!([[build_crate(name)?], []]),
         };
-        found.insert((*name).to_owned(), words);
+        commands.insert((*name).to_owned(), arguments_around_script);
     }
     let file = directory().join(file);
     let failed = |error| format!("{} cannot be written: {error}", file.display());
     fs::create_dir_all(directory()).map_err(failed)?;
-    fs::write(&file, Value::Object(found).to_string()).map_err(failed)?;
+    fs::write(&file, Value::Object(commands).to_string()).map_err(failed)?;
     Ok(file)
 }
 
-/// The program of a crate in `dev`.
-fn built(name: &str) -> Result<PathBuf, String> {
+/// Builds the program of a crate in `dev`.
+fn build_crate(name: &str) -> Result<PathBuf, String> {
     let directory = target().join("peers").join(name);
     cargo_with("build --release --locked", |command| {
         command
@@ -140,7 +145,7 @@ fn built(name: &str) -> Result<PathBuf, String> {
     Ok(program.with_extension(env::consts::EXE_EXTENSION))
 }
 
-fn suite(libraries: &Path, profile: &str) -> Command {
+fn suite_command(libraries: &Path, profile: &str) -> Command {
     let mut command = Command::new("python3");
     command
         .arg(root().join("tests/transparency/suite.py"))

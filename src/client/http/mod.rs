@@ -19,7 +19,7 @@ use crate::driver::{CallId, Instant, StreamId};
 use crate::http::Url;
 use crate::protocol::Version;
 use crate::protocol::param_headers::Mirrored;
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 use crate::wire::Id;
 use table::Table;
 
@@ -58,7 +58,7 @@ pub(super) struct Web {
     /// The listen stream, while all messages wait for it. Otherwise the server's own messages could be missed from the first call on.
     pub(super) ear: Option<StreamId>,
     /// The settings that are being changed, by the exchanges that change them. Another change of the same setting waits.
-    pub(super) choosing: Register<StreamId, Box<str>>,
+    pub(super) choosing: AscendingMap<StreamId, Box<str>>,
     pub(super) auth: Auth,
     /// Until when the server asks to wait.
     pub(super) paused_until: Option<Instant>,
@@ -133,7 +133,7 @@ impl Web {
             is_introduced: false,
             reintroductions: 0,
             ear: None,
-            choosing: Register::new(),
+            choosing: AscendingMap::new(),
             auth: Auth::default(),
             paused_until: None,
             listen: Listen::Off,
@@ -156,7 +156,7 @@ impl Web {
         self.is_introduced = false;
         self.reintroductions = 0;
         self.ear = None;
-        self.choosing = Register::new();
+        self.choosing = AscendingMap::new();
         self.auth.is_pending = false;
         self.paused_until = None;
         self.listen = Listen::Off;

@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 
 use super::exchange::{Body, Exchange, Purpose};
 use crate::driver::StreamId;
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 
 #[derive(Debug)]
 pub(in crate::client) struct Table {
     next: u64,
-    all: Register<StreamId, Exchange>,
+    all: AscendingMap<StreamId, Exchange>,
     by_wire: BTreeMap<u64, StreamId>,
     /// Exchanges without a message that must begin, in order.
-    due: Register<u64, StreamId>,
+    due: AscendingMap<u64, StreamId>,
     next_due: u64,
     /// Buffered bytes of incomplete responses.
     buffered: usize,
@@ -25,9 +25,9 @@ impl Table {
     pub(super) const fn new() -> Table {
         Table {
             next: 1,
-            all: Register::new(),
+            all: AscendingMap::new(),
             by_wire: BTreeMap::new(),
-            due: Register::new(),
+            due: AscendingMap::new(),
             next_due: 0,
             buffered: 0,
             under_way: 0,

@@ -28,7 +28,7 @@ use crate::protocol::{LogLevel, Method, Peer, Version, code, method};
 use crate::server::config::Config;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
-use crate::util::register::Register;
+use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 use crate::wire::{ErrorObject, Id};
 
@@ -185,7 +185,7 @@ impl Standing {
 #[derive(Debug)]
 pub(crate) struct Requests {
     next: u64,
-    table: Register<RequestId, Entry>,
+    table: AscendingMap<RequestId, Entry>,
     /// The requests that their clients wait for.
     by_id: Sorted<WireId, RequestId>,
     /// The requests of legacy clients.
@@ -207,7 +207,7 @@ impl Requests {
     pub(crate) fn new(config: &Config) -> Requests {
         Requests {
             next: 1,
-            table: Register::new(),
+            table: AscendingMap::new(),
             by_id: Sorted::new(),
             by_session: Sorted::new(),
             answered: 0,

@@ -27,7 +27,7 @@ fn error_of(text: &str) -> ErrorObject {
 }
 
 #[test]
-fn requests_and_notifications_in_any_order_with_strangers() {
+fn members_are_read_in_any_order_and_unknown_ones_are_ignored() {
     let text = " {\"params\" : {\"a\":1}, \"x\":[null], \"method\":\"a/b\", \"id\":\"1\",\"jsonrpc\":\"2.0\"}\t";
     let Message::Request { id, method, params } = one(text) else {
         panic!("not a request");
@@ -45,7 +45,7 @@ fn requests_and_notifications_in_any_order_with_strangers() {
 }
 
 #[test]
-fn a_null_beside_the_other_outcome_is_absent() {
+fn null_result_or_error_beside_the_other_counts_as_absent() {
     for text in [
         r#"{"jsonrpc":"2.0","id":1,"result":{"a":null}}"#,
         r#"{"error":null,"jsonrpc":"2.0","id":1.0,"result":{"a":null}}"#,
@@ -83,7 +83,7 @@ fn an_error_may_come_without_an_id() {
 }
 
 #[test]
-fn errors_speak_and_keep_their_data_to_themselves() {
+fn error_shows_its_message_and_code_and_debug_hides_its_data() {
     let error = error_of(
         r#"{"jsonrpc":"2.0","id":1,"error":{"data":["hunter2"],"message":"Not f\u006fund","code":-32601.0}}"#,
     );
@@ -100,7 +100,7 @@ fn errors_speak_and_keep_their_data_to_themselves() {
 }
 
 #[test]
-fn errors_are_never_empty() {
+fn errors_without_a_message_get_a_default_text() {
     for members in [
         r#""code":5"#,
         r#""code":5,"message":"""#,
@@ -137,7 +137,7 @@ fn debug_shows_no_payload() {
 }
 
 #[test]
-fn every_way_to_be_malformed() {
+fn every_kind_of_malformed_message_is_reported() {
     const SEVEN: Option<i64> = Some(7);
     #[rustfmt::skip]
     const TABLE: &[(&str, Kind, Option<i64>, bool)] = &[
@@ -204,7 +204,7 @@ fn every_way_to_be_malformed() {
 }
 
 #[test]
-fn strangers_may_hold_what_is_no_unicode() {
+fn unknown_members_may_hold_invalid_unicode() {
     let text = r#"{"jsonrpc":"2.0","\ud800":"\udfff","method":"m"}"#;
     assert!(matches!(one(text), Message::Notification { .. }));
 }
@@ -234,7 +234,7 @@ fn batches_are_bounded() {
 }
 
 #[test]
-fn no_depth_exhausts_the_stack() {
+fn deep_nesting_does_not_exhaust_the_stack() {
     let nested = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let text = format!(r#"{{"x":{nested},"jsonrpc":"2.0","id":1,"result":{{"deep":{nested}}}}}"#);
     let result = response(&text).1.unwrap();

@@ -12,10 +12,10 @@ use core::time::Duration;
 use proptest::{collection, prelude::*};
 
 use super::{ID_LIMIT, NAME_LIMIT, SseEvent, SseReader, begin, comment, end, prime};
-use crate::wire::{Id, Skimmed, encode, keep::KEPT_CAPACITY};
+use crate::wire::{Id, Skimmed, buffer::KEPT_CAPACITY, encode};
 
 /// An item of the stream, and the last id after it.
-type Told = (Owned, Option<String>);
+type Report = (Owned, Option<String>);
 
 /// An event that outlives its reader.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -60,17 +60,17 @@ fn retry(millis: u64) -> Owned {
 }
 
 /// Reads chunks to the end of the stream, and checks that the reader keeps to its limits.
-fn read<'c>(limit: usize, chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<Told> {
+fn read<'c>(limit: usize, chunks: impl IntoIterator<Item = &'c [u8]>) -> Vec<Report> {
     let mut reader = SseReader::new(limit);
-    let mut told = Vec::new();
+    let mut reports = Vec::new();
     for mut chunk in chunks {
         while let Some(event) = reader.next(&mut chunk).map(Owned::from) {
-            told.push((event, reader.last_id().map(ToOwned::to_owned)));
+            reports.push((event, reader.last_id().map(ToOwned::to_owned)));
         }
         assert!(chunk.is_empty());
         assert!(reader.buffered() <= limit + NAME_LIMIT + 2 * ID_LIMIT);
     }
-    told
+    reports
 }
 
 /// Reads a stream, split into chunks in every way that can matter.
@@ -97,7 +97,7 @@ fn last_id(stream: impl AsRef<[u8]>) -> Option<String> {
 
 /// S-INH-01
 #[test]
-fn lines_end_in_three_ways() {
+fn lines_end_with_lf_cr_or_crlf() {
     for [first, second] in [
         ["\n", "\n"],
         ["\r", "\r"],
@@ -120,7 +120,7 @@ fn lines_end_in_three_ways() {
 
 /// S-INH-01: an event is returned without waiting whether an LF follows its CR.
 #[test]
-fn an_event_is_told_on_the_cr_that_ends_it() {
+fn event_is_returned_at_the_cr_that_ends_it() {
     let mut reader = SseReader::new(64);
     let mut chunk: &[u8] = b"data: a\r\n\r";
     assert_eq!(reader.next(&mut chunk).map(Owned::from), Some(message("a")));
@@ -131,7 +131,7 @@ fn an_event_is_told_on_the_cr_that_ends_it() {
 
 /// S-INH-01
 #[test]
-fn one_mark_is_taken_off_the_start_of_the_stream() {
+fn one_byte_order_mark_is_stripped_at_the_start() {
     let marked = |rest: &str| events(64, format!("\u{FEFF}{rest}"));
     assert_eq!(marked("data: a\n\n"), [message("a")]);
     assert_eq!(marked("\ndata: a\n\n"), [message("a")]);
@@ -152,7 +152,7 @@ fn one_mark_is_taken_off_the_start_of_the_stream() {
 
 /// S-INH-02
 #[test]
-fn fields_are_read_as_the_standard_has_it() {
+fn fields_are_read_as_in_the_standard() {
     #[rustfmt::skip]
     let table: &[(&str, &[Owned])] = &[
         ("data: a\ndata:b\ndata:  c\ndata\ndata:\n\n", &[message("a\nb\n c\n\n")]),
@@ -180,7 +180,7 @@ fn fields_are_read_as_the_standard_has_it() {
 
 /// S-INH-02
 #[test]
-fn ids_last_until_the_next_one() {
+fn last_id_stays_until_the_next_valid_id() {
     for (stream, id) in [
         ("data: a\n\n", None),
         ("id: 1\ndata: a\n\n", Some("1")),
@@ -202,7 +202,7 @@ fn ids_last_until_the_next_one() {
 
 /// S-INH-03
 #[test]
-fn an_event_without_data_is_told_of_only_for_its_id() {
+fn event_without_data_is_reported_only_if_it_has_an_id() {
     let nothing: &[Owned] = &[];
     for (stream, expected) in [
         ("id: 1\n\n", &[Owned::Primed][..]),
@@ -223,7 +223,7 @@ fn an_event_without_data_is_told_of_only_for_its_id() {
 
 /// S-INH-03
 #[test]
-fn what_is_unfinished_at_the_end_is_not_told() {
+fn unfinished_event_at_the_end_is_not_reported() {
     for stream in [
         "data: a",
         "data: a\n",
@@ -240,7 +240,7 @@ fn what_is_unfinished_at_the_end_is_not_told() {
 
 /// S-HTTP-20
 #[test]
-fn comments_say_nothing() {
+fn comments_are_ignored() {
     assert_eq!(
         events(
             64,
@@ -252,7 +252,7 @@ fn comments_say_nothing() {
 
 /// S-INH-01
 #[test]
-fn what_is_not_utf8_tells_of_itself_and_harms_nothing() {
+fn event_that_is_not_utf8_is_reported_and_the_next_is_read() {
     assert_eq!(
         events(
             64,
@@ -271,7 +271,7 @@ fn what_is_not_utf8_tells_of_itself_and_harms_nothing() {
 
 /// S-INH-06
 #[test]
-fn an_event_over_the_limit_is_skimmed_and_passed_over() {
+fn event_over_the_limit_is_skimmed_and_skipped() {
     let fits = "0123456789ABCDEF";
     assert_eq!(events(16, format!("data: {fits}\n\n")), [message(fits)]);
     assert_eq!(
@@ -308,7 +308,7 @@ fn an_event_over_the_limit_is_skimmed_and_passed_over() {
 
 /// S-INH-06
 #[test]
-fn names_and_ids_over_their_limits_were_not_said() {
+fn names_and_ids_over_their_limits_are_ignored() {
     let name = "n".repeat(NAME_LIMIT);
     assert_eq!(
         events(64, format!("event: {name}\ndata: a\n\n")),
@@ -330,7 +330,7 @@ fn names_and_ids_over_their_limits_were_not_said() {
 
 /// S-INH-06
 #[test]
-fn memory_stays_in_the_limits_and_is_let_go() {
+fn memory_stays_within_the_limits_and_is_freed() {
     const LIMIT: usize = 1 << 20;
     let mut reader = SseReader::new(LIMIT);
     let piece = vec![b'x'; 1000];
@@ -339,7 +339,7 @@ fn memory_stays_in_the_limits_and_is_let_go() {
         for _ in 0..2 * LIMIT / piece.len() {
             assert_eq!(reader.next(&mut &piece[..]), None);
             assert!(reader.data.capacity() <= LIMIT);
-            assert!(reader.word.capacity() <= ID_LIMIT);
+            assert!(reader.field_buf.capacity() <= ID_LIMIT);
         }
         assert_eq!(reader.buffered(), 0, "{field:?}");
         let mut chunk: &[u8] = b"\n\n";
@@ -360,7 +360,7 @@ fn memory_stays_in_the_limits_and_is_let_go() {
 }
 
 #[test]
-fn data_that_lies_in_the_chunk_is_not_copied() {
+fn data_of_one_line_in_the_chunk_is_not_copied() {
     let stream = b"event: e\ndata: {}\n\n";
     let mut reader = SseReader::new(64);
     match reader.next(&mut &stream[..]) {
@@ -394,7 +394,7 @@ fn debug_shows_no_byte_of_an_event() {
 
 /// S-INH-04: one message is one line of data. It has a name only if one is given.
 #[test]
-fn what_is_written_reads_back() {
+fn written_events_read_back() {
     let mut buf = Vec::new();
     comment(&mut buf);
     prime(&mut buf, "s/0", Some(Duration::from_micros(1_500_999)));
@@ -439,7 +439,7 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
-fn what_cannot_be_said_is_left_out() {
+fn ids_and_names_with_line_breaks_or_nul_are_left_out() {
     let mut buf = Vec::new();
     for odd in ["a\nb", "a\rb", "\0"] {
         begin(&mut buf, Some(odd), Some(odd));
@@ -484,7 +484,7 @@ fn piece() -> impl Strategy<Value = &'static [u8]> {
 proptest! {
     /// S-INH-01
     #[test]
-    fn chunks_never_matter(
+    fn events_do_not_depend_on_the_chunks(
         pieces in collection::vec(piece(), 0..60),
         sizes in collection::vec(1..12usize, 1..8),
         limit in 0..24usize,

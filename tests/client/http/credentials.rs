@@ -1,38 +1,40 @@
 //! Credentials over HTTP: the driver adds them. The link knows when new ones are needed, and which requests wait for
 //! them.
 
-use crate::client_http::{self, LEGACY, VERSIONS, Web, config, every_chunking, result, seconds};
+use crate::client_http::{
+    self, Harness, LEGACY, VERSIONS, config, every_chunking, result, seconds,
+};
 use everlink::client::{Cause, Event, FailureKind, State};
 use everlink::http::Verb;
 use everlink::{Dialect, List};
 use serde_json::json;
 
 /// The challenges in the events: the status and the demands of each.
-fn challenges(web: &Web) -> Vec<(u16, Vec<String>)> {
-    let told = web.events.iter().filter_map(|event| match event {
+fn challenges(harness: &Harness) -> Vec<(u16, Vec<String>)> {
+    let all = harness.events.iter().filter_map(|event| match event {
         Event::AuthRequired(challenge) => {
             let demands = challenge.demands.iter().map(ToString::to_string);
             Some((challenge.status, demands.collect()))
         }
         _ => None,
     });
-    told.collect()
+    all.collect()
 }
 
-fn authorize(web: &mut Web) {
-    web.client.authorized(web.now);
-    web.pump();
+fn authorize(harness: &mut Harness) {
+    harness.client.authorized(harness.now);
+    harness.pump();
 }
 
 /// S-AUTH-08: a request that is refused with 401 or 403 did not run, so it is sent again in any case.
 #[test]
-fn s_auth_08_what_was_turned_away_is_sent_again_with_other_credentials() {
+fn s_auth_08_call_refused_with_401_or_403_is_sent_again_with_new_credentials() {
     for version in VERSIONS {
         for status in [401, 403] {
             every_chunking(|chunking| {
-                let mut web = Web::speaking(version).chunked(chunking);
-                let call = web.call("tools/call", json!({"name": "act"}));
-                let post = web.posted("tools/call");
+                let mut harness = Harness::ready(version).chunked(chunking);
+                let call = harness.call("tools/call", json!({"name": "act"}));
+                let post = harness.next_post("tools/call");
                 let fields = [
                     (
                         "WWW-Authenticate",
@@ -40,24 +42,27 @@ fn s_auth_08_what_was_turned_away_is_sent_again_with_other_credentials() {
                     ),
                     ("content-type", "application/json"),
                 ];
-                web.respond(
+                harness.respond(
                     post.stream,
                     status,
                     &fields,
                     r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"no"}}"#,
                 );
-                assert!(!web.is_settled(call));
-                assert!(web.client.awaits_authorization());
-                assert_eq!(challenges(&web), [(status, vec![fields[0].1.to_owned()])]);
-                web.pass(seconds(90));
-                assert_eq!(web.unseen(), 0, "nothing is sent meanwhile");
-                authorize(&mut web);
-                let again = web.posted("tools/call");
-                web.reply_with(&again, json!({"content": []}));
-                assert!(web.reply(call).is_ok());
+                assert!(!harness.is_settled(call));
+                assert!(harness.client.awaits_authorization());
+                assert_eq!(
+                    challenges(&harness),
+                    [(status, vec![fields[0].1.to_owned()])]
+                );
+                harness.advance(seconds(90));
+                assert_eq!(harness.unseen_count(), 0, "no request is sent meanwhile");
+                authorize(&mut harness);
+                let again = harness.next_post("tools/call");
+                harness.reply_with(&again, json!({"content": []}));
+                assert!(harness.reply(call).is_ok());
                 // The refusal counts neither as a failure nor as the end of the session.
-                assert_eq!(web.client.stats().failures, 0);
-                assert_eq!(web.opens, 1);
+                assert_eq!(harness.client.stats().failures, 0);
+                assert_eq!(harness.opens, 1);
                 assert_eq!(again.field("mcp-session-id"), post.field("mcp-session-id"));
             });
         }
@@ -66,104 +71,116 @@ fn s_auth_08_what_was_turned_away_is_sent_again_with_other_credentials() {
 
 /// S-AUTH-08, S-HTTP-43: a refused handshake continues at the same step.
 #[test]
-fn s_auth_08_a_refusal_says_nothing_of_the_era() {
-    let mut web = Web::new(config());
-    web.connect();
-    let probe = web.posted("server/discover");
-    web.respond(probe.stream, 401, &[("www-authenticate", "Bearer")], "");
-    web.pass(seconds(300));
-    assert_eq!(web.unseen(), 0, "people take their time");
-    assert_eq!(web.client.state(), State::Handshaking);
-    authorize(&mut web);
-    web.agree_modern();
-    assert!(web.carrying("initialize").is_empty());
+fn s_auth_08_refused_handshake_continues_at_the_same_step_with_credentials() {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.respond(probe.stream, 401, &[("www-authenticate", "Bearer")], "");
+    harness.advance(seconds(300));
+    assert_eq!(
+        harness.unseen_count(),
+        0,
+        "the handshake waits for credentials"
+    );
+    assert_eq!(harness.client.state(), State::Handshaking);
+    authorize(&mut harness);
+    harness.agree_modern();
+    assert!(harness.exchanges_of("initialize").is_empty());
 
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
-    let mut web = Web::new(settings);
-    web.connect();
-    let post = web.posted("initialize");
-    web.status(post.stream, 403);
-    authorize(&mut web);
+    let mut harness = Harness::new(settings);
+    harness.connect();
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 403);
+    authorize(&mut harness);
     assert!(
-        web.all.iter().all(|begun| begun.verb == Verb::Post),
-        "nor of the transport"
+        harness
+            .exchanges
+            .iter()
+            .all(|exchange| exchange.verb == Verb::Post),
+        "no fallback to the old transport"
     );
-    web.agree_legacy("2025-11-25", Some("s-1"));
+    harness.agree_legacy("2025-11-25", Some("s-1"));
 }
 
 /// S-AUTH-05: the application gets every challenge unchanged.
 #[test]
-fn s_auth_05_what_the_server_demands_is_told_as_it_came() {
-    let mut web = Web::modern();
-    web.call("tools/call", json!({"name": "act"}));
-    let post = web.posted("tools/call");
+fn s_auth_05_challenges_are_reported_unchanged() {
+    let mut harness = Harness::modern();
+    harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
     let demands = [
         "Bearer resource_metadata=\"https://a/.well-known/x\"",
         "Basic realm=\"b\"",
     ];
     let fields = demands.map(|demand| ("www-authenticate", demand));
-    web.respond(post.stream, 401, &fields, "");
+    harness.respond(post.stream, 401, &fields, "");
     assert_eq!(
-        challenges(&web),
+        challenges(&harness),
         [(401, demands.map(str::to_owned).to_vec())]
     );
 }
 
 /// S-AUTH-05: the challenges are passed on unchanged, up to a size limit.
 #[test]
-fn s_auth_05_what_the_server_demands_is_told_up_to_a_bound() {
-    let mut web = Web::modern();
-    web.call("tools/call", json!({"name": "act"}));
-    let post = web.posted("tools/call");
+fn s_auth_05_challenges_are_reported_up_to_a_size_limit() {
+    let mut harness = Harness::modern();
+    harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
     let demands = [4_000, 90, 20].map(|len| "x".repeat(len));
     let fields = demands
         .each_ref()
         .map(|demand| ("www-authenticate", &**demand));
-    web.respond(post.stream, 401, &fields, "");
-    assert_eq!(challenges(&web), [(401, demands[..2].to_vec())]);
+    harness.respond(post.stream, 401, &fields, "");
+    assert_eq!(challenges(&harness), [(401, demands[..2].to_vec())]);
 }
 
 /// S-AUTH-06: a request that is refused again with new credentials fails after a limited number of attempts.
 #[test]
-fn s_auth_06_a_request_that_is_turned_away_again_and_again_has_failed() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "act"}));
-    let mut turned_away = 0;
-    while !web.is_settled(call) {
-        let post = web.posted("tools/call");
-        web.status(post.stream, 403);
-        turned_away += 1;
-        assert!(turned_away < 10, "it is bounded");
-        authorize(&mut web);
+fn s_auth_06_call_that_is_refused_repeatedly_fails_as_unauthorized() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    let mut refusals = 0;
+    while !harness.is_settled(call) {
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 403);
+        refusals += 1;
+        assert!(refusals < 10, "the number of attempts is bounded");
+        authorize(&mut harness);
     }
-    assert!(turned_away > 1);
+    assert!(refusals > 1);
     assert_eq!(
-        web.failure(call).kind,
+        harness.failure(call).kind,
         FailureKind::Unauthorized { why: None }
     );
-    assert_eq!(web.client.state(), State::Ready);
+    assert_eq!(harness.client.state(), State::Ready);
 }
 
 /// S-AUTH-08: when the application denies credentials or does not answer, the waiting requests fail and the reason is
 /// reported.
 #[test]
-fn s_auth_08_what_nobody_has_credentials_for_fails() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "act"}));
-    let post = web.posted("tools/call");
-    web.status(post.stream, 401);
-    web.client.denied(web.now, "the user closed the window");
-    web.pump();
+fn s_auth_08_denied_or_missing_credentials_fail_the_waiting_request() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 401);
+    harness
+        .client
+        .denied(harness.now, "the user closed the window");
+    harness.pump();
     let why = Some("the user closed the window".into());
-    assert_eq!(web.failure(call).kind, FailureKind::Unauthorized { why });
-    assert_eq!(web.client.state(), State::Ready);
-    let mut web = Web::new(config());
-    web.connect();
-    let probe = web.posted("server/discover");
-    web.status(probe.stream, 401);
-    web.pass(seconds(601));
-    assert!(web.was_told(|event| matches!(
+    assert_eq!(
+        harness.failure(call).kind,
+        FailureKind::Unauthorized { why }
+    );
+    assert_eq!(harness.client.state(), State::Ready);
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.status(probe.stream, 401);
+    harness.advance(seconds(601));
+    assert!(harness.has_event(|event| matches!(
         event,
         Event::Closing {
             cause: Cause::Unauthorized,
@@ -174,83 +191,85 @@ fn s_auth_08_what_nobody_has_credentials_for_fails() {
 
 /// S-AUTH-08: a refusal for lack of credentials ends neither a session nor a stream.
 #[test]
-fn s_auth_08_every_kind_of_exchange_may_be_turned_away() {
+fn s_auth_08_listen_resume_and_delete_may_be_refused_without_a_failure() {
     for version in LEGACY {
         let mut settings = config();
         settings.dialect = Dialect::Legacy;
-        let mut web = Web::new(settings);
-        web.connect();
-        web.agree_with_news(version, Some("s-1"));
-        let listen = web.begun(Verb::Get);
-        web.status(listen.stream, 401);
-        assert_eq!(web.client.state(), State::Ready);
-        let call = web.call("tools/call", json!({"name": "act"}));
-        let post = web.posted("tools/call");
-        web.stream(post.stream);
-        web.bytes(post.stream, b"id: 4\ndata:\n\n");
-        web.end(post.stream);
-        web.pass(seconds(2));
-        let resume = web.begun(Verb::Get);
+        let mut harness = Harness::new(settings);
+        harness.connect();
+        harness.agree_legacy_awaiting_listen(version, Some("s-1"));
+        let listen = harness.next_exchange(Verb::Get);
+        harness.status(listen.stream, 401);
+        assert_eq!(harness.client.state(), State::Ready);
+        let call = harness.call("tools/call", json!({"name": "act"}));
+        let post = harness.next_post("tools/call");
+        harness.begin_stream(post.stream);
+        harness.bytes(post.stream, b"id: 4\ndata:\n\n");
+        harness.end(post.stream);
+        harness.advance(seconds(2));
+        let resume = harness.next_exchange(Verb::Get);
         assert_eq!(resume.field("last-event-id"), Some("4"));
-        web.status(resume.stream, 401);
-        assert!(!web.is_settled(call));
-        authorize(&mut web);
-        web.pass(seconds(5));
-        let resume = web
-            .find(|begun| begun.field("last-event-id") == Some("4"))
-            .expect("it is asked for again");
-        web.stream(resume.stream);
-        web.event(resume.stream, None, &result(&post, json!({"content": []})));
-        assert!(web.reply(call).is_ok());
+        harness.status(resume.stream, 401);
+        assert!(!harness.is_settled(call));
+        authorize(&mut harness);
+        harness.advance(seconds(5));
+        let resume = harness
+            .find(|exchange| exchange.field("last-event-id") == Some("4"))
+            .expect("the resume is repeated");
+        harness.begin_stream(resume.stream);
+        harness.event(resume.stream, None, &result(&post, json!({"content": []})));
+        assert!(harness.reply(call).is_ok());
         assert!(
-            web.find(|begun| begun.verb == Verb::Get).is_some(),
-            "and so are the news"
+            harness
+                .find(|exchange| exchange.verb == Verb::Get)
+                .is_some(),
+            "the listen stream is requested again"
         );
-        web.shutdown();
-        let farewell = web.begun(Verb::Delete);
-        web.status(farewell.stream, 401);
-        assert_eq!(web.client.state(), State::Closed);
+        harness.shutdown();
+        let delete = harness.next_exchange(Verb::Delete);
+        harness.status(delete.stream, 401);
+        assert_eq!(harness.client.state(), State::Closed);
     }
 }
 
 /// S-AUTH-02: the link holds no credentials and adds none to any request.
 #[test]
-fn s_auth_02_credentials_are_never_the_links() {
-    let mut web = Web::modern();
-    web.call("tools/call", json!({"name": "act"}));
-    let post = web.posted("tools/call");
-    web.respond(
+fn s_auth_02_link_adds_no_credentials_to_requests() {
+    let mut harness = Harness::modern();
+    harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.respond(
         post.stream,
         401,
         &[("www-authenticate", "Bearer token=\"secret\"")],
         "",
     );
-    authorize(&mut web);
-    for begun in &web.all {
-        assert_eq!(begun.field("authorization"), None);
-        assert_eq!(begun.target, client_http::URL);
+    authorize(&mut harness);
+    for exchange in &harness.exchanges {
+        assert_eq!(exchange.field("authorization"), None);
+        assert_eq!(exchange.target, client_http::URL);
     }
-    assert!(!format!("{:?} {:?}", web.client, web.events).contains("secret"));
+    assert!(!format!("{:?} {:?}", harness.client, harness.events).contains("secret"));
 }
 
 /// S-CACHE-08: a cached private list is not used after the credentials change.
 #[test]
-fn s_cache_08_what_is_private_is_not_shared_between_credentials() {
+fn s_cache_08_cached_private_list_is_not_used_after_new_credentials() {
     for (scope, is_kept) in [("private", false), ("public", true)] {
-        let mut web = Web::modern();
-        let call = web.list(List::Tools);
-        let post = web.posted("tools/list");
-        web.reply_with(
+        let mut harness = Harness::modern();
+        let call = harness.list(List::Tools);
+        let post = harness.next_post("tools/list");
+        harness.reply_with(
             &post,
             json!({"tools": [], "ttlMs": 600_000, "cacheScope": scope}),
         );
-        assert_eq!(web.listed(call).len(), 0);
-        web.call("tools/call", json!({"name": "act"}));
-        let post = web.posted("tools/call");
-        web.status(post.stream, 401);
-        authorize(&mut web);
-        let call = web.list(List::Tools);
+        assert_eq!(harness.listed(call).len(), 0);
+        harness.call("tools/call", json!({"name": "act"}));
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 401);
+        authorize(&mut harness);
+        let call = harness.list(List::Tools);
         // A public list may be kept, but need not be.
-        assert!(is_kept || !web.is_settled(call), "{scope}");
+        assert!(is_kept || !harness.is_settled(call), "{scope}");
     }
 }

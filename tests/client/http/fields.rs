@@ -1,21 +1,21 @@
 //! Header fields of a modern request that repeat its message: the name, and the arguments that a tool marks.
 
-use crate::client_http::{self, Begun, Web, error, every_chunking, result};
+use crate::client_http::{self, Exchange, Harness, error, every_chunking, result};
 use everlink::List;
 use everlink::client::{Delivery, Event, FailureKind, State};
 use everlink::protocol::ClientCapabilities;
 use serde_json::{Value, json};
 
 /// A call of a tool with this name, as it is sent.
-fn named(name: &str) -> Begun {
-    let mut web = Web::modern();
-    web.call("tools/call", json!({"name": name}));
-    web.posted("tools/call")
+fn call_named(name: &str) -> Exchange {
+    let mut harness = Harness::modern();
+    harness.call("tools/call", json!({"name": name}));
+    harness.next_post("tools/call")
 }
 
 #[test]
-fn s_hdr_02_what_a_request_is_about_is_in_its_fields() {
-    let mut web = Web::modern();
+fn s_hdr_02_mcp_name_header_holds_the_tool_prompt_or_resource() {
+    let mut harness = Harness::modern();
     for (method, params, name) in [
         ("tools/call", json!({"name": "add"}), Some("add")),
         ("prompts/get", json!({"name": "greet"}), Some("greet")),
@@ -27,26 +27,30 @@ fn s_hdr_02_what_a_request_is_about_is_in_its_fields() {
         ("tools/list", json!({"name": "no", "uri": "no"}), None),
         ("completion/complete", json!({"name": "no"}), None),
     ] {
-        web.call(method, params);
-        assert_eq!(web.posted(method).field("mcp-name"), name, "{method}");
+        harness.call(method, params);
+        assert_eq!(
+            harness.next_post(method).field("mcp-name"),
+            name,
+            "{method}"
+        );
     }
 }
 
 #[test]
-fn s_hdr_03_what_is_asked_of_a_task_names_the_task() {
+fn s_hdr_03_mcp_name_header_of_a_task_request_is_the_task_id() {
     let mut config = client_http::config();
     config.capabilities =
         ClientCapabilities::default().with(everlink::protocol::ClientFeature::TasksExtension);
-    let mut web = Web::new(config);
-    web.connect();
-    let probe = web.posted("server/discover");
-    let mut found = client_http::discovery();
-    found["capabilities"]["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
-    web.json(probe.stream, 200, &result(&probe, found));
+    let mut harness = Harness::new(config);
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    let mut discover = client_http::discover_result();
+    discover["capabilities"]["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+    harness.json(probe.stream, 200, &result(&probe, discover));
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-        web.call(method, json!({"taskId": "t-1"}));
+        harness.call(method, json!({"taskId": "t-1"}));
         assert_eq!(
-            web.posted(method).field("mcp-name"),
+            harness.next_post(method).field("mcp-name"),
             Some("t-1"),
             "{method}"
         );
@@ -54,7 +58,7 @@ fn s_hdr_03_what_is_asked_of_a_task_names_the_task() {
 }
 
 #[test]
-fn s_hdr_04_what_is_no_plain_ascii_is_wrapped() {
+fn s_hdr_04_name_that_is_no_plain_ascii_is_base64_encoded() {
     for (name, field) in [
         ("add", "add"),
         ("a b~!\"%", "a b~!\"%"),
@@ -66,62 +70,63 @@ fn s_hdr_04_what_is_no_plain_ascii_is_wrapped() {
         ("a\u{0}", "=?base64?YQA=?="),
         ("a\u{7f}", "=?base64?YX8=?="),
     ] {
-        assert_eq!(named(name).field("mcp-name"), Some(field), "{name:?}");
+        assert_eq!(call_named(name).field("mcp-name"), Some(field), "{name:?}");
     }
 }
 
 #[test]
-fn s_hdr_05_what_looks_wrapped_is_wrapped() {
+fn s_hdr_05_name_that_looks_encoded_is_encoded() {
     for (name, field) in [
         ("=?base64?YQ==?=", "=?base64?PT9iYXNlNjQ/WVE9PT89?="),
         ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
     ] {
-        assert_eq!(named(name).field("mcp-name"), Some(field));
+        assert_eq!(call_named(name).field("mcp-name"), Some(field));
     }
 }
 
 #[test]
-fn s_hdr_06_what_only_resembles_the_markers_is_text() {
+fn s_hdr_06_name_that_only_resembles_the_markers_is_sent_as_it_is() {
     for name in [
         "=?BASE64?YQ==?=",
         "=?base64?YQ==",
         "x=?base64?YQ==?=",
         "=?Base64?YQ==?=",
     ] {
-        assert_eq!(named(name).field("mcp-name"), Some(name));
+        assert_eq!(call_named(name).field("mcp-name"), Some(name));
     }
 }
 
 /// S-HDR-08: names of header fields are case-insensitive, values are not.
 #[test]
-fn s_hdr_08_the_case_of_names_says_nothing_and_that_of_values_everything() {
-    let post = named("Add");
+fn s_hdr_08_header_names_are_case_insensitive_and_values_keep_their_case() {
+    let post = call_named("Add");
     assert_eq!(post.field("MCP-NAME"), Some("Add"));
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
     let body = client_http::complete(&post, json!({"content": []})).to_string();
-    web.respond(
+    harness.respond(
         post.stream,
         200,
         &[("CONTENT-TYPE", "Application/JSON; charset=UTF-8")],
         &body,
     );
-    assert!(web.reply(call).is_ok());
+    assert!(harness.reply(call).is_ok());
     // The session field is found in any spelling, and its value is sent back unchanged.
     let mut config = client_http::config();
     config.dialect = everlink::Dialect::Legacy;
-    let mut web = Web::new(config);
-    web.connect();
-    let post = web.posted("initialize");
+    let mut harness = Harness::new(config);
+    harness.connect();
+    let post = harness.next_post("initialize");
     let fields = [
         ("content-type", "application/json"),
         ("MCP-SESSION-ID", "AbC"),
     ];
-    let body = result(&post, client_http::introduction("2025-11-25")).to_string();
-    web.respond(post.stream, 200, &fields, &body);
+    let body = result(&post, client_http::initialize_result("2025-11-25")).to_string();
+    harness.respond(post.stream, 200, &fields, &body);
     assert_eq!(
-        web.posted("notifications/initialized")
+        harness
+            .next_post("notifications/initialized")
             .field("mcp-session-id"),
         Some("AbC")
     );
@@ -133,23 +138,23 @@ fn tool(name: &str, properties: &Value) -> Value {
 }
 
 /// Makes the link read a list of these tools.
-fn learn(web: &mut Web, tools: &[Value]) -> Vec<Value> {
-    let call = web.call("tools/list", json!({}));
-    let post = web.posted("tools/list");
-    web.reply_with(
+fn list_tools(harness: &mut Harness, tools: &[Value]) -> Vec<Value> {
+    let call = harness.call("tools/list", json!({}));
+    let post = harness.next_post("tools/list");
+    harness.reply_with(
         &post,
         json!({"tools": tools, "ttlMs": 0, "cacheScope": "private"}),
     );
-    let reply = web.reply(call).expect("a list");
+    let reply = harness.reply(call).expect("a list");
     reply["tools"].as_array().expect("tools").clone()
 }
 
-fn called(web: &mut Web, name: &str, arguments: &Value) -> Begun {
-    web.call("tools/call", json!({"name": name, "arguments": arguments}));
-    web.posted("tools/call")
+fn start_call(harness: &mut Harness, name: &str, arguments: &Value) -> Exchange {
+    harness.call("tools/call", json!({"name": name, "arguments": arguments}));
+    harness.next_post("tools/call")
 }
 
-fn marked() -> Value {
+fn marked_properties() -> Value {
     json!({
         "region": {"type": "string", "x-mcp-header": "Region"},
         "count": {"type": "integer", "x-mcp-header": "Count"},
@@ -160,16 +165,19 @@ fn marked() -> Value {
 }
 
 #[test]
-fn s_xhdr_02_what_a_tool_has_marked_is_in_the_fields_of_its_calls() {
+fn s_xhdr_02_marked_arguments_are_sent_as_mcp_param_headers() {
     every_chunking(|chunking| {
-        let mut web = Web::modern().chunked(chunking);
-        learn(
-            &mut web,
-            &[tool("query", &marked()), tool("other", &json!({}))],
+        let mut harness = Harness::modern().chunked(chunking);
+        list_tools(
+            &mut harness,
+            &[
+                tool("query", &marked_properties()),
+                tool("other", &json!({})),
+            ],
         );
         let arguments =
             json!({"region": "eu", "count": 3, "dry": true, "where": {"zone": "a"}, "secret": "x"});
-        let post = called(&mut web, "query", &arguments);
+        let post = start_call(&mut harness, "query", &arguments);
         for (name, value) in [
             ("Region", "eu"),
             ("Count", "3"),
@@ -180,45 +188,51 @@ fn s_xhdr_02_what_a_tool_has_marked_is_in_the_fields_of_its_calls() {
         }
         assert_eq!(
             post.body["params"]["arguments"], arguments,
-            "the message is whole"
+            "the message is unchanged"
         );
-        let mirrored = |post: &Begun| {
+        let param_headers = |post: &Exchange| {
             post.fields()
                 .filter(|(name, _)| name.to_ascii_lowercase().starts_with("mcp-param-"))
                 .count()
         };
-        assert_eq!(mirrored(&post), 4);
-        assert_eq!(mirrored(&called(&mut web, "other", &arguments)), 0);
+        assert_eq!(param_headers(&post), 4);
+        assert_eq!(
+            param_headers(&start_call(&mut harness, "other", &arguments)),
+            0
+        );
         // A prompt of the same name has no marks.
-        web.call(
+        harness.call(
             "prompts/get",
             json!({"name": "query", "arguments": {"region": "eu"}}),
         );
-        assert_eq!(mirrored(&web.posted("prompts/get")), 0);
+        assert_eq!(param_headers(&harness.next_post("prompts/get")), 0);
     });
 }
 
 /// S-XHDR-09: a same-named argument elsewhere and a null value make no field.
 #[test]
-fn s_xhdr_09_only_the_very_place_is_read_and_nothing_makes_no_field() {
-    let mut web = Web::modern();
-    learn(&mut web, &[tool("query", &marked())]);
-    let post = called(
-        &mut web,
+fn s_xhdr_09_absent_or_null_argument_makes_no_header() {
+    let mut harness = Harness::modern();
+    list_tools(&mut harness, &[tool("query", &marked_properties())]);
+    let post = start_call(
+        &mut harness,
         "query",
         &json!({"region": null, "zone": "b", "where": {"region": "c"}}),
     );
     for name in ["region", "count", "zone", "dry-run"] {
         assert_eq!(post.field(&format!("mcp-param-{name}")), None, "{name}");
     }
-    web.call("tools/call", json!({"name": "query"}));
-    assert_eq!(web.posted("tools/call").field("mcp-param-region"), None);
+    harness.call("tools/call", json!({"name": "query"}));
+    assert_eq!(
+        harness.next_post("tools/call").field("mcp-param-region"),
+        None
+    );
 }
 
 #[test]
-fn s_xhdr_10_each_kind_of_value_has_its_form() {
-    let mut web = Web::modern();
-    learn(&mut web, &[tool("query", &marked())]);
+fn s_xhdr_10_strings_integers_and_booleans_are_encoded_as_specified() {
+    let mut harness = Harness::modern();
+    list_tools(&mut harness, &[tool("query", &marked_properties())]);
     for (argument, field, value) in [
         (json!({"region": ""}), "region", ""),
         (json!({"region": "EU west"}), "region", "EU west"),
@@ -237,7 +251,7 @@ fn s_xhdr_10_each_kind_of_value_has_its_form() {
         ),
         (json!({"dry": false}), "dry-run", "false"),
     ] {
-        let post = called(&mut web, "query", &argument);
+        let post = start_call(&mut harness, "query", &argument);
         assert_eq!(
             post.field(&format!("mcp-param-{field}")),
             Some(value),
@@ -247,7 +261,7 @@ fn s_xhdr_10_each_kind_of_value_has_its_form() {
 }
 
 #[test]
-fn s_xhdr_06_07_a_tool_that_breaks_the_rules_is_left_out_and_named() {
+fn s_xhdr_06_07_tool_with_an_invalid_header_mark_is_dropped_and_reported() {
     let text = |mark: Value| json!({"a": {"type": "string", "x-mcp-header": mark}});
     let typed = |kind: &str| json!({"a": {"type": kind, "x-mcp-header": "A"}});
     let bad = [
@@ -277,123 +291,122 @@ fn s_xhdr_06_07_a_tool_that_breaks_the_rules_is_left_out_and_named() {
         .iter()
         .map(|(name, properties)| tool(name, properties))
         .collect();
-    tools.insert(3, tool("good", &marked()));
+    tools.insert(3, tool("good", &marked_properties()));
     tools.push(tool("plain", &json!({})));
-    for is_verb in [false, true] {
-        let mut web = Web::modern();
-        let left = if is_verb {
-            let call = web.list(List::Tools);
-            let post = web.posted("tools/list");
-            web.reply_with(
+    for uses_list_call in [false, true] {
+        let mut harness = Harness::modern();
+        let left = if uses_list_call {
+            let call = harness.list(List::Tools);
+            let post = harness.next_post("tools/list");
+            harness.reply_with(
                 &post,
                 json!({"tools": tools, "ttlMs": 0, "cacheScope": "private"}),
             );
-            web.listed(call)
+            harness.listed(call)
         } else {
-            learn(&mut web, &tools)
+            list_tools(&mut harness, &tools)
         };
         let names: Vec<_> = left.iter().map(|tool| tool["name"].as_str()).collect();
         assert_eq!(names, [Some("good"), Some("plain")]);
         for (name, _) in &bad {
             let is_named = |event: &Event| matches!(event, Event::ToolDropped { tool, why } if **tool == **name && !why.is_empty());
-            assert!(web.was_told(is_named), "{name}");
+            assert!(harness.has_event(is_named), "{name}");
         }
     }
     // A legacy link repeats nothing in fields, so it drops no tool.
-    let mut web = Web::legacy();
-    assert_eq!(learn(&mut web, &tools).len(), tools.len());
+    let mut harness = Harness::legacy();
+    assert_eq!(list_tools(&mut harness, &tools).len(), tools.len());
 }
 
 /// S-XHDR-11: the newest schema counts; without a schema there are no fields.
 #[test]
-fn s_xhdr_11_the_newest_schema_says_what_goes_into_the_fields() {
-    let mut web = Web::modern();
+fn s_xhdr_11_newest_schema_determines_the_headers() {
+    let mut harness = Harness::modern();
     let arguments = json!({"region": "eu"});
-    let post = called(&mut web, "query", &arguments);
+    let post = start_call(&mut harness, "query", &arguments);
     assert_eq!(
         post.field("mcp-param-region"),
         None,
-        "nothing is known of it"
+        "the schema is unknown"
     );
-    learn(&mut web, &[tool("query", &marked())]);
+    list_tools(&mut harness, &[tool("query", &marked_properties())]);
     assert_eq!(
-        called(&mut web, "query", &arguments).field("mcp-param-region"),
+        start_call(&mut harness, "query", &arguments).field("mcp-param-region"),
         Some("eu")
     );
     let other = json!({"region": {"type": "string", "x-mcp-header": "Place"}});
-    learn(&mut web, &[tool("query", &other)]);
-    let post = called(&mut web, "query", &arguments);
+    list_tools(&mut harness, &[tool("query", &other)]);
+    let post = start_call(&mut harness, "query", &arguments);
     assert_eq!(post.field("mcp-param-place"), Some("eu"));
     assert_eq!(post.field("mcp-param-region"), None);
-    learn(&mut web, &[]);
+    list_tools(&mut harness, &[]);
     assert_eq!(
-        called(&mut web, "query", &arguments).field("mcp-param-place"),
+        start_call(&mut harness, "query", &arguments).field("mcp-param-place"),
         None
     );
 }
 
 /// S-XHDR-11: all pages of a list count as equally new.
 #[test]
-fn s_xhdr_11_all_pages_of_a_list_count() {
-    let mut web = Web::modern();
-    let call = web.list(List::Tools);
+fn s_xhdr_11_schemas_of_all_pages_of_a_list_count() {
+    let mut harness = Harness::modern();
+    let call = harness.list(List::Tools);
     for (name, next) in [("a", json!("2")), ("b", json!(null))] {
-        let post = web.posted("tools/list");
-        let mut page =
-            json!({"tools": [tool(name, &marked())], "ttlMs": 0, "cacheScope": "private"});
+        let post = harness.next_post("tools/list");
+        let mut page = json!({"tools": [tool(name, &marked_properties())], "ttlMs": 0, "cacheScope": "private"});
         if next.is_string() {
             page["nextCursor"] = next;
         }
-        web.reply_with(&post, page);
+        harness.reply_with(&post, page);
     }
-    assert_eq!(web.listed(call).len(), 2);
+    assert_eq!(harness.listed(call).len(), 2);
     for name in ["a", "b"] {
-        let post = called(&mut web, name, &json!({"region": "eu"}));
+        let post = start_call(&mut harness, name, &json!({"region": "eu"}));
         assert_eq!(post.field("mcp-param-region"), Some("eu"), "{name}");
     }
 }
 
 /// S-XHDR-12: a call that is refused for its fields is sent again once, with a fresh schema.
 #[test]
-fn s_xhdr_12_a_call_whose_fields_lack_something_is_made_anew_once() {
-    let mut web = Web::modern();
-    let call = web.call(
+fn s_xhdr_12_call_refused_for_its_headers_is_sent_again_once_with_a_fresh_schema() {
+    let mut harness = Harness::modern();
+    let call = harness.call(
         "tools/call",
         json!({"name": "query", "arguments": {"region": "eu"}}),
     );
-    let first = web.posted("tools/call");
-    web.json(first.stream, 400, &error(&first, -32_020));
-    assert!(!web.is_settled(call));
-    let list = web.posted("tools/list");
-    web.reply_with(
+    let first = harness.next_post("tools/call");
+    harness.json(first.stream, 400, &error(&first, -32_020));
+    assert!(!harness.is_settled(call));
+    let list = harness.next_post("tools/list");
+    harness.reply_with(
         &list,
-        json!({"tools": [tool("query", &marked())], "ttlMs": 0, "cacheScope": "private"}),
+        json!({"tools": [tool("query", &marked_properties())], "ttlMs": 0, "cacheScope": "private"}),
     );
-    let second = web.posted("tools/call");
+    let second = harness.next_post("tools/call");
     assert_eq!(second.field("mcp-param-region"), Some("eu"));
     assert_ne!(second.body["id"], first.body["id"]);
-    web.json(second.stream, 400, &error(&second, -32_020));
-    assert_eq!(web.reply(call), Err(-32_020));
-    assert_eq!(web.unseen(), 0);
+    harness.json(second.stream, 400, &error(&second, -32_020));
+    assert_eq!(harness.reply(call), Err(-32_020));
+    assert_eq!(harness.unseen_count(), 0);
 }
 
 /// S-XHDR-16: a request that is too large is refused, and only this call fails.
 #[test]
-fn s_xhdr_16_a_request_that_is_too_large_is_the_end_of_that_call_alone() {
+fn s_xhdr_16_request_refused_as_too_large_fails_only_its_call() {
     for status in [413, 431] {
-        let mut web = Web::modern();
-        let call = web.call("tools/call", json!({"name": "a".repeat(9_000)}));
-        let post = web.posted("tools/call");
-        web.respond(
+        let mut harness = Harness::modern();
+        let call = harness.call("tools/call", json!({"name": "a".repeat(9_000)}));
+        let post = harness.next_post("tools/call");
+        harness.respond(
             post.stream,
             status,
             &[("content-type", "text/plain")],
             "too large",
         );
-        let failure = web.failure(call);
+        let failure = harness.failure(call);
         assert_eq!(failure.kind, FailureKind::Status { status, said: None });
-        assert_eq!(failure.delivery, Delivery::NotSent, "it was not run");
-        assert_eq!(web.client.state(), State::Ready);
-        assert_eq!(web.unseen(), 0, "the same again would be as large");
+        assert_eq!(failure.delivery, Delivery::NotSent, "the call did not run");
+        assert_eq!(harness.client.state(), State::Ready);
+        assert_eq!(harness.unseen_count(), 0, "a resend would be as large");
     }
 }

@@ -2,17 +2,17 @@
 
 use core::time::Duration;
 
-use crate::client_http::{self, Web, config, error, result, seconds};
+use crate::client_http::{self, Harness, config, error, result, seconds};
 use everlink::client::{CallOptions, Cause, Delivery, Event, FailureKind, Outcome, State};
 use everlink::http::Verb;
 use everlink::{FaultKind, Instant};
 use serde_json::json;
 
 #[test]
-fn a_modern_call_is_one_exchange_with_its_words_in_the_fields() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "añadir", "arguments": {}}));
-    let post = web.posted("tools/call");
+fn modern_call_is_one_exchange_with_method_and_name_in_headers() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "añadir", "arguments": {}}));
+    let post = harness.next_post("tools/call");
     assert_eq!(post.target, client_http::URL);
     assert_eq!(post.field("mcp-protocol-version"), Some("2026-07-28"));
     assert_eq!(post.field("mcp-method"), Some("tools/call"));
@@ -22,91 +22,97 @@ fn a_modern_call_is_one_exchange_with_its_words_in_the_fields() {
         Some("application/json, text/event-stream")
     );
     assert_eq!(post.field("mcp-session-id"), None);
-    web.json(
+    harness.json(
         post.stream,
         200,
         &result(&post, json!({"resultType": "complete", "content": []})),
     );
-    assert!(web.reply(call).is_ok());
+    assert!(harness.reply(call).is_ok());
 }
 
 #[test]
-fn a_reply_may_come_as_a_stream_of_events() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.stream(post.stream);
+fn reply_in_an_event_stream_is_accepted() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.begin_stream(post.stream);
     let token = &post.body["params"]["_meta"]["progressToken"];
     let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
         "params": {"progressToken": token, "progress": 1}});
-    web.bytes(post.stream, b": keep-alive\n\n");
-    web.event(post.stream, None, &progress);
-    assert!(web.was_told(|event| matches!(event, Event::Progress { .. })));
-    web.event(
+    harness.bytes(post.stream, b": keep-alive\n\n");
+    harness.event(post.stream, None, &progress);
+    assert!(harness.has_event(|event| matches!(event, Event::Progress { .. })));
+    harness.event(
         post.stream,
         None,
         &result(&post, json!({"resultType": "complete", "content": []})),
     );
-    assert!(web.reply(call).is_ok());
-    web.end(post.stream);
-    assert!(web.aborted.is_empty());
+    assert!(harness.reply(call).is_ok());
+    harness.end(post.stream);
+    assert!(harness.aborted.is_empty());
 }
 
 #[test]
-fn a_server_restart_under_many_calls_is_one_handshake_and_every_call_has_one_outcome() {
-    let mut web = Web::legacy();
-    let opens = web.opens;
+fn server_restart_under_200_calls_causes_one_handshake_and_one_outcome_per_call() {
+    let mut harness = Harness::legacy();
+    let opens = harness.opens;
     let calls: Vec<_> = (0..200)
         .map(|n| match n % 2 {
-            0 => web.call("tools/call", json!({"name": "act"})),
-            _ => web.call("resources/read", json!({"uri": "file:///a"})),
+            0 => harness.call("tools/call", json!({"name": "act"})),
+            _ => harness.call("resources/read", json!({"uri": "file:///a"})),
         })
         .collect();
     let posts: Vec<_> = (0..200)
-        .map(|_| web.find(|begun| begun.verb == Verb::Post).expect("a post"))
+        .map(|_| {
+            harness
+                .find(|exchange| exchange.verb == Verb::Post)
+                .expect("a post")
+        })
         .collect();
     // 20 calls were running when the server died; the others reach the new server.
     for (n, post) in posts.iter().enumerate() {
         assert_eq!(post.field("mcp-session-id"), Some("s-1"));
         match n {
             0..20 => {
-                web.stream(post.stream);
-                web.end(post.stream);
+                harness.begin_stream(post.stream);
+                harness.end(post.stream);
             }
-            _ => web.status(post.stream, 404),
+            _ => harness.status(post.stream, 404),
         }
     }
     // Reads were sent again at once and reach the new server, too.
-    while let Some(post) = web.find(|begun| begun.method() == "resources/read") {
-        web.status(post.stream, 404);
+    while let Some(post) = harness.find(|exchange| exchange.method() == "resources/read") {
+        harness.status(post.stream, 404);
     }
-    web.pass(seconds(1));
-    assert_eq!(web.opens, opens + 1);
-    let begun_anew = web
-        .all
+    harness.advance(seconds(1));
+    assert_eq!(harness.opens, opens + 1);
+    let initializes = harness
+        .exchanges
         .iter()
         .filter(|b| b.method() == "initialize")
         .count();
-    assert_eq!(begun_anew, 2, "the first, and one for all");
-    let post = web.posted("initialize");
+    assert_eq!(initializes, 2, "the first, and one for all calls");
+    let post = harness.next_post("initialize");
     assert_eq!(post.field("mcp-session-id"), None);
-    let body = result(&post, client_http::introduction("2025-11-25")).to_string();
+    let body = result(&post, client_http::initialize_result("2025-11-25")).to_string();
     let fields = [
         ("content-type", "application/json"),
         ("mcp-session-id", "s-2"),
     ];
-    web.respond(post.stream, 200, &fields, &body);
-    let post = web.posted("notifications/initialized");
+    harness.respond(post.stream, 200, &fields, &body);
+    let post = harness.next_post("notifications/initialized");
     assert_eq!(
-        web.unseen(),
+        harness.unseen_count(),
         0,
-        "nothing overtakes the end of the handshake"
+        "no message is sent before initialized is accepted"
     );
-    web.status(post.stream, 202);
-    web.no_news();
-    while let Some(post) = web.find(|begun| begun.verb == Verb::Post && begun.body["id"].is_u64()) {
+    harness.status(post.stream, 202);
+    harness.refuse_listen();
+    while let Some(post) =
+        harness.find(|exchange| exchange.verb == Verb::Post && exchange.body["id"].is_u64())
+    {
         assert_eq!(post.field("mcp-session-id"), Some("s-2"));
-        web.json(
+        harness.json(
             post.stream,
             200,
             &result(&post, json!({"content": [], "contents": []})),
@@ -114,7 +120,7 @@ fn a_server_restart_under_many_calls_is_one_handshake_and_every_call_has_one_out
     }
     let (mut replies, mut lost) = (0, 0);
     for call in calls {
-        match web.outcome(call) {
+        match harness.outcome(call) {
             Outcome::Reply(_) => replies += 1,
             Outcome::Failed(failure) => {
                 assert_eq!(failure.kind, FailureKind::Cut);
@@ -127,76 +133,76 @@ fn a_server_restart_under_many_calls_is_one_handshake_and_every_call_has_one_out
     assert_eq!(
         (replies, lost),
         (190, 10),
-        "what may have run is not run again"
+        "calls that may have run are not sent again"
     );
 }
 
 #[test]
-fn f_039_a_stream_of_news_that_is_always_empty_is_given_up() {
-    let mut web = Web::legacy_with_news();
-    let day = web.now + seconds(86_400);
+fn f_039_listen_stream_that_is_always_empty_is_given_up() {
+    let mut harness = Harness::legacy_awaiting_listen();
+    let day = harness.now + seconds(86_400);
     let mut gets = 0;
-    while web.now < day {
-        while let Some(get) = web.find(|begun| begun.verb == Verb::Get) {
+    while harness.now < day {
+        while let Some(get) = harness.find(|exchange| exchange.verb == Verb::Get) {
             gets += 1;
-            web.stream(get.stream);
-            web.end(get.stream);
+            harness.begin_stream(get.stream);
+            harness.end(get.stream);
         }
-        while let Some(post) = web.find(|begun| begun.verb == Verb::Post) {
-            web.json(post.stream, 200, &result(&post, json!({})));
+        while let Some(post) = harness.find(|exchange| exchange.verb == Verb::Post) {
+            harness.json(post.stream, 200, &result(&post, json!({})));
         }
-        web.pass(seconds(1));
+        harness.advance(seconds(1));
     }
     println!("{gets} requests for an empty stream in a day");
     assert!((2..=10).contains(&gets), "{gets}");
-    assert_eq!(web.client.state(), State::Ready);
+    assert_eq!(harness.client.state(), State::Ready);
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_resumed_after_its_last_event() {
-    let mut web = Web::legacy();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.stream(post.stream);
-    web.bytes(post.stream, b"id: 1-0\nretry: 700\ndata:\n\n");
-    web.bytes(post.stream, b"id: 1-1\ndata: {");
-    web.end(post.stream);
-    let cut = web.now;
-    web.pass(seconds(1));
-    let resumed = web.begun(Verb::Get);
+fn broken_stream_is_resumed_after_its_last_event() {
+    let mut harness = Harness::legacy();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.begin_stream(post.stream);
+    harness.bytes(post.stream, b"id: 1-0\nretry: 700\ndata:\n\n");
+    harness.bytes(post.stream, b"id: 1-1\ndata: {");
+    harness.end(post.stream);
+    let cut = harness.now;
+    harness.advance(seconds(1));
+    let resumed = harness.next_exchange(Verb::Get);
     assert_eq!(resumed.at.since(cut), Duration::from_millis(700));
     assert_eq!(resumed.field("last-event-id"), Some("1-0"));
     assert_eq!(resumed.field("mcp-session-id"), Some("s-1"));
-    web.stream(resumed.stream);
-    web.event(
+    harness.begin_stream(resumed.stream);
+    harness.event(
         resumed.stream,
         Some("1-1"),
         &result(&post, json!({"content": []})),
     );
-    assert!(web.reply(call).is_ok());
+    assert!(harness.reply(call).is_ok());
 }
 
 #[test]
-fn what_cannot_be_resumed_is_lost_and_said_to_be() {
+fn call_on_a_broken_stream_without_event_ids_fails_as_cut() {
     for is_modern in [false, true] {
-        let mut web = if is_modern {
-            Web::modern()
+        let mut harness = if is_modern {
+            Harness::modern()
         } else {
-            Web::legacy()
+            Harness::legacy()
         };
-        let call = web.call("tools/call", json!({"name": "add"}));
-        let post = web.posted("tools/call");
-        web.stream(post.stream);
-        web.fail(post.stream, FaultKind::Reset);
-        let failure = web.failure(call);
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.begin_stream(post.stream);
+        harness.fail(post.stream, FaultKind::Reset);
+        let failure = harness.failure(call);
         assert_eq!(failure.kind, FailureKind::Cut);
         assert_eq!(failure.delivery, Delivery::Unknown);
-        assert_eq!(web.client.state(), State::Ready);
+        assert_eq!(harness.client.state(), State::Ready);
     }
 }
 
 #[test]
-fn f_031_what_is_no_reply_ends_the_call_at_once() {
+fn f_031_response_without_a_reply_fails_the_call_at_once() {
     for (status, kind, body) in [
         (202, None, ""),
         (200, None, ""),
@@ -209,78 +215,78 @@ fn f_031_what_is_no_reply_ends_the_call_at_once() {
             r#"{"jsonrpc":"2.0","id":99,"result":{}}"#,
         ),
     ] {
-        let mut web = Web::modern();
-        let call = web.call("tools/call", json!({"name": "add"}));
-        let post = web.posted("tools/call");
+        let mut harness = Harness::modern();
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
         let fields: Vec<_> = kind
             .map(|kind| ("content-type", kind))
             .into_iter()
             .collect();
-        web.respond(post.stream, status, &fields, body);
-        let failure = web.failure(call);
+        harness.respond(post.stream, status, &fields, body);
+        let failure = harness.failure(call);
         assert!(
             matches!(failure.kind, FailureKind::Invalid { .. }),
             "{failure}"
         );
-        assert_eq!(web.client.state(), State::Ready);
+        assert_eq!(harness.client.state(), State::Ready);
     }
 }
 
 #[test]
-fn cancelling_closes_the_exchange_or_says_so() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.client.cancel(web.now, call, None).unwrap();
-    web.pump();
-    assert_eq!(web.aborted, [post.stream]);
-    assert_eq!(web.unseen(), 0);
+fn cancel_aborts_a_modern_exchange_and_notifies_a_legacy_server() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.client.cancel(harness.now, call, None).unwrap();
+    harness.pump();
+    assert_eq!(harness.aborted, [post.stream]);
+    assert_eq!(harness.unseen_count(), 0);
 
-    let mut web = Web::legacy();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.client.cancel(web.now, call, None).unwrap();
-    web.pump();
-    let notice = web.posted("notifications/cancelled");
+    let mut harness = Harness::legacy();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.client.cancel(harness.now, call, None).unwrap();
+    harness.pump();
+    let notice = harness.next_post("notifications/cancelled");
     assert_eq!(notice.body["params"]["requestId"], post.body["id"]);
 }
 
 #[test]
-fn a_session_that_is_not_needed_any_more_is_ended() {
-    let mut web = Web::legacy();
-    web.client.shutdown(web.now);
-    web.pump();
-    let farewell = web.begun(Verb::Delete);
-    assert_eq!(farewell.field("mcp-session-id"), Some("s-1"));
-    assert_eq!(web.client.state(), State::Closing);
-    web.status(farewell.stream, 405);
-    assert_eq!(web.client.state(), State::Closed);
+fn shutdown_sends_delete_and_waits_at_least_2_s_for_its_response() {
+    let mut harness = Harness::legacy();
+    harness.client.shutdown(harness.now);
+    harness.pump();
+    let delete = harness.next_exchange(Verb::Delete);
+    assert_eq!(delete.field("mcp-session-id"), Some("s-1"));
+    assert_eq!(harness.client.state(), State::Closing);
+    harness.status(delete.stream, 405);
+    assert_eq!(harness.client.state(), State::Closed);
 
-    let mut web = Web::legacy();
-    web.client.shutdown(web.now);
-    web.pump();
-    let begun = web.now;
-    web.pass(seconds(10));
-    assert_eq!(web.client.state(), State::Closed);
-    assert!(web.now.since(begun) >= seconds(2));
+    let mut harness = Harness::legacy();
+    harness.client.shutdown(harness.now);
+    harness.pump();
+    let started = harness.now;
+    harness.advance(seconds(10));
+    assert_eq!(harness.client.state(), State::Closed);
+    assert!(harness.now.since(started) >= seconds(2));
 }
 
 #[test]
-fn f_111_many_refusals_for_want_of_credentials_are_one_question() {
-    let mut web = Web::modern();
+fn f_111_ten_401_responses_ask_for_credentials_once() {
+    let mut harness = Harness::modern();
     let calls: Vec<_> = (0..10)
-        .map(|_| web.call("tools/call", json!({"name": "add"})))
+        .map(|_| harness.call("tools/call", json!({"name": "add"})))
         .collect();
-    let posts: Vec<_> = (0..10).map(|_| web.posted("tools/call")).collect();
+    let posts: Vec<_> = (0..10).map(|_| harness.next_post("tools/call")).collect();
     for post in posts {
-        web.respond(
+        harness.respond(
             post.stream,
             401,
             &[("WWW-Authenticate", "Bearer scope=\"a\"")],
             "",
         );
     }
-    let asked: Vec<_> = web
+    let challenges: Vec<_> = harness
         .events
         .iter()
         .filter_map(|event| match event {
@@ -288,59 +294,59 @@ fn f_111_many_refusals_for_want_of_credentials_are_one_question() {
             _ => None,
         })
         .collect();
-    assert_eq!(asked, ["Bearer scope=\"a\""]);
-    web.pass(seconds(120));
+    assert_eq!(challenges, ["Bearer scope=\"a\""]);
+    harness.advance(seconds(120));
     assert!(
-        calls.iter().all(|call| !web.is_settled(*call)),
-        "people take their time"
+        calls.iter().all(|call| !harness.is_settled(*call)),
+        "the calls wait for credentials"
     );
-    web.client.authorized(web.now);
-    web.pump();
+    harness.client.authorized(harness.now);
+    harness.pump();
     for call in calls {
-        let post = web.posted("tools/call");
-        web.json(
+        let post = harness.next_post("tools/call");
+        harness.json(
             post.stream,
             200,
             &result(&post, json!({"resultType": "complete", "content": []})),
         );
-        assert!(web.reply(call).is_ok());
+        assert!(harness.reply(call).is_ok());
     }
-    assert_eq!(web.client.stats().failures, 0);
+    assert_eq!(harness.client.stats().failures, 0);
 }
 
 #[test]
-fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.respond(post.stream, 429, &[("retry-after", "7")], "");
-    let told = web.now;
-    web.pass(seconds(10));
-    let post = web.posted("tools/call");
-    assert_eq!(post.at.since(told), seconds(7));
-    web.json(
+fn call_refused_with_retry_after_is_sent_again_after_that_delay() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.respond(post.stream, 429, &[("retry-after", "7")], "");
+    let refused_at = harness.now;
+    harness.advance(seconds(10));
+    let post = harness.next_post("tools/call");
+    assert_eq!(post.at.since(refused_at), seconds(7));
+    harness.json(
         post.stream,
         200,
         &result(&post, json!({"resultType": "complete", "content": []})),
     );
-    assert!(web.reply(call).is_ok());
+    assert!(harness.reply(call).is_ok());
 }
 
 #[test]
-fn redirects_are_followed_to_the_same_origin_alone() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.respond(post.stream, 307, &[("location", "/v2/mcp")], "");
-    let post = web.posted("tools/call");
+fn redirects_are_followed_only_to_the_same_origin() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.respond(post.stream, 307, &[("location", "/v2/mcp")], "");
+    let post = harness.next_post("tools/call");
     assert_eq!(post.target, "https://mcp.example/v2/mcp");
-    web.respond(
+    harness.respond(
         post.stream,
         308,
         &[("location", "http://mcp.example/mcp")],
         "",
     );
-    let failure = web.failure(call);
+    let failure = harness.failure(call);
     assert_eq!(
         failure.kind,
         FailureKind::Status {
@@ -351,46 +357,51 @@ fn redirects_are_followed_to_the_same_origin_alone() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_not_ready_and_what_was_not_sent_waits() {
-    let mut web = Web::modern();
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.fail(post.stream, FaultKind::Refused);
-    assert_ne!(web.client.state(), State::Ready);
-    assert!(!web.is_settled(call));
-    web.pass(seconds(1));
-    web.agree_modern();
-    let post = web.posted("tools/call");
-    web.json(
+fn refused_connection_leaves_ready_and_the_unsent_call_waits() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.fail(post.stream, FaultKind::Refused);
+    assert_ne!(harness.client.state(), State::Ready);
+    assert!(!harness.is_settled(call));
+    harness.advance(seconds(1));
+    harness.agree_modern();
+    let post = harness.next_post("tools/call");
+    harness.json(
         post.stream,
         200,
         &result(&post, json!({"resultType": "complete", "content": []})),
     );
-    assert!(web.reply(call).is_ok());
+    assert!(harness.reply(call).is_ok());
 }
 
 #[test]
-fn a_session_is_tried_again_when_its_server_is_back() {
-    let mut web = Web::legacy();
-    let call = web.call("ping_like/unknown", json!({}));
-    let post = web.posted("ping_like/unknown");
-    web.fail(post.stream, FaultKind::Reset);
-    assert_eq!(web.failure(call).delivery, Delivery::Unknown);
-    assert!(web.was_told(|e| matches!(
+fn session_is_resumed_with_a_ping_when_its_server_is_back() {
+    let mut harness = Harness::legacy();
+    let call = harness.call("ping_like/unknown", json!({}));
+    let post = harness.next_post("ping_like/unknown");
+    harness.fail(post.stream, FaultKind::Reset);
+    assert_eq!(harness.failure(call).delivery, Delivery::Unknown);
+    assert!(harness.has_event(|e| matches!(
         e,
         Event::Closing {
             cause: Cause::Unreachable,
             ..
         }
     )));
-    web.pass(seconds(1));
-    let ping = web.posted("ping");
+    harness.advance(seconds(1));
+    let ping = harness.next_post("ping");
     assert_eq!(ping.field("mcp-session-id"), Some("s-1"));
-    assert_ne!(web.client.state(), State::Ready, "it is not believed yet");
-    web.json(ping.stream, 200, &result(&ping, json!({})));
-    assert_eq!(web.client.state(), State::Ready);
+    assert_ne!(
+        harness.client.state(),
+        State::Ready,
+        "not ready before the ping is answered"
+    );
+    harness.json(ping.stream, 200, &result(&ping, json!({})));
+    assert_eq!(harness.client.state(), State::Ready);
     assert!(
-        web.all
+        harness
+            .exchanges
             .iter()
             .filter(|b| b.method() == "initialize")
             .count()
@@ -399,70 +410,72 @@ fn a_session_is_tried_again_when_its_server_is_back() {
 }
 
 #[test]
-fn a_server_of_the_old_transport_is_found_behind_it() {
-    let mut web = Web::new(config());
-    web.connect();
-    let probe = web.posted("server/discover");
-    web.status(probe.stream, 405);
-    let post = web.posted("initialize");
+fn sse2024_server_is_found_and_tried_first_in_the_next_epoch() {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.status(probe.stream, 405);
+    let post = harness.next_post("initialize");
     assert_eq!(post.field("mcp-protocol-version"), None);
-    web.status(post.stream, 405);
-    let get = web.begun(Verb::Get);
+    harness.status(post.stream, 405);
+    let get = harness.next_exchange(Verb::Get);
     assert_eq!(get.field("accept"), Some("text/event-stream"));
-    web.stream(get.stream);
-    web.bytes(
+    harness.begin_stream(get.stream);
+    harness.bytes(
         get.stream,
         b"event: endpoint\ndata: /messages?session=1\n\n",
     );
-    let post = web.posted("initialize");
+    let post = harness.next_post("initialize");
     assert_eq!(post.target, "https://mcp.example/messages?session=1");
-    web.status(post.stream, 202);
-    web.event(
+    harness.status(post.stream, 202);
+    harness.event(
         get.stream,
         None,
-        &result(&post, client_http::introduction("2024-11-05")),
+        &result(&post, client_http::initialize_result("2024-11-05")),
     );
-    assert_eq!(web.client.state(), State::Ready);
-    let post = web.posted("notifications/initialized");
-    web.status(post.stream, 202);
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.status(post.stream, 202);
-    web.event(get.stream, None, &result(&post, json!({"content": []})));
-    assert!(web.reply(call).is_ok());
-    web.end(get.stream);
-    assert_ne!(web.client.state(), State::Ready);
-    web.pass(seconds(1));
+    assert_eq!(harness.client.state(), State::Ready);
+    let post = harness.next_post("notifications/initialized");
+    harness.status(post.stream, 202);
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 202);
+    harness.event(get.stream, None, &result(&post, json!({"content": []})));
+    assert!(harness.reply(call).is_ok());
+    harness.end(get.stream);
+    assert_ne!(harness.client.state(), State::Ready);
+    harness.advance(seconds(1));
     assert_eq!(
-        web.begun(Verb::Get).target,
+        harness.next_exchange(Verb::Get).target,
         client_http::URL,
-        "it is looked for there first"
+        "the next epoch tries the old transport first"
     );
 }
 
 #[test]
-fn a_tool_that_wants_its_arguments_in_the_fields_gets_them() {
-    let mut web = Web::modern();
-    let call = web.call("tools/list", json!({}));
-    let post = web.posted("tools/list");
+fn marked_tool_arguments_are_sent_in_headers() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/list", json!({}));
+    let post = harness.next_post("tools/list");
     let schema = |name: &str| json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": name}}});
-    web.json(post.stream, 200, &result(&post, json!({"resultType": "complete", "ttlMs": 0, "tools": [
+    harness.json(post.stream, 200, &result(&post, json!({"resultType": "complete", "ttlMs": 0, "tools": [
         {"name": "query", "inputSchema": schema("Region")}, {"name": "bad", "inputSchema": schema("no good")}]})));
-    let listed = web.reply(call).unwrap();
+    let listed = harness.reply(call).unwrap();
     assert_eq!(listed["tools"].as_array().map(Vec::len), Some(1));
     assert!(
-        web.was_told(|event| matches!(event, Event::ToolDropped { tool, .. } if **tool == *"bad"))
+        harness.has_event(
+            |event| matches!(event, Event::ToolDropped { tool, .. } if **tool == *"bad")
+        )
     );
-    let call = web.call(
+    let call = harness.call(
         "tools/call",
         json!({"name": "query", "arguments": {"region": "eu"}}),
     );
-    let post = web.posted("tools/call");
+    let post = harness.next_post("tools/call");
     assert_eq!(post.field("mcp-param-region"), Some("eu"));
     // The server has changed its schema. The link reads the list again, once.
-    web.json(post.stream, 400, &error(&post, -32020));
-    let list = web.posted("tools/list");
-    web.json(
+    harness.json(post.stream, 400, &error(&post, -32020));
+    let list = harness.next_post("tools/list");
+    harness.json(
         list.stream,
         200,
         &result(
@@ -471,25 +484,28 @@ fn a_tool_that_wants_its_arguments_in_the_fields_gets_them() {
         {"name": "query", "inputSchema": schema("Place")}]}),
         ),
     );
-    let post = web.posted("tools/call");
+    let post = harness.next_post("tools/call");
     assert_eq!(post.field("mcp-param-region"), None);
     assert_eq!(post.field("mcp-param-place"), Some("eu"));
-    web.json(post.stream, 400, &error(&post, -32020));
-    assert_eq!(web.reply(call), Err(-32020));
+    harness.json(post.stream, 400, &error(&post, -32020));
+    assert_eq!(harness.reply(call), Err(-32020));
 }
 
 #[test]
-fn nothing_waits_for_another() {
-    let mut web = Web::modern();
-    let slow = web.call_with("tools/call", json!({"name": "slow"}), CallOptions::new());
-    let quick = web.call("tools/call", json!({"name": "quick"}));
-    let (_, post) = (web.posted("tools/call"), web.posted("tools/call"));
-    web.json(
+fn slow_call_does_not_delay_another_call() {
+    let mut harness = Harness::modern();
+    let slow = harness.call_with("tools/call", json!({"name": "slow"}), CallOptions::new());
+    let quick = harness.call("tools/call", json!({"name": "quick"}));
+    let (_, post) = (
+        harness.next_post("tools/call"),
+        harness.next_post("tools/call"),
+    );
+    harness.json(
         post.stream,
         200,
         &result(&post, json!({"resultType": "complete", "content": []})),
     );
-    assert!(web.reply(quick).is_ok());
-    assert!(!web.is_settled(slow));
-    assert!(web.now == Instant::ZERO);
+    assert!(harness.reply(quick).is_ok());
+    assert!(!harness.is_settled(slow));
+    assert!(harness.now == Instant::ZERO);
 }

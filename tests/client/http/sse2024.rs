@@ -1,8 +1,8 @@
 //! Servers with the transport of 2024-11-05: one stream for all their messages, and a path for the client's messages.
 
 use crate::client_http::{
-    self, Chunking, Web, complete, config, error, every_chunking, introduction, question, result,
-    seconds,
+    self, Chunking, Harness, ask_message, complete, config, error, every_chunking,
+    initialize_result, result, seconds,
 };
 use everlink::client::{Cause, Event, FailureKind, State};
 use everlink::http::Verb;
@@ -10,61 +10,64 @@ use everlink::{Dialect, FaultKind, StreamId};
 use serde_json::json;
 
 /// A link that has fallen back to the old transport, and the stream that it opened.
-fn looking(chunking: Chunking) -> (Web, StreamId) {
+fn after_fallback(chunking: Chunking) -> (Harness, StreamId) {
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
-    let mut web = Web::new(settings).chunked(chunking);
-    web.connect();
-    let post = web.posted("initialize");
-    web.status(post.stream, 405);
-    let get = web.begun(Verb::Get);
-    web.stream(get.stream);
-    (web, get.stream)
+    let mut harness = Harness::new(settings).chunked(chunking);
+    harness.connect();
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 405);
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    (harness, get.stream)
 }
 
 /// A ready link over the old transport.
-fn ready(chunking: Chunking, version: &str) -> (Web, StreamId) {
-    let (mut web, stream) = looking(chunking);
-    web.bytes(stream, b"event: endpoint\ndata: /messages?id=1\n\n");
-    let post = web.posted("initialize");
-    web.status(post.stream, 202);
-    web.event(stream, None, &result(&post, introduction(version)));
-    let post = web.posted("notifications/initialized");
-    web.status(post.stream, 202);
-    assert_eq!(web.client.state(), State::Ready);
-    (web, stream)
+fn ready(chunking: Chunking, version: &str) -> (Harness, StreamId) {
+    let (mut harness, stream) = after_fallback(chunking);
+    harness.bytes(stream, b"event: endpoint\ndata: /messages?id=1\n\n");
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 202);
+    harness.event(stream, None, &result(&post, initialize_result(version)));
+    let post = harness.next_post("notifications/initialized");
+    harness.status(post.stream, 202);
+    assert_eq!(harness.client.state(), State::Ready);
+    (harness, stream)
 }
 
 /// S-HTTP-41, S-HTTP-42: a status that says "no such endpoint" may mean the old transport.
 #[test]
-fn s_http_41_42_a_server_that_takes_no_posts_is_looked_for_behind_the_old_transport() {
+fn s_http_41_42_refused_posts_fall_back_to_sse2024() {
     for status in [400, 404, 405, 406, 410, 415] {
-        let mut web = Web::new(config());
-        web.connect();
-        let probe = web.posted("server/discover");
-        web.status(probe.stream, status);
-        let post = web.posted("initialize");
-        web.status(post.stream, status);
-        let get = web.begun(Verb::Get);
+        let mut harness = Harness::new(config());
+        harness.connect();
+        let probe = harness.next_post("server/discover");
+        harness.status(probe.stream, status);
+        let post = harness.next_post("initialize");
+        harness.status(post.stream, status);
+        let get = harness.next_exchange(Verb::Get);
         assert_eq!(get.target, client_http::URL);
         assert_eq!(get.field("accept"), Some("text/event-stream"));
         assert_eq!(get.field("mcp-session-id"), None);
-        assert_eq!(web.unseen(), 0, "{status}");
+        assert_eq!(harness.unseen_count(), 0, "{status}");
     }
 }
 
 /// S-HTTP-41: the link does not try the old transport after a modern error, or if the configuration forbids it.
 #[test]
-fn s_http_41_it_is_not_looked_for_where_it_cannot_be() {
+fn s_http_41_no_fallback_after_a_modern_error_or_if_disabled() {
     for code in [-32_020, -32_022] {
         let mut settings = config();
         settings.dialect = Dialect::Legacy;
-        let mut web = Web::new(settings);
-        web.connect();
-        let post = web.posted("initialize");
-        web.json(post.stream, 400, &error(&post, code));
+        let mut harness = Harness::new(settings);
+        harness.connect();
+        let post = harness.next_post("initialize");
+        harness.json(post.stream, 400, &error(&post, code));
         assert!(
-            web.all.iter().all(|begun| begun.verb == Verb::Post),
+            harness
+                .exchanges
+                .iter()
+                .all(|exchange| exchange.verb == Verb::Post),
             "{code}"
         );
     }
@@ -73,31 +76,36 @@ fn s_http_41_it_is_not_looked_for_where_it_cannot_be() {
     if let Some(http) = &mut settings.http {
         http.falls_back = false;
     }
-    let mut web = Web::new(settings);
-    web.connect();
-    let post = web.posted("initialize");
-    web.status(post.stream, 405);
-    assert!(web.all.iter().all(|begun| begun.verb == Verb::Post));
+    let mut harness = Harness::new(settings);
+    harness.connect();
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 405);
+    assert!(
+        harness
+            .exchanges
+            .iter()
+            .all(|exchange| exchange.verb == Verb::Post)
+    );
 }
 
 /// S-SSE-03: requests, notifications, replies and cancellations all go to the announced path.
 #[test]
-fn s_sse_03_every_message_goes_where_the_server_said() {
+fn s_sse_03_every_message_goes_to_the_announced_endpoint() {
     every_chunking(|chunking| {
-        let (mut web, stream) = ready(chunking, "2024-11-05");
-        let call = web.call("tools/call", json!({"name": "add"}));
-        let other = web.call("tools/call", json!({"name": "add"}));
-        web.cancel(other);
-        web.event(stream, None, &question(1, "ping", &json!({})));
-        web.notify("notifications/example", &json!({}));
-        let place = "https://mcp.example/messages?id=1";
-        let posts: Vec<_> = web
-            .all
+        let (mut harness, stream) = ready(chunking, "2024-11-05");
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let other = harness.call("tools/call", json!({"name": "add"}));
+        harness.cancel(other);
+        harness.event(stream, None, &ask_message(1, "ping", &json!({})));
+        harness.notify("notifications/example", &json!({}));
+        let endpoint = "https://mcp.example/messages?id=1";
+        let posts: Vec<_> = harness
+            .exchanges
             .iter()
-            .filter(|begun| begun.verb == Verb::Post)
+            .filter(|exchange| exchange.verb == Verb::Post)
             .collect();
-        let (home, later) = posts.split_first().expect("posts");
-        assert_eq!(home.target, client_http::URL);
+        let (first, later) = posts.split_first().expect("posts");
+        assert_eq!(first.target, client_http::URL);
         assert_eq!(
             later.len(),
             7,
@@ -106,43 +114,44 @@ fn s_sse_03_every_message_goes_where_the_server_said() {
         assert!(
             later
                 .iter()
-                .all(|post| post.target == place && post.body.is_object())
+                .all(|post| post.target == endpoint && post.body.is_object())
         );
-        let post = web.posted("tools/call");
-        web.status(post.stream, 202);
-        web.event(stream, None, &result(&post, json!({"content": []})));
-        assert!(web.reply(call).is_ok());
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 202);
+        harness.event(stream, None, &result(&post, json!({"content": []})));
+        assert!(harness.reply(call).is_ok());
     });
 }
 
 /// S-SSE-05: the link sends nothing before it knows the path, and only to the same server.
 #[test]
-fn s_sse_05_nothing_is_sent_before_the_place_is_known() {
+fn s_sse_05_messages_wait_for_the_endpoint_event() {
     every_chunking(|chunking| {
-        let (mut web, stream) = looking(chunking);
-        let waiting = web.call("tools/call", json!({"name": "add"}));
-        web.bytes(stream, b": hello\n\nevent: message\ndata: {}\n\n");
-        web.pass(seconds(1));
-        assert_eq!(web.unseen(), 0);
-        web.bytes(stream, b"event: endpoint\ndata: messages\n\n");
+        let (mut harness, stream) = after_fallback(chunking);
+        let waiting = harness.call("tools/call", json!({"name": "add"}));
+        harness.bytes(stream, b": hello\n\nevent: message\ndata: {}\n\n");
+        harness.advance(seconds(1));
+        assert_eq!(harness.unseen_count(), 0);
+        harness.bytes(stream, b"event: endpoint\ndata: messages\n\n");
         assert_eq!(
-            web.posted("initialize").target,
+            harness.next_post("initialize").target,
             "https://mcp.example/messages"
         );
-        assert!(!web.is_settled(waiting));
+        assert!(!harness.is_settled(waiting));
         // A second path is ignored.
-        web.bytes(stream, b"event: endpoint\ndata: /elsewhere\n\n");
+        harness.bytes(stream, b"event: endpoint\ndata: /elsewhere\n\n");
         assert!(
-            web.all
+            harness
+                .exchanges
                 .iter()
-                .all(|begun| !begun.target.contains("elsewhere"))
+                .all(|exchange| !exchange.target.contains("elsewhere"))
         );
     });
 }
 
 #[test]
-fn s_sse_05_the_place_is_resolved_and_must_be_of_the_same_origin() {
-    for (place, target) in [
+fn s_sse_05_endpoint_is_resolved_and_must_have_the_same_origin() {
+    for (endpoint, target) in [
         ("/messages", Some("https://mcp.example/messages")),
         ("messages?a=b", Some("https://mcp.example/messages?a=b")),
         ("?s=1", Some("https://mcp.example/mcp?s=1")),
@@ -154,26 +163,33 @@ fn s_sse_05_the_place_is_resolved_and_must_be_of_the_same_origin() {
         ("https://mcp.example:8443/m", None),
         ("javascript:alert(1)", None),
     ] {
-        let (mut web, stream) = looking(Chunking::Whole);
-        web.bytes(
+        let (mut harness, stream) = after_fallback(Chunking::Whole);
+        harness.bytes(
             stream,
-            format!("event: endpoint\ndata: {place}\n\n").as_bytes(),
+            format!("event: endpoint\ndata: {endpoint}\n\n").as_bytes(),
         );
-        let post = web.find(|begun| begun.method() == "initialize");
-        let went = post.map(|post| post.target);
-        let is_same = match (&went, target) {
-            (Some(went), Some(target)) => went == target || went.replace(":443", "") == target,
+        let post = harness.find(|exchange| exchange.method() == "initialize");
+        let actual = post.map(|post| post.target);
+        let is_same = match (&actual, target) {
+            (Some(actual), Some(target)) => {
+                actual == target || actual.replace(":443", "") == target
+            }
             (None, None) => true,
             _ => false,
         };
-        assert!(is_same, "{place}: {went:?}");
-        assert!(web.all.iter().all(|begun| !begun.target.contains("evil")));
+        assert!(is_same, "{endpoint}: {actual:?}");
+        assert!(
+            harness
+                .exchanges
+                .iter()
+                .all(|exchange| !exchange.target.contains("evil"))
+        );
     }
 }
 
 /// S-SSE-06: whatever the response to the POST, the reply comes on the stream.
 #[test]
-fn s_sse_06_the_status_of_a_post_says_nothing_and_its_body_neither() {
+fn s_sse_06_reply_comes_on_the_stream_whatever_the_post_response_is() {
     every_chunking(|chunking| {
         for (status, body) in [
             (202, ""),
@@ -182,84 +198,84 @@ fn s_sse_06_the_status_of_a_post_says_nothing_and_its_body_neither() {
             (200, "Accepted"),
             (202, "{\"no\": 1}"),
         ] {
-            let (mut web, stream) = ready(chunking, "2024-11-05");
-            let call = web.call("tools/call", json!({"name": "add"}));
-            let post = web.posted("tools/call");
-            web.respond(post.stream, status, &[("content-type", "text/plain")], body);
-            assert!(!web.is_settled(call), "{status} {body}");
-            web.event(stream, None, &result(&post, json!({"content": []})));
-            assert!(web.reply(call).is_ok());
+            let (mut harness, stream) = ready(chunking, "2024-11-05");
+            let call = harness.call("tools/call", json!({"name": "add"}));
+            let post = harness.next_post("tools/call");
+            harness.respond(post.stream, status, &[("content-type", "text/plain")], body);
+            assert!(!harness.is_settled(call), "{status} {body}");
+            harness.event(stream, None, &result(&post, json!({"content": []})));
+            assert!(harness.reply(call).is_ok());
         }
         // The reply may arrive before the response to the POST.
-        let (mut web, stream) = ready(chunking, "2024-11-05");
-        let call = web.call("tools/call", json!({"name": "add"}));
-        let post = web.posted("tools/call");
-        web.event(stream, None, &result(&post, json!({"content": []})));
-        assert!(web.reply(call).is_ok());
-        web.status(post.stream, 202);
+        let (mut harness, stream) = ready(chunking, "2024-11-05");
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.event(stream, None, &result(&post, json!({"content": []})));
+        assert!(harness.reply(call).is_ok());
+        harness.status(post.stream, 202);
     });
 }
 
 /// S-SSE-06: the epoch ends with the stream. S-RES-09: the stream is not resumed. S-LIFE-12: the next epoch begins with a
 /// handshake.
 #[test]
-fn s_sse_06_the_loss_of_the_stream_is_the_loss_of_the_connection() {
+fn s_sse_06_loss_of_the_stream_ends_the_epoch() {
     for is_orderly in [true, false] {
-        let (mut web, stream) = ready(Chunking::Whole, "2024-11-05");
-        let call = web.call("tools/call", json!({"name": "add"}));
-        let post = web.posted("tools/call");
-        web.status(post.stream, 202);
-        web.bytes(stream, b"id: 5\ndata:\n\n");
+        let (mut harness, stream) = ready(Chunking::Whole, "2024-11-05");
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 202);
+        harness.bytes(stream, b"id: 5\ndata:\n\n");
         if is_orderly {
-            web.end(stream);
+            harness.end(stream);
         } else {
-            web.fail(stream, FaultKind::Reset);
+            harness.fail(stream, FaultKind::Reset);
         }
-        assert_eq!(web.failure(call).kind, FailureKind::Lost);
-        assert!(web.was_told(|e| matches!(
+        assert_eq!(harness.failure(call).kind, FailureKind::Lost);
+        assert!(harness.has_event(|e| matches!(
             e,
             Event::Closing {
                 cause: Cause::Died,
                 ..
             }
         )));
-        web.pass(seconds(1));
-        let get = web.begun(Verb::Get);
+        harness.advance(seconds(1));
+        let get = harness.next_exchange(Verb::Get);
         assert_eq!(get.target, client_http::URL);
         assert_eq!(get.field("last-event-id"), None);
-        web.stream(get.stream);
-        web.bytes(get.stream, b"event: endpoint\ndata: /messages?id=2\n\n");
-        let post = web.posted("initialize");
+        harness.begin_stream(get.stream);
+        harness.bytes(get.stream, b"event: endpoint\ndata: /messages?id=2\n\n");
+        let post = harness.next_post("initialize");
         assert_eq!(post.target, "https://mcp.example/messages?id=2");
-        assert_eq!(web.unseen(), 0);
+        assert_eq!(harness.unseen_count(), 0);
     }
 }
 
 /// S-SSE-07: the transport does not determine the version. S-LHTTP-20: it has no version field.
 #[test]
-fn s_sse_07_any_legacy_version_may_be_spoken_there() {
+fn s_sse_07_any_legacy_version_can_be_agreed_on() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let (mut web, stream) = ready(Chunking::Whole, version);
+        let (mut harness, stream) = ready(Chunking::Whole, version);
         assert_eq!(
-            web.client.session().expect("ready").version.as_str(),
+            harness.client.session().expect("ready").version.as_str(),
             version
         );
-        let first = web.carrying("initialize")[1];
+        let first = harness.exchanges_of("initialize")[1];
         assert_eq!(first.body["params"]["protocolVersion"], "2025-11-25");
-        let call = web.call("tools/call", json!({"name": "add"}));
-        let post = web.posted("tools/call");
-        web.status(post.stream, 202);
-        web.event(stream, None, &complete(&post, json!({"content": []})));
-        assert!(web.reply(call).is_ok());
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 202);
+        harness.event(stream, None, &complete(&post, json!({"content": []})));
+        assert!(harness.reply(call).is_ok());
     }
 }
 
 /// S-TIME-01: the link waits only a limited time for the path.
 #[test]
-fn a_place_that_is_never_said_is_not_waited_for() {
-    let (mut web, _) = looking(Chunking::Whole);
-    web.pass(seconds(11));
-    assert!(web.was_told(|event| matches!(
+fn missing_endpoint_event_ends_the_handshake() {
+    let (mut harness, _) = after_fallback(Chunking::Whole);
+    harness.advance(seconds(11));
+    assert!(harness.has_event(|event| matches!(
         event,
         Event::Closing {
             cause: Cause::HandshakeRefused { .. },
@@ -270,11 +286,11 @@ fn a_place_that_is_never_said_is_not_waited_for() {
 
 /// S-SESS-07, S-LIFE-11: there is no session to end; closing the stream is enough.
 #[test]
-fn s_life_11_shutting_down_closes_the_stream_and_says_nothing() {
-    let (mut web, stream) = ready(Chunking::Whole, "2024-11-05");
-    let before = web.all.len();
-    web.shutdown();
-    assert_eq!(web.client.state(), State::Closed);
-    assert!(!web.is_open(stream));
-    assert_eq!(web.all.len(), before);
+fn s_life_11_shutdown_closes_the_stream_without_a_request() {
+    let (mut harness, stream) = ready(Chunking::Whole, "2024-11-05");
+    let before = harness.exchanges.len();
+    harness.shutdown();
+    assert_eq!(harness.client.state(), State::Closed);
+    assert!(!harness.is_open(stream));
+    assert_eq!(harness.exchanges.len(), before);
 }

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use crate::client_http::{
-    self, Begun, LEGACY, VERSIONS, Web, complete, every_chunking, notification, result, seconds,
+    self, Exchange, Harness, LEGACY, VERSIONS, complete, every_chunking, notification, result,
+    seconds,
 };
 use everlink::FaultKind;
 use everlink::client::{CallOptions, Cause, Delivery, Event, FailureKind, State};
@@ -15,40 +16,40 @@ const fn millis(millis: u64) -> Duration {
 }
 
 /// A call whose response is an event stream.
-fn streaming(web: &mut Web) -> (everlink::CallId, Begun) {
-    let call = web.call("tools/call", json!({"name": "add"}));
-    let post = web.posted("tools/call");
-    web.stream(post.stream);
+fn call_with_stream(harness: &mut Harness) -> (everlink::CallId, Exchange) {
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.begin_stream(post.stream);
     (call, post)
 }
 
 /// S-HTTP-20: comments are valid and carry no message.
 #[test]
-fn s_http_20_comments_are_passed_over() {
+fn s_http_20_comments_are_ignored() {
     for version in VERSIONS {
         every_chunking(|chunking| {
-            let mut web = Web::speaking(version).chunked(chunking);
-            let (call, post) = streaming(&mut web);
-            web.bytes(post.stream, b":\n\n: keep-alive\r\n\r\n:data: {}\n\n");
+            let mut harness = Harness::ready(version).chunked(chunking);
+            let (call, post) = call_with_stream(&mut harness);
+            harness.bytes(post.stream, b":\n\n: keep-alive\r\n\r\n:data: {}\n\n");
             let reply = complete(&post, json!({"content": []}));
-            web.bytes(
+            harness.bytes(
                 post.stream,
                 format!(": a\ndata: {reply}\n: b\n\n").as_bytes(),
             );
-            assert!(web.reply(call).is_ok());
-            assert_eq!(web.client.stats().noise, 0);
+            assert!(harness.reply(call).is_ok());
+            assert_eq!(harness.client.stats().noise, 0);
         });
     }
 }
 
 /// S-INH-01: lines end with LF, CRLF or CR, and a byte order mark at the start is ignored.
 #[test]
-fn s_inh_01_02_the_lines_and_fields_of_a_stream_are_read_as_the_standard_has_it() {
+fn s_inh_01_02_all_line_endings_and_a_byte_order_mark_are_accepted() {
     for end in ["\n", "\r\n", "\r"] {
         every_chunking(|chunking| {
-            let mut web = Web::modern().chunked(chunking);
-            let (call, post) = streaming(&mut web);
-            web.bytes(post.stream, "\u{feff}".as_bytes());
+            let mut harness = Harness::modern().chunked(chunking);
+            let (call, post) = call_with_stream(&mut harness);
+            harness.bytes(post.stream, "\u{feff}".as_bytes());
             let reply = serde_json::to_string_pretty(&complete(
                 &post,
                 json!({"content": [{"type": "text", "text": "ä"}]}),
@@ -58,51 +59,54 @@ fn s_inh_01_02_the_lines_and_fields_of_a_stream_are_read_as_the_standard_has_it(
                 event += &format!("data: {line}{end}");
             }
             event += end;
-            web.bytes(post.stream, event.as_bytes());
-            assert_eq!(web.reply(call).expect("a reply")["content"][0]["text"], "ä");
+            harness.bytes(post.stream, event.as_bytes());
+            assert_eq!(
+                harness.reply(call).expect("a reply")["content"][0]["text"],
+                "ä"
+            );
         });
     }
 }
 
 /// S-INH-02: events with another name are ignored.
 #[test]
-fn s_inh_02_only_messages_are_messages() {
+fn s_inh_02_events_with_another_name_are_ignored() {
     every_chunking(|chunking| {
-        let mut web = Web::legacy().chunked(chunking);
-        let (call, post) = streaming(&mut web);
+        let mut harness = Harness::legacy().chunked(chunking);
+        let (call, post) = call_with_stream(&mut harness);
         let other = result(&post, json!({"content": ["no"]}));
-        web.bytes(
+        harness.bytes(
             post.stream,
             format!("event: ping\ndata: {other}\n\n").as_bytes(),
         );
-        web.bytes(
+        harness.bytes(
             post.stream,
             format!("event: endpoint\ndata: {other}\n\n").as_bytes(),
         );
-        assert!(!web.is_settled(call));
-        web.event(post.stream, None, &result(&post, json!({"content": []})));
-        assert_eq!(web.reply(call).expect("a reply")["content"], json!([]));
+        assert!(!harness.is_settled(call));
+        harness.event(post.stream, None, &result(&post, json!({"content": []})));
+        assert_eq!(harness.reply(call).expect("a reply")["content"], json!([]));
     });
 }
 
 /// S-INH-03: an unfinished event at the end of a stream is dropped.
 #[test]
-fn s_inh_03_an_event_that_is_not_whole_when_the_stream_ends_is_none() {
-    let mut web = Web::modern();
-    let (call, post) = streaming(&mut web);
+fn s_inh_03_unfinished_event_at_the_end_of_a_stream_is_dropped() {
+    let mut harness = Harness::modern();
+    let (call, post) = call_with_stream(&mut harness);
     let reply = complete(&post, json!({"content": []}));
-    web.bytes(post.stream, format!("data: {reply}\n").as_bytes());
-    web.end(post.stream);
-    assert_eq!(web.failure(call).kind, FailureKind::Cut);
+    harness.bytes(post.stream, format!("data: {reply}\n").as_bytes());
+    harness.end(post.stream);
+    assert_eq!(harness.failure(call).kind, FailureKind::Cut);
 }
 
 /// S-RPC-02: invalid UTF-8 is no message, and other messages are not affected.
 #[test]
-fn s_rpc_02_what_is_not_utf8_is_no_message() {
+fn s_rpc_02_message_with_invalid_utf8_is_dropped() {
     every_chunking(|chunking| {
         for version in VERSIONS {
-            let mut web = Web::speaking(version).chunked(chunking);
-            let (call, post) = streaming(&mut web);
+            let mut harness = Harness::ready(version).chunked(chunking);
+            let (call, post) = call_with_stream(&mut harness);
             let reply = complete(&post, json!({"content": [], "a": "?"})).to_string();
             let mut bytes = format!("data: {reply}\n\n").into_bytes();
             let at = bytes
@@ -110,18 +114,18 @@ fn s_rpc_02_what_is_not_utf8_is_no_message() {
                 .position(|byte| *byte == b'?')
                 .expect("a place");
             bytes[at] = 0xff;
-            web.bytes(post.stream, &bytes);
-            assert!(!web.is_settled(call));
-            web.event(post.stream, None, &complete(&post, json!({"content": []})));
-            assert!(web.reply(call).is_ok());
+            harness.bytes(post.stream, &bytes);
+            assert!(!harness.is_settled(call));
+            harness.event(post.stream, None, &complete(&post, json!({"content": []})));
+            assert!(harness.reply(call).is_ok());
 
-            let call = web.call("tools/call", json!({"name": "add"}));
-            let post = web.posted("tools/call");
-            web.head(post.stream, 200, &[("content-type", "application/json")]);
-            web.bytes(post.stream, b"{\"a\":\"\xff\"}");
-            web.end(post.stream);
+            let call = harness.call("tools/call", json!({"name": "add"}));
+            let post = harness.next_post("tools/call");
+            harness.head(post.stream, 200, &[("content-type", "application/json")]);
+            harness.bytes(post.stream, b"{\"a\":\"\xff\"}");
+            harness.end(post.stream);
             assert!(matches!(
-                web.failure(call).kind,
+                harness.failure(call).kind,
                 FailureKind::Invalid { .. }
             ));
         }
@@ -130,62 +134,71 @@ fn s_rpc_02_what_is_not_utf8_is_no_message() {
 
 /// S-HTTP-22: the request is sent again only if it is idempotent, under a new id.
 #[test]
-fn s_http_22_a_modern_stream_that_breaks_off_loses_its_request() {
+fn s_http_22_broken_modern_stream_fails_its_call_unless_idempotent() {
     for is_orderly in [true, false] {
-        let mut web = Web::modern();
-        let (call, post) = streaming(&mut web);
+        let mut harness = Harness::modern();
+        let (call, post) = call_with_stream(&mut harness);
         // S-HTTP-21: an unexpected event id resumes nothing.
-        web.event(
+        harness.event(
             post.stream,
             Some("7"),
             &notification(
                 "notifications/progress",
-                &json!({"progressToken": post.token(), "progress": 1}),
+                &json!({"progressToken": post.progress_token(), "progress": 1}),
             ),
         );
         if is_orderly {
-            web.end(post.stream);
+            harness.end(post.stream);
         } else {
-            web.fail(post.stream, FaultKind::Reset);
+            harness.fail(post.stream, FaultKind::Reset);
         }
-        let failure = web.failure(call);
+        let failure = harness.failure(call);
         assert_eq!(
             (failure.kind, failure.delivery),
             (FailureKind::Cut, Delivery::Unknown)
         );
-        web.pass(seconds(20));
-        assert_eq!(web.carrying("tools/call").len(), 1, "it may have run");
-        assert!(web.all.iter().all(|begun| begun.verb == Verb::Post));
+        harness.advance(seconds(20));
+        assert_eq!(
+            harness.exchanges_of("tools/call").len(),
+            1,
+            "it may have run"
+        );
+        assert!(
+            harness
+                .exchanges
+                .iter()
+                .all(|exchange| exchange.verb == Verb::Post)
+        );
     }
-    let mut web = Web::modern();
+    let mut harness = Harness::modern();
     let params = json!({"name": "add"});
-    let call = web.call_with("tools/call", params, CallOptions::new().idempotent());
-    let first = web.posted("tools/call");
-    web.stream(first.stream);
-    web.end(first.stream);
-    let second = web.posted("tools/call");
+    let call = harness.call_with("tools/call", params, CallOptions::new().idempotent());
+    let first = harness.next_post("tools/call");
+    harness.begin_stream(first.stream);
+    harness.end(first.stream);
+    let second = harness.next_post("tools/call");
     assert_ne!(second.body["id"], first.body["id"]);
-    web.reply_with(&second, json!({"content": []}));
-    assert!(web.reply(call).is_ok());
+    harness.reply_with(&second, json!({"content": []}));
+    assert!(harness.reply(call).is_ok());
 }
 
 /// S-RES-06: the link resumes with the last event id of that stream, in its session.
 #[test]
-fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
+fn s_res_03_07_broken_stream_is_resumed_with_a_get_after_the_retry_delay() {
     for version in LEGACY {
         for is_orderly in [true, false] {
             every_chunking(|chunking| {
-                let mut web = Web::speaking(version).chunked(chunking);
-                let (call, post) = streaming(&mut web);
-                web.bytes(post.stream, b"id: e-1\nretry: 500\ndata:\n\n");
+                let mut harness = Harness::ready(version).chunked(chunking);
+                let (call, post) = call_with_stream(&mut harness);
+                harness.bytes(post.stream, b"id: e-1\nretry: 500\ndata:\n\n");
                 if is_orderly {
-                    web.end(post.stream);
+                    harness.end(post.stream);
                 } else {
-                    web.fail(post.stream, FaultKind::Reset);
+                    harness.fail(post.stream, FaultKind::Reset);
                 }
-                let cut = web.now;
-                web.pass(seconds(2));
-                let get = web.begun(Verb::Get);
+                let cut = harness.now;
+                harness.advance(seconds(2));
+                let get = harness.next_exchange(Verb::Get);
                 // S-RES-07: exactly after the retry delay.
                 assert_eq!(get.at.since(cut), millis(500), "{version}");
                 assert_eq!(get.target, client_http::URL);
@@ -193,13 +206,13 @@ fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
                 assert_eq!(get.field("last-event-id"), Some("e-1"));
                 assert_eq!(get.field("mcp-session-id"), Some("s-1"));
                 assert_eq!(get.body, json!(null));
-                assert_eq!(web.unseen(), 0, "it is asked for once");
+                assert_eq!(harness.unseen_count(), 0, "the stream is requested once");
                 // S-RES-06: the reply comes on the new stream and counts once.
-                web.stream(get.stream);
+                harness.begin_stream(get.stream);
                 let reply = result(&post, json!({"content": []}));
-                web.event(get.stream, Some("e-2"), &reply);
-                web.event(get.stream, Some("e-2"), &reply);
-                assert!(web.reply(call).is_ok());
+                harness.event(get.stream, Some("e-2"), &reply);
+                harness.event(get.stream, Some("e-2"), &reply);
+                assert!(harness.reply(call).is_ok());
             });
         }
     }
@@ -208,175 +221,191 @@ fn s_res_03_07_a_stream_that_breaks_off_is_resumed_with_a_get() {
 /// S-RES-06: each stream has its own last event id and retry delay.
 #[test]
 fn s_res_06_every_stream_is_resumed_after_its_own_last_event() {
-    let mut web = Web::legacy_with_news();
-    let listen = web.begun(Verb::Get);
-    web.stream(listen.stream);
-    let (first, one) = streaming(&mut web);
-    let (second, two) = streaming(&mut web);
-    web.bytes(listen.stream, b"id: n-4\nretry: 900\ndata:\n\n");
-    web.bytes(one.stream, b"id: a-1\nretry: 300\ndata:\n\n");
-    web.bytes(two.stream, b"id: b-1\nretry: 600\ndata:\n\n");
+    let mut harness = Harness::legacy_awaiting_listen();
+    let listen = harness.next_exchange(Verb::Get);
+    harness.begin_stream(listen.stream);
+    let (first, one) = call_with_stream(&mut harness);
+    let (second, two) = call_with_stream(&mut harness);
+    harness.bytes(listen.stream, b"id: n-4\nretry: 900\ndata:\n\n");
+    harness.bytes(one.stream, b"id: a-1\nretry: 300\ndata:\n\n");
+    harness.bytes(two.stream, b"id: b-1\nretry: 600\ndata:\n\n");
     let note = notification(
         "notifications/message",
         &json!({"level": "error", "data": 1}),
     );
-    web.event(one.stream, Some("a-2"), &note);
+    harness.event(one.stream, Some("a-2"), &note);
     // An event without an id keeps the last id.
-    web.event(one.stream, None, &note);
+    harness.event(one.stream, None, &note);
     for stream in [listen.stream, one.stream, two.stream] {
-        web.end(stream);
+        harness.end(stream);
     }
-    let cut = web.now;
-    web.pass(seconds(1));
+    let cut = harness.now;
+    harness.advance(seconds(1));
     for (cursor, pause) in [("a-2", 300), ("b-1", 600), ("n-4", 900)] {
-        let get = web.begun(Verb::Get);
+        let get = harness.next_exchange(Verb::Get);
         assert_eq!(get.field("last-event-id"), Some(cursor));
         assert_eq!(get.at.since(cut), millis(pause));
-        web.stream(get.stream);
+        harness.begin_stream(get.stream);
         let reply = match cursor {
             "a-2" => result(&one, json!({"content": [1]})),
             "b-1" => result(&two, json!({"content": [2]})),
             _ => continue,
         };
-        web.event(get.stream, None, &reply);
+        harness.event(get.stream, None, &reply);
     }
-    assert_eq!(web.reply(first).expect("a reply")["content"], json!([1]));
-    assert_eq!(web.reply(second).expect("a reply")["content"], json!([2]));
+    assert_eq!(
+        harness.reply(first).expect("a reply")["content"],
+        json!([1])
+    );
+    assert_eq!(
+        harness.reply(second).expect("a reply")["content"],
+        json!([2])
+    );
 }
 
 /// S-LHTTP-11: the delay also counts if it comes late, and again for the next exchange.
 #[test]
-fn s_lhttp_11_the_pause_that_the_server_wants_is_kept() {
-    let mut web = Web::legacy();
-    let (call, post) = streaming(&mut web);
-    web.bytes(post.stream, b"id: 1\ndata:\n\nretry: 2500\n\n");
-    web.end(post.stream);
-    let cut = web.now;
-    web.pass(millis(2_499));
-    assert_eq!(web.unseen(), 0);
-    web.pass(seconds(1));
-    let get = web.begun(Verb::Get);
+fn s_lhttp_11_retry_delay_applies_even_if_it_comes_late_and_to_later_resumes() {
+    let mut harness = Harness::legacy();
+    let (call, post) = call_with_stream(&mut harness);
+    harness.bytes(post.stream, b"id: 1\ndata:\n\nretry: 2500\n\n");
+    harness.end(post.stream);
+    let cut = harness.now;
+    harness.advance(millis(2_499));
+    assert_eq!(harness.unseen_count(), 0);
+    harness.advance(seconds(1));
+    let get = harness.next_exchange(Verb::Get);
     assert_eq!(get.at.since(cut), millis(2_500));
-    web.stream(get.stream);
+    harness.begin_stream(get.stream);
     // The delay stays valid for the same stream.
-    web.bytes(get.stream, b"id: 2\ndata:\n\n");
-    web.end(get.stream);
-    let cut = web.now;
-    web.pass(seconds(5));
-    let get = web.begun(Verb::Get);
+    harness.bytes(get.stream, b"id: 2\ndata:\n\n");
+    harness.end(get.stream);
+    let cut = harness.now;
+    harness.advance(seconds(5));
+    let get = harness.next_exchange(Verb::Get);
     assert_eq!(get.field("last-event-id"), Some("2"));
     assert_eq!(get.at.since(cut), millis(2_500));
-    web.stream(get.stream);
-    web.event(get.stream, None, &result(&post, json!({"content": []})));
-    assert!(web.reply(call).is_ok());
+    harness.begin_stream(get.stream);
+    harness.event(get.stream, None, &result(&post, json!({"content": []})));
+    assert!(harness.reply(call).is_ok());
 }
 
 /// S-RES-06: a stream without event ids cannot be resumed.
 #[test]
 fn s_res_06_a_stream_without_ids_is_not_resumed() {
     for version in LEGACY {
-        let mut web = Web::speaking(version);
-        let (call, post) = streaming(&mut web);
-        web.event(
+        let mut harness = Harness::ready(version);
+        let (call, post) = call_with_stream(&mut harness);
+        harness.event(
             post.stream,
             None,
             &notification("notifications/example", &json!({})),
         );
-        web.end(post.stream);
-        assert_eq!(web.failure(call).kind, FailureKind::Cut);
-        web.pass(seconds(10));
-        assert!(web.find(|begun| begun.verb == Verb::Get).is_none());
+        harness.end(post.stream);
+        assert_eq!(harness.failure(call).kind, FailureKind::Cut);
+        harness.advance(seconds(10));
+        assert!(
+            harness
+                .find(|exchange| exchange.verb == Verb::Get)
+                .is_none()
+        );
     }
 }
 
 /// S-INH-02: an id with a NUL is ignored.
 #[test]
-fn s_inh_02_what_is_no_id_takes_the_cursor_nowhere() {
-    let mut web = Web::legacy();
-    let (call, post) = streaming(&mut web);
-    web.bytes(post.stream, b"id: 1\ndata:\n\nid: x\0\ndata:\n\n");
-    web.end(post.stream);
-    web.pass(seconds(2));
-    assert_eq!(web.begun(Verb::Get).field("last-event-id"), Some("1"));
-    assert!(!web.is_settled(call));
+fn s_inh_02_event_id_with_a_nul_is_ignored() {
+    let mut harness = Harness::legacy();
+    let (call, post) = call_with_stream(&mut harness);
+    harness.bytes(post.stream, b"id: 1\ndata:\n\nid: x\0\ndata:\n\n");
+    harness.end(post.stream);
+    harness.advance(seconds(2));
+    assert_eq!(
+        harness.next_exchange(Verb::Get).field("last-event-id"),
+        Some("1")
+    );
+    assert!(!harness.is_settled(call));
 }
 
 /// S-INH-02: an empty id resets the last event id.
 #[test]
-fn s_inh_02_an_empty_id_is_the_end_of_resumption() {
-    let mut web = Web::legacy();
-    let (call, post) = streaming(&mut web);
-    web.bytes(post.stream, b"id: 1\ndata:\n\nid\ndata:\n\n");
-    web.end(post.stream);
-    assert_eq!(web.failure(call).kind, FailureKind::Cut);
+fn s_inh_02_empty_event_id_prevents_resumption() {
+    let mut harness = Harness::legacy();
+    let (call, post) = call_with_stream(&mut harness);
+    harness.bytes(post.stream, b"id: 1\ndata:\n\nid\ndata:\n\n");
+    harness.end(post.stream);
+    assert_eq!(harness.failure(call).kind, FailureKind::Cut);
 }
 
 #[test]
-fn s_res_08_what_cannot_be_resumed_is_lost() {
+fn s_res_08_resume_refused_with_404_or_405_fails_the_call_as_cut() {
     for status in [404, 405] {
-        let mut web = Web::legacy();
-        let (call, post) = streaming(&mut web);
-        web.bytes(post.stream, b"id: 1\ndata:\n\n");
-        web.end(post.stream);
-        web.pass(seconds(2));
-        let get = web.begun(Verb::Get);
-        web.status(get.stream, status);
-        let failure = web.failure(call);
+        let mut harness = Harness::legacy();
+        let (call, post) = call_with_stream(&mut harness);
+        harness.bytes(post.stream, b"id: 1\ndata:\n\n");
+        harness.end(post.stream);
+        harness.advance(seconds(2));
+        let get = harness.next_exchange(Verb::Get);
+        harness.status(get.stream, status);
+        let failure = harness.failure(call);
         assert_eq!(
             (failure.kind, failure.delivery),
             (FailureKind::Cut, Delivery::Unknown)
         );
-        assert_eq!(web.carrying("tools/call").len(), 1);
+        assert_eq!(harness.exchanges_of("tools/call").len(), 1);
     }
 }
 
 /// S-RES-08: a 404 in a session may mean that the session is lost.
 #[test]
-fn s_res_08_a_stream_that_is_not_found_may_be_a_session_that_is_not() {
-    let mut web = Web::legacy();
-    let (call, post) = streaming(&mut web);
-    web.bytes(post.stream, b"id: 1\ndata:\n\n");
-    web.end(post.stream);
-    web.pass(seconds(2));
-    let get = web.begun(Verb::Get);
-    web.status(get.stream, 404);
-    if let Some(ping) = web.find(|begun| begun.method() == "ping") {
-        web.status(ping.stream, 404);
+fn s_res_08_resume_refused_with_404_may_reveal_a_lost_session() {
+    let mut harness = Harness::legacy();
+    let (call, post) = call_with_stream(&mut harness);
+    harness.bytes(post.stream, b"id: 1\ndata:\n\n");
+    harness.end(post.stream);
+    harness.advance(seconds(2));
+    let get = harness.next_exchange(Verb::Get);
+    harness.status(get.stream, 404);
+    if let Some(ping) = harness.find(|exchange| exchange.method() == "ping") {
+        harness.status(ping.stream, 404);
     }
-    assert!(web.was_told(|e| matches!(
+    assert!(harness.has_event(|e| matches!(
         e,
         Event::Closing {
             cause: Cause::SessionLost,
             ..
         }
     )));
-    assert_eq!(web.failure(call).delivery, Delivery::Unknown);
-    web.pass(seconds(1));
-    assert_eq!(web.posted("initialize").field("mcp-session-id"), None);
+    assert_eq!(harness.failure(call).delivery, Delivery::Unknown);
+    harness.advance(seconds(1));
+    assert_eq!(
+        harness.next_post("initialize").field("mcp-session-id"),
+        None
+    );
 }
 
 /// S-RES-06: an event that a resumed stream repeats is delivered once.
 #[test]
-fn s_res_06_a_reply_that_comes_again_settles_nothing_else() {
-    let mut web = Web::legacy();
-    let (call, post) = streaming(&mut web);
-    web.bytes(post.stream, b"id: 1\ndata:\n\n");
-    web.end(post.stream);
-    web.pass(seconds(2));
-    let get = web.begun(Verb::Get);
-    web.stream(get.stream);
-    web.event(
+fn s_res_06_repeated_reply_settles_no_other_call() {
+    let mut harness = Harness::legacy();
+    let (call, post) = call_with_stream(&mut harness);
+    harness.bytes(post.stream, b"id: 1\ndata:\n\n");
+    harness.end(post.stream);
+    harness.advance(seconds(2));
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    harness.event(
         get.stream,
         Some("2"),
         &result(&post, json!({"content": []})),
     );
-    assert!(web.reply(call).is_ok());
-    let (other, next) = streaming(&mut web);
-    web.event(
+    assert!(harness.reply(call).is_ok());
+    let (other, next) = call_with_stream(&mut harness);
+    harness.event(
         next.stream,
         Some("2"),
         &result(&post, json!({"content": ["old"]})),
     );
-    assert!(!web.is_settled(other));
-    assert_eq!(web.client.state(), State::Ready);
+    assert!(!harness.is_settled(other));
+    assert_eq!(harness.client.state(), State::Ready);
 }

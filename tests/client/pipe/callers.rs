@@ -1,4 +1,4 @@
-//! One owner and many callers: verbs from any thread, in any state, and ids that never collide. Rows F-095 to F-100
+//! One owner and many callers: commands from any thread, in any state, and ids that never collide. Rows F-095 to F-100
 //! of the failures.
 
 use std::sync::mpsc;
@@ -8,53 +8,53 @@ use everlink::client::{Client, Delivery, Event, FailureKind, State};
 use everlink::{Config, Dialect, Epoch, ExitStatus, FaultKind, Input, Instant, Output};
 use serde_json::json;
 
-use crate::client_pipe::{Act, Command, Peer, World, ask, config, dies, error, reply, seconds};
-use crate::eras::{BOTH, answering, legacy, ready};
+use crate::client_pipe::{Act, Command, Harness, Peer, ask, config, dies, error, reply, seconds};
+use crate::eras::{BOTH_ERAS, config_with_asks, legacy, ready};
 
-/// A verb that a caller on another thread sends to the owner.
-type Wish = Box<dyn FnOnce(&mut Client, Instant) + Send>;
+/// A command that a caller on another thread sends to the owner.
+type LinkCommand = Box<dyn FnOnce(&mut Client, Instant) + Send>;
 
 #[test]
-fn f_095_callers_elsewhere_send_their_wishes_to_the_one_owner() {
-    let mut world = ready(config(), legacy);
-    let seen = world.link().epoch();
-    let (post, inbox) = mpsc::channel::<Wish>();
+fn f_095_commands_from_eight_threads_close_the_link_exactly_once() {
+    let mut harness = ready(config(), legacy);
+    let seen = harness.link().epoch();
+    let (sender, receiver) = mpsc::channel::<LinkCommand>();
     let callers: Vec<_> = (0..8)
         .map(|_| {
-            let post = post.clone();
+            let sender = sender.clone();
             thread::spawn(move || {
-                let wishes: [Wish; 4] = [
+                let commands: [LinkCommand; 4] = [
                     Box::new(|link, now| link.connect(now)),
                     Box::new(move |link, now| link.reconnect(now, seen, "it looks dead")),
                     Box::new(|link, now| link.wake(now)),
                     Box::new(|link, now| link.shutdown(now)),
                 ];
-                for wish in wishes {
-                    post.send(wish).expect("the owner listens");
+                for command in commands {
+                    sender.send(command).expect("the owner receives commands");
                 }
             })
         })
         .collect();
     for caller in callers {
-        caller.join().expect("a caller only posts");
+        caller.join().expect("a caller thread does not panic");
     }
-    drop(post);
-    // In whatever order they arrive.
-    for wish in inbox {
-        world.verb(wish);
+    drop(sender);
+    // The commands arrive in any order.
+    for command in receiver {
+        harness.with_link(command);
     }
-    world.until_state(State::Closed);
+    harness.until_state(State::Closed);
     let closed = |event: &Event| matches!(event, Event::Closed).then_some(());
-    assert_eq!(world.picked(closed).len(), 1);
-    for life in 1..=world.life() {
-        let closes = |command: &&Command| **command == Command::CloseWrite(life);
-        let commands = world.commands();
+    assert_eq!(harness.pick_events(closed).len(), 1);
+    for epoch in 1..=harness.epoch_number() {
+        let closes = |command: &&Command| **command == Command::CloseWrite(epoch);
+        let commands = harness.commands();
         assert!(commands.iter().filter(closes).count() <= 1, "{commands:?}");
     }
 }
 
 #[test]
-fn f_096_the_truth_is_in_the_machine_and_moves_with_it() {
+fn f_096_link_moved_to_another_thread_keeps_its_state() {
     let mut config: Config = config();
     config.dialect = Dialect::Legacy;
     let mut link = Client::new(config);
@@ -89,26 +89,26 @@ fn f_096_the_truth_is_in_the_machine_and_moves_with_it() {
 }
 
 /// A link in each state that can last.
-fn every_state() -> Vec<(State, World)> {
+fn every_state() -> Vec<(State, Harness)> {
     let reaching = |state: State, server: fn(u64) -> Peer| {
-        let mut world = World::new(config()).served_by(server);
-        world.connect();
-        world.until_state(state);
-        world
+        let mut harness = Harness::new(config()).served_by(server);
+        harness.connect();
+        harness.until_state(state);
+        harness
     };
     let mut closing = ready(config(), || legacy().ignores_eof());
     closing.reconnect("to see it close");
     let mut draining = ready(config(), || legacy().ignores("tools/call"));
-    draining.tool("in flight");
+    draining.call_tool("in flight");
     draining.reconnect("to see it drain");
     vec![
         (
             State::Idle,
-            World::new(config()).served_by(|_| Peer::silent().opens_with(Vec::new())),
+            Harness::new(config()).served_by(|_| Peer::silent().on_open(Vec::new())),
         ),
         (
             State::Opening,
-            reaching(State::Opening, |_| Peer::silent().opens_with(Vec::new())),
+            reaching(State::Opening, |_| Peer::silent().on_open(Vec::new())),
         ),
         (
             State::Handshaking,
@@ -126,139 +126,139 @@ fn every_state() -> Vec<(State, World)> {
         ),
         (
             State::Parked,
-            reaching(State::Parked, |life| match life {
+            reaching(State::Parked, |epoch| match epoch {
                 1..=6 => unreachable_server(),
-                _ => Peer::silent().opens_with(Vec::new()),
+                _ => Peer::silent().on_open(Vec::new()),
             }),
         ),
     ]
 }
 
 fn unreachable_server() -> Peer {
-    Peer::silent().opens_with(vec![Act::OpenFailed(vec![FaultKind::Refused.into()])])
+    Peer::silent().on_open(vec![Act::OpenFailed(vec![FaultKind::Refused.into()])])
 }
 
 #[test]
 fn f_097_a_call_can_be_cancelled_in_every_state() {
-    for (state, mut world) in every_state() {
-        assert_eq!(world.state(), state);
+    for (state, mut harness) in every_state() {
+        assert_eq!(harness.state(), state);
         if state == State::Parked {
             // Directly after an attempt, a call to a parked link fails at once.
-            world.pass(seconds(5));
+            harness.advance(seconds(5));
         }
-        let call = world.tool("unwanted");
-        world.cancel(call, "never mind");
-        let failure = world.failure(call);
+        let call = harness.call_tool("unwanted");
+        harness.cancel(call, "never mind");
+        let failure = harness.failure(call);
         assert!(
             matches!(failure.kind, FailureKind::Cancelled { .. }),
             "{state}: {failure}"
         );
         assert_eq!(failure.delivery == Delivery::Unknown, state == State::Ready);
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_097_a_shutdown_works_in_every_state_and_leaks_nothing() {
-    for (state, mut world) in every_state() {
-        assert_eq!(world.state(), state);
-        let began = world.now();
-        world.shutdown();
-        world.until_state(State::Closed);
-        let took = world.now().since(began);
+fn f_097_shutdown_in_every_state_closes_within_7_s_and_releases_the_transport() {
+    for (state, mut harness) in every_state() {
+        assert_eq!(harness.state(), state);
+        let began = harness.now();
+        harness.shutdown();
+        harness.until_state(State::Closed);
+        let took = harness.now().since(began);
         assert!(took <= seconds(7), "{state} took {took:?}");
         // Every `Open` has its `Release`, and every call its outcome.
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_098_giving_up_on_calls_is_no_failure_of_the_link() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/call"));
+fn f_098_cancelled_calls_do_not_count_as_failures_of_the_link() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
         for _ in 0..100 {
-            let call = world.tool("unwanted");
-            world.cancel(call, "never mind");
+            let call = harness.call_tool("unwanted");
+            harness.cancel(call, "never mind");
         }
-        assert_eq!((world.state(), world.life()), (State::Ready, 1));
-        assert_eq!(world.link().failures(), 0);
-        world.finish();
+        assert_eq!((harness.state(), harness.epoch_number()), (State::Ready, 1));
+        assert_eq!(harness.link().failures(), 0);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_099_a_question_with_the_id_of_an_open_one_does_not_take_its_place() {
-    let mut world = ready(answering(), legacy);
-    world.peer(ask("q", "roots/list", json!({})));
-    world.peer(ask("q", "sampling/createMessage", json!({"messages": []})));
-    assert_eq!(world.asks().len(), 1);
-    assert_eq!(world.link().stats().noise, 1);
-    world.answer(world.asks()[0], Ok(json!({"roots": []})));
-    let answers = world.answers();
+fn f_099_ask_that_reuses_the_id_of_an_open_ask_is_noise() {
+    let mut harness = ready(config_with_asks(), legacy);
+    harness.perform(ask("q", "roots/list", json!({})));
+    harness.perform(ask("q", "sampling/createMessage", json!({"messages": []})));
+    assert_eq!(harness.asks().len(), 1);
+    assert_eq!(harness.link().stats().noise, 1);
+    harness.answer(harness.asks()[0], Ok(json!({"roots": []})));
+    let answers = harness.ask_replies();
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["result"], json!({"roots": []}));
     // A number and a string are different ids, and an id is free again after the reply.
-    world.peer(ask(1, "roots/list", json!({})));
-    world.peer(ask("1", "roots/list", json!({})));
-    world.peer(ask("q", "roots/list", json!({})));
-    assert_eq!(world.asks().len(), 4);
-    world.finish();
+    harness.perform(ask(1, "roots/list", json!({})));
+    harness.perform(ask("1", "roots/list", json!({})));
+    harness.perform(ask("q", "roots/list", json!({})));
+    assert_eq!(harness.asks().len(), 4);
+    harness.finish();
 }
 
 #[test]
-fn f_099_what_one_life_owes_is_not_paid_by_the_next() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/call"));
-        let lost = world.tool("of the first life");
-        let request = world.last("tools/call");
-        world.peer_all(dies(ExitStatus::Code(1)));
-        world.until_ready();
-        let call = world.tool("of the second life");
+fn f_099_reply_with_an_id_of_another_epoch_settles_no_call() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
+        let lost = harness.call_tool("of the first epoch");
+        let request = harness.last_message("tools/call");
+        harness.perform_all(dies(ExitStatus::Code(1)));
+        harness.until_ready();
+        let call = harness.call_tool("of the second epoch");
         // The second server replies with an id that only the first one received.
-        world.peer(reply(&request, json!({"content": ["not yours"]})));
-        world.peer(error(&request, -1, "not yours"));
-        assert!(!world.is_done(call));
-        assert_eq!(world.link().stats().late_replies, 2);
-        assert_eq!(world.failure(lost).delivery, Delivery::Unknown);
+        harness.perform(reply(&request, json!({"content": ["not yours"]})));
+        harness.perform(error(&request, -1, "not yours"));
+        assert!(!harness.is_done(call));
+        assert_eq!(harness.link().stats().late_replies, 2);
+        assert_eq!(harness.failure(lost).delivery, Delivery::Unknown);
         // The first server, which is gone, replies with an id of the second.
-        let request = world.last("tools/call");
+        let request = harness.last_message("tools/call");
         let line = json!({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}});
         let line = format!("{line}\n").into_bytes();
-        let first = everlink_epoch(&world, 1);
-        world.force(first, Input::bytes(line));
-        world.turn();
-        assert!(!world.is_done(call));
-        assert_eq!(world.link().stats().stale_inputs, 1);
-        world.finish();
+        let first = ended_epoch(&harness, 1);
+        harness.feed_input(first, Input::bytes(line));
+        harness.pump();
+        assert!(!harness.is_done(call));
+        assert_eq!(harness.link().stats().stale_inputs, 1);
+        harness.finish();
     }
 }
 
 /// The epoch with this number, which has ended.
-fn everlink_epoch(world: &World, life: u64) -> Epoch {
-    let ended = world.picked(|event| match event {
-        Event::Ended(ended) if ended.epoch.number() == life => Some(ended.epoch),
+fn ended_epoch(harness: &Harness, epoch: u64) -> Epoch {
+    let ended = harness.pick_events(|event| match event {
+        Event::Ended(ended) if ended.epoch.number() == epoch => Some(ended.epoch),
         _ => None,
     });
     ended[0]
 }
 
 #[test]
-fn f_100_ids_only_grow_in_the_whole_life_of_a_link() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/call"));
+fn f_100_request_ids_only_grow_across_epochs() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
         for _ in 0..4 {
             for _ in 0..20 {
-                world.tool("slow");
+                harness.call_tool("slow");
             }
-            world.list(everlink::List::Tools);
-            world.pass(seconds(31));
-            world.peer_all(dies(ExitStatus::Code(1)));
-            world.until_ready();
+            harness.list(everlink::List::Tools);
+            harness.advance(seconds(31));
+            harness.perform_all(dies(ExitStatus::Code(1)));
+            harness.until_ready();
         }
-        let lines = (1..=world.life()).flat_map(|life| world.lines_of(life));
+        let lines = (1..=harness.epoch_number()).flat_map(|epoch| harness.lines_of(epoch));
         let ids: Vec<i64> = lines.filter_map(|line| line["id"].as_i64()).collect();
         assert!(ids.len() > 80);
         assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
-        world.finish();
+        harness.finish();
     }
 }

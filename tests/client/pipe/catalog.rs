@@ -7,9 +7,9 @@ use everlink::{Change, Config, ExitStatus, List, Watch};
 use serde_json::{Value, json};
 
 use crate::client_pipe::{
-    self, Act, Peer, World, config, dies, error, everything, millis, notify, reply, seconds,
+    self, Act, Harness, Peer, all_capabilities, config, dies, error, millis, notify, reply, seconds,
 };
-use crate::eras::{BOTH, legacy, ready};
+use crate::eras::{BOTH_ERAS, legacy, ready};
 
 const CRASH: ExitStatus = ExitStatus::Code(1);
 
@@ -17,22 +17,22 @@ const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
 const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
 
-fn changes(world: &World) -> Vec<Change> {
-    world.picked(|event| match event {
+fn changes(harness: &Harness) -> Vec<Change> {
+    harness.pick_events(|event| match event {
         Event::Changed(change) => Some(change.clone()),
         _ => None,
     })
 }
 
-fn granted(world: &World) -> Vec<Watch> {
-    let told = world.granted().into_iter();
-    told.map(|(_, granted)| granted).collect()
+fn granted(harness: &Harness) -> Vec<Watch> {
+    let grants = harness.granted().into_iter();
+    grants.map(|(_, granted)| granted).collect()
 }
 
 /// The names of the items in the outcome of a `list` call.
-fn listed(world: &World, call: everlink::CallId) -> Vec<String> {
-    let Outcome::Listed(listing) = world.outcome(call) else {
-        panic!("{call} has no list: {:?}", world.outcome(call));
+fn listed(harness: &Harness, call: everlink::CallId) -> Vec<String> {
+    let Outcome::Listed(listing) = harness.outcome(call) else {
+        panic!("{call} has no list: {:?}", harness.outcome(call));
     };
     let name = |item: &everlink::Payload| {
         let item: Value = item.parse().expect("an item is JSON");
@@ -42,20 +42,20 @@ fn listed(world: &World, call: everlink::CallId) -> Vec<String> {
 }
 
 /// Whether the link would return a list from its cache now.
-fn is_fresh(world: &mut World, list: List) -> bool {
-    world.verb(|link, now| link.handle_timeout(now));
-    world.link().is_fresh(world.now(), list)
+fn is_fresh(harness: &mut Harness, list: List) -> bool {
+    harness.with_link(|link, now| link.handle_timeout(now));
+    harness.link().is_fresh(harness.now(), list)
 }
 
-fn is_modern(world: &World) -> bool {
-    let session = world.link().session().expect("the link is ready");
+fn is_modern(harness: &Harness) -> bool {
+    let session = harness.link().session().expect("the link is ready");
     session.version.era() == everlink::protocol::Era::Modern
 }
 
 /// A change notification of a server of this era.
-fn changed(world: &World, method: &str) -> Act {
-    let params = if is_modern(world) {
-        let id = world.last("subscriptions/listen")["id"].clone();
+fn change_notification(harness: &Harness, method: &str) -> Act {
+    let params = if is_modern(harness) {
+        let id = harness.last_message("subscriptions/listen")["id"].clone();
         json!({"_meta": {"io.modelcontextprotocol/subscriptionId": id}})
     } else {
         json!({})
@@ -65,7 +65,7 @@ fn changed(world: &World, method: &str) -> Act {
 
 /// A server whose only tool is named after the number of reads of the list. A modern server gives the list a lifetime
 /// of one hour.
-fn counting(server: fn() -> Peer) -> Peer {
+fn counting_reads(server: fn() -> Peer) -> Peer {
     let mut reads = 0;
     server().replies("tools/list", move |_| {
         reads += 1;
@@ -74,7 +74,7 @@ fn counting(server: fn() -> Peer) -> Peer {
 }
 
 /// A server with pages. Each page has its cursor, its result and its delay in milliseconds.
-fn paged(server: fn() -> Peer, pages: &'static [(&str, &str, u64)]) -> Peer {
+fn with_pages(server: fn() -> Peer, pages: &'static [(&str, &str, u64)]) -> Peer {
     server().on("tools/list", move |request| {
         let cursor = request["params"]["cursor"].as_str().unwrap_or("first");
         let page = pages.iter().find(|(at, ..)| *at == cursor);
@@ -89,272 +89,290 @@ fn paged(server: fn() -> Peer, pages: &'static [(&str, &str, u64)]) -> Peer {
 }
 
 #[test]
-fn f_088_a_changed_list_is_told_and_read_again_when_it_is_wanted() {
-    for server in BOTH {
-        let mut world = ready(config(), move || counting(server));
-        let first = world.list(List::Tools);
-        assert_eq!(listed(&world, first), ["tool-1"]);
-        assert!(is_fresh(&mut world, List::Tools));
-        let again = world.list(List::Tools);
-        assert_eq!(listed(&world, again), ["tool-1"], "from what is held");
-        assert_eq!(world.said("tools/list").len(), 1);
+fn f_088_changed_list_is_reported_and_read_again_on_the_next_list_call() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || counting_reads(server));
+        let first = harness.list(List::Tools);
+        assert_eq!(listed(&harness, first), ["tool-1"]);
+        assert!(is_fresh(&mut harness, List::Tools));
+        let again = harness.list(List::Tools);
+        assert_eq!(listed(&harness, again), ["tool-1"], "from the cache");
+        assert_eq!(harness.messages_with("tools/list").len(), 1);
 
-        world.peer(changed(&world, TOOLS_CHANGED));
-        assert_eq!(changes(&world), [Change::List(List::Tools)]);
-        assert!(!is_fresh(&mut world, List::Tools), "S-CACHE-09");
-        assert!(world.link().held(List::Tools).is_some(), "stale, not gone");
-        assert_eq!(
-            world.said("tools/list").len(),
-            1,
-            "S-CACHE-06: nobody asked"
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
+        assert_eq!(changes(&harness), [Change::List(List::Tools)]);
+        assert!(!is_fresh(&mut harness, List::Tools), "S-CACHE-09");
+        assert!(
+            harness.link().held(List::Tools).is_some(),
+            "stale, but still held"
         );
-        let fresh = world.list(List::Tools);
-        assert_eq!(listed(&world, fresh), ["tool-2"]);
-        world.finish();
+        assert_eq!(
+            harness.messages_with("tools/list").len(),
+            1,
+            "S-CACHE-06: no caller asked for the list"
+        );
+        let fresh = harness.list(List::Tools);
+        assert_eq!(listed(&harness, fresh), ["tool-2"]);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_088_each_notification_is_about_its_own_lists() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
-        world.peer(changed(&world, PROMPTS_CHANGED));
-        world.peer(changed(&world, RESOURCES_CHANGED));
-        let told = [List::Prompts, List::Resources, List::ResourceTemplates];
-        assert_eq!(changes(&world), told.map(Change::List));
-        world.finish();
+fn f_088_each_change_notification_reports_its_own_lists() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
+        harness.perform(change_notification(&harness, PROMPTS_CHANGED));
+        harness.perform(change_notification(&harness, RESOURCES_CHANGED));
+        let expected = [List::Prompts, List::Resources, List::ResourceTemplates];
+        assert_eq!(changes(&harness), expected.map(Change::List));
+        harness.finish();
     }
 }
 
 #[test]
-fn f_088_a_list_is_stale_even_if_nobody_wants_to_hear_of_it() {
+fn f_088_changed_list_becomes_stale_even_without_a_watch() {
     let mut config = config();
     config.watch = Watch::none();
-    let mut world = ready(config, || counting(legacy));
-    world.list(List::Tools);
-    world.peer(notify(TOOLS_CHANGED, json!({})));
-    assert!(changes(&world).is_empty());
-    assert!(!is_fresh(&mut world, List::Tools));
-    world.finish();
+    let mut harness = ready(config, || counting_reads(legacy));
+    harness.list(List::Tools);
+    harness.perform(notify(TOOLS_CHANGED, json!({})));
+    assert!(changes(&harness).is_empty());
+    assert!(!is_fresh(&mut harness, List::Tools));
+    harness.finish();
 }
 
 #[test]
-fn f_088_a_list_that_changes_while_it_is_read_is_stale_when_it_is_there() {
-    for server in BOTH {
-        let mut world = ready(config(), move || counting(server).ignores("tools/list"));
-        let list = world.list(List::Tools);
-        let request = world.last("tools/list");
-        world.peer(changed(&world, TOOLS_CHANGED));
+fn f_088_list_that_changes_while_it_is_read_is_stale_afterwards() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || {
+            counting_reads(server).ignores("tools/list")
+        });
+        let list = harness.list(List::Tools);
+        let request = harness.last_message("tools/list");
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
         let page = json!({"tools": [{"name": "old"}], "ttlMs": 3_600_000});
-        world.peer(reply(&request, page));
-        assert_eq!(listed(&world, list), ["old"]);
-        assert!(!is_fresh(&mut world, List::Tools));
-        world.finish();
+        harness.perform(reply(&request, page));
+        assert_eq!(listed(&harness, list), ["old"]);
+        assert!(!is_fresh(&mut harness, List::Tools));
+        harness.finish();
     }
 }
 
 #[test]
-fn f_089_a_new_life_makes_every_list_stale_until_it_is_read_again() {
-    for server in BOTH {
-        let mut world = ready(config(), move || counting(server));
-        let first = world.list(List::Tools);
-        assert_eq!(listed(&world, first), ["tool-1"]);
-        world.peer_all(dies(CRASH));
-        assert!(!is_fresh(&mut world, List::Tools));
-        world.until_ready();
-        assert!(!is_fresh(&mut world, List::Tools));
-        let before = world
+fn f_089_new_epoch_makes_a_list_stale_until_it_is_read_again() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || counting_reads(server));
+        let first = harness.list(List::Tools);
+        assert_eq!(listed(&harness, first), ["tool-1"]);
+        harness.perform_all(dies(CRASH));
+        assert!(!is_fresh(&mut harness, List::Tools));
+        harness.until_ready();
+        assert!(!is_fresh(&mut harness, List::Tools));
+        let before = harness
             .link()
             .held(List::Tools)
             .map(|held| held.epoch.number());
-        assert_eq!(before, Some(1), "it says of which life it is");
-        let second = world.list(List::Tools);
-        assert_eq!(listed(&world, second), ["tool-1"], "of the new server");
-        assert_eq!(world.said("tools/list").len(), 2);
-        let after = world
+        assert_eq!(before, Some(1), "the held list names its epoch");
+        let second = harness.list(List::Tools);
+        assert_eq!(listed(&harness, second), ["tool-1"], "of the new server");
+        assert_eq!(harness.messages_with("tools/list").len(), 2);
+        let after = harness
             .link()
             .held(List::Tools)
             .map(|held| held.epoch.number());
         assert_eq!(after, Some(2));
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_089_a_list_on_its_way_begins_anew_in_the_next_life() {
-    for server in BOTH {
-        let mut world = World::new(config()).served_by(move |life| match life {
+fn f_089_list_interrupted_by_a_crash_restarts_in_the_next_epoch() {
+    for server in BOTH_ERAS {
+        let mut harness = Harness::new(config()).served_by(move |epoch| match epoch {
             // The server dies between two pages.
             1 => server().on("tools/list", |request| {
                 match request["params"]["cursor"].as_str() {
                     None => vec![reply(
                         request,
-                        json!({"tools": [{"name": "of the first life"}], "nextCursor": "2"}),
+                        json!({"tools": [{"name": "of the first epoch"}], "nextCursor": "2"}),
                     )],
                     Some(_) => dies(CRASH),
                 }
             }),
-            _ => counting(server),
+            _ => counting_reads(server),
         });
-        world.until_ready();
-        let list = world.list(List::Tools);
-        world.until_done(list);
+        harness.until_ready();
+        let list = harness.list(List::Tools);
+        harness.until_done(list);
         assert_eq!(
-            listed(&world, list),
+            listed(&harness, list),
             ["tool-1"],
-            "nothing of two lives is mixed"
+            "items of two epochs are not mixed"
         );
         // S-CACHE-12: the cursor of the first epoch is not sent to the second.
-        assert!(world.last("tools/list")["params"]["cursor"].is_null());
-        world.finish();
+        assert!(harness.last_message("tools/list")["params"]["cursor"].is_null());
+        harness.finish();
     }
 }
 
 #[test]
-fn f_090_a_storm_of_changes_is_one_event_until_it_is_heard() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
-        let storm = vec![changed(&world, TOOLS_CHANGED); 1_000];
-        world.peer(Act::AtOnce(storm));
-        assert_eq!(changes(&world), [Change::List(List::Tools)]);
-        world.peer(changed(&world, TOOLS_CHANGED));
-        assert_eq!(changes(&world).len(), 2, "the next one is news again");
-        world.finish();
+fn f_090_many_changes_before_a_poll_are_reported_as_one_event() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
+        let burst = vec![change_notification(&harness, TOOLS_CHANGED); 1_000];
+        harness.perform(Act::AtOnce(burst));
+        assert_eq!(changes(&harness), [Change::List(List::Tools)]);
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
+        assert_eq!(
+            changes(&harness).len(),
+            2,
+            "the next change is reported again"
+        );
+        harness.finish();
     }
 }
 
 #[test]
-fn f_090_all_who_want_a_list_share_one_reading_of_it() {
-    for server in BOTH {
-        let mut world = ready(config(), move || counting(server).ignores("tools/list"));
-        let calls: Vec<_> = (0..50).map(|_| world.list(List::Tools)).collect();
-        assert_eq!(world.said("tools/list").len(), 1);
-        let request = world.last("tools/list");
-        world.peer(reply(&request, json!({"tools": [{"name": "one"}]})));
+fn f_090_concurrent_list_calls_share_one_request() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || {
+            counting_reads(server).ignores("tools/list")
+        });
+        let calls: Vec<_> = (0..50).map(|_| harness.list(List::Tools)).collect();
+        assert_eq!(harness.messages_with("tools/list").len(), 1);
+        let request = harness.last_message("tools/list");
+        harness.perform(reply(&request, json!({"tools": [{"name": "one"}]})));
         for call in calls {
-            assert_eq!(listed(&world, call), ["one"]);
+            assert_eq!(listed(&harness, call), ["one"]);
         }
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_090_who_asks_after_the_change_gets_what_was_read_after_it() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/list"));
-        let before = world.list(List::Tools);
-        let first = world.last("tools/list");
-        world.peer(changed(&world, TOOLS_CHANGED));
-        let after = world.list(List::Tools);
-        world.peer(reply(&first, json!({"tools": [{"name": "old"}]})));
-        assert_eq!(listed(&world, before), ["old"]);
-        assert!(!world.is_done(after));
-        let second = world.last("tools/list");
+fn f_090_list_call_after_a_change_gets_a_list_read_after_the_change() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/list"));
+        let before = harness.list(List::Tools);
+        let first = harness.last_message("tools/list");
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
+        let after = harness.list(List::Tools);
+        harness.perform(reply(&first, json!({"tools": [{"name": "old"}]})));
+        assert_eq!(listed(&harness, before), ["old"]);
+        assert!(!harness.is_done(after));
+        let second = harness.last_message("tools/list");
         assert_ne!(first["id"], second["id"]);
-        world.peer(reply(&second, json!({"tools": [{"name": "new"}]})));
-        assert_eq!(listed(&world, after), ["new"]);
-        world.finish();
+        harness.perform(reply(&second, json!({"tools": [{"name": "new"}]})));
+        assert_eq!(listed(&harness, after), ["new"]);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_090_one_who_leaves_after_a_change_strands_nobody() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/list"));
-        let before = world.list(List::Tools);
-        world.peer(changed(&world, TOOLS_CHANGED));
-        let after = world.list(List::Tools);
-        world.cancel(before, "never mind");
-        let request = world.last("tools/list");
-        world.peer(reply(&request, json!({"tools": [{"name": "new"}]})));
-        assert_eq!(listed(&world, after), ["new"]);
-        world.finish();
+fn f_090_cancelled_list_call_does_not_block_a_call_after_a_change() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/list"));
+        let before = harness.list(List::Tools);
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
+        let after = harness.list(List::Tools);
+        harness.cancel(before, "never mind");
+        let request = harness.last_message("tools/list");
+        harness.perform(reply(&request, json!({"tools": [{"name": "new"}]})));
+        assert_eq!(listed(&harness, after), ["new"]);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_063_a_list_out_of_time_is_cancelled_like_a_call() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/list"));
-        let list = world.list(List::Tools);
-        world.until_done(list);
-        assert_eq!(world.failure(list).after, seconds(60));
-        let cancel = world.last("notifications/cancelled");
+fn f_063_list_that_times_out_is_cancelled_at_the_server() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/list"));
+        let list = harness.list(List::Tools);
+        harness.until_done(list);
+        assert_eq!(harness.failure(list).after, seconds(60));
+        let cancel = harness.last_message("notifications/cancelled");
         assert_eq!(
             cancel["params"]["requestId"],
-            world.last("tools/list")["id"]
+            harness.last_message("tools/list")["id"]
         );
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_090_one_who_leaves_does_not_take_the_list_from_the_others() {
-    let mut world = ready(config(), || counting(legacy).ignores("tools/list"));
-    let (leaves, stays) = (world.list(List::Tools), world.list(List::Tools));
-    world.cancel(leaves, "never mind");
-    assert!(world.said("notifications/cancelled").is_empty());
-    let request = world.last("tools/list");
-    world.peer(reply(&request, json!({"tools": [{"name": "one"}]})));
-    assert_eq!(listed(&world, stays), ["one"]);
-    let last = world.list(List::Prompts);
-    world.cancel(last, "never mind");
-    let cancel = world.last("notifications/cancelled");
-    let request = world.last("prompts/list");
+fn f_090_shared_list_request_is_cancelled_only_with_its_last_caller() {
+    let mut harness = ready(config(), || counting_reads(legacy).ignores("tools/list"));
+    let (leaves, stays) = (harness.list(List::Tools), harness.list(List::Tools));
+    harness.cancel(leaves, "never mind");
+    assert!(harness.messages_with("notifications/cancelled").is_empty());
+    let request = harness.last_message("tools/list");
+    harness.perform(reply(&request, json!({"tools": [{"name": "one"}]})));
+    assert_eq!(listed(&harness, stays), ["one"]);
+    let last = harness.list(List::Prompts);
+    harness.cancel(last, "never mind");
+    let cancel = harness.last_message("notifications/cancelled");
+    let request = harness.last_message("prompts/list");
     assert_eq!(cancel["params"]["requestId"], request["id"]);
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_091_a_server_that_knows_no_watch_is_not_asked_again_and_lives() {
-    let mut world = ready(config(), || {
-        counting(Peer::modern).refuses("subscriptions/listen", -32601)
+fn f_091_server_that_refuses_watches_is_asked_once_and_kept() {
+    let mut harness = ready(config(), || {
+        counting_reads(Peer::modern).refuses("subscriptions/listen", -32601)
     });
-    assert_eq!(granted(&world), [Watch::none()], "the application knows");
-    world.pass(seconds(3_600));
-    assert_eq!(world.said("subscriptions/listen").len(), 1);
-    assert_eq!((world.state(), world.life()), (State::Ready, 1));
+    assert_eq!(
+        granted(&harness),
+        [Watch::none()],
+        "the application is told"
+    );
+    harness.advance(seconds(3_600));
+    assert_eq!(harness.messages_with("subscriptions/listen").len(), 1);
+    assert_eq!((harness.state(), harness.epoch_number()), (State::Ready, 1));
     // Only the lifetime of the list remains.
-    let first = world.list(List::Tools);
-    world.pass(seconds(3_601));
-    let second = world.list(List::Tools);
-    assert_eq!(listed(&world, first), ["tool-1"]);
-    assert_eq!(listed(&world, second), ["tool-2"]);
-    world.finish();
+    let first = harness.list(List::Tools);
+    harness.advance(seconds(3_601));
+    let second = harness.list(List::Tools);
+    assert_eq!(listed(&harness, first), ["tool-1"]);
+    assert_eq!(listed(&harness, second), ["tool-2"]);
+    harness.finish();
 }
 
 #[test]
-fn f_091_a_server_that_never_confirms_the_watch_is_used_without_it() {
-    let mut world = ready(config(), || Peer::modern().ignores("subscriptions/listen"));
-    assert!(granted(&world).is_empty());
-    let call = world.tool("add");
-    assert!(world.is_done(call), "nobody waits for the watch");
-    world.pass(seconds(11));
-    assert_eq!(granted(&world), [Watch::none()]);
+fn f_091_unacknowledged_watch_is_reported_as_none_and_can_be_acknowledged_later() {
+    let mut harness = ready(config(), || Peer::modern().ignores("subscriptions/listen"));
+    assert!(granted(&harness).is_empty());
+    let call = harness.call_tool("add");
+    assert!(
+        harness.is_done(call),
+        "the call does not wait for the watch"
+    );
+    harness.advance(seconds(11));
+    assert_eq!(granted(&harness), [Watch::none()]);
     // S-SUB-18: a watch is no call and does not time out. A late acknowledgement still counts.
-    world.pass(seconds(7_200));
-    assert_eq!((world.state(), world.life()), (State::Ready, 1));
-    assert!(world.said("notifications/cancelled").is_empty());
-    let listen = world.last("subscriptions/listen");
-    world.peer(confirmed(&listen, &json!({"toolsListChanged": true})));
-    assert!(granted(&world)[1].tools);
-    world.finish();
+    harness.advance(seconds(7_200));
+    assert_eq!((harness.state(), harness.epoch_number()), (State::Ready, 1));
+    assert!(harness.messages_with("notifications/cancelled").is_empty());
+    let listen = harness.last_message("subscriptions/listen");
+    harness.perform(acknowledged(&listen, &json!({"toolsListChanged": true})));
+    assert!(granted(&harness)[1].tools);
+    harness.finish();
 }
 
 #[test]
-fn f_091_the_end_of_a_watch_is_told_even_if_it_is_for_good() {
-    let mut world = ready(config(), Peer::modern);
-    assert_eq!(granted(&world), [Watch::lists()]);
-    let listen = world.last("subscriptions/listen");
-    world.peer(error(&listen, -32601, "not any more"));
-    assert_eq!(granted(&world), [Watch::lists(), Watch::none()]);
-    world.pass(seconds(3_600));
-    assert_eq!(world.said("subscriptions/listen").len(), 1);
-    assert_eq!(granted(&world).len(), 2);
-    world.finish();
+fn f_091_permanent_end_of_a_watch_is_reported() {
+    let mut harness = ready(config(), Peer::modern);
+    assert_eq!(granted(&harness), [Watch::lists()]);
+    let listen = harness.last_message("subscriptions/listen");
+    harness.perform(error(&listen, -32601, "not any more"));
+    assert_eq!(granted(&harness), [Watch::lists(), Watch::none()]);
+    harness.advance(seconds(3_600));
+    assert_eq!(harness.messages_with("subscriptions/listen").len(), 1);
+    assert_eq!(granted(&harness).len(), 2);
+    harness.finish();
 }
 
-fn confirmed(listen: &Value, notifications: &Value) -> Act {
+fn acknowledged(listen: &Value, notifications: &Value) -> Act {
     notify(
         "notifications/subscriptions/acknowledged",
         json!({
@@ -364,81 +382,84 @@ fn confirmed(listen: &Value, notifications: &Value) -> Act {
     )
 }
 
-fn wishing(wish: Watch) -> Config {
+fn config_watching(watch: Watch) -> Config {
     let mut config = config();
-    config.watch = wish;
+    config.watch = watch;
     config
 }
 
 #[test]
-fn f_092_the_watch_is_repeated_to_every_new_life_and_the_application_hears_of_it() {
-    for server in BOTH {
-        let wish = Watch::lists().and_uri("file:///a").and_uri("file:///b");
-        let mut world = ready(wishing(wish.clone()), move || {
+fn f_092_watch_is_repeated_in_every_epoch_and_its_grant_is_reported() {
+    for server in BOTH_ERAS {
+        let watch = Watch::lists().and_uri("file:///a").and_uri("file:///b");
+        let mut harness = ready(config_watching(watch.clone()), move || {
             server().replies("resources/subscribe", |_| json!({}))
         });
-        for life in 1..=3 {
-            world.until_ready();
-            world.pass(millis(1));
-            let methods = world.methods_of(life);
-            let times = |method| methods.iter().filter(|said| **said == method).count();
-            if is_modern(&world) {
+        for epoch in 1..=3 {
+            harness.until_ready();
+            harness.advance(millis(1));
+            let methods = harness.methods_of(epoch);
+            let times = |method| methods.iter().filter(|sent| **sent == method).count();
+            if is_modern(&harness) {
                 // S-SUB-15
                 assert_eq!(times("subscriptions/listen"), 1);
-                let filter = &world.last("subscriptions/listen")["params"]["notifications"];
+                let filter =
+                    &harness.last_message("subscriptions/listen")["params"]["notifications"];
                 let uris = json!(["file:///a", "file:///b"]);
                 assert_eq!(filter["resourceSubscriptions"], uris);
             } else {
                 assert_eq!(times("resources/subscribe"), 2);
             }
-            let told = world.granted();
-            assert_eq!(told.len() as u64, life);
-            assert_eq!(told.last(), Some(&(life, wish.clone())));
-            world.peer_all(dies(CRASH));
+            let grants = harness.granted();
+            assert_eq!(grants.len() as u64, epoch);
+            assert_eq!(grants.last(), Some(&(epoch, watch.clone())));
+            harness.perform_all(dies(CRASH));
         }
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_092_what_was_wished_while_there_was_no_server_is_asked_for_when_there_is() {
-    for server in BOTH {
-        let mut world = World::new(wishing(Watch::none()))
+fn f_092_watch_set_before_the_handshake_is_requested_after_it() {
+    for server in BOTH_ERAS {
+        let mut harness = Harness::new(config_watching(Watch::none()))
             .served_by(move |_| server().replies("resources/subscribe", |_| json!({})));
-        world.watch(Watch::none().and_uri("file:///a"));
-        world.until_ready();
-        world.pass(millis(1));
-        assert_eq!(granted(&world), [Watch::none().and_uri("file:///a")]);
-        world.finish();
+        harness.watch(Watch::none().and_uri("file:///a"));
+        harness.until_ready();
+        harness.advance(millis(1));
+        assert_eq!(granted(&harness), [Watch::none().and_uri("file:///a")]);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_092_a_legacy_wish_is_changed_piece_by_piece() {
-    let wish = Watch::none().and_uri("file:///a").and_uri("file:///b");
-    let mut world = ready(wishing(wish), || {
+fn f_092_changed_legacy_watch_sends_only_the_differences() {
+    let watch = Watch::none().and_uri("file:///a").and_uri("file:///b");
+    let mut harness = ready(config_watching(watch), || {
         legacy()
             .replies("resources/subscribe", |_| json!({}))
             .replies("resources/unsubscribe", |_| json!({}))
     });
-    world.watch(Watch::none().and_uri("file:///b").and_uri("file:///c"));
+    harness.watch(Watch::none().and_uri("file:///b").and_uri("file:///c"));
     let uris = |method| -> Vec<Value> {
-        let said = world.said(method).into_iter();
-        said.map(|said| said["params"]["uri"].clone()).collect()
+        let requests = harness.messages_with(method).into_iter();
+        requests
+            .map(|request| request["params"]["uri"].clone())
+            .collect()
     };
     let subscribed = ["file:///a", "file:///b", "file:///c"];
     assert_eq!(uris("resources/subscribe"), subscribed);
     assert_eq!(uris("resources/unsubscribe"), ["file:///a"]);
-    let latest = granted(&world).pop();
+    let latest = granted(&harness).pop();
     let wanted = Watch::none().and_uri("file:///b").and_uri("file:///c");
     assert_eq!(latest, Some(wanted));
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn s_cap_09_a_legacy_server_is_told_the_level_of_its_logs_in_every_life() {
-    let wish = Watch::none().and_logs(LogLevel::Warning);
-    let mut world = ready(wishing(wish), || {
+fn s_cap_09_legacy_server_gets_the_log_level_in_every_epoch() {
+    let watch = Watch::none().and_logs(LogLevel::Warning);
+    let mut harness = ready(config_watching(watch), || {
         legacy().replies("logging/setLevel", |_| json!({}))
     });
     let log = |level| {
@@ -447,60 +468,64 @@ fn s_cap_09_a_legacy_server_is_told_the_level_of_its_logs_in_every_life() {
             json!({"level": level, "data": "x"}),
         )
     };
-    world.peer(log("info"));
-    world.peer(log("error"));
-    world.peer(log("deafening"));
-    let heard = world.picked(|event| match event {
+    harness.perform(log("info"));
+    harness.perform(log("error"));
+    harness.perform(log("deafening"));
+    let levels = harness.pick_events(|event| match event {
         Event::Log { level, .. } => Some(*level),
         _ => None,
     });
-    assert_eq!(heard, [LogLevel::Error]);
-    world.peer_all(dies(CRASH));
-    world.until_ready();
-    let said = world.said("logging/setLevel");
-    assert_eq!(said.len(), 2);
-    assert!(said.iter().all(|said| said["params"]["level"] == "warning"));
-    world.finish();
+    assert_eq!(levels, [LogLevel::Error]);
+    harness.perform_all(dies(CRASH));
+    harness.until_ready();
+    let requests = harness.messages_with("logging/setLevel");
+    assert_eq!(requests.len(), 2);
+    assert!(
+        requests
+            .iter()
+            .all(|request| request["params"]["level"] == "warning")
+    );
+    harness.finish();
 }
 
 #[test]
-fn s_cap_06_a_log_of_just_the_wished_level_is_told() {
-    for server in BOTH {
-        let wish = Watch::none().and_logs(LogLevel::Warning);
-        let mut world = ready(wishing(wish), move || {
+fn s_cap_06_log_of_exactly_the_watched_level_is_reported() {
+    for server in BOTH_ERAS {
+        let watch = Watch::none().and_logs(LogLevel::Warning);
+        let mut harness = ready(config_watching(watch), move || {
             server().replies("logging/setLevel", |_| json!({}))
         });
         for level in ["notice", "warning"] {
             let params = json!({"level": level, "data": "x"});
-            world.peer(notify("notifications/message", params));
+            harness.perform(notify("notifications/message", params));
         }
-        let heard = world.picked(|event| match event {
+        let levels = harness.pick_events(|event| match event {
             Event::Log { level, .. } => Some(*level),
             _ => None,
         });
-        assert_eq!(heard, [LogLevel::Warning]);
-        world.finish();
+        assert_eq!(levels, [LogLevel::Warning]);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_cap_06_a_modern_server_is_told_the_level_of_its_logs_with_every_request() {
-    let mut world = ready(
-        wishing(Watch::none().and_logs(LogLevel::Debug)),
+fn s_cap_06_modern_request_carries_the_log_level() {
+    let mut harness = ready(
+        config_watching(Watch::none().and_logs(LogLevel::Debug)),
         Peer::modern,
     );
-    world.tool("add");
-    let meta = &world.last("tools/call")["params"]["_meta"];
+    harness.call_tool("add");
+    let meta = &harness.last_message("tools/call")["params"]["_meta"];
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "debug");
-    world.watch(Watch::none());
-    world.tool("add");
-    let meta = world.last("tools/call")["params"]["_meta"].clone();
+    harness.watch(Watch::none());
+    harness.call_tool("add");
+    let meta = harness.last_message("tools/call")["params"]["_meta"].clone();
     assert!(meta["io.modelcontextprotocol/logLevel"].is_null());
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_093_a_list_is_all_its_pages() {
+fn f_093_list_joins_all_its_pages() {
     const PAGES: &[(&str, &str, u64)] = &[
         (
             "first",
@@ -515,12 +540,12 @@ fn f_093_a_list_is_all_its_pages() {
             0,
         ),
     ];
-    for server in BOTH {
-        let mut world = ready(config(), move || paged(server, PAGES));
-        let list = world.list(List::Tools);
-        assert_eq!(listed(&world, list), ["a", "b", "c"]);
-        assert_eq!(world.said("tools/list").len(), 3);
-        world.finish();
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || with_pages(server, PAGES));
+        let list = harness.list(List::Tools);
+        assert_eq!(listed(&harness, list), ["a", "b", "c"]);
+        assert_eq!(harness.messages_with("tools/list").len(), 3);
+        harness.finish();
     }
 }
 
@@ -535,19 +560,19 @@ fn f_093_each_page_extends_the_idle_limit() {
         ("2", r#"{"tools":[{"name":"b"}],"nextCursor":"3"}"#, 50_000),
         ("3", r#"{"tools":[{"name":"c"}]}"#, 50_000),
     ];
-    for server in BOTH {
-        let mut world = ready(config(), move || paged(server, PAGES));
-        let list = world.list(List::Tools);
-        world.until_done(list);
-        assert_eq!(listed(&world, list), ["a", "b", "c"]);
-        world.finish();
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || with_pages(server, PAGES));
+        let list = harness.list(List::Tools);
+        harness.until_done(list);
+        assert_eq!(listed(&harness, list), ["a", "b", "c"]);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_cache_10_a_cursor_that_became_invalid_starts_the_list_again_once() {
-    for server in BOTH {
-        let mut world = ready(config(), move || {
+fn s_cache_10_invalid_cursor_restarts_the_list_once() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || {
             let mut reads = 0;
             server().on("tools/list", move |request| {
                 reads += 1;
@@ -566,93 +591,97 @@ fn s_cache_10_a_cursor_that_became_invalid_starts_the_list_again_once() {
                 }]
             })
         });
-        let list = world.list(List::Tools);
-        assert_eq!(listed(&world, list), ["new", "newer"]);
-        assert_eq!(world.said("tools/list").len(), 4);
-        world.finish();
+        let list = harness.list(List::Tools);
+        assert_eq!(listed(&harness, list), ["new", "newer"]);
+        assert_eq!(harness.messages_with("tools/list").len(), 4);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_cache_10_a_server_that_forgets_every_cursor_is_believed_the_second_time() {
+fn s_cache_10_second_invalid_cursor_ends_the_list_with_the_servers_error() {
     const PAGES: &[(&str, &str, u64)] = &[(
         "first",
         r#"{"tools":[{"name":"a"}],"nextCursor":"gone"}"#,
         0,
     )];
-    for server in BOTH {
-        let mut world = ready(config(), move || paged(server, PAGES));
-        let list = world.list(List::Tools);
-        assert!(matches!(world.outcome(list), Outcome::Error(error) if error.code == -32602));
-        assert_eq!(world.said("tools/list").len(), 4, "twice, two pages each");
-        world.finish();
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || with_pages(server, PAGES));
+        let list = harness.list(List::Tools);
+        assert!(matches!(harness.outcome(list), Outcome::Error(error) if error.code == -32602));
+        assert_eq!(
+            harness.messages_with("tools/list").len(),
+            4,
+            "twice, two pages each"
+        );
+        harness.finish();
     }
 }
 
 #[test]
-fn f_093_a_list_that_never_ends_is_given_up() {
-    for server in BOTH {
+fn f_093_list_with_endless_or_repeated_cursors_fails_as_invalid() {
+    for server in BOTH_ERAS {
         let mut config = config();
         config.limits.pages = 20;
-        let mut world = ready(config, move || {
+        let mut harness = ready(config, move || {
             let mut page = 0;
             server().replies("tools/list", move |_| {
                 page += 1;
                 json!({"tools": [], "nextCursor": page.to_string()})
             })
         });
-        let list = world.list(List::Tools);
+        let list = harness.list(List::Tools);
         assert!(matches!(
-            world.failure(list).kind,
+            harness.failure(list).kind,
             FailureKind::Invalid { .. }
         ));
-        assert_eq!(world.said("tools/list").len(), 20);
-        world.finish();
+        assert_eq!(harness.messages_with("tools/list").len(), 20);
+        harness.finish();
 
-        let mut world = ready(self::config(), move || {
+        let mut harness = ready(self::config(), move || {
             server().replies("tools/list", |_| json!({"tools": [], "nextCursor": "same"}))
         });
-        let list = world.list(List::Tools);
+        let list = harness.list(List::Tools);
         assert!(matches!(
-            world.failure(list).kind,
+            harness.failure(list).kind,
             FailureKind::Invalid { .. }
         ));
         assert_eq!(
-            world.said("tools/list").len(),
+            harness.messages_with("tools/list").len(),
             2,
-            "it names itself as the next"
+            "the cursor repeats"
         );
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_093_a_list_that_is_too_large_in_all_is_given_up() {
+fn f_093_list_over_the_byte_limit_fails_as_invalid() {
     let mut config = config();
     config.limits.list_bytes = 10_000;
-    let mut world = ready(config, || {
+    let mut harness = ready(config, || {
         let mut page = 0;
         legacy().replies("tools/list", move |_| {
             page += 1;
             json!({"tools": [{"name": "x".repeat(1_000)}], "nextCursor": page.to_string()})
         })
     });
-    let list = world.list(List::Tools);
+    let list = harness.list(List::Tools);
     assert!(matches!(
-        world.failure(list).kind,
+        harness.failure(list).kind,
         FailureKind::Invalid { .. }
     ));
-    assert_eq!(world.said("tools/list").len(), 10);
+    assert_eq!(harness.messages_with("tools/list").len(), 10);
     assert!(
-        world.link().held(List::Tools).is_none(),
-        "a part is no list"
+        harness.link().held(List::Tools).is_none(),
+        "a partial list is not held"
     );
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_093_a_broken_page_costs_the_list_and_nothing_else() {
-    for server in BOTH {
+fn f_093_malformed_page_fails_only_its_list() {
+    for server in BOTH_ERAS {
         for broken in [
             r#"{}"#,
             r#"{"tools":{}}"#,
@@ -660,48 +689,52 @@ fn f_093_a_broken_page_costs_the_list_and_nothing_else() {
             r#"{"prompts":[]}"#,
             r#"{"tools":[],"nextCursor":7}"#,
         ] {
-            let mut world = ready(config(), move || {
+            let mut harness = ready(config(), move || {
                 server().replies("tools/list", move |_| {
                     serde_json::from_str(broken).expect("a page is JSON")
                 })
             });
-            let list = world.list(List::Tools);
+            let list = harness.list(List::Tools);
             assert!(matches!(
-                world.failure(list).kind,
+                harness.failure(list).kind,
                 FailureKind::Invalid { .. }
             ));
-            assert_eq!(world.state(), State::Ready);
-            world.finish();
+            assert_eq!(harness.state(), State::Ready);
+            harness.finish();
         }
-        let mut world = ready(config(), move || server().refuses("tools/list", -32603));
-        let list = world.list(List::Tools);
-        assert!(matches!(world.outcome(list), Outcome::Error(error) if error.code == -32603));
-        world.finish();
+        let mut harness = ready(config(), move || server().refuses("tools/list", -32603));
+        let list = harness.list(List::Tools);
+        assert!(matches!(harness.outcome(list), Outcome::Error(error) if error.code == -32603));
+        harness.finish();
     }
 }
 
 #[test]
-fn s_cache_05_a_modern_list_is_fresh_for_exactly_as_long_as_the_server_says() {
-    let mut world = ready(config(), || {
+fn s_cache_05_modern_list_is_fresh_for_exactly_its_ttl() {
+    let mut harness = ready(config(), || {
         let mut reads = 0;
         Peer::modern().replies("tools/list", move |_| {
             reads += 1;
             json!({"tools": [{"name": format!("tool-{reads}")}], "ttlMs": 1_000})
         })
     });
-    world.list(List::Tools);
-    world.pass(millis(999));
-    assert!(is_fresh(&mut world, List::Tools));
-    world.pass(millis(1));
-    assert!(!is_fresh(&mut world, List::Tools));
-    assert_eq!(world.said("tools/list").len(), 1, "S-CACHE-06: no polling");
-    let again = world.list(List::Tools);
-    assert_eq!(listed(&world, again), ["tool-2"]);
-    world.finish();
+    harness.list(List::Tools);
+    harness.advance(millis(999));
+    assert!(is_fresh(&mut harness, List::Tools));
+    harness.advance(millis(1));
+    assert!(!is_fresh(&mut harness, List::Tools));
+    assert_eq!(
+        harness.messages_with("tools/list").len(),
+        1,
+        "S-CACHE-06: no polling"
+    );
+    let again = harness.list(List::Tools);
+    assert_eq!(listed(&harness, again), ["tool-2"]);
+    harness.finish();
 }
 
 #[test]
-fn s_cache_05_zero_negative_absent_and_strange_life_times_are_stale_at_once() {
+fn s_cache_05_list_with_a_zero_negative_absent_or_invalid_ttl_is_stale_at_once() {
     for ttl in [
         json!(0),
         json!(-1),
@@ -710,20 +743,20 @@ fn s_cache_05_zero_negative_absent_and_strange_life_times_are_stale_at_once() {
         json!(1e30),
         json!({}),
     ] {
-        let mut world = ready(config(), move || {
+        let mut harness = ready(config(), move || {
             let ttl = ttl.clone();
             Peer::modern().replies("tools/list", move |_| json!({"tools": [], "ttlMs": ttl}))
         });
-        world.list(List::Tools);
-        assert!(!is_fresh(&mut world, List::Tools));
-        world.list(List::Tools);
-        assert_eq!(world.said("tools/list").len(), 2);
-        world.finish();
+        harness.list(List::Tools);
+        assert!(!is_fresh(&mut harness, List::Tools));
+        harness.list(List::Tools);
+        assert_eq!(harness.messages_with("tools/list").len(), 2);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_cache_05_a_list_is_as_fresh_as_its_first_page_to_go_stale() {
+fn s_cache_05_list_is_stale_as_soon_as_one_page_is() {
     const PAGES: &[(&str, &str, u64)] = &[
         (
             "first",
@@ -732,22 +765,22 @@ fn s_cache_05_a_list_is_as_fresh_as_its_first_page_to_go_stale() {
         ),
         ("2", r#"{"tools":[{"name":"b"}],"ttlMs":60000}"#, 900),
     ];
-    let mut world = ready(config(), || paged(Peer::modern, PAGES));
-    let began = world.now();
-    let list = world.list(List::Tools);
-    world.until_done(list);
-    let Outcome::Listed(listing) = world.outcome(list) else {
-        panic!("it was read");
+    let mut harness = ready(config(), || with_pages(Peer::modern, PAGES));
+    let began = harness.now();
+    let list = harness.list(List::Tools);
+    harness.until_done(list);
+    let Outcome::Listed(listing) = harness.outcome(list) else {
+        panic!("the list was read");
     };
     assert_eq!(listing.fresh_until, Some(began + seconds(1)));
-    assert!(is_fresh(&mut world, List::Tools));
-    world.pass(millis(100));
-    assert!(!is_fresh(&mut world, List::Tools));
-    world.finish();
+    assert!(is_fresh(&mut harness, List::Tools));
+    harness.advance(millis(100));
+    assert!(!is_fresh(&mut harness, List::Tools));
+    harness.finish();
 }
 
 #[test]
-fn s_cache_05_one_page_without_a_life_time_makes_the_list_stale() {
+fn s_cache_05_page_without_a_ttl_makes_the_list_stale() {
     const PAGES: &[(&str, &str, u64)] = &[
         (
             "first",
@@ -756,87 +789,87 @@ fn s_cache_05_one_page_without_a_life_time_makes_the_list_stale() {
         ),
         ("2", r#"{"tools":[{"name":"b"}]}"#, 0),
     ];
-    let mut world = ready(config(), || paged(Peer::modern, PAGES));
-    world.list(List::Tools);
-    assert!(!is_fresh(&mut world, List::Tools));
-    world.finish();
+    let mut harness = ready(config(), || with_pages(Peer::modern, PAGES));
+    harness.list(List::Tools);
+    assert!(!is_fresh(&mut harness, List::Tools));
+    harness.finish();
 }
 
 #[test]
-fn s_cache_05_a_legacy_list_is_fresh_only_where_changes_are_promised() {
-    let mut world = ready(config(), legacy);
-    world.list(List::Tools);
-    world.pass(seconds(100_000));
-    assert!(is_fresh(&mut world, List::Tools));
-    world.finish();
-    let mut world = ready(config(), || {
+fn s_cache_05_legacy_list_is_cached_only_if_the_server_declares_list_changed() {
+    let mut harness = ready(config(), legacy);
+    harness.list(List::Tools);
+    harness.advance(seconds(100_000));
+    assert!(is_fresh(&mut harness, List::Tools));
+    harness.finish();
+    let mut harness = ready(config(), || {
         legacy().replies("initialize", |_| {
-            client_pipe::agreed("2025-11-25", json!({"tools": {}}))
+            client_pipe::initialize_result("2025-11-25", json!({"tools": {}}))
         })
     });
-    world.list(List::Tools);
-    world.list(List::Tools);
-    assert_eq!(world.said("tools/list").len(), 2);
-    world.finish();
+    harness.list(List::Tools);
+    harness.list(List::Tools);
+    assert_eq!(harness.messages_with("tools/list").len(), 2);
+    harness.finish();
 }
 
 #[test]
-fn s_cache_03_lists_are_not_mixed_up() {
-    for server in BOTH {
-        let mut world = ready(config(), move || {
-            counting(server).replies(
+fn s_cache_03_each_list_is_cached_and_invalidated_separately() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || {
+            counting_reads(server).replies(
                 "prompts/list",
                 |_| json!({"prompts": [{"name": "p"}], "ttlMs": 9_999}),
             )
         });
-        let (tools, prompts) = (world.list(List::Tools), world.list(List::Prompts));
-        assert_eq!(listed(&world, tools), ["tool-1"]);
-        assert_eq!(listed(&world, prompts), ["p"]);
-        assert!(!is_fresh(&mut world, List::Resources));
-        world.peer(changed(&world, PROMPTS_CHANGED));
-        assert!(is_fresh(&mut world, List::Tools));
-        assert!(!is_fresh(&mut world, List::Prompts));
-        world.finish();
+        let (tools, prompts) = (harness.list(List::Tools), harness.list(List::Prompts));
+        assert_eq!(listed(&harness, tools), ["tool-1"]);
+        assert_eq!(listed(&harness, prompts), ["p"]);
+        assert!(!is_fresh(&mut harness, List::Resources));
+        harness.perform(change_notification(&harness, PROMPTS_CHANGED));
+        assert!(is_fresh(&mut harness, List::Tools));
+        assert!(!is_fresh(&mut harness, List::Prompts));
+        harness.finish();
     }
 }
 
 #[test]
-fn s_sub_01_only_what_is_wished_and_offered_is_asked_for() {
+fn s_sub_01_listen_request_contains_only_what_is_watched_and_offered() {
     let only_tools = || {
-        let mut capabilities = everything();
+        let mut capabilities = all_capabilities();
         capabilities["prompts"] = json!({});
         capabilities["resources"] = json!({"listChanged": true});
         Peer::modern().replies("server/discover", move |_| {
-            client_pipe::discovered(capabilities.clone())
+            client_pipe::discover_result(capabilities.clone())
         })
     };
-    let wish = Watch::lists().and_uri("file:///a");
-    let world = ready(wishing(wish), only_tools);
-    let filter = world.last("subscriptions/listen")["params"]["notifications"].clone();
+    let watch = Watch::lists().and_uri("file:///a");
+    let harness = ready(config_watching(watch), only_tools);
+    let filter = harness.last_message("subscriptions/listen")["params"]["notifications"].clone();
     let possible = json!({"toolsListChanged": true, "resourcesListChanged": true});
     assert_eq!(filter, possible);
-    world.finish();
+    harness.finish();
 
-    let world = ready(wishing(Watch::none()), Peer::modern);
-    assert!(world.said("subscriptions/listen").is_empty());
-    world.finish();
+    let harness = ready(config_watching(Watch::none()), Peer::modern);
+    assert!(harness.messages_with("subscriptions/listen").is_empty());
+    harness.finish();
 }
 
 #[test]
-fn s_sub_06_the_application_hears_what_of_its_wish_was_granted() {
-    let mut world = ready(wishing(Watch::lists().and_uri("file:///a")), || {
+fn s_sub_06_granted_part_of_a_watch_is_reported() {
+    let mut harness = ready(config_watching(Watch::lists().and_uri("file:///a")), || {
         Peer::modern().on("subscriptions/listen", |listen| {
-            vec![confirmed(listen, &json!({"toolsListChanged": true}))]
+            vec![acknowledged(listen, &json!({"toolsListChanged": true}))]
         })
     });
-    world.pass(millis(1));
+    harness.advance(millis(1));
     let mut tools = Watch::none();
     tools.tools = true;
-    assert_eq!(granted(&world), [tools]);
-    world.finish();
+    assert_eq!(granted(&harness), [tools]);
+    harness.finish();
 
-    let mut world = ready(
-        wishing(Watch::none().and_uri("file:///a").and_uri("file:///b")),
+    let mut harness = ready(
+        config_watching(Watch::none().and_uri("file:///a").and_uri("file:///b")),
         || {
             legacy().on("resources/subscribe", |request| {
                 vec![match request["params"]["uri"].as_str() {
@@ -846,15 +879,15 @@ fn s_sub_06_the_application_hears_what_of_its_wish_was_granted() {
             })
         },
     );
-    world.pass(millis(1));
-    assert_eq!(granted(&world), [Watch::none().and_uri("file:///a")]);
-    world.finish();
+    harness.advance(millis(1));
+    assert_eq!(granted(&harness), [Watch::none().and_uri("file:///a")]);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_06_a_legacy_subscription_that_is_refused_for_now_is_asked_for_again() {
-    let wish = Watch::none().and_uri("file:///a");
-    let mut world = ready(wishing(wish.clone()), || {
+fn s_sub_06_legacy_subscription_refused_with_32603_is_retried_with_backoff() {
+    let watch = Watch::none().and_uri("file:///a");
+    let mut harness = ready(config_watching(watch.clone()), || {
         let mut refusals = 2;
         legacy().on("resources/subscribe", move |request| {
             if refusals == 0 {
@@ -864,40 +897,44 @@ fn s_sub_06_a_legacy_subscription_that_is_refused_for_now_is_asked_for_again() {
             vec![error(request, -32603, "busy")]
         })
     });
-    let asked = |world: &World| world.said("resources/subscribe").len();
-    world.pass(millis(4_999));
-    assert_eq!(asked(&world), 1);
-    world.pass(millis(1));
-    assert_eq!(asked(&world), 2, "after 5 s");
-    world.pass(millis(9_999));
-    assert_eq!(asked(&world), 2);
-    assert_eq!(granted(&world), [Watch::none()], "the application knows");
-    world.pass(millis(1));
-    assert_eq!(asked(&world), 3, "and after 10 s more");
-    assert_eq!(granted(&world), [Watch::none(), wish]);
-    world.pass(seconds(3_600));
-    assert_eq!(asked(&world), 3);
-    world.finish();
+    let request_count = |harness: &Harness| harness.messages_with("resources/subscribe").len();
+    harness.advance(millis(4_999));
+    assert_eq!(request_count(&harness), 1);
+    harness.advance(millis(1));
+    assert_eq!(request_count(&harness), 2, "after 5 s");
+    harness.advance(millis(9_999));
+    assert_eq!(request_count(&harness), 2);
+    assert_eq!(
+        granted(&harness),
+        [Watch::none()],
+        "the application is told"
+    );
+    harness.advance(millis(1));
+    assert_eq!(request_count(&harness), 3, "and after 10 s more");
+    assert_eq!(granted(&harness), [Watch::none(), watch]);
+    harness.advance(seconds(3_600));
+    assert_eq!(request_count(&harness), 3);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_06_a_legacy_subscription_that_is_refused_for_good_is_not_asked_for_again() {
+fn s_sub_06_legacy_subscription_refused_with_32601_or_32602_is_not_retried() {
     for code in [-32601, -32602] {
-        let wish = Watch::none().and_uri("file:///a");
-        let mut world = ready(wishing(wish), move || {
+        let watch = Watch::none().and_uri("file:///a");
+        let mut harness = ready(config_watching(watch), move || {
             legacy().refuses("resources/subscribe", code)
         });
-        world.pass(seconds(3_600));
-        assert_eq!(world.said("resources/subscribe").len(), 1);
-        assert_eq!(granted(&world), [Watch::none()]);
-        world.finish();
+        harness.advance(seconds(3_600));
+        assert_eq!(harness.messages_with("resources/subscribe").len(), 1);
+        assert_eq!(granted(&harness), [Watch::none()]);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_sub_06_a_legacy_subscription_that_is_not_answered_is_asked_for_again() {
-    let wish = Watch::none().and_uri("file:///a");
-    let mut world = ready(wishing(wish.clone()), || {
+fn s_sub_06_unanswered_legacy_subscription_is_retried_after_15_s() {
+    let watch = Watch::none().and_uri("file:///a");
+    let mut harness = ready(config_watching(watch.clone()), || {
         let mut silent = true;
         legacy().on("resources/subscribe", move |request| {
             if core::mem::take(&mut silent) {
@@ -907,19 +944,19 @@ fn s_sub_06_a_legacy_subscription_that_is_not_answered_is_asked_for_again() {
         })
     });
     // 10 s for the reply, and 5 s until the next attempt.
-    world.pass(seconds(14));
-    assert_eq!(granted(&world), [Watch::none()]);
-    assert_eq!(world.said("resources/subscribe").len(), 1);
-    world.pass(seconds(1));
-    assert_eq!(world.said("resources/subscribe").len(), 2);
-    assert_eq!(granted(&world), [Watch::none(), wish]);
-    world.finish();
+    harness.advance(seconds(14));
+    assert_eq!(granted(&harness), [Watch::none()]);
+    assert_eq!(harness.messages_with("resources/subscribe").len(), 1);
+    harness.advance(seconds(1));
+    assert_eq!(harness.messages_with("resources/subscribe").len(), 2);
+    assert_eq!(granted(&harness), [Watch::none(), watch]);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_06_the_same_wish_again_asks_a_legacy_server_for_what_is_missing() {
-    let wish = Watch::none().and_uri("file:///a").and_uri("file:///b");
-    let mut world = ready(wishing(wish.clone()), || {
+fn s_sub_06_repeated_legacy_watch_requests_only_the_missing_uris() {
+    let watch = Watch::none().and_uri("file:///a").and_uri("file:///b");
+    let mut harness = ready(config_watching(watch.clone()), || {
         let mut refused = false;
         legacy().on("resources/subscribe", move |request| {
             let is_first_b =
@@ -931,109 +968,109 @@ fn s_sub_06_the_same_wish_again_asks_a_legacy_server_for_what_is_missing() {
             }]
         })
     });
-    assert_eq!(granted(&world), [Watch::none().and_uri("file:///a")]);
-    world.watch(wish.clone());
-    assert_eq!(granted(&world).last(), Some(&wish));
-    assert_eq!(world.said("resources/subscribe").len(), 3);
-    world.watch(wish);
-    assert_eq!(world.said("resources/subscribe").len(), 3);
-    world.finish();
+    assert_eq!(granted(&harness), [Watch::none().and_uri("file:///a")]);
+    harness.watch(watch.clone());
+    assert_eq!(granted(&harness).last(), Some(&watch));
+    assert_eq!(harness.messages_with("resources/subscribe").len(), 3);
+    harness.watch(watch);
+    assert_eq!(harness.messages_with("resources/subscribe").len(), 3);
+    harness.finish();
 }
 
 #[test]
-fn s_time_02_what_a_legacy_watch_asked_for_in_vain_is_cancelled() {
-    let wish = Watch::none()
+fn s_time_02_unanswered_requests_of_a_legacy_watch_are_cancelled() {
+    let watch = Watch::none()
         .and_uri("file:///a")
         .and_logs(LogLevel::Warning);
-    let mut world = ready(wishing(wish), || {
+    let mut harness = ready(config_watching(watch), || {
         legacy()
             .ignores("resources/subscribe")
             .ignores("logging/setLevel")
     });
-    let asked = ["logging/setLevel", "resources/subscribe"];
-    let asked = asked.map(|method| world.last(method)["id"].clone());
-    world.pass(seconds(10));
-    let cancelled: Vec<Value> = world
-        .said("notifications/cancelled")
+    let request_ids = ["logging/setLevel", "resources/subscribe"];
+    let request_ids = request_ids.map(|method| harness.last_message(method)["id"].clone());
+    harness.advance(seconds(10));
+    let cancelled: Vec<Value> = harness
+        .messages_with("notifications/cancelled")
         .into_iter()
-        .map(|said| said["params"]["requestId"].clone())
+        .map(|cancel| cancel["params"]["requestId"].clone())
         .collect();
-    assert_eq!(cancelled, asked);
-    world.finish();
+    assert_eq!(cancelled, request_ids);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_08_what_belongs_to_another_subscription_is_noise() {
-    let mut world = ready(config(), || counting(Peer::modern));
-    world.list(List::Tools);
-    let listen = world.last("subscriptions/listen");
+fn s_sub_08_notification_with_another_subscription_id_is_noise() {
+    let mut harness = ready(config(), || counting_reads(Peer::modern));
+    harness.list(List::Tools);
+    let listen = harness.last_message("subscriptions/listen");
     for id in [json!(999), json!(listen["id"].to_string()), json!("x")] {
         let params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": id}});
-        world.peer(notify(TOOLS_CHANGED, params));
+        harness.perform(notify(TOOLS_CHANGED, params));
     }
-    assert!(changes(&world).is_empty());
-    assert!(is_fresh(&mut world, List::Tools));
-    assert_eq!(world.link().stats().noise, 3);
-    world.finish();
+    assert!(changes(&harness).is_empty());
+    assert!(is_fresh(&mut harness, List::Tools));
+    assert_eq!(harness.link().stats().noise, 3);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_09_a_new_wish_takes_over_from_the_old_without_a_gap() {
-    let mut world = ready(config(), || Peer::modern().ignores("subscriptions/listen"));
-    let old = world.last("subscriptions/listen");
-    world.peer(confirmed(&old, &json!({"toolsListChanged": true})));
-    world.watch(Watch::lists().and_uri("file:///a"));
-    let new = world.last("subscriptions/listen");
+fn s_sub_09_new_watch_replaces_the_old_one_after_its_acknowledgement() {
+    let mut harness = ready(config(), || Peer::modern().ignores("subscriptions/listen"));
+    let old = harness.last_message("subscriptions/listen");
+    harness.perform(acknowledged(&old, &json!({"toolsListChanged": true})));
+    harness.watch(Watch::lists().and_uri("file:///a"));
+    let new = harness.last_message("subscriptions/listen");
     assert_ne!(old["id"], new["id"]);
     assert!(
-        world.said("notifications/cancelled").is_empty(),
-        "until the new one is confirmed the old one serves"
+        harness.messages_with("notifications/cancelled").is_empty(),
+        "the old watch stays until the new one is acknowledged"
     );
     let params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": old["id"]}});
-    world.peer(notify(TOOLS_CHANGED, params));
-    assert_eq!(changes(&world).len(), 1);
-    world.peer(confirmed(
+    harness.perform(notify(TOOLS_CHANGED, params));
+    assert_eq!(changes(&harness).len(), 1);
+    harness.perform(acknowledged(
         &new,
         &json!({"resourceSubscriptions": ["file:///a"]}),
     ));
     // S-SUB-10
-    let cancel = world.last("notifications/cancelled");
+    let cancel = harness.last_message("notifications/cancelled");
     assert_eq!(cancel["params"]["requestId"], old["id"]);
-    assert_eq!(world.said("notifications/cancelled").len(), 1);
-    world.finish();
+    assert_eq!(harness.messages_with("notifications/cancelled").len(), 1);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_09_the_same_wish_again_sends_nothing() {
+fn s_sub_09_repeated_modern_watch_sends_no_message() {
     // With and without an acknowledgement.
     for server in [Peer::modern, || {
         Peer::modern().ignores("subscriptions/listen")
     }] {
-        let mut world = ready(config(), server);
+        let mut harness = ready(config(), server);
         for _ in 0..5 {
-            world.watch(Watch::lists());
+            harness.watch(Watch::lists());
         }
-        assert_eq!(world.said("subscriptions/listen").len(), 1);
-        assert!(world.said("notifications/cancelled").is_empty());
-        world.finish();
+        assert_eq!(harness.messages_with("subscriptions/listen").len(), 1);
+        assert!(harness.messages_with("notifications/cancelled").is_empty());
+        harness.finish();
     }
 }
 
 #[test]
-fn s_sub_10_when_nothing_is_wished_any_more_the_watch_is_cancelled() {
-    let mut world = ready(config(), Peer::modern);
-    world.watch(Watch::none());
-    let cancel = world.last("notifications/cancelled");
-    let listen = world.last("subscriptions/listen");
+fn s_sub_10_empty_watch_cancels_the_listen_request() {
+    let mut harness = ready(config(), Peer::modern);
+    harness.watch(Watch::none());
+    let cancel = harness.last_message("notifications/cancelled");
+    let listen = harness.last_message("subscriptions/listen");
     assert_eq!(cancel["params"]["requestId"], listen["id"]);
-    world.peer(reply(&listen, json!({"resultType": "complete"})));
-    world.pass(seconds(3_600));
-    assert_eq!(world.said("subscriptions/listen").len(), 1);
-    world.finish();
+    harness.perform(reply(&listen, json!({"resultType": "complete"})));
+    harness.advance(seconds(3_600));
+    assert_eq!(harness.messages_with("subscriptions/listen").len(), 1);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_11_12_14_a_watch_that_the_server_ends_is_set_up_again_however_it_ends() {
+fn s_sub_11_12_14_watch_ended_by_a_result_cancellation_or_error_is_requested_again() {
     let endings: [fn(&Value) -> Act; 3] = [
         |listen| {
             let meta = json!({"io.modelcontextprotocol/subscriptionId": listen["id"]});
@@ -1048,120 +1085,125 @@ fn s_sub_11_12_14_a_watch_that_the_server_ends_is_set_up_again_however_it_ends()
         |listen| error(listen, -32603, "out of memory"),
     ];
     for ending in endings {
-        let mut world = ready(config(), Peer::modern);
-        let listen = world.last("subscriptions/listen");
-        world.peer(ending(&listen));
-        assert_eq!(world.said("subscriptions/listen").len(), 1, "not at once");
-        world.pass(seconds(5));
-        assert_eq!(world.said("subscriptions/listen").len(), 2);
-        assert_eq!(granted(&world).last(), Some(&Watch::lists()));
-        assert_eq!((world.state(), world.life()), (State::Ready, 1));
-        world.finish();
+        let mut harness = ready(config(), Peer::modern);
+        let listen = harness.last_message("subscriptions/listen");
+        harness.perform(ending(&listen));
+        assert_eq!(
+            harness.messages_with("subscriptions/listen").len(),
+            1,
+            "not at once"
+        );
+        harness.advance(seconds(5));
+        assert_eq!(harness.messages_with("subscriptions/listen").len(), 2);
+        assert_eq!(granted(&harness).last(), Some(&Watch::lists()));
+        assert_eq!((harness.state(), harness.epoch_number()), (State::Ready, 1));
+        harness.finish();
     }
 }
 
 #[test]
-fn f_118_the_gap_in_a_watch_is_told_and_then_its_end() {
-    let mut world = ready(config(), Peer::modern);
-    let listen = world.last("subscriptions/listen");
-    world.peer(reply(&listen, json!({"resultType": "complete"})));
-    assert_eq!(granted(&world), [Watch::lists(), Watch::none()]);
-    world.pass(seconds(5));
-    let told = [Watch::lists(), Watch::none(), Watch::lists()];
-    assert_eq!(granted(&world), told);
-    world.finish();
+fn f_118_start_and_end_of_a_gap_in_a_watch_are_reported() {
+    let mut harness = ready(config(), Peer::modern);
+    let listen = harness.last_message("subscriptions/listen");
+    harness.perform(reply(&listen, json!({"resultType": "complete"})));
+    assert_eq!(granted(&harness), [Watch::lists(), Watch::none()]);
+    harness.advance(seconds(5));
+    let expected = [Watch::lists(), Watch::none(), Watch::lists()];
+    assert_eq!(granted(&harness), expected);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_14_a_server_that_ends_every_watch_is_asked_ever_less_often() {
-    let mut world = ready(config(), || {
+fn s_sub_14_refused_watch_is_retried_with_backoff() {
+    let mut harness = ready(config(), || {
         Peer::modern().refuses("subscriptions/listen", -32603)
     });
-    world.pass(seconds(3_600));
-    let times = world.said("subscriptions/listen").len();
+    harness.advance(seconds(3_600));
+    let times = harness.messages_with("subscriptions/listen").len();
     assert!((50..80).contains(&times), "{times} times in an hour");
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn s_sub_14_a_server_that_confirms_and_ends_every_watch_is_asked_ever_less_often_too() {
-    let mut world = ready(config(), || {
+fn s_sub_14_watch_that_ends_right_after_its_acknowledgement_is_retried_with_backoff() {
+    let mut harness = ready(config(), || {
         Peer::modern().on("subscriptions/listen", |listen| {
             let filter = listen["params"]["notifications"].clone();
             vec![
-                confirmed(listen, &filter),
+                acknowledged(listen, &filter),
                 reply(listen, json!({"resultType": "complete"})),
             ]
         })
     });
-    world.pass(seconds(3_600));
-    let times = world.said("subscriptions/listen").len();
+    harness.advance(seconds(3_600));
+    let times = harness.messages_with("subscriptions/listen").len();
     assert!((50..80).contains(&times), "{times} times in an hour");
-    world.finish();
+    harness.finish();
 }
 
 /// Lets the server end the acknowledged watch. Returns the time until the link asks for the next one.
-fn pause_after_an_ending(world: &mut World) -> core::time::Duration {
-    let listen = world.last("subscriptions/listen");
-    let asked = world.said("subscriptions/listen").len();
-    let ended = world.now();
-    world.peer(reply(&listen, json!({"resultType": "complete"})));
-    world.until("it is asked again", |world| {
-        world.said("subscriptions/listen").len() > asked
+fn retry_pause_after_end(harness: &mut Harness) -> core::time::Duration {
+    let listen = harness.last_message("subscriptions/listen");
+    let requests_before = harness.messages_with("subscriptions/listen").len();
+    let ended = harness.now();
+    harness.perform(reply(&listen, json!({"resultType": "complete"})));
+    harness.until("the link requests the watch again", |harness| {
+        harness.messages_with("subscriptions/listen").len() > requests_before
     });
-    world.now().since(ended)
+    harness.now().since(ended)
 }
 
 #[test]
-fn s_sub_14_a_watch_that_lasted_and_a_new_life_begin_the_pauses_anew() {
-    let mut world = ready(config(), Peer::modern);
-    let often = |world: &mut World| {
-        let pauses: Vec<_> = (0..6).map(|_| pause_after_an_ending(world)).collect();
+fn s_sub_14_lasting_watch_and_new_epoch_each_reset_the_watch_backoff() {
+    let mut harness = ready(config(), Peer::modern);
+    let check_pauses = |harness: &mut Harness| {
+        let pauses: Vec<_> = (0..6).map(|_| retry_pause_after_end(harness)).collect();
         assert_eq!(pauses, [5, 10, 20, 40, 60, 60].map(seconds));
     };
-    often(&mut world);
-    world.pass(seconds(120));
-    often(&mut world);
-    world.peer_all(dies(CRASH));
-    world.until_ready();
-    often(&mut world);
-    world.finish();
+    check_pauses(&mut harness);
+    harness.advance(seconds(120));
+    check_pauses(&mut harness);
+    harness.perform_all(dies(CRASH));
+    harness.until_ready();
+    check_pauses(&mut harness);
+    harness.finish();
 }
 
 #[test]
-fn s_sub_06_a_changed_wish_that_is_refused_once_is_asked_for_again() {
+fn s_sub_06_changed_watch_that_is_refused_once_is_requested_again() {
     let mut listens = 0;
-    let mut world = ready(config(), move || {
+    let mut harness = ready(config(), move || {
         Peer::modern().on("subscriptions/listen", move |listen| {
             listens += 1;
             vec![match listens {
                 2 => error(listen, -32603, "out of memory"),
-                _ => confirmed(listen, &listen["params"]["notifications"]),
+                _ => acknowledged(listen, &listen["params"]["notifications"]),
             }]
         })
     });
-    let wish = Watch::lists().and_uri("file:///a");
-    world.watch(wish.clone());
-    world.pass(seconds(60));
-    assert_eq!(granted(&world).last(), Some(&wish));
-    world.finish();
+    let watch = Watch::lists().and_uri("file:///a");
+    harness.watch(watch.clone());
+    harness.advance(seconds(60));
+    assert_eq!(granted(&harness).last(), Some(&watch));
+    harness.finish();
 }
 
 #[test]
-fn s_sub_17_a_change_below_a_watched_address_is_told() {
-    for server in BOTH {
-        let mut world = ready(wishing(Watch::none().and_uri("file:///dir")), move || {
-            server().replies("resources/subscribe", |_| json!({}))
-        });
-        world.pass(millis(1));
+fn s_sub_17_change_below_a_watched_uri_is_reported() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(
+            config_watching(Watch::none().and_uri("file:///dir")),
+            move || server().replies("resources/subscribe", |_| json!({})),
+        );
+        harness.advance(millis(1));
         let mut params = json!({"uri": "file:///dir/inner"});
-        if is_modern(&world) {
-            let id = world.last("subscriptions/listen")["id"].clone();
+        if is_modern(&harness) {
+            let id = harness.last_message("subscriptions/listen")["id"].clone();
             params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": id});
         }
-        world.peer(notify("notifications/resources/updated", params));
+        harness.perform(notify("notifications/resources/updated", params));
         let uri = "file:///dir/inner".into();
-        assert_eq!(changes(&world), [Change::Resource { uri }]);
-        world.finish();
+        assert_eq!(changes(&harness), [Change::Resource { uri }]);
+        harness.finish();
     }
 }

@@ -4,8 +4,8 @@
 use core::time::Duration;
 
 use crate::client_pipe::{
-    Act, Chunking, Command, Peer, World, agreed, ask, config, dies, discovered, error, error_with,
-    every_chunking, every_era, everything, notify, reply, seconds,
+    Act, Chunking, Command, Harness, Peer, all_capabilities, ask, config, dies, discover_result,
+    error, error_with, every_chunking, every_era, initialize_result, notify, reply, seconds,
 };
 use everlink::client::{
     CallOptions, Cause, Delivery, Event, FailureKind, Outcome, State, TimeLimit,
@@ -22,32 +22,36 @@ fn at(span: Duration) -> Instant {
     Instant::ZERO + span
 }
 
-fn speaking(dialect: Dialect) -> Config {
+fn config_with_dialect(dialect: Dialect) -> Config {
     let mut config = config();
     config.dialect = dialect;
     config
 }
 
-/// A world with this configuration and these servers.
-fn world(config: Config, chunking: Chunking, cast: impl FnMut(u64) -> Peer + 'static) -> World {
-    World::new(config).chunked(chunking).served_by(cast)
+/// A harness with this configuration and these servers.
+fn harness(
+    config: Config,
+    chunking: Chunking,
+    new_server: impl FnMut(u64) -> Peer + 'static,
+) -> Harness {
+    Harness::new(config).chunked(chunking).served_by(new_server)
 }
 
-fn version(world: &World) -> Version {
-    world.link().session().expect("the link is ready").version
+fn version(harness: &Harness) -> Version {
+    harness.link().session().expect("the link is ready").version
 }
 
 /// The causes of the ends of transports, in order.
-fn causes(world: &World) -> Vec<Cause> {
-    world.picked(|event| match event {
+fn causes(harness: &Harness) -> Vec<Cause> {
+    harness.pick_events(|event| match event {
         Event::Closing { cause, .. } => Some(cause.clone()),
         _ => None,
     })
 }
 
 /// The text of the first handshake refusal.
-fn refusal(world: &World) -> String {
-    match causes(world).first() {
+fn refusal(harness: &Harness) -> String {
+    match causes(harness).first() {
         Some(Cause::HandshakeRefused { why }) => why.to_string(),
         other => panic!("{other:?} is no refusal"),
     }
@@ -56,23 +60,27 @@ fn refusal(world: &World) -> String {
 /// A legacy server that answers `initialize` after this delay.
 fn slow_to_initialize(span: Duration) -> Peer {
     Peer::legacy("2025-11-25").on(INITIALIZE, move |request| {
-        vec![reply(request, agreed("2025-11-25", everything())).after(span)]
+        vec![reply(request, initialize_result("2025-11-25", all_capabilities())).after(span)]
     })
 }
 
 #[test]
-fn f_052_a_handshake_that_is_never_answered_has_its_own_deadline() {
+fn f_052_unanswered_handshake_has_its_own_timeout() {
     for dialect in [Dialect::Automatic, Dialect::Legacy, Dialect::Modern] {
         every_chunking(|chunking| {
-            let mut config = speaking(dialect);
+            let mut config = config_with_dialect(dialect);
             config.policy.call_idle = Limit::After(seconds(300));
-            let mut world = world(config, chunking, |_| Peer::silent());
+            let mut harness = harness(config, chunking, |_| Peer::silent());
             let options = CallOptions::new().with_idle(Limit::After(seconds(5)));
-            let hasty = world.call_with("tools/call", json!({"name": "hasty"}), options);
-            let patient = world.tool("patient");
-            world.until_done(hasty);
-            assert_eq!(world.now(), at(seconds(5)), "the call has its own clock");
-            let failure = world.failure(hasty);
+            let hasty = harness.call_with("tools/call", json!({"name": "hasty"}), options);
+            let patient = harness.call_tool("patient");
+            harness.until_done(hasty);
+            assert_eq!(
+                harness.now(),
+                at(seconds(5)),
+                "the call has its own deadline"
+            );
+            let failure = harness.failure(hasty);
             assert_eq!(failure.delivery, Delivery::NotSent);
             assert_eq!(
                 failure.kind,
@@ -82,102 +90,119 @@ fn f_052_a_handshake_that_is_never_answered_has_its_own_deadline() {
                 }
             );
 
-            world.until("the next attempt, which the call makes at once", |world| {
-                world.life() == 2
-            });
-            assert_eq!(world.now(), at(config_timeout()));
-            assert_eq!(causes(&world), [Cause::HandshakeTimedOut]);
-            assert_eq!(world.link().failures(), 1);
+            harness.until(
+                "the waiting call starts the next attempt at once",
+                |harness| harness.epoch_number() == 2,
+            );
+            assert_eq!(harness.now(), at(handshake_timeout()));
+            assert_eq!(causes(&harness), [Cause::HandshakeTimedOut]);
+            assert_eq!(harness.link().failures(), 1);
             assert!(
-                !world.is_done(patient),
-                "it was not sent, so it waits for the next life"
+                !harness.is_done(patient),
+                "the call was not sent, so it waits for the next epoch"
             );
             // Everything is released, so no descriptors leak however often this happens.
             let taken_down = [Command::Open(1), Command::Terminate(1), Command::Release(1)];
-            assert_eq!(world.commands_of(1), taken_down);
-            world
+            assert_eq!(harness.commands_of(1), taken_down);
+            harness
         });
     }
 }
 
-fn config_timeout() -> Duration {
+fn handshake_timeout() -> Duration {
     config().policy.handshake_timeout
 }
 
 #[test]
-fn f_053_a_server_that_is_slow_but_alive_is_waited_for() {
+fn f_053_slow_handshake_within_the_timeout_succeeds() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| slow_to_initialize(seconds(115)));
-        world.until_ready();
-        assert_eq!(world.now(), at(seconds(115)));
+        let mut harness = harness(config(), chunking, |_| slow_to_initialize(seconds(115)));
+        harness.until_ready();
+        assert_eq!(harness.now(), at(seconds(115)));
         assert_eq!(
-            world.commands(),
+            harness.commands(),
             [Command::Open(1)],
-            "it was not killed half-way"
+            "the server was not killed during the handshake"
         );
-        let told = world.picked(|event| match event {
+        let slow_events = harness.pick_events(|event| match event {
             Event::Slow { waited, limit, .. } => Some((*waited, *limit)),
             _ => None,
         });
         let expected: Vec<_> = (1..=11)
-            .map(|n| (seconds(10 * n), config_timeout()))
+            .map(|n| (seconds(10 * n), handshake_timeout()))
             .collect();
-        assert_eq!(told, expected, "and that it is slow was said");
-        world
+        assert_eq!(
+            slow_events, expected,
+            "the slow handshake is reported every 10 s"
+        );
+        harness
     });
     every_chunking(|chunking| {
-        let mut config = speaking(Dialect::Modern);
+        let mut config = config_with_dialect(Dialect::Modern);
         config.policy.handshake_timeout = seconds(1_000);
-        let mut world = world(config, chunking, |_| {
+        let mut harness = harness(config, chunking, |_| {
             Peer::modern().on(DISCOVER, |request| {
-                vec![reply(request, discovered(everything())).after(seconds(900))]
+                vec![reply(request, discover_result(all_capabilities())).after(seconds(900))]
             })
         });
-        world.until_ready();
-        assert_eq!(world.now(), at(seconds(900)), "the limit can be chosen");
-        assert_eq!(world.life(), 1);
-        world
+        harness.until_ready();
+        assert_eq!(
+            harness.now(),
+            at(seconds(900)),
+            "the configured timeout applies"
+        );
+        assert_eq!(harness.epoch_number(), 1);
+        harness
     });
 }
 
 #[test]
-fn f_053_a_server_that_dies_in_the_handshake_is_not_waited_for() {
+fn f_053_server_death_during_the_handshake_ends_the_epoch_at_once() {
     every_chunking(|chunking| {
-        let mut world = world(speaking(Dialect::Legacy), chunking, |life| match life {
-            1 => Peer::silent().dies_of(INITIALIZE, ExitStatus::Code(1)),
-            _ => Peer::legacy("2025-11-25"),
-        });
-        world.connect();
-        assert_eq!(world.state(), State::Waiting, "at once");
-        assert_eq!(world.link().failures(), 1);
-        world.until_ready();
-        world
+        let mut harness =
+            harness(
+                config_with_dialect(Dialect::Legacy),
+                chunking,
+                |epoch| match epoch {
+                    1 => Peer::silent().dies_on(INITIALIZE, ExitStatus::Code(1)),
+                    _ => Peer::legacy("2025-11-25"),
+                },
+            );
+        harness.connect();
+        assert_eq!(harness.state(), State::Waiting, "at once");
+        assert_eq!(harness.link().failures(), 1);
+        harness.until_ready();
+        harness
     });
 }
 
 /// S-STDIO-26: a child that exits on the probe is replaced by a fresh process and addressed as legacy.
 #[test]
-fn f_055_a_probe_that_kills_the_server_costs_a_life_and_no_attempt() {
-    let at_once = || Peer::legacy("2025-06-18").dies_of(DISCOVER, ExitStatus::Code(1));
+fn f_055_probe_that_kills_the_server_costs_one_epoch_but_no_failure() {
+    let at_once = || Peer::legacy("2025-06-18").dies_on(DISCOVER, ExitStatus::Code(1));
     for deadly in [at_once as fn() -> Peer, Peer::dies_on_probe] {
         every_chunking(|chunking| {
-            let mut world = world(config(), chunking, move |_| deadly());
-            let call = world.tool("add");
-            world.until_done(call);
-            world.result(call);
-            assert_eq!(world.life(), 2);
-            assert_eq!(causes(&world), [Cause::EraProbe]);
-            assert_eq!(world.link().failures(), 0, "free of charge");
-            assert_eq!(world.methods_of(1)[0], DISCOVER);
-            assert_eq!(world.methods_of(2)[0], INITIALIZE);
-            assert_eq!(world.link().era(), Some(Era::Legacy));
+            let mut harness = harness(config(), chunking, move |_| deadly());
+            let call = harness.call_tool("add");
+            harness.until_done(call);
+            harness.result(call);
+            assert_eq!(harness.epoch_number(), 2);
+            assert_eq!(causes(&harness), [Cause::EraProbe]);
+            assert_eq!(
+                harness.link().failures(),
+                0,
+                "the epoch does not count as a failure"
+            );
+            assert_eq!(harness.methods_of(1)[0], DISCOVER);
+            assert_eq!(harness.methods_of(2)[0], INITIALIZE);
+            assert_eq!(harness.link().era(), Some(Era::Legacy));
 
             // The era is remembered, so the next epoch skips the probe.
-            world.peer_all(dies(ExitStatus::Code(1)));
-            world.until_ready();
-            assert_eq!(world.life(), 3);
-            assert_eq!(world.methods_of(3)[0], INITIALIZE);
-            world
+            harness.perform_all(dies(ExitStatus::Code(1)));
+            harness.until_ready();
+            assert_eq!(harness.epoch_number(), 3);
+            assert_eq!(harness.methods_of(3)[0], INITIALIZE);
+            harness
         });
     }
 }
@@ -187,46 +212,46 @@ fn f_055_a_probe_that_kills_the_server_costs_a_life_and_no_attempt() {
 fn f_055_a_server_that_dies_after_the_probe_is_ready_within_three_seconds() {
     every_chunking(|chunking| {
         let start = Duration::from_millis(900);
-        let mut world = world(config(), chunking, move |life| {
+        let mut harness = harness(config(), chunking, move |epoch| {
             let slow = Peer::dies_on_probe().on(INITIALIZE, move |request| {
-                let result = agreed("2024-11-05", everything());
+                let result = initialize_result("2024-11-05", all_capabilities());
                 vec![reply(request, result).after(start)]
             });
             // The server that the probe kills had already started before it read the probe.
-            if life == 1 {
+            if epoch == 1 {
                 Peer::dies_on_probe()
             } else {
                 slow
             }
         });
-        world.until_ready();
-        assert_eq!(world.life(), 2);
-        assert_eq!(causes(&world), [Cause::EraProbe]);
-        assert!(world.now() <= at(seconds(3)), "{:?}", world.now());
-        world
+        harness.until_ready();
+        assert_eq!(harness.epoch_number(), 2);
+        assert_eq!(causes(&harness), [Cause::EraProbe]);
+        assert!(harness.now() <= at(seconds(3)), "{:?}", harness.now());
+        harness
     });
 }
 
 #[test]
-fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
+fn f_055_server_that_always_dies_gets_one_uncounted_epoch() {
     every_chunking(|chunking| {
         let mut config = config();
         // As long as the budget lasts.
         config.policy.retry.start_for = Duration::MAX;
-        let mut world = world(config.clone(), chunking, |_| {
+        let mut harness = harness(config.clone(), chunking, |_| {
             Peer::silent()
-                .dies_of(DISCOVER, ExitStatus::Code(1))
-                .dies_of(INITIALIZE, ExitStatus::Code(1))
+                .dies_on(DISCOVER, ExitStatus::Code(1))
+                .dies_on(INITIALIZE, ExitStatus::Code(1))
         });
-        world.connect();
-        world.until_state(State::Parked);
-        let free = world.link().stats().free_ends;
-        assert_eq!(free, 1, "one life for the probe, and no more");
+        harness.connect();
+        harness.until_state(State::Parked);
+        let free = harness.link().stats().free_ends;
+        assert_eq!(free, 1, "one uncounted epoch for the probe");
         assert_eq!(
-            world.life(),
+            harness.epoch_number(),
             u64::from(config.policy.retry.budget) + 1 + free
         );
-        world
+        harness
     });
 }
 
@@ -234,181 +259,195 @@ fn f_055_a_server_that_always_dies_is_not_probed_for_free_for_ever() {
 #[test]
 fn f_055_a_server_that_always_dies_is_given_up_within_three_seconds() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut harness = harness(config(), chunking, |_| {
             Peer::silent()
-                .dies_of(DISCOVER, ExitStatus::Code(1))
-                .dies_of(INITIALIZE, ExitStatus::Code(1))
+                .dies_on(DISCOVER, ExitStatus::Code(1))
+                .dies_on(INITIALIZE, ExitStatus::Code(1))
         });
-        world.connect();
-        world.until_state(State::Parked);
-        assert!(world.now().as_nanos() <= 3_000_000_000, "{:?}", world.now());
-        assert!(world.life() > 2, "once is no proof");
-        world
+        harness.connect();
+        harness.until_state(State::Parked);
+        assert!(
+            harness.now().as_nanos() <= 3_000_000_000,
+            "{:?}",
+            harness.now()
+        );
+        assert!(harness.epoch_number() > 2, "more than one epoch was tried");
+        harness
     });
 }
 
 #[test]
-fn f_055_the_era_of_an_earlier_process_is_used_and_dropped_when_wrong() {
+fn f_055_remembered_era_is_tried_first_and_corrected_if_wrong() {
     every_chunking(|chunking| {
         let mut config = config();
         config.remembered_era = Some(Era::Legacy);
-        let mut world = world(config, chunking, |_| Peer::modern());
-        world.until_ready();
-        assert_eq!(world.methods_of(1)[..2], [INITIALIZE, DISCOVER]);
-        assert_eq!(version(&world), Version::V2026_07_28);
-        assert_eq!(world.life(), 1);
-        world
+        let mut harness = harness(config, chunking, |_| Peer::modern());
+        harness.until_ready();
+        assert_eq!(harness.methods_of(1)[..2], [INITIALIZE, DISCOVER]);
+        assert_eq!(version(&harness), Version::V2026_07_28);
+        assert_eq!(harness.epoch_number(), 1);
+        harness
     });
     every_chunking(|chunking| {
         let mut config = config();
         config.remembered_era = Some(Era::Modern);
-        let mut world = world(config, chunking, |_| Peer::legacy("2025-03-26"));
-        world.until_ready();
-        assert_eq!(version(&world), Version::V2025_03_26);
-        assert_eq!(world.link().era(), Some(Era::Legacy));
-        world
+        let mut harness = harness(config, chunking, |_| Peer::legacy("2025-03-26"));
+        harness.until_ready();
+        assert_eq!(version(&harness), Version::V2025_03_26);
+        assert_eq!(harness.link().era(), Some(Era::Legacy));
+        harness
     });
 }
 
 /// A handshake that the application interrupts says nothing about the server.
 #[test]
-fn f_055_a_reconnect_in_the_handshake_does_not_refute_the_era() {
+fn f_055_reconnect_during_the_handshake_keeps_the_remembered_era() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |life| match life {
+        let mut harness = harness(config(), chunking, |epoch| match epoch {
             2 | 3 => Peer::silent(),
             _ => Peer::legacy("2025-11-25"),
         });
-        world.until_ready();
+        harness.until_ready();
         // One failure would put the era in doubt, and a second one would discard it.
-        for life in [2, 3] {
-            world.reconnect("new settings");
-            world.until_state(State::Handshaking);
-            assert_eq!(world.life(), life);
+        for epoch in [2, 3] {
+            harness.reconnect("new settings");
+            harness.until_state(State::Handshaking);
+            assert_eq!(harness.epoch_number(), epoch);
         }
-        world.reconnect("new settings");
-        world.until_ready();
-        for life in [2, 3, 4] {
-            assert_eq!(world.methods_of(life)[0], INITIALIZE);
+        harness.reconnect("new settings");
+        harness.until_ready();
+        for epoch in [2, 3, 4] {
+            assert_eq!(harness.methods_of(epoch)[0], INITIALIZE);
         }
-        world
+        harness
     });
 }
 
 /// S-STDIO-24, S-STDIO-26: silence counts as an answer, and a late reply is dropped.
 #[test]
-fn f_056_a_probe_that_is_ignored_falls_back_in_time() {
+fn f_056_ignored_probe_falls_back_to_initialize_after_the_probe_timeout() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut harness = harness(config(), chunking, |_| {
             Peer::legacy("2025-06-18")
                 .on(DISCOVER, |request| {
-                    vec![reply(request, discovered(everything())).after(seconds(8))]
+                    vec![reply(request, discover_result(all_capabilities())).after(seconds(8))]
                 })
                 .on(INITIALIZE, |request| {
-                    vec![reply(request, agreed("2025-06-18", everything())).after(seconds(4))]
+                    vec![
+                        reply(request, initialize_result("2025-06-18", all_capabilities()))
+                            .after(seconds(4)),
+                    ]
                 })
         });
-        world.until_ready();
+        harness.until_ready();
         let probe = config().policy.probe_timeout;
-        assert_eq!(world.now(), at(probe + seconds(4)));
-        assert_eq!(version(&world), Version::V2025_06_18);
-        world.pass(seconds(20));
+        assert_eq!(harness.now(), at(probe + seconds(4)));
+        assert_eq!(version(&harness), Version::V2025_06_18);
+        harness.advance(seconds(20));
         assert_eq!(
-            version(&world),
+            version(&harness),
             Version::V2025_06_18,
             "the late reply changes nothing"
         );
-        assert_eq!(world.link().stats().late_replies, 1);
-        assert_eq!(world.methods_of(1), [DISCOVER, INITIALIZE, INITIALIZED]);
-        world
+        assert_eq!(harness.link().stats().late_replies, 1);
+        assert_eq!(harness.methods_of(1), [DISCOVER, INITIALIZE, INITIALIZED]);
+        harness
     });
 }
 
 #[test]
-fn f_056_a_modern_error_to_initialize_is_probed_once_more() {
+fn f_056_modern_error_to_initialize_triggers_one_more_probe() {
     for code in [-32022, -32601] {
         every_chunking(|chunking| {
             let mut silent = true;
-            let mut world = world(config(), chunking, move |_| {
+            let mut harness = harness(config(), chunking, move |_| {
                 let mut first = core::mem::take(&mut silent);
                 Peer::modern()
                     .on(DISCOVER, move |request| match core::mem::take(&mut first) {
                         true => Vec::new(),
-                        false => vec![reply(request, discovered(everything()))],
+                        false => vec![reply(request, discover_result(all_capabilities()))],
                     })
                     .on(INITIALIZE, move |request| {
                         let data = json!({"supported": ["2026-07-28"], "requested": "2025-11-25"});
                         vec![error_with(request, code, "not that way", data)]
                     })
             });
-            world.until_ready();
-            assert_eq!(version(&world), Version::V2026_07_28);
-            assert_eq!(world.methods_of(1)[..3], [DISCOVER, INITIALIZE, DISCOVER]);
-            assert_eq!(world.life(), 1);
-            world
+            harness.until_ready();
+            assert_eq!(version(&harness), Version::V2026_07_28);
+            assert_eq!(harness.methods_of(1)[..3], [DISCOVER, INITIALIZE, DISCOVER]);
+            assert_eq!(harness.epoch_number(), 1);
+            harness
         });
         every_chunking(|chunking| {
-            let mut world = world(config(), chunking, move |_| {
+            let mut harness = harness(config(), chunking, move |_| {
                 Peer::silent().on(INITIALIZE, move |request| {
                     vec![error(request, code, "not that way")]
                 })
             });
-            world.connect();
-            world.until("the first life is over", |world| !causes(world).is_empty());
-            let said = world.methods_of(1);
-            let probes = said.iter().filter(|method| **method == DISCOVER).count();
-            let initializes = said.iter().filter(|method| **method == INITIALIZE).count();
-            assert_eq!(probes, 2, "{said:?}");
-            assert!(initializes <= 2, "{said:?}");
-            world
+            harness.connect();
+            harness.until("the first epoch is over", |harness| {
+                !causes(harness).is_empty()
+            });
+            let methods = harness.methods_of(1);
+            let probes = methods.iter().filter(|method| **method == DISCOVER).count();
+            let initializes = methods
+                .iter()
+                .filter(|method| **method == INITIALIZE)
+                .count();
+            assert_eq!(probes, 2, "{methods:?}");
+            assert!(initializes <= 2, "{methods:?}");
+            harness
         });
     }
 }
 
 /// An error without an id refers to the present request, not to the abandoned probe.
 #[test]
-fn f_056_an_error_to_nobody_answers_the_second_probe() {
+fn f_056_error_without_an_id_answers_the_second_probe() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut harness = harness(config(), chunking, |_| {
             let mut first = true;
             Peer::modern().on(DISCOVER, move |_| match core::mem::take(&mut first) {
                 true => Vec::new(),
-                false => vec![Act::Say(json!({"jsonrpc": "2.0", "id": null,
+                false => vec![Act::Message(json!({"jsonrpc": "2.0", "id": null,
                     "error": {"code": -32700, "message": "cannot read that"}}))],
             })
         });
-        world.connect();
-        world.until("the first life is over", |world| !causes(world).is_empty());
-        assert_eq!(world.methods_of(1), [DISCOVER, INITIALIZE, DISCOVER]);
+        harness.connect();
+        harness.until("the first epoch is over", |harness| {
+            !causes(harness).is_empty()
+        });
+        assert_eq!(harness.methods_of(1), [DISCOVER, INITIALIZE, DISCOVER]);
         assert_eq!(
-            world.now(),
+            harness.now(),
             at(config().policy.probe_timeout),
-            "it was heard"
+            "the error was processed at once"
         );
-        world
+        harness
     });
 }
 
 /// S-STDIO-24, S-STDIO-25: the fallback does not depend on one error code.
 #[test]
-fn f_057_any_error_that_is_not_modern_falls_back() {
+fn f_057_any_legacy_error_to_the_probe_falls_back_to_initialize() {
     for code in [
         -32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, 0, 1, 404,
     ] {
         every_chunking(|chunking| {
-            let mut world = world(config(), chunking, move |_| {
+            let mut harness = harness(config(), chunking, move |_| {
                 Peer::legacy("2024-11-05").refuses(DISCOVER, code)
             });
-            world.until_ready();
-            assert_eq!(world.now(), Instant::ZERO, "at once");
-            assert_eq!(version(&world), Version::V2024_11_05);
-            assert_eq!(world.methods_of(1), [DISCOVER, INITIALIZE, INITIALIZED]);
-            world
+            harness.until_ready();
+            assert_eq!(harness.now(), Instant::ZERO, "at once");
+            assert_eq!(version(&harness), Version::V2024_11_05);
+            assert_eq!(harness.methods_of(1), [DISCOVER, INITIALIZE, INITIALIZED]);
+            harness
         });
     }
 }
 
 #[test]
-fn f_057_answers_that_are_none_fall_back_too() {
+fn f_057_malformed_reply_to_the_probe_falls_back_to_initialize() {
     let odd = [
         json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32600, "message": "what?"}}),
         json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
@@ -419,91 +458,99 @@ fn f_057_answers_that_are_none_fall_back_too() {
     for answer in odd {
         every_chunking(|chunking| {
             let answer = answer.clone();
-            let mut world = world(config(), chunking, move |_| {
+            let mut harness = harness(config(), chunking, move |_| {
                 let answer = answer.clone();
-                Peer::legacy("2025-11-25").on(DISCOVER, move |_| vec![Act::Say(answer.clone())])
+                Peer::legacy("2025-11-25").on(DISCOVER, move |_| vec![Act::Message(answer.clone())])
             });
-            world.until_ready();
-            assert_eq!(version(&world), Version::V2025_11_25);
-            assert_eq!(world.life(), 1);
-            world
+            harness.until_ready();
+            assert_eq!(version(&harness), Version::V2025_11_25);
+            assert_eq!(harness.epoch_number(), 1);
+            harness
         });
     }
 }
 
 /// A server that reads nothing until it has started. Both replies come then, and the first one is too late.
 #[test]
-fn f_058_the_probe_lies_within_the_time_of_the_handshake_and_leaves_room_for_the_fallback() {
+fn f_058_server_that_starts_after_the_probe_timeout_is_ready_in_the_same_epoch() {
     every_chunking(|chunking| {
         let up = seconds(60);
-        let mut world = world(config(), chunking, move |_| {
+        let mut harness = harness(config(), chunking, move |_| {
             Peer::legacy("2025-11-25")
                 .on(DISCOVER, move |request| {
                     vec![error(request, -32601, "what?").after(up)]
                 })
                 .on(INITIALIZE, move |request| {
-                    let result = agreed("2025-11-25", everything());
+                    let result = initialize_result("2025-11-25", all_capabilities());
                     vec![reply(request, result).after(up - config().policy.probe_timeout)]
                 })
         });
-        world.until_ready();
-        assert_eq!(world.now(), at(up));
-        assert_eq!(world.commands(), [Command::Open(1)]);
-        world
+        harness.until_ready();
+        assert_eq!(harness.now(), at(up));
+        assert_eq!(harness.commands(), [Command::Open(1)]);
+        harness
     });
     every_chunking(|chunking| {
         let up = seconds(60);
-        let mut world = world(config(), chunking, move |_| {
+        let mut harness = harness(config(), chunking, move |_| {
             let mut down_for = up;
             Peer::modern()
                 .on(DISCOVER, move |request| {
                     let span = core::mem::take(&mut down_for);
-                    vec![reply(request, discovered(everything())).after(span)]
+                    vec![reply(request, discover_result(all_capabilities())).after(span)]
                 })
                 .on(INITIALIZE, move |request| {
                     let refused = error(request, -32601, "what?");
                     vec![refused.after(up - config().policy.probe_timeout)]
                 })
         });
-        world.until_ready();
-        assert_eq!(version(&world), Version::V2026_07_28, "slow is not old");
-        assert_eq!(world.life(), 1);
-        assert_eq!(world.now(), at(up), "and asked once more, it says so");
-        world
+        harness.until_ready();
+        assert_eq!(
+            version(&harness),
+            Version::V2026_07_28,
+            "a slow server is not taken for a legacy one"
+        );
+        assert_eq!(harness.epoch_number(), 1);
+        assert_eq!(
+            harness.now(),
+            at(up),
+            "the second probe finds the modern era"
+        );
+        harness
     });
 }
 
 #[test]
-fn f_058_an_impatient_handshake_leaves_room_for_the_fallback_too() {
+fn f_058_probe_takes_at_most_half_of_a_short_handshake_timeout() {
     for timeout in [seconds(3), seconds(1)] {
         every_chunking(|chunking| {
             let mut config = config();
             config.policy.handshake_timeout = timeout;
-            let mut world = world(config, chunking, |_| {
+            let mut harness = harness(config, chunking, |_| {
                 Peer::legacy("2025-11-25").ignores(DISCOVER)
             });
-            world.until_ready();
-            assert_eq!(world.life(), 1);
-            assert_eq!(world.now(), at(timeout / 2));
-            world
+            harness.until_ready();
+            assert_eq!(harness.epoch_number(), 1);
+            assert_eq!(harness.now(), at(timeout / 2));
+            harness
         });
     }
 }
 
 /// S-LIFE-07: a server may answer with its own version, and any version that the client supports is accepted.
 #[test]
-fn f_059_every_version_that_both_speak_is_good_enough() {
+fn f_059_every_legacy_version_of_the_server_is_accepted() {
     for legacy in Version::LEGACY {
         for dialect in [Dialect::Automatic, Dialect::Legacy] {
             every_chunking(|chunking| {
-                let mut world = world(speaking(dialect), chunking, |_| {
+                let mut harness = harness(config_with_dialect(dialect), chunking, |_| {
                     Peer::legacy(legacy.as_str())
                 });
-                world.until_ready();
-                assert_eq!(version(&world), *legacy);
-                let call = world.tool("add");
-                assert!(world.is_done(call));
-                world
+                harness.until_ready();
+                assert_eq!(version(&harness), *legacy);
+                let call = harness.call_tool("add");
+                assert!(harness.is_done(call));
+                harness
             });
         }
     }
@@ -511,74 +558,86 @@ fn f_059_every_version_that_both_speak_is_good_enough() {
 
 /// S-LIFE-08: an unsupported version ends the epoch, and the failure says so.
 #[test]
-fn f_059_a_version_that_nobody_knows_is_refused() {
+fn f_059_unknown_version_of_the_server_is_refused() {
     for odd in ["1999-12-31", "2026-07-28", "", "latest"] {
         every_chunking(|chunking| {
-            let mut world = world(speaking(Dialect::Legacy), chunking, move |_| {
+            let mut harness = harness(config_with_dialect(Dialect::Legacy), chunking, move |_| {
                 Peer::legacy(odd).ignores(DISCOVER)
             });
-            let call = world.tool("add");
-            assert_eq!(world.state(), State::Parked, "it has said no");
-            assert!(refusal(&world).contains("version"), "{}", refusal(&world));
+            let call = harness.call_tool("add");
+            assert_eq!(
+                harness.state(),
+                State::Parked,
+                "the server refused the handshake"
+            );
+            assert!(
+                refusal(&harness).contains("version"),
+                "{}",
+                refusal(&harness)
+            );
             let close = [
                 Command::Open(1),
                 Command::CloseWrite(1),
                 Command::Release(1),
             ];
             assert_eq!(
-                world.commands_of(1),
+                harness.commands_of(1),
                 close,
-                "it did nothing that calls for force"
+                "the server is not terminated"
             );
-            world.until_state(State::Parked);
-            let failure = world.failure(call);
+            harness.until_state(State::Parked);
+            let failure = harness.failure(call);
             assert_eq!(failure.kind, FailureKind::Down);
             assert!(
                 failure.to_string().contains("handshake failed"),
                 "{failure}"
             );
-            world
+            harness
         });
     }
 }
 
 /// The client initializes each epoch exactly once.
 #[test]
-fn f_060_a_life_is_initialized_once() {
+fn f_060_each_epoch_is_initialized_once() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| Peer::legacy("2025-11-25"));
-        world.until_ready();
-        world.connect();
-        world.wake();
-        world.reconnect("once");
-        world.until_ready();
-        world.peer_all(dies(ExitStatus::Code(0)));
-        world.until_ready();
-        for life in 1..=3 {
-            let said = world.methods_of(life);
-            let count = |wanted| said.iter().filter(|method| **method == wanted).count();
-            assert_eq!((count(INITIALIZE), count(INITIALIZED)), (1, 1), "{said:?}");
+        let mut harness = harness(config(), chunking, |_| Peer::legacy("2025-11-25"));
+        harness.until_ready();
+        harness.connect();
+        harness.wake();
+        harness.reconnect("once");
+        harness.until_ready();
+        harness.perform_all(dies(ExitStatus::Code(0)));
+        harness.until_ready();
+        for epoch in 1..=3 {
+            let methods = harness.methods_of(epoch);
+            let count = |wanted| methods.iter().filter(|method| **method == wanted).count();
+            assert_eq!(
+                (count(INITIALIZE), count(INITIALIZED)),
+                (1, 1),
+                "{methods:?}"
+            );
         }
-        world
+        harness
     });
 }
 
 /// S-LIFE-04: calls before the link is ready wait, in order.
 #[test]
-fn f_061_nothing_is_asked_for_before_the_handshake_is_over() {
+fn f_061_calls_wait_in_order_until_the_handshake_is_over() {
     every_era(|chunking, peer| {
-        let mut world = world(config(), chunking, move |_| {
-            peer().opens_with(vec![Act::Opened.after(seconds(1))])
+        let mut harness = harness(config(), chunking, move |_| {
+            peer().on_open(vec![Act::Opened.after(seconds(1))])
         });
-        let early = world.tool("early");
-        world.pass(seconds(1));
-        let late = world.tool("late");
-        world.until_done(late);
-        assert!(world.is_done(early));
-        let said: Vec<Value> = world.lines_of(1).into_iter().cloned().collect();
-        let first_call = said.iter().position(|line| line["method"] == "tools/call");
-        let handshake = &said[..first_call.expect("a call was sent")];
-        let expected: &[&str] = match version(&world).era() {
+        let early = harness.call_tool("early");
+        harness.advance(seconds(1));
+        let late = harness.call_tool("late");
+        harness.until_done(late);
+        assert!(harness.is_done(early));
+        let lines: Vec<Value> = harness.lines_of(1).into_iter().cloned().collect();
+        let first_call = lines.iter().position(|line| line["method"] == "tools/call");
+        let handshake = &lines[..first_call.expect("a call was sent")];
+        let expected: &[&str] = match version(&harness).era() {
             Era::Legacy => &[DISCOVER, INITIALIZE, INITIALIZED],
             _ => &[DISCOVER, "subscriptions/listen"],
         };
@@ -587,31 +646,31 @@ fn f_061_nothing_is_asked_for_before_the_handshake_is_over() {
             .filter_map(|line| line["method"].as_str())
             .collect();
         assert_eq!(methods, expected);
-        let names = said
+        let names = lines
             .iter()
             .filter_map(|line| line["params"]["name"].as_str());
         assert_eq!(names.collect::<Vec<_>>(), ["early", "late"]);
-        world
+        harness
     });
 }
 
 /// S-STDIO-20: calls in flight ended with the process. Reads are sent again, and the watch is set up again.
 #[test]
-fn s_stdio_20_a_new_process_gets_the_calls_that_may_be_repeated_and_the_watch() {
+fn s_stdio_20_new_process_gets_repeatable_calls_and_the_watch() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |life| match life {
+        let mut harness = harness(config(), chunking, |epoch| match epoch {
             1 => Peer::modern().ignores("tools/list"),
             _ => Peer::modern(),
         });
-        world.until_ready();
-        let reads = world.call("tools/list", json!({}));
-        world.peer_all(dies(ExitStatus::Code(1)));
-        world.until_done(reads);
-        world.result(reads);
-        let watching = world.granted();
+        harness.until_ready();
+        let reads = harness.call("tools/list", json!({}));
+        harness.perform_all(dies(ExitStatus::Code(1)));
+        harness.until_done(reads);
+        harness.result(reads);
+        let watching = harness.granted();
         assert_eq!(watching, [(1, Watch::lists()), (2, Watch::lists())]);
-        assert!(world.methods_of(2).contains(&"subscriptions/listen"));
-        world
+        assert!(harness.methods_of(2).contains(&"subscriptions/listen"));
+        harness
     });
 }
 
@@ -619,9 +678,9 @@ fn s_stdio_20_a_new_process_gets_the_calls_that_may_be_repeated_and_the_watch() 
 #[test]
 fn s_stdio_21_the_probe_comes_first_and_names_the_preferred_version() {
     every_era(|chunking, peer| {
-        let mut world = world(config(), chunking, move |_| peer());
-        world.until_ready();
-        let first = world.lines_of(1)[0];
+        let mut harness = harness(config(), chunking, move |_| peer());
+        harness.until_ready();
+        let first = harness.lines_of(1)[0];
         assert_eq!(first["method"], DISCOVER);
         let meta = &first["params"]["_meta"];
         assert_eq!(
@@ -629,18 +688,18 @@ fn s_stdio_21_the_probe_comes_first_and_names_the_preferred_version() {
             "2026-07-28"
         );
         assert!(meta["io.modelcontextprotocol/clientCapabilities"].is_object());
-        world
+        harness
     });
 }
 
 /// S-STDIO-22: the newest common version is used, whatever else the server lists.
 #[test]
-fn s_stdio_22_a_modern_server_is_taken_at_its_word() {
+fn s_stdio_22_supported_versions_of_a_modern_server_decide_without_initialize() {
     let offers = |versions: Value| {
         move |_| {
             let versions = versions.clone();
             Peer::modern().replies(DISCOVER, move |_| {
-                let mut result = discovered(everything());
+                let mut result = discover_result(all_capabilities());
                 result["supportedVersions"] = versions.clone();
                 result
             })
@@ -648,83 +707,89 @@ fn s_stdio_22_a_modern_server_is_taken_at_its_word() {
     };
     every_chunking(|chunking| {
         let versions = json!(["2025-11-25", "2031-01-01", "2026-07-28"]);
-        let mut world = world(config(), chunking, offers(versions));
-        world.until_ready();
-        assert_eq!(version(&world), Version::V2026_07_28);
-        assert!(!world.methods_of(1).contains(&INITIALIZE));
-        world
+        let mut harness = harness(config(), chunking, offers(versions));
+        harness.until_ready();
+        assert_eq!(version(&harness), Version::V2026_07_28);
+        assert!(!harness.methods_of(1).contains(&INITIALIZE));
+        harness
     });
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, offers(json!(["2031-01-01"])));
-        world.connect();
-        assert!(refusal(&world).contains("version"));
-        assert!(!world.methods_of(1).contains(&INITIALIZE));
-        world
+        let mut harness = harness(config(), chunking, offers(json!(["2031-01-01"])));
+        harness.connect();
+        assert!(refusal(&harness).contains("version"));
+        assert!(!harness.methods_of(1).contains(&INITIALIZE));
+        harness
     });
 }
 
 /// S-STDIO-23, S-VER-02: a server with this error is modern. Its correction is followed once.
 #[test]
-fn s_ver_02_a_refused_version_is_corrected_once() {
+fn s_ver_02_refused_version_is_corrected_with_one_more_probe() {
     let data = || json!({"supported": ["2026-07-28"], "requested": "2026-07-28"});
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, move |_| {
+        let mut harness = harness(config(), chunking, move |_| {
             let mut refusals = 1;
             Peer::modern().on(DISCOVER, move |request| {
                 if refusals == 0 {
-                    return vec![reply(request, discovered(everything()))];
+                    return vec![reply(request, discover_result(all_capabilities()))];
                 }
                 refusals -= 1;
                 vec![error_with(request, -32022, "not that one", data())]
             })
         });
-        world.until_ready();
-        assert_eq!(world.methods_of(1)[..2], [DISCOVER, DISCOVER]);
-        let ids: Vec<&Value> = world
+        harness.until_ready();
+        assert_eq!(harness.methods_of(1)[..2], [DISCOVER, DISCOVER]);
+        let ids: Vec<&Value> = harness
             .lines_of(1)
             .into_iter()
             .map(|line| &line["id"])
             .collect();
         assert_ne!(ids[0], ids[1], "under a new id");
-        world
+        harness
     });
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, move |_| {
+        let mut harness = harness(config(), chunking, move |_| {
             Peer::modern().on(DISCOVER, move |request| {
                 vec![error_with(request, -32022, "not that one", data())]
             })
         });
-        world.connect();
+        harness.connect();
         assert_eq!(
-            world.methods_of(1),
+            harness.methods_of(1),
             [DISCOVER, DISCOVER],
-            "a second time is fatal"
+            "a second refusal ends the handshake"
         );
-        assert!(matches!(causes(&world)[0], Cause::HandshakeRefused { .. }));
-        world
+        assert!(matches!(
+            causes(&harness)[0],
+            Cause::HandshakeRefused { .. }
+        ));
+        harness
     });
 }
 
 #[test]
-fn s_ver_02_a_life_is_initialized_once_even_if_the_probe_does_not_help() {
+fn s_ver_02_initialize_is_not_repeated_after_a_refused_probe() {
     every_chunking(|chunking| {
         let mut config = config();
         config.remembered_era = Some(Era::Legacy);
-        let mut world = world(config, chunking, |_| {
+        let mut harness = harness(config, chunking, |_| {
             Peer::silent()
                 .refuses(INITIALIZE, -32601)
                 .refuses(DISCOVER, -32601)
         });
-        world.connect();
-        assert_eq!(world.methods_of(1), [INITIALIZE, DISCOVER]);
-        assert!(matches!(causes(&world)[0], Cause::HandshakeRefused { .. }));
-        world
+        harness.connect();
+        assert_eq!(harness.methods_of(1), [INITIALIZE, DISCOVER]);
+        assert!(matches!(
+            causes(&harness)[0],
+            Cause::HandshakeRefused { .. }
+        ));
+        harness
     });
 }
 
 /// S-RPC-20: a result of an unknown type is no agreement.
 #[test]
-fn s_rpc_20_an_unknown_kind_of_discovery_is_none() {
+fn s_rpc_20_discover_result_of_an_unknown_type_falls_back_to_initialize() {
     for (kind, expected) in [
         (json!("riddle"), Version::V2025_11_25),
         (json!("input_required"), Version::V2025_11_25),
@@ -732,40 +797,44 @@ fn s_rpc_20_an_unknown_kind_of_discovery_is_none() {
     ] {
         every_chunking(|chunking| {
             let kind = kind.clone();
-            let mut world = world(config(), chunking, move |_| {
+            let mut harness = harness(config(), chunking, move |_| {
                 let kind = kind.clone();
                 Peer::legacy("2025-11-25").replies(DISCOVER, move |_| {
-                    let mut result = discovered(everything());
+                    let mut result = discover_result(all_capabilities());
                     result["resultType"] = kind.clone();
                     result
                 })
             });
-            world.until_ready();
-            assert_eq!(version(&world), expected);
-            world
+            harness.until_ready();
+            assert_eq!(version(&harness), expected);
+            harness
         });
     }
 }
 
 /// S-VER-09: an error that only a modern server can send is never answered with `initialize`.
 #[test]
-fn s_ver_09_a_modern_error_is_never_answered_with_initialize() {
+fn s_ver_09_modern_error_to_the_probe_is_never_followed_by_initialize() {
     for code in [-32020, -32021, -32022] {
         for data in [Value::Null, json!({"supported": ["2031-01-01"]})] {
             every_chunking(|chunking| {
                 let data = data.clone();
-                let mut world = world(config(), chunking, move |_| {
+                let mut harness = harness(config(), chunking, move |_| {
                     let data = data.clone();
                     Peer::legacy("2025-11-25").on(DISCOVER, move |request| {
                         vec![error_with(request, code, "no", data.clone())]
                     })
                 });
-                world.connect();
-                assert_eq!(world.state(), State::Parked, "it has said no");
-                assert!(!refusal(&world).is_empty());
-                assert!(!world.methods_of(1).contains(&INITIALIZE));
-                assert_eq!(world.link().failures(), 1);
-                world
+                harness.connect();
+                assert_eq!(
+                    harness.state(),
+                    State::Parked,
+                    "the server refused the handshake"
+                );
+                assert!(!refusal(&harness).is_empty());
+                assert!(!harness.methods_of(1).contains(&INITIALIZE));
+                assert_eq!(harness.link().failures(), 1);
+                harness
             });
         }
     }
@@ -773,34 +842,34 @@ fn s_ver_09_a_modern_error_is_never_answered_with_initialize() {
 
 /// If the only common version is a legacy one, only `initialize` leads to it.
 #[test]
-fn s_ver_09_a_legacy_version_that_is_offered_is_taken() {
+fn s_ver_09_version_error_that_lists_a_legacy_version_leads_to_initialize() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut harness = harness(config(), chunking, |_| {
             Peer::legacy("2025-11-25").on(DISCOVER, |request| {
                 let data = json!({"supported": ["2025-11-25"], "requested": "2026-07-28"});
                 vec![error_with(request, -32022, "not that one", data)]
             })
         });
-        world.until_ready();
-        assert_eq!(version(&world), Version::V2025_11_25);
-        world
+        harness.until_ready();
+        assert_eq!(version(&harness), Version::V2025_11_25);
+        harness
     });
 }
 
 /// S-LIFE-01, S-LIFE-03, S-LIFE-06: the content and order of a legacy handshake.
 #[test]
-fn s_life_01_the_legacy_handshake_says_all_it_must() {
+fn s_life_01_initialize_contains_version_capabilities_and_client_info() {
     every_chunking(|chunking| {
-        let mut config = speaking(Dialect::Legacy);
+        let mut config = config_with_dialect(Dialect::Legacy);
         config.capabilities = ClientCapabilities::default().with_sampling();
-        let mut world = world(config, chunking, |_| Peer::legacy("2025-11-25"));
-        world.until_ready();
-        let said = world.lines_of(1);
-        assert_eq!(world.methods_of(1), [INITIALIZE, INITIALIZED]);
-        let params = &said[0]["params"];
+        let mut harness = harness(config, chunking, |_| Peer::legacy("2025-11-25"));
+        harness.until_ready();
+        let lines = harness.lines_of(1);
+        assert_eq!(harness.methods_of(1), [INITIALIZE, INITIALIZED]);
+        let params = &lines[0]["params"];
         assert_eq!(
             params["protocolVersion"], "2025-11-25",
-            "the newest legacy one"
+            "the newest legacy version"
         );
         assert_eq!(params["capabilities"], json!({"sampling": {}}));
         assert_eq!(
@@ -809,21 +878,21 @@ fn s_life_01_the_legacy_handshake_says_all_it_must() {
         );
         assert!(
             params.get("_meta").is_none(),
-            "nothing modern is said to it"
+            "a legacy request has no _meta"
         );
-        assert!(said[1].get("id").is_none(), "a notification");
-        world
+        assert!(lines[1].get("id").is_none(), "a notification");
+        harness
     });
 }
 
 /// S-LIFE-05: a server that sends requests too early gets a reply to its ping and errors for the rest. The handshake
 /// continues.
 #[test]
-fn s_life_05_a_server_that_speaks_too_early_is_borne() {
+fn s_life_05_early_ping_is_answered_and_early_ask_is_refused() {
     every_chunking(|chunking| {
-        let mut config = speaking(Dialect::Legacy);
+        let mut config = config_with_dialect(Dialect::Legacy);
         config.capabilities = ClientCapabilities::default().with_roots(false);
-        let mut world = world(config, chunking, |_| {
+        let mut harness = harness(config, chunking, |_| {
             Peer::legacy("2025-11-25").on(INITIALIZE, |request| {
                 vec![
                     ask("p", "ping", json!({})),
@@ -832,25 +901,25 @@ fn s_life_05_a_server_that_speaks_too_early_is_borne() {
                         "notifications/message",
                         json!({"level": "info", "data": "hello"}),
                     ),
-                    reply(request, agreed("2025-11-25", everything())),
+                    reply(request, initialize_result("2025-11-25", all_capabilities())),
                 ]
             })
         });
-        world.until_ready();
-        let answers = world.lines_of(1);
+        harness.until_ready();
+        let answers = harness.lines_of(1);
         let answer = |id: &str| answers.iter().find(|line| line["id"] == id).copied();
         assert_eq!(answer("p").expect("an answer")["result"], json!({}));
         assert_eq!(answer("r").expect("an answer")["error"]["code"], -32600);
-        assert!(world.asks().is_empty());
-        world
+        assert!(harness.asks().is_empty());
+        harness
     });
 }
 
 /// S-LIFE-09: an error reply to `initialize` is reported with the server's message.
 #[test]
-fn s_life_09_an_error_to_initialize_is_told() {
+fn s_life_09_error_reply_to_initialize_is_reported() {
     every_chunking(|chunking| {
-        let mut world = world(speaking(Dialect::Legacy), chunking, |_| {
+        let mut harness = harness(config_with_dialect(Dialect::Legacy), chunking, |_| {
             Peer::silent().on(INITIALIZE, |request| {
                 let data = json!({"supported": ["1.0.0"], "requested": "2025-11-25"});
                 vec![error_with(
@@ -861,90 +930,95 @@ fn s_life_09_an_error_to_initialize_is_told() {
                 )]
             })
         });
-        world.connect();
-        assert!(refusal(&world).contains("Unsupported protocol version"));
-        assert!(refusal(&world).contains("-32602"), "{}", refusal(&world));
-        world
+        harness.connect();
+        assert!(refusal(&harness).contains("Unsupported protocol version"));
+        assert!(
+            refusal(&harness).contains("-32602"),
+            "{}",
+            refusal(&harness)
+        );
+        harness
     });
 }
 
 /// A fault that the link finds in a reply is not reported as an error of the server.
 #[test]
-fn s_life_09_an_answer_that_is_too_large_is_told_as_that() {
+fn s_life_09_oversized_handshake_reply_is_reported_as_too_large() {
     // An oversized reply to the probe does not prove the legacy era either, so no `initialize` follows.
     for method in [INITIALIZE, DISCOVER] {
         every_chunking(|chunking| {
             let mut config = config();
             config.limits.message_bytes = 200;
-            let mut world = world(config, chunking, move |_| match method {
+            let mut harness = harness(config, chunking, move |_| match method {
                 DISCOVER => Peer::modern(),
                 _ => Peer::legacy("2025-11-25"),
             });
-            world.connect();
-            assert_eq!(world.methods_of(1).last(), Some(&method));
-            let told = refusal(&world);
+            harness.connect();
+            assert_eq!(harness.methods_of(1).last(), Some(&method));
+            let text = refusal(&harness);
             let why = format!("its answer to {method}: the reply is too large");
-            assert!(told.contains(&why), "{told}");
-            assert!(!told.contains("-32603"), "{told}");
-            world
+            assert!(text.contains(&why), "{text}");
+            assert!(!text.contains("-32603"), "{text}");
+            harness
         });
     }
 }
 
 #[test]
-fn s_life_09_an_answer_that_is_none_is_told_as_that() {
+fn s_life_09_malformed_initialize_reply_is_reported_without_an_error_code() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut harness = harness(config(), chunking, |_| {
             Peer::legacy("2025-11-25").on(INITIALIZE, |request| {
                 let answer = json!({"jsonrpc": "2.0", "id": request["id"], "error": "what?"});
-                vec![Act::Say(answer)]
+                vec![Act::Message(answer)]
             })
         });
-        world.connect();
-        let told = refusal(&world);
-        assert!(told.contains("its answer to initialize: "), "{told}");
-        assert!(!told.contains("-326"), "{told}");
-        world
+        harness.connect();
+        let text = refusal(&harness);
+        assert!(text.contains("its answer to initialize: "), "{text}");
+        assert!(!text.contains("-326"), "{text}");
+        harness
     });
 }
 
 /// S-LIFE-09: a call that needs a missing capability fails, and nothing else happens.
 #[test]
-fn s_life_09_what_is_not_offered_is_said_at_once() {
+fn s_life_09_call_without_the_server_capability_fails_as_not_offered() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
-            Peer::legacy("2025-11-25")
-                .replies(INITIALIZE, |_| agreed("2025-11-25", json!({"prompts": {}})))
+        let mut harness = harness(config(), chunking, |_| {
+            Peer::legacy("2025-11-25").replies(INITIALIZE, |_| {
+                initialize_result("2025-11-25", json!({"prompts": {}}))
+            })
         });
-        let early = world.tool("early");
-        world.until_done(early);
-        let late = world.tool("late");
+        let early = harness.call_tool("early");
+        harness.until_done(early);
+        let late = harness.call_tool("late");
         for call in [early, late] {
-            let failure = world.failure(call);
+            let failure = harness.failure(call);
             assert!(
                 matches!(&failure.kind, FailureKind::NotOffered { what } if what.contains("tools"))
             );
             assert_eq!(failure.delivery, Delivery::NotSent);
         }
-        assert_eq!(world.state(), State::Ready);
-        world
+        assert_eq!(harness.state(), State::Ready);
+        harness
     });
 }
 
 /// S-LIFE-10: nothing is written in a batch, not even `initialize`.
 #[test]
-fn s_life_10_nothing_is_written_in_a_batch() {
+fn s_life_10_messages_are_never_written_as_a_batch() {
     every_chunking(|chunking| {
-        let mut world = world(speaking(Dialect::Legacy), chunking, |_| {
+        let mut harness = harness(config_with_dialect(Dialect::Legacy), chunking, |_| {
             Peer::legacy("2025-03-26")
         });
         for number in 0..5 {
-            world.tool(&format!("tool-{number}"));
+            harness.call_tool(&format!("tool-{number}"));
         }
-        world.until_ready();
-        assert!(world.lines_of(1).iter().all(|line| line.is_object()));
-        assert_eq!(world.lines_of(1).len(), 2 + 5);
-        world
+        harness.until_ready();
+        assert!(harness.lines_of(1).iter().all(|line| line.is_object()));
+        assert_eq!(harness.lines_of(1).len(), 2 + 5);
+        harness
     });
 }
 
@@ -959,34 +1033,34 @@ fn batching(version: &'static str) -> Peer {
         let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         kept.push(json!({"not": "a message"}));
         kept.push(changed);
-        vec![Act::Say(Value::Array(core::mem::take(&mut kept)))]
+        vec![Act::Message(Value::Array(core::mem::take(&mut kept)))]
     })
 }
 
 /// S-BATCH-01, S-BATCH-02, S-BATCH-08: batches are accepted in 2025-03-26, and each element is handled on its own.
 #[test]
-fn s_batch_01_a_batch_is_as_good_as_its_elements() {
+fn s_batch_01_each_element_of_a_batch_is_handled_on_its_own() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| batching("2025-03-26"));
-        world.until_ready();
-        let calls = [(); 3].map(|()| world.tool("add"));
+        let mut harness = harness(config(), chunking, |_| batching("2025-03-26"));
+        harness.until_ready();
+        let calls = [(); 3].map(|()| harness.call_tool("add"));
         for call in calls {
-            assert!(matches!(world.outcome(call), Outcome::Reply(_)));
+            assert!(matches!(harness.outcome(call), Outcome::Reply(_)));
         }
-        let changes = world.picked(|event| match event {
+        let changes = harness.pick_events(|event| match event {
             Event::Changed(change) => Some(change.clone()),
             _ => None,
         });
         assert_eq!(changes.len(), 1);
-        assert_eq!(world.link().stats().noise, 1, "one element of it is none");
-        world.peer(Act::Raw(b"[]\n".to_vec()));
+        assert_eq!(harness.link().stats().noise, 1, "one element is no message");
+        harness.perform(Act::Raw(b"[]\n".to_vec()));
         assert_eq!(
-            world.link().stats().noise,
+            harness.link().stats().noise,
             2,
-            "an empty one is one invalid message"
+            "an empty batch is one invalid message"
         );
-        assert_eq!(world.state(), State::Ready);
-        world
+        assert_eq!(harness.state(), State::Ready);
+        harness
     });
 }
 
@@ -994,13 +1068,13 @@ fn s_batch_01_a_batch_is_as_good_as_its_elements() {
 #[test]
 fn s_batch_01_requests_in_a_batch_are_answered() {
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| Peer::legacy("2025-03-26"));
-        world.until_ready();
-        world.peer(Act::Say(json!([
+        let mut harness = harness(config(), chunking, |_| Peer::legacy("2025-03-26"));
+        harness.until_ready();
+        harness.perform(Act::Message(json!([
             {"jsonrpc": "2.0", "id": "a", "method": "ping"},
             {"jsonrpc": "2.0", "id": "b", "method": "ping"},
         ])));
-        let lines = world.lines_of(1);
+        let lines = harness.lines_of(1);
         let answers: Vec<_> = lines
             .iter()
             .filter(|line| line["result"] == json!({}))
@@ -1010,35 +1084,35 @@ fn s_batch_01_requests_in_a_batch_are_answered() {
             (&answers[0]["id"], &answers[1]["id"]),
             (&json!("a"), &json!("b"))
         );
-        world
+        harness
     });
 }
 
 /// S-BATCH-07: in every other version a batch is no message, whatever it contains.
 #[test]
-fn s_batch_07_other_versions_have_no_batches() {
+fn s_batch_07_batch_is_noise_in_every_other_version() {
     for version in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         every_chunking(|chunking| {
-            let mut world = world(config(), chunking, move |_| batching(version));
-            world.until_ready();
-            let calls = [(); 3].map(|()| world.tool("add"));
-            assert!(calls.iter().all(|call| !world.is_done(*call)));
-            assert_eq!(world.link().stats().noise, 1);
-            assert_eq!(world.state(), State::Ready);
-            world
+            let mut harness = harness(config(), chunking, move |_| batching(version));
+            harness.until_ready();
+            let calls = [(); 3].map(|()| harness.call_tool("add"));
+            assert!(calls.iter().all(|call| !harness.is_done(*call)));
+            assert_eq!(harness.link().stats().noise, 1);
+            assert_eq!(harness.state(), State::Ready);
+            harness
         });
     }
     every_chunking(|chunking| {
-        let mut world = world(config(), chunking, |_| {
+        let mut harness = harness(config(), chunking, |_| {
             Peer::modern().on("tools/call", |request| {
                 let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": {}});
-                vec![Act::Say(json!([answer]))]
+                vec![Act::Message(json!([answer]))]
             })
         });
-        world.until_ready();
-        let call = world.tool("add");
-        assert!(!world.is_done(call));
-        assert_eq!(world.link().stats().noise, 1);
-        world
+        harness.until_ready();
+        let call = harness.call_tool("add");
+        assert!(!harness.is_done(call));
+        assert_eq!(harness.link().stats().noise, 1);
+        harness
     });
 }

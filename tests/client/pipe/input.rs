@@ -6,70 +6,70 @@ use everlink::{CallId, Input, Instant, Limits, List, StreamId, Watch};
 use serde_json::{Value, json};
 
 use crate::client_pipe::{
-    Act, Chunking, Peer, World, ask, config, every_chunking, every_era, notify, payload, reply,
+    Act, Chunking, Harness, Peer, ask, config, every_chunking, every_era, notify, payload, reply,
     seconds,
 };
-use crate::eras::{BOTH, answering, legacy, ready};
+use crate::eras::{BOTH_ERAS, config_with_asks, legacy, ready};
 
 /// Exactly this line.
 fn line(text: &str) -> Act {
     Act::Raw(format!("{text}\n").into_bytes())
 }
 
-fn noises(world: &World) -> Vec<&str> {
-    world.picked(|event| match event {
+fn noises(harness: &Harness) -> Vec<&str> {
+    harness.pick_events(|event| match event {
         Event::Noise(noise) => Some(&*noise.what),
         _ => None,
     })
 }
 
 /// Checks that the link still works.
-fn is_well(world: &mut World) {
-    assert_eq!((world.state(), world.life()), (State::Ready, 1));
-    let call = world.call("completion/complete", json!({}));
-    let request = world.last("completion/complete");
-    world.peer(reply(&request, json!({"completion": {"values": []}})));
-    assert!(matches!(world.outcome(call), Outcome::Reply(_)));
+fn check_link_works(harness: &mut Harness) {
+    assert_eq!((harness.state(), harness.epoch_number()), (State::Ready, 1));
+    let call = harness.call("completion/complete", json!({}));
+    let request = harness.last_message("completion/complete");
+    harness.perform(reply(&request, json!({"completion": {"values": []}})));
+    assert!(matches!(harness.outcome(call), Outcome::Reply(_)));
 }
 
-fn why_invalid(world: &World, call: CallId) -> &str {
-    match &world.failure(call).kind {
+fn invalid_reason(harness: &Harness, call: CallId) -> &str {
+    match &harness.failure(call).kind {
         FailureKind::Invalid { why } => why,
         other => panic!("{call} is not invalid: {other}"),
     }
 }
 
 #[test]
-fn f_106_an_unknown_notification_is_passed_on_and_harms_nobody() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
-        world.peer(notify("notifications/of/the/future", json!({"a": [1]})));
-        world.peer(Act::Say(
+fn f_106_unknown_notification_is_passed_to_the_application() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
+        harness.perform(notify("notifications/of/the/future", json!({"a": [1]})));
+        harness.perform(Act::Message(
             json!({"jsonrpc": "2.0", "method": "vendor/thing", "extra": true}),
         ));
-        let heard = world.picked(|event| match event {
+        let received = harness.pick_events(|event| match event {
             Event::Notified { method, params, .. } => {
                 Some((&**method, params.as_ref().map(everlink::Payload::as_str)))
             }
             _ => None,
         });
         assert_eq!(
-            heard,
+            received,
             [
                 ("notifications/of/the/future", Some(r#"{"a":[1]}"#)),
                 ("vendor/thing", None),
             ]
         );
-        assert!(noises(&world).is_empty());
-        is_well(&mut world);
-        world.finish();
+        assert!(noises(&harness).is_empty());
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_106_a_known_notification_that_makes_no_sense_harms_nobody_either() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
+fn f_106_known_notification_with_malformed_params_keeps_the_link_ready() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
         for method in [
             "notifications/cancelled",
             "notifications/message",
@@ -85,17 +85,17 @@ fn f_106_a_known_notification_that_makes_no_sense_harms_nobody_either() {
                 json!({"_meta": 7}),
                 json!({"_meta": {"io.modelcontextprotocol/subscriptionId": {}}}),
             ] {
-                world.peer(notify(method, params));
+                harness.perform(notify(method, params));
             }
-            world.peer(Act::Say(json!({"jsonrpc": "2.0", "method": method})));
+            harness.perform(Act::Message(json!({"jsonrpc": "2.0", "method": method})));
         }
-        is_well(&mut world);
-        world.finish();
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 /// Lines that are no message and have no id, each with a part of the report about it.
-const NO_MESSAGES: &[(&str, &str)] = &[
+const INVALID_LINES: &[(&str, &str)] = &[
     ("Server listening on stdio", "not JSON"),
     ("{\"jsonrpc\":\"2.0\",", "not JSON"),
     ("{} {}", "not JSON"),
@@ -125,32 +125,32 @@ const NO_MESSAGES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_kind_of_line_that_is_no_message_costs_that_line() {
+fn invalid_line_is_reported_as_noise_and_skipped() {
     every_era(|chunking, peer| {
-        let mut world = World::new(config())
+        let mut harness = Harness::new(config())
             .chunked(chunking)
             .served_by(move |_| peer());
-        world.until_ready();
-        for (text, _) in NO_MESSAGES {
-            world.peer(line(text));
+        harness.until_ready();
+        for (text, _) in INVALID_LINES {
+            harness.perform(line(text));
         }
-        assert_eq!(world.link().stats().noise, NO_MESSAGES.len() as u64);
-        is_well(&mut world);
-        world
+        assert_eq!(harness.link().stats().noise, INVALID_LINES.len() as u64);
+        check_link_works(&mut harness);
+        harness
     });
-    for (text, said) in NO_MESSAGES {
-        let mut world = ready(config(), legacy);
-        world.peer(line(text));
-        let [what] = noises(&world)[..] else {
-            panic!("{text} is noise, once: {:?}", noises(&world));
+    for (text, expected) in INVALID_LINES {
+        let mut harness = ready(config(), legacy);
+        harness.perform(line(text));
+        let [what] = noises(&harness)[..] else {
+            panic!("{text} is noise, once: {:?}", noises(&harness));
         };
-        assert!(what.contains(said), "{text}: {what}");
-        world.finish();
+        assert!(what.contains(expected), "{text}: {what}");
+        harness.finish();
     }
 }
 
 /// Unusable replies, with `$id` in place of the id.
-const BROKEN_REPLIES: &[&str] = &[
+const MALFORMED_REPLIES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":$id,"result":7}"#,
     r#"{"jsonrpc":"2.0","id":$id,"result":null}"#,
     r#"{"jsonrpc":"2.0","id":$id,"result":[]}"#,
@@ -164,59 +164,59 @@ const BROKEN_REPLIES: &[&str] = &[
 ];
 
 #[test]
-fn a_reply_that_cannot_be_used_costs_the_call_it_answers() {
-    for server in BOTH {
-        for broken in BROKEN_REPLIES {
-            let mut world = ready(config(), move || server().ignores("tools/call"));
-            let (call, other) = (world.tool("broken"), world.tool("other"));
-            let id = world.said("tools/call")[0]["id"].to_string();
-            world.peer(line(&broken.replace("$id", &id)));
-            assert_ne!(why_invalid(&world, call), "");
-            assert!(!world.is_done(other));
-            is_well(&mut world);
-            world.finish();
+fn malformed_reply_fails_only_its_call_as_invalid() {
+    for server in BOTH_ERAS {
+        for malformed in MALFORMED_REPLIES {
+            let mut harness = ready(config(), move || server().ignores("tools/call"));
+            let (call, other) = (harness.call_tool("broken"), harness.call_tool("other"));
+            let id = harness.messages_with("tools/call")[0]["id"].to_string();
+            harness.perform(line(&malformed.replace("$id", &id)));
+            assert_ne!(invalid_reason(&harness, call), "");
+            assert!(!harness.is_done(other));
+            check_link_works(&mut harness);
+            harness.finish();
         }
     }
 }
 
 #[test]
-fn a_page_that_cannot_be_used_costs_the_list_and_does_not_speak_for_the_server() {
-    for server in BOTH {
-        for broken in BROKEN_REPLIES {
-            let mut world = ready(config(), move || server().ignores("tools/list"));
-            let list = world.list(List::Tools);
-            let id = world.last("tools/list")["id"].to_string();
-            world.peer(line(&broken.replace("$id", &id)));
-            assert_ne!(why_invalid(&world, list), "");
-            is_well(&mut world);
-            world.finish();
+fn malformed_page_fails_the_list_as_invalid_and_keeps_the_link_ready() {
+    for server in BOTH_ERAS {
+        for malformed in MALFORMED_REPLIES {
+            let mut harness = ready(config(), move || server().ignores("tools/list"));
+            let list = harness.list(List::Tools);
+            let id = harness.last_message("tools/list")["id"].to_string();
+            harness.perform(line(&malformed.replace("$id", &id)));
+            assert_ne!(invalid_reason(&harness, list), "");
+            check_link_works(&mut harness);
+            harness.finish();
         }
     }
 }
 
 #[test]
-fn a_broken_request_of_a_legacy_server_is_answered_and_of_a_modern_one_is_not() {
-    for server in BOTH {
-        let mut world = ready(answering(), server);
-        world.peer(line(
+fn malformed_request_of_a_server_is_answered_in_the_legacy_era_only() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config_with_asks(), server);
+        harness.perform(line(
             r#"{"jsonrpc":"2.0","id":"q","method":"roots/list","params":[]}"#,
         ));
-        let answers = world.answers();
-        let legacy = world.said("subscriptions/listen").is_empty();
+        let answers = harness.ask_replies();
+        let legacy = harness.messages_with("subscriptions/listen").is_empty();
         if legacy {
             assert_eq!(answers[0]["id"], "q");
             assert_eq!(answers[0]["error"]["code"], -32600);
         }
         assert_eq!(answers.len(), usize::from(legacy));
-        is_well(&mut world);
-        world.finish();
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn an_error_without_a_message_still_says_something() {
-    for server in BOTH {
-        let mut world = ready(config(), move || {
+fn error_reply_without_a_message_gets_a_default_message() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || {
             server().on("tools/call", |request| {
                 let id = &request["id"];
                 vec![line(&format!(
@@ -224,170 +224,174 @@ fn an_error_without_a_message_still_says_something() {
                 ))]
             })
         });
-        let call = world.tool("terse");
-        let Outcome::Error(error) = world.outcome(call) else {
-            panic!("it is an error");
+        let call = harness.call_tool("terse");
+        let Outcome::Error(error) = harness.outcome(call) else {
+            panic!("an error outcome");
         };
         assert_eq!(error.code, -5);
         assert_ne!(error.message, "");
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn bytes_that_are_no_text_are_one_bad_line() {
+fn binary_line_counts_as_one_noise_line() {
     every_chunking(|chunking| {
-        let mut world = World::new(config()).chunked(chunking);
-        world.until_ready();
-        world.peer(Act::Raw(b"\xff\xfe\x00 binary\n".to_vec()));
-        world.peer(Act::Raw(
+        let mut harness = Harness::new(config()).chunked(chunking);
+        harness.until_ready();
+        harness.perform(Act::Raw(b"\xff\xfe\x00 binary\n".to_vec()));
+        harness.perform(Act::Raw(
             b"{\"jsonrpc\":\"2.0\",\"method\":\"a\xc3\"}\n".to_vec(),
         ));
-        world.peer(Act::Raw(b"\0\0\0\0\n".to_vec()));
-        assert_eq!(world.link().stats().noise, 3);
-        is_well(&mut world);
-        world
+        harness.perform(Act::Raw(b"\0\0\0\0\n".to_vec()));
+        assert_eq!(harness.link().stats().noise, 3);
+        check_link_works(&mut harness);
+        harness
     });
 }
 
 #[test]
-fn marks_carriage_returns_and_blank_lines_are_not_worth_a_word() {
+fn byte_order_mark_crlf_and_blank_lines_are_not_noise() {
     every_chunking(|chunking| {
-        let mut world = World::new(config()).chunked(chunking);
-        world.until_ready();
+        let mut harness = Harness::new(config()).chunked(chunking);
+        harness.until_ready();
         let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
-        world.peer(Act::Raw(format!("\u{feff}{ping}\r\n").into_bytes()));
-        world.peer(Act::Raw(b"\r\n\n  \t\n".to_vec()));
-        world.peer(Act::Raw(format!("  {ping}  \n").into_bytes()));
-        assert_eq!(world.answers().len(), 2);
-        assert_eq!(world.link().stats().noise, 0);
-        world
+        harness.perform(Act::Raw(format!("\u{feff}{ping}\r\n").into_bytes()));
+        harness.perform(Act::Raw(b"\r\n\n  \t\n".to_vec()));
+        harness.perform(Act::Raw(format!("  {ping}  \n").into_bytes()));
+        assert_eq!(harness.ask_replies().len(), 2);
+        assert_eq!(harness.link().stats().noise, 0);
+        harness
     });
 }
 
 #[test]
-fn no_depth_of_nesting_and_no_size_of_number_breaks_anything() {
+fn deeply_nested_json_and_huge_numbers_keep_the_link_ready() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     let unfinished = "[".repeat(100_000);
     let digits = "9".repeat(10_000);
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/call"));
-        let call = world.tool("deep");
-        let id = world.last("tools/call")["id"].to_string();
-        world.peer(line(&unfinished));
-        world.peer(line(&format!(
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
+        let call = harness.call_tool("deep");
+        let id = harness.last_message("tools/call")["id"].to_string();
+        harness.perform(line(&unfinished));
+        harness.perform(line(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/a","params":{{"a":{deep}}}}}"#
         )));
-        world.peer(line(&format!(
+        harness.perform(line(&format!(
             r#"{{"jsonrpc":"2.0","id":{digits},"result":{{}}}}"#
         )));
-        world.peer(line(&format!(
+        harness.perform(line(&format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":{digits}}}}}"#
         )));
-        assert!(!world.is_done(call));
-        world.peer(line(&format!(
+        assert!(!harness.is_done(call));
+        harness.perform(line(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"a":{deep}}}}}"#
         )));
-        assert!(matches!(world.outcome(call), Outcome::Reply(_)));
-        is_well(&mut world);
-        world.finish();
+        assert!(matches!(harness.outcome(call), Outcome::Reply(_)));
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn a_batch_is_read_in_the_one_version_that_has_them() {
+fn batch_is_accepted_only_in_2025_03_26() {
     for (version, allowed) in [
         ("2024-11-05", false),
         ("2025-03-26", true),
         ("2025-06-18", false),
         ("2025-11-25", false),
     ] {
-        let mut world = ready(config(), move || {
+        let mut harness = ready(config(), move || {
             Peer::legacy(version).on("tools/call", |request| {
-                vec![Act::Say(json!([
+                vec![Act::Message(json!([
                     {"jsonrpc": "2.0", "method": "notifications/a"},
                     7,
                     {"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}},
                 ]))]
             })
         });
-        let call = world.tool("batched");
-        assert_eq!(world.is_done(call), allowed, "{version}");
-        assert_eq!(noises(&world).len(), 1);
-        world.finish();
+        let call = harness.call_tool("batched");
+        assert_eq!(harness.is_done(call), allowed, "{version}");
+        assert_eq!(noises(&harness).len(), 1);
+        harness.finish();
     }
 }
 
 /// A client that accepts no longer line than this.
-fn short_lines(bytes: usize) -> everlink::Config {
-    let mut config = answering();
+fn config_with_line_limit(bytes: usize) -> everlink::Config {
+    let mut config = config_with_asks();
     config.limits.message_bytes = bytes;
     config
 }
 
 #[test]
-fn a_reply_that_is_too_large_costs_its_call_wherever_its_id_stands() {
+fn oversized_reply_fails_only_its_call_wherever_the_id_is() {
     let large = "x".repeat(10_000);
-    for server in BOTH {
+    for server in BOTH_ERAS {
         for shape in [
             r#"{"jsonrpc":"2.0","id":$id,"result":{"a":"$large"}}"#,
             r#"{"result":{"id":7,"a":"$large"},"jsonrpc":"2.0","id":$id}"#,
             r#"{"jsonrpc":"2.0","error":{"code":1,"message":"$large"},"id":$id}"#,
         ] {
             every_chunking(|chunking| {
-                let mut world = World::new(short_lines(2_000))
+                let mut harness = Harness::new(config_with_line_limit(2_000))
                     .chunked(chunking)
                     .served_by(move |_| server().ignores("tools/call"));
-                world.until_ready();
-                let (call, other) = (world.tool("large"), world.tool("other"));
-                let id = world.said("tools/call")[0]["id"].to_string();
+                harness.until_ready();
+                let (call, other) = (harness.call_tool("large"), harness.call_tool("other"));
+                let id = harness.messages_with("tools/call")[0]["id"].to_string();
                 let text = shape.replace("$id", &id).replace("$large", &large);
-                world.peer(line(&text));
+                harness.perform(line(&text));
                 let bytes = text.len() as u64;
-                assert_eq!(world.failure(call).kind, FailureKind::TooLarge { bytes });
-                assert!(!world.is_done(other));
-                is_well(&mut world);
-                world
+                assert_eq!(harness.failure(call).kind, FailureKind::TooLarge { bytes });
+                assert!(!harness.is_done(other));
+                check_link_works(&mut harness);
+                harness
             });
         }
     }
 }
 
 #[test]
-fn a_page_that_is_too_large_costs_the_list_and_does_not_speak_for_the_server() {
-    for server in BOTH {
-        let mut world = ready(short_lines(2_000), move || {
+fn oversized_page_fails_the_list_and_keeps_the_link_ready() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config_with_line_limit(2_000), move || {
             server().replies("tools/list", |_| json!({"tools": ["x".repeat(10_000)]}))
         });
-        let list = world.list(List::Tools);
+        let list = harness.list(List::Tools);
         assert!(matches!(
-            world.failure(list).kind,
+            harness.failure(list).kind,
             FailureKind::TooLarge { bytes } if bytes > 10_000
         ));
-        is_well(&mut world);
-        world.finish();
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn what_is_too_large_and_answers_nothing_is_reported_and_passed_over() {
-    for server in BOTH {
-        let mut world = ready(short_lines(2_000), server);
-        world.peer(notify("notifications/a", json!({"a": "x".repeat(10_000)})));
-        world.peer(line(&"x".repeat(10_000)));
-        world.peer(reply(&json!({"id": 999}), json!({"a": "x".repeat(10_000)})));
-        assert_eq!(noises(&world).len(), 3);
-        assert!(noises(&world).iter().all(|what| what.contains("too large")));
-        is_well(&mut world);
-        world.finish();
+fn oversized_message_that_is_no_reply_is_reported_as_noise() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config_with_line_limit(2_000), server);
+        harness.perform(notify("notifications/a", json!({"a": "x".repeat(10_000)})));
+        harness.perform(line(&"x".repeat(10_000)));
+        harness.perform(reply(&json!({"id": 999}), json!({"a": "x".repeat(10_000)})));
+        assert_eq!(noises(&harness).len(), 3);
+        assert!(
+            noises(&harness)
+                .iter()
+                .all(|what| what.contains("too large"))
+        );
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn what_belongs_to_another_stream_is_counted_and_dropped() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
-        let epoch = world.link().epoch();
+fn input_of_an_unknown_stream_is_counted_as_stale_and_dropped() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
+        let epoch = harness.link().epoch();
         let stream = StreamId::new(7);
         let bytes = b"{\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n";
         for input in [
@@ -404,227 +408,246 @@ fn what_belongs_to_another_stream_is_counted_and_dropped() {
                 faults: (&[]).into(),
             },
         ] {
-            let heard = world.events().len();
-            world.force(epoch, input);
-            world.turn();
-            assert_eq!(world.state(), State::Ready);
-            assert_eq!(world.events().len(), heard);
+            let events_before = harness.events().len();
+            harness.feed_input(epoch, input);
+            harness.pump();
+            assert_eq!(harness.state(), State::Ready);
+            assert_eq!(harness.events().len(), events_before);
         }
-        assert_eq!(world.link().stats().stale_inputs, 3);
-        is_well(&mut world);
-        world.finish();
+        assert_eq!(harness.link().stats().stale_inputs, 3);
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn a_line_that_never_ends_is_not_kept() {
-    let mut world = ready(short_lines(2_000), || legacy().ignores("tools/call"));
-    let call = world.tool("endless");
+fn line_far_over_the_limit_is_skipped() {
+    let mut harness = ready(config_with_line_limit(2_000), || {
+        legacy().ignores("tools/call")
+    });
+    let call = harness.call_tool("endless");
     for _ in 0..1_000 {
-        world.peer(Act::Raw(vec![b'x'; 10_000]));
+        harness.perform(Act::Raw(vec![b'x'; 10_000]));
     }
-    assert_eq!(world.state(), State::Ready);
-    assert!(!world.is_done(call));
-    world.peer(line(""));
-    is_well(&mut world);
-    world.finish();
+    assert_eq!(harness.state(), State::Ready);
+    assert!(!harness.is_done(call));
+    harness.perform(line(""));
+    check_link_works(&mut harness);
+    harness.finish();
 }
 
 #[test]
-fn noise_is_never_fatal_unless_the_limits_say_so() {
-    let mut world = ready(config(), legacy);
+fn noise_closes_the_transport_only_if_noise_run_is_set() {
+    let mut harness = ready(config(), legacy);
     for _ in 0..10_000 {
-        world.peer(line("still compiling"));
+        harness.perform(line("still compiling"));
     }
-    assert!(noises(&world).len() < 30, "a sample, not a flood");
-    assert_eq!(world.link().stats().noise, 10_000);
-    is_well(&mut world);
-    world.finish();
+    assert!(noises(&harness).len() < 30, "noise is reported as a sample");
+    assert_eq!(harness.link().stats().noise, 10_000);
+    check_link_works(&mut harness);
+    harness.finish();
 
     let mut config = config();
     config.limits.noise_run = Some(10);
-    let mut world = ready(config, legacy);
+    let mut harness = ready(config, legacy);
     for _ in 0..5 {
-        world.peer_all(vec![line("chatter"); 10]);
-        world.peer(notify("notifications/a", json!({})));
+        harness.perform_all(vec![line("chatter"); 10]);
+        harness.perform(notify("notifications/a", json!({})));
     }
-    assert_eq!(world.life(), 1, "a message in between makes it bearable");
-    world.peer_all(vec![line("chatter"); 11]);
-    let causes = world.picked(|event| match event {
+    assert_eq!(
+        harness.epoch_number(),
+        1,
+        "a message in between resets the count"
+    );
+    harness.perform_all(vec![line("chatter"); 11]);
+    let causes = harness.pick_events(|event| match event {
         Event::Closing { cause, .. } => Some(cause.clone()),
         _ => None,
     });
     assert_eq!(causes, [Cause::Noise]);
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_109_the_queue_is_bounded_by_bytes_and_by_number() {
+fn f_109_call_queue_is_bounded_by_bytes_and_by_number() {
     let mut config = config();
     config.limits.queued_bytes = 10_000;
     config.limits.queued_calls = 20;
-    let mut world = World::new(config).served_by(|_| Peer::silent().opens_with(Vec::new()));
+    let mut harness = Harness::new(config).served_by(|_| Peer::silent().on_open(Vec::new()));
     let large = json!({"name": "x", "arguments": {"a": "x".repeat(4_000)}});
     let small = json!({"name": "x"});
-    let take = |world: &mut World, params: &Value| {
-        world.try_call("tools/call", params.clone(), CallOptions::new())
+    let try_tool_call = |harness: &mut Harness, params: &Value| {
+        harness.try_call("tools/call", params.clone(), CallOptions::new())
     };
-    let calls = [take(&mut world, &large), take(&mut world, &large)];
+    let calls = [
+        try_tool_call(&mut harness, &large),
+        try_tool_call(&mut harness, &large),
+    ];
     assert!(calls.iter().all(Result::is_ok));
     assert!(matches!(
-        take(&mut world, &large),
+        try_tool_call(&mut harness, &large),
         Err(Misuse::QueueFull { calls: 2, bytes }) if bytes > 8_000
     ));
     for _ in 2..20 {
-        assert!(take(&mut world, &small).is_ok());
+        assert!(try_tool_call(&mut harness, &small).is_ok());
     }
     assert!(matches!(
-        take(&mut world, &small),
+        try_tool_call(&mut harness, &small),
         Err(Misuse::QueueFull { calls: 20, .. })
     ));
-    let listed = world.verb(|link, now| link.list(now, List::Tools, CallOptions::new()));
+    let listed = harness.with_link(|link, now| link.list(now, List::Tools, CallOptions::new()));
     assert!(matches!(listed, Err(Misuse::QueueFull { .. })));
     // A finished call makes room.
-    world.cancel(calls[0].clone().expect("it was taken"), "never mind");
-    assert!(take(&mut world, &small).is_ok());
-    world.finish();
+    harness.cancel(
+        calls[0].clone().expect("the call was accepted"),
+        "never mind",
+    );
+    assert!(try_tool_call(&mut harness, &small).is_ok());
+    harness.finish();
 }
 
 #[test]
-fn f_109_what_the_link_itself_has_to_say_takes_no_place_of_a_call() {
+fn f_109_requests_of_the_link_itself_use_no_room_in_the_call_queue() {
     let mut config = config();
     config.limits.queued_calls = 20;
     config.limits.write_window = 1_000;
-    let mut world = ready(config, || {
+    let mut harness = ready(config, || {
         legacy().replies("resources/subscribe", |_| json!({}))
     });
-    world.peer_stops_reading();
+    harness.peer_stops_reading();
     let uris = (0..100).map(|n| format!("file:///{n}"));
-    world.watch(uris.fold(Watch::none(), Watch::and_uri));
-    assert!(world.said("resources/subscribe").len() < 20, "they wait");
-    let taken = world.try_call("tools/call", json!({"name": "add"}), CallOptions::new());
-    assert!(taken.is_ok(), "{taken:?}");
-    world.finish();
+    harness.watch(uris.fold(Watch::none(), Watch::and_uri));
+    assert!(
+        harness.messages_with("resources/subscribe").len() < 20,
+        "the other requests wait"
+    );
+    let accepted = harness.try_call("tools/call", json!({"name": "add"}), CallOptions::new());
+    assert!(accepted.is_ok(), "{accepted:?}");
+    harness.finish();
 }
 
 #[test]
-fn f_109_a_limit_of_zero_brings_nothing_to_a_halt() {
+fn f_109_limit_of_zero_does_not_block_calls() {
     let zeros: [fn(&mut Limits); 3] = [
         |limits| limits.calls_in_flight = 0,
         |limits| limits.undelivered_bytes = 0,
         |limits| limits.write_window = 0,
     ];
-    for server in BOTH {
+    for server in BOTH_ERAS {
         for zero in zeros {
             let mut config = config();
             zero(&mut config.limits);
-            let mut world = ready(config, server);
-            assert!(world.link().wants_input(StreamId::DUPLEX));
-            let calls: Vec<CallId> = (0..3).map(|_| world.tool("add")).collect();
-            let list = world.list(List::Tools);
+            let mut harness = ready(config, server);
+            assert!(harness.link().wants_input(StreamId::DUPLEX));
+            let calls: Vec<CallId> = (0..3).map(|_| harness.call_tool("add")).collect();
+            let list = harness.list(List::Tools);
             for call in calls {
-                assert_eq!(world.result(call)["content"][0]["text"], "add");
+                assert_eq!(harness.result(call)["content"][0]["text"], "add");
             }
-            assert!(matches!(world.outcome(list), Outcome::Listed(_)));
-            world.finish();
+            assert!(matches!(harness.outcome(list), Outcome::Listed(_)));
+            harness.finish();
         }
     }
 }
 
 #[test]
-fn f_109_a_message_that_no_server_should_get_is_the_callers_mistake() {
-    let mut world = ready(short_lines(2_000), legacy);
+fn f_109_oversized_call_or_notification_is_refused_as_misuse() {
+    let mut harness = ready(config_with_line_limit(2_000), legacy);
     let large = json!({"name": "x", "arguments": {"a": "x".repeat(4_000)}});
-    let refused = world.try_call("tools/call", large.clone(), CallOptions::new());
+    let refused = harness.try_call("tools/call", large.clone(), CallOptions::new());
     assert!(matches!(refused, Err(Misuse::TooLarge { bytes }) if bytes > 4_000));
-    let refused = world.verb(|link, now| link.notify(now, "vendor/thing", Some(payload(&large))));
+    let refused =
+        harness.with_link(|link, now| link.notify(now, "vendor/thing", Some(payload(&large))));
     assert!(matches!(refused, Err(Misuse::TooLarge { .. })));
-    is_well(&mut world);
-    world.finish();
+    check_link_works(&mut harness);
+    harness.finish();
 }
 
 #[test]
-fn f_109_a_server_that_does_not_read_is_not_written_to_without_bound() {
-    for server in BOTH {
+fn f_109_bytes_written_to_a_server_that_does_not_read_are_bounded() {
+    for server in BOTH_ERAS {
         let mut config = config();
         config.limits.write_window = 10_000;
-        let mut world = ready(config, server);
-        world.peer_stops_reading();
-        let before = world.link().stats().bytes_out;
+        let mut harness = ready(config, server);
+        harness.peer_stops_reading();
+        let before = harness.link().stats().bytes_out;
         for _ in 0..500 {
-            world.call("tools/call", json!({"name": "x".repeat(1_000)}));
+            harness.call("tools/call", json!({"name": "x".repeat(1_000)}));
         }
-        let written = world.link().stats().bytes_out - before;
+        let written = harness.link().stats().bytes_out - before;
         assert!(written < 12_500, "{written} bytes are under way");
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_109_a_server_that_asks_and_does_not_read_is_not_answered_without_bound() {
-    let mut config = answering();
+fn f_109_answers_kept_for_a_server_that_does_not_read_are_bounded() {
+    let mut config = config_with_asks();
     config.limits.write_window = 10_000;
     config.limits.queued_bytes = 100_000;
-    let mut world = ready(config, legacy);
-    world.peer_stops_reading();
+    let mut harness = ready(config, legacy);
+    harness.peer_stops_reading();
     let roots = json!({"roots": ["x".repeat(10_000)]});
     let mut answered = 0;
     for id in 0..1_000 {
-        let asked = world.asks().len();
-        world.peer(ask(id, "roots/list", json!({})));
-        if let Some(question) = world.asks().get(asked) {
+        let asks_before = harness.asks().len();
+        harness.perform(ask(id, "roots/list", json!({})));
+        if let Some(ask_id) = harness.asks().get(asks_before) {
             let answer = payload(&roots);
-            let question = *question;
+            let ask_id = *ask_id;
             answered += u32::from(
-                world
-                    .verb(|link, now| link.answer(now, question, Ok(answer)))
+                harness
+                    .with_link(|link, now| link.answer(now, ask_id, Ok(answer)))
                     .is_ok(),
             );
         }
     }
     // Now the server reads everything that was queued for it.
-    let before = world.link().stats().bytes_out;
-    world.peer(Act::Sent(usize::MAX));
+    let before = harness.link().stats().bytes_out;
+    harness.perform(Act::Sent(usize::MAX));
     for _ in 0..1_000 {
-        world.peer(Act::Sent(usize::MAX));
+        harness.perform(Act::Sent(usize::MAX));
     }
-    let kept = world.link().stats().bytes_out - before;
+    let kept = harness.link().stats().bytes_out - before;
     assert!(
         kept <= 300_000,
         "{kept} bytes were kept for {answered} answers"
     );
-    assert_eq!(world.state(), State::Ready);
-    world.finish();
+    assert_eq!(harness.state(), State::Ready);
+    harness.finish();
 }
 
 #[test]
-fn f_109_a_flood_that_nobody_polls_stops_the_reading() {
-    for server in BOTH {
+fn f_109_unpolled_notifications_over_the_byte_limit_stop_reading() {
+    for server in BOTH_ERAS {
         let mut config = config();
         config.limits.undelivered_bytes = 100_000;
-        let mut world = ready(config, server);
-        let wants = |world: &World| world.link().wants_input(StreamId::DUPLEX);
+        let mut harness = ready(config, server);
+        let wants = |harness: &Harness| harness.link().wants_input(StreamId::DUPLEX);
         let flood = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/a","params":{{"a":"{}"}}}}{}"#,
             "x".repeat(1_000),
             "\n"
         );
         let mut fed = 0;
-        while wants(&world) {
-            world.peer_unpolled(&Act::Raw(flood.clone().into_bytes()));
+        while wants(&harness) {
+            harness.feed_unpolled(&Act::Raw(flood.clone().into_bytes()));
             fed += 1;
-            assert!(fed < 1_000, "it never says stop");
+            assert!(fed < 1_000, "the link never stops reading");
         }
-        assert!(fed >= 90, "it stops at {fed}");
-        world.turn();
-        assert!(wants(&world), "and it goes on when it was heard");
-        is_well(&mut world);
-        world.finish();
+        assert!(fed >= 90, "the link stops reading after {fed}");
+        harness.pump();
+        assert!(
+            wants(&harness),
+            "reading resumes after the events are polled"
+        );
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn f_109_a_flood_of_small_things_stops_the_reading_too() {
+fn f_109_unpolled_small_messages_stop_reading_too() {
     let small: [fn() -> Act; 4] = [
         || notify("notifications/a", json!({})),
         || {
@@ -637,50 +660,50 @@ fn f_109_a_flood_of_small_things_stops_the_reading_too() {
         || ask("p", "roots/list", json!({})),
     ];
     for act in small {
-        let mut config = answering();
+        let mut config = config_with_asks();
         config.limits.undelivered_bytes = 10_000;
-        let mut world = ready(config, legacy);
+        let mut harness = ready(config, legacy);
         let mut fed = 0;
         let act = act();
-        while world.link().wants_input(StreamId::DUPLEX) && fed < 100_000 {
-            world.peer_unpolled(&act);
+        while harness.link().wants_input(StreamId::DUPLEX) && fed < 100_000 {
+            harness.feed_unpolled(&act);
             fed += 1;
         }
-        let events = world.events().len();
-        world.turn();
-        let waited = world.events().len() - events;
+        let events = harness.events().len();
+        harness.pump();
+        let waited = harness.events().len() - events;
         assert!(
             waited < 10_000,
             "{waited} events waited after {act:?} came {fed} times"
         );
-        is_well(&mut world);
-        world.finish();
+        check_link_works(&mut harness);
+        harness.finish();
     }
 }
 
 #[test]
-fn calls_in_flight_are_bounded_and_the_rest_waits_its_turn() {
-    for server in BOTH {
+fn calls_over_the_in_flight_limit_wait_in_the_queue() {
+    for server in BOTH_ERAS {
         let mut config = config();
         config.limits.calls_in_flight = 3;
-        let mut world = ready(config, move || {
+        let mut harness = ready(config, move || {
             server().on("tools/call", |request| {
                 vec![reply(request, json!({"content": []})).after(seconds(1))]
             })
         });
-        let calls: Vec<CallId> = (0..10).map(|_| world.tool("slow")).collect();
-        assert_eq!(world.said("tools/call").len(), 3);
-        world.pass(seconds(4));
-        assert!(calls.iter().all(|call| world.is_done(*call)));
-        world.finish();
+        let calls: Vec<CallId> = (0..10).map(|_| harness.call_tool("slow")).collect();
+        assert_eq!(harness.messages_with("tools/call").len(), 3);
+        harness.advance(seconds(4));
+        assert!(calls.iter().all(|call| harness.is_done(*call)));
+        harness.finish();
     }
 }
 
 #[test]
-fn what_the_caller_does_wrong_is_said_to_the_caller() {
-    let mut world = ready(config(), legacy);
+fn invalid_calls_are_refused_as_misuse() {
+    let mut harness = ready(config(), legacy);
     let mut refused = |method: &'static str, params: Value| {
-        world
+        harness
             .try_call(method, params, CallOptions::new())
             .expect_err(method)
     };
@@ -724,46 +747,48 @@ fn what_the_caller_does_wrong_is_said_to_the_caller() {
             Misuse::OwnedByLink { .. }
         ));
     }
-    is_well(&mut world);
-    world.finish();
+    check_link_works(&mut harness);
+    harness.finish();
 }
 
 #[test]
-fn chunking_never_matters_for_a_whole_conversation_with_noise() {
+fn conversation_with_noise_is_the_same_with_every_chunking() {
     every_era(|chunking: Chunking, peer| {
-        let mut world = World::new(config()).chunked(chunking).served_by(move |_| {
-            peer().on("tools/call", |request| {
-                vec![
-                    line("about to reply"),
-                    reply(request, json!({"content": ["é 😀 \u{2028}"]})),
-                    line("replied"),
-                ]
-            })
-        });
-        world.until_ready();
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .served_by(move |_| {
+                peer().on("tools/call", |request| {
+                    vec![
+                        line("about to reply"),
+                        reply(request, json!({"content": ["é 😀 \u{2028}"]})),
+                        line("replied"),
+                    ]
+                })
+            });
+        harness.until_ready();
         for _ in 0..3 {
-            let call = world.tool("chatty");
-            assert_eq!(world.result(call)["content"][0], "é 😀 \u{2028}");
+            let call = harness.call_tool("chatty");
+            assert_eq!(harness.result(call)["content"][0], "é 😀 \u{2028}");
         }
-        assert_eq!(world.link().stats().noise, 6);
-        world
+        assert_eq!(harness.link().stats().noise, 6);
+        harness
     });
 }
 
 #[test]
-fn f_109_calls_in_flight_take_no_place_in_the_queue() {
+fn f_109_calls_in_flight_use_no_room_in_the_queue() {
     let mut config = config();
     config.limits.queued_calls = 3;
-    let mut world = ready(config, || legacy().ignores("tools/call"));
+    let mut harness = ready(config, || legacy().ignores("tools/call"));
     for _ in 0..10 {
-        world.tool("sent at once");
+        harness.call_tool("sent at once");
     }
-    world.finish();
+    harness.finish();
 }
 
 /// A call that leaves the queue frees exactly its own bytes.
 #[test]
-fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
+fn f_109_call_that_leaves_the_queue_frees_its_bytes() {
     let mut config = config();
     config.limits.queued_bytes = 130;
     let mut link = Client::new(config);
@@ -775,7 +800,7 @@ fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
     let first = call(&mut link).expect("60 fit");
     call(&mut link).expect("120 fit");
     assert!(matches!(call(&mut link), Err(Misuse::QueueFull { .. })));
-    link.cancel(now, first, None).expect("it waits");
+    link.cancel(now, first, None).expect("the call is queued");
     call(&mut link).expect("120 fit again");
     let refused = call(&mut link);
     assert!(matches!(refused, Err(Misuse::QueueFull { bytes: 120, .. })));
@@ -783,38 +808,38 @@ fn f_109_the_bytes_of_a_call_that_left_the_queue_are_free_again() {
 
 /// S-RPC-07 requires the same type. Servers in use reply with the number as a string, and the SDKs accept it.
 #[test]
-fn reply_whose_id_is_the_text_of_the_number_is_taken() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/call"));
-        let call = world.tool("add");
-        let id = world.last("tools/call")["id"].to_string();
+fn reply_whose_id_is_the_number_as_a_string_is_accepted() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
+        let call = harness.call_tool("add");
+        let id = harness.last_message("tools/call")["id"].to_string();
         for strange in [format!("0{id}"), format!("+{id}"), format!("{id} ")] {
-            world.peer(Act::Say(
+            harness.perform(Act::Message(
                 json!({"jsonrpc": "2.0", "id": strange, "result": {"content": []}}),
             ));
-            assert!(!world.is_done(call), "{strange:?}");
+            assert!(!harness.is_done(call), "{strange:?}");
         }
-        world.peer(Act::Say(
+        harness.perform(Act::Message(
             json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}),
         ));
-        assert!(matches!(world.outcome(call), Outcome::Reply(_)));
-        is_well(&mut world);
+        assert!(matches!(harness.outcome(call), Outcome::Reply(_)));
+        check_link_works(&mut harness);
     }
 }
 
 /// The error may belong to any request, but its message may help a person.
 #[test]
-fn error_without_an_id_is_shown_with_its_words() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
-        world.peer(line(
+fn error_without_an_id_is_reported_as_noise_with_its_message() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
+        harness.perform(line(
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"unexpected token"}}"#,
         ));
-        let samples = world.picked(|event| match event {
+        let samples = harness.pick_events(|event| match event {
             Event::Noise(noise) => Some(&*noise.sample),
             _ => None,
         });
         assert_eq!(samples, ["unexpected token"]);
-        is_well(&mut world);
+        check_link_works(&mut harness);
     }
 }

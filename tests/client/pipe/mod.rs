@@ -4,7 +4,7 @@ mod asks;
 mod callers;
 mod calls;
 mod catalog;
-mod founding;
+mod guarantees;
 mod handshake;
 mod input;
 mod keepalive;

@@ -54,7 +54,7 @@ fn config(binding: Binding, when_spent: WhenSpent) -> Config {
     policy.retry.first = CAP / 2;
     policy.retry.cap = CAP;
     policy.retry.floor = FLOOR;
-    // How long a process that ends by itself is retried at the start depends on chance, which the model lacks.
+    // The retry time of a process that ends at the start is random, and the model has no random numbers.
     policy.retry.start_for = Duration::MAX;
     policy.retry.stable_after = STABLE;
     policy.retry.call_patience = PATIENCE;
@@ -120,9 +120,9 @@ struct ModelCall {
     /// The time until which the call waits for a server.
     patience: Option<Instant>,
     /// Whether the call fails with the next failed attempt.
-    is_tired: bool,
+    is_out_of_patience: bool,
     /// Whether the present server has the call.
-    is_out: bool,
+    is_in_flight: bool,
     sent: u32,
 }
 
@@ -143,7 +143,7 @@ enum Due {
     Call(CallId),
     Drain,
     Handshake,
-    Ladder,
+    CloseStep,
     Open,
     Stable,
 }
@@ -161,14 +161,14 @@ struct Model {
     due: BTreeMap<Due, Instant>,
     /// State of the present transport: a planned end, a real fault, ended output, an exit, an open transport.
     planned: bool,
-    faulty: bool,
+    has_real_fault: bool,
     ended: bool,
     exited: bool,
     is_open: bool,
     /// Whether the transport answered a call.
-    useful: bool,
+    has_replied: bool,
     /// The close step: 1 to 3 have grace periods, 4 releases the transport.
-    rung: usize,
+    close_step: usize,
     calls: BTreeMap<CallId, ModelCall>,
     fates: BTreeMap<CallId, Fate>,
     shut_down: bool,
@@ -188,12 +188,12 @@ impl Model {
             ready_at: None,
             due: BTreeMap::new(),
             planned: false,
-            faulty: false,
+            has_real_fault: false,
             ended: false,
             exited: false,
             is_open: false,
-            useful: false,
-            rung: 0,
+            has_replied: false,
+            close_step: 0,
             calls: BTreeMap::new(),
             fates: BTreeMap::new(),
             shut_down: false,
@@ -227,12 +227,12 @@ impl Model {
         self.due.insert(Due::Open, self.now + OPEN);
         self.opened_at = Some(self.now);
         self.state = State::Opening;
-        (self.planned, self.faulty, self.ended, self.exited) = (false, false, false, false);
-        (self.is_open, self.useful, self.ready_at) = (false, false, None);
+        (self.planned, self.has_real_fault, self.ended, self.exited) = (false, false, false, false);
+        (self.is_open, self.has_replied, self.ready_at) = (false, false, None);
     }
 
     /// Another transport is wanted; calls in flight may finish first.
-    fn wind_down(&mut self) {
+    fn drain_or_close(&mut self) {
         match self.state {
             State::Draining => {}
             State::Ready if self.is_busy() => {
@@ -241,12 +241,12 @@ impl Model {
                 self.due.insert(Due::Drain, self.now + DRAIN);
                 self.state = State::Draining;
             }
-            _ => self.down(true, true),
+            _ => self.begin_close(true, true),
         }
     }
 
     /// The transport goes down, on purpose or because it failed. The first reason counts.
-    fn down(&mut self, planned: bool, gently: bool) {
+    fn begin_close(&mut self, planned: bool, gently: bool) {
         match self.state {
             State::Opening | State::Handshaking | State::Ready => self.planned = planned,
             State::Draining => {}
@@ -254,8 +254,12 @@ impl Model {
         }
         self.leave_ready();
         self.state = State::Closing;
-        let firm = if self.binding == Binding::Child { 2 } else { 3 };
-        self.stand_on(if gently && self.is_open { 1 } else { firm });
+        let first_step = if self.binding == Binding::Child { 2 } else { 3 };
+        self.enter_close_step(if gently && self.is_open {
+            1
+        } else {
+            first_step
+        });
     }
 
     fn leave_ready(&mut self) {
@@ -272,34 +276,35 @@ impl Model {
     }
 
     fn is_busy(&self) -> bool {
-        self.calls.values().any(|call| call.is_out)
+        self.calls.values().any(|call| call.is_in_flight)
     }
 
-    fn stand_on(&mut self, rung: usize) {
-        self.rung = rung;
-        self.part();
-        if rung == 4 {
-            return self.gone(true);
+    fn enter_close_step(&mut self, close_step: usize) {
+        self.close_step = close_step;
+        self.fail_in_flight();
+        if close_step == 4 {
+            return self.finish_epoch(true);
         }
-        self.due.insert(Due::Ladder, self.now + GRACES[rung - 1]);
+        self.due
+            .insert(Due::CloseStep, self.now + GRACES[close_step - 1]);
     }
 
-    fn climb(&mut self) {
-        let skips = self.rung == 1 && self.binding == Binding::Socket;
-        self.stand_on(self.rung + if skips { 2 } else { 1 });
+    fn next_close_step(&mut self) {
+        let skips = self.close_step == 1 && self.binding == Binding::Socket;
+        self.enter_close_step(self.close_step + if skips { 2 } else { 1 });
     }
 
-    /// Gives up on this server's open calls (7).
-    fn part(&mut self) {
+    /// Fails or requeues the calls that this server has (rule 7).
+    fn fail_in_flight(&mut self) {
         let out: Vec<CallId> = self
             .calls
             .iter()
-            .filter(|(_, c)| c.is_out)
+            .filter(|(_, c)| c.is_in_flight)
             .map(|(id, _)| *id)
             .collect();
         for id in out {
             let call = self.calls.get_mut(&id).unwrap();
-            call.is_out = false;
+            call.is_in_flight = false;
             if !call.may_repeat || call.sent > RESENDS {
                 self.settle(id, Fate::Lost);
             } else {
@@ -309,22 +314,22 @@ impl Model {
     }
 
     fn died(&mut self) {
-        self.down(false, true);
+        self.begin_close(false, true);
         let reaped = self.exited || self.binding == Binding::Socket;
         if self.ended && reaped {
-            self.gone(false);
-        } else if self.exited && !self.ended && self.rung == 1 {
+            self.finish_epoch(false);
+        } else if self.exited && !self.ended && self.close_step == 1 {
             // A process that still holds the output open gets 100 ms.
             self.due
-                .insert(Due::Ladder, self.now + Duration::from_millis(100));
+                .insert(Due::CloseStep, self.now + Duration::from_millis(100));
         }
     }
 
-    /// Nothing is left of the transport; the budget decides what follows (4, 5).
-    fn gone(&mut self, abandoned: bool) {
-        self.part();
-        self.due.remove(&Due::Ladder);
-        let costs = !self.planned || self.faulty || abandoned;
+    /// The transport has ended; the budget decides what follows (rules 4 and 5).
+    fn finish_epoch(&mut self, abandoned: bool) {
+        self.fail_in_flight();
+        self.due.remove(&Due::CloseStep);
+        let costs = !self.planned || self.has_real_fault || abandoned;
         if self.shut_down {
             return self.close();
         }
@@ -333,13 +338,13 @@ impl Model {
             self.state = State::Waiting;
             return self.wait(Some(floor.max(self.now)));
         }
-        if self.useful {
+        if self.has_replied {
             self.failures = 0;
         }
         self.failures += 1;
         if self.failures <= BUDGET {
             self.state = State::Waiting;
-            self.wait(self.useful.then(|| floor.max(self.now)));
+            self.wait(self.has_replied.then(|| floor.max(self.now)));
         } else if self.when_spent == WhenSpent::Close {
             self.close();
         } else {
@@ -349,7 +354,7 @@ impl Model {
     }
 
     /// The time at which waiting calls trigger an attempt.
-    fn for_calls(&self) -> Instant {
+    fn next_attempt_for_calls(&self) -> Instant {
         let opened = self.opened_at.map_or(self.now, |at| at + PACE.max(FLOOR));
         opened.max(self.now)
     }
@@ -358,7 +363,7 @@ impl Model {
     fn wait(&mut self, until: Option<Instant>) {
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
             let call = self.calls.get_mut(&id).unwrap();
-            if call.is_tired || call.patience.is_some_and(|at| at <= self.now) {
+            if call.is_out_of_patience || call.patience.is_some_and(|at| at <= self.now) {
                 let delivery = call.delivery();
                 self.settle(id, Fate::Down(delivery));
             } else {
@@ -366,8 +371,9 @@ impl Model {
                 self.arm(id);
             }
         }
-        let for_calls = (!self.calls.is_empty()).then(|| self.for_calls());
-        self.latest = until.into_iter().chain(for_calls).min();
+        let next_attempt_for_calls =
+            (!self.calls.is_empty()).then(|| self.next_attempt_for_calls());
+        self.latest = until.into_iter().chain(next_attempt_for_calls).min();
         if self.latest.is_some_and(|at| at <= self.now) {
             self.attempt();
         }
@@ -380,10 +386,10 @@ impl Model {
     }
 
     /// There is a server.
-    fn found(&mut self) {
+    fn reset_patience(&mut self) {
         for id in self.calls.keys().copied().collect::<Vec<_>>() {
             let call = self.calls.get_mut(&id).unwrap();
-            (call.patience, call.is_tired) = (None, false);
+            (call.patience, call.is_out_of_patience) = (None, false);
         }
     }
 
@@ -405,15 +411,15 @@ impl Model {
     }
 
     /// Sends waiting calls while the link is ready, and takes a drained link down.
-    fn conclude(&mut self) {
+    fn send_or_finish_draining(&mut self) {
         if self.state == State::Ready {
-            for call in self.calls.values_mut().filter(|call| !call.is_out) {
-                call.is_out = true;
+            for call in self.calls.values_mut().filter(|call| !call.is_in_flight) {
+                call.is_in_flight = true;
                 call.sent += 1;
             }
         }
         if self.state == State::Draining && !self.is_busy() {
-            self.down(true, true);
+            self.begin_close(true, true);
         }
     }
 
@@ -426,9 +432,9 @@ impl Model {
             match due {
                 Due::Attempt => self.attempt(),
                 Due::Call(id) => self.call_due(id),
-                Due::Drain => self.down(true, true),
-                Due::Handshake | Due::Open => self.down(false, false),
-                Due::Ladder => self.climb(),
+                Due::Drain => self.begin_close(true, true),
+                Due::Handshake | Due::Open => self.begin_close(false, false),
+                Due::CloseStep => self.next_close_step(),
                 Due::Stable => self.failures = 0,
             }
         }
@@ -439,10 +445,10 @@ impl Model {
     fn call_due(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).unwrap();
         if call.patience.is_some_and(|at| at <= self.now) {
-            (call.patience, call.is_tired) = (None, true);
+            (call.patience, call.is_out_of_patience) = (None, true);
         }
         let (call, delivery) = (*call, call.delivery());
-        if call.is_tired && matches!(self.state, State::Waiting | State::Parked) {
+        if call.is_out_of_patience && matches!(self.state, State::Waiting | State::Parked) {
             self.settle(id, Fate::Down(delivery));
         } else if call.due <= self.now {
             self.settle(id, Fate::TimedOut(delivery));
@@ -459,7 +465,7 @@ struct Pair {
     outcomes: BTreeMap<CallId, Fate>,
     /// The requests that the server has, the oldest first.
     requests: Vec<i64>,
-    past: Vec<Epoch>,
+    finished_epochs: Vec<Epoch>,
 }
 
 impl Pair {
@@ -467,7 +473,7 @@ impl Pair {
         let now = self.model.now;
         let epoch = self.client.epoch();
         use State::{Closing, Draining, Handshaking, Opening, Ready};
-        let alive = matches!(
+        let has_transport = matches!(
             self.model.state,
             Opening | Handshaking | Ready | Draining | Closing
         );
@@ -483,8 +489,8 @@ impl Pair {
                 let refused = [Fault::new(FaultKind::Refused)];
                 self.client
                     .handle(now, epoch, Input::open_failed(&refused[..]));
-                self.model.down(false, true);
-                self.model.gone(false);
+                self.model.begin_close(false, true);
+                self.model.finish_epoch(false);
             }
             Act::Agree if self.model.state == State::Handshaking => {
                 self.reply(r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}"#);
@@ -492,17 +498,17 @@ impl Pair {
                 self.model.due.insert(Due::Stable, now + STABLE);
                 self.model.ready_at = Some(now);
                 self.model.state = State::Ready;
-                self.model.found();
+                self.model.reset_patience();
             }
             Act::Call { may_repeat } if !self.model.shut_down => self.call(may_repeat),
             Act::ReplyToOldest if self.can_reply() => {
                 self.reply("{}");
-                let oldest = self.model.calls.iter().find(|(_, call)| call.is_out);
+                let oldest = self.model.calls.iter().find(|(_, call)| call.is_in_flight);
                 let id = *oldest.expect("a call").0;
                 self.model.settle(id, Fate::Replied);
-                self.model.useful = true;
+                self.model.has_replied = true;
             }
-            Act::End { real } if alive && self.model.is_open => {
+            Act::End { real } if has_transport && self.model.is_open => {
                 let kinds = [
                     FaultKind::Reset,
                     if real {
@@ -513,10 +519,13 @@ impl Pair {
                 ];
                 let faults = kinds.map(Fault::new);
                 self.client.handle(now, epoch, Input::end(&faults[..]));
-                (self.model.ended, self.model.faulty) = (true, self.model.faulty | real);
+                (self.model.ended, self.model.has_real_fault) =
+                    (true, self.model.has_real_fault | real);
                 self.model.died();
             }
-            Act::Exit if alive && self.model.is_open && self.model.binding == Binding::Child => {
+            Act::Exit
+                if has_transport && self.model.is_open && self.model.binding == Binding::Child =>
+            {
                 self.client
                     .handle(now, epoch, Input::exited(ExitStatus::Code(1)));
                 self.model.exited = true;
@@ -524,13 +533,13 @@ impl Pair {
             }
             Act::Reconnect => {
                 self.client.reconnect(now, epoch, "the model wants it");
-                self.model.wind_down();
+                self.model.drain_or_close();
             }
             Act::Shutdown => {
                 self.client.shutdown(now);
                 self.model.shut_down = true;
                 self.model.settle_all(Fate::Closed);
-                self.model.down(true, true);
+                self.model.begin_close(true, true);
                 if matches!(
                     self.model.state,
                     State::Idle | State::Waiting | State::Parked
@@ -549,7 +558,7 @@ impl Pair {
                 }
             }
             Act::Stale => {
-                for epoch in self.past.clone() {
+                for epoch in self.finished_epochs.clone() {
                     let real = [Fault::new(FaultKind::Read)];
                     self.client.handle(now, epoch, Input::end(&real[..]));
                     self.client
@@ -566,7 +575,7 @@ impl Pair {
             // Not possible in this state.
             _ => {}
         }
-        self.model.conclude();
+        self.model.send_or_finish_draining();
         self.drain();
         self.compare(act);
     }
@@ -592,8 +601,8 @@ impl Pair {
             may_repeat,
             due,
             patience: None,
-            is_tired: false,
-            is_out: false,
+            is_out_of_patience: false,
+            is_in_flight: false,
             sent: 0,
         };
         self.model.calls.insert(id, call);
@@ -604,7 +613,7 @@ impl Pair {
                 let model = &mut self.model;
                 model.calls.get_mut(&id).unwrap().patience = Some(now + PATIENCE);
                 model.arm(id);
-                let at = model.for_calls();
+                let at = model.next_attempt_for_calls();
                 if at <= now {
                     model.attempt();
                 } else {
@@ -617,14 +626,14 @@ impl Pair {
     }
 
     fn can_reply(&self) -> bool {
-        let is_heard = matches!(self.model.state, State::Ready | State::Draining);
-        is_heard && !self.requests.is_empty()
+        let is_read = matches!(self.model.state, State::Ready | State::Draining);
+        is_read && !self.requests.is_empty()
     }
 
     /// The server answers its oldest request.
     fn reply(&mut self, result: &str) {
-        let wire = self.requests.remove(0);
-        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{wire},\"result\":{result}}}\n");
+        let request_id = self.requests.remove(0);
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{request_id},\"result\":{result}}}\n");
         let epoch = self.client.epoch();
         self.client
             .handle(self.model.now, epoch, Input::bytes(line.as_bytes()));
@@ -635,16 +644,17 @@ impl Pair {
         while let Some(output) = self.client.poll_output(&mut buf) {
             match output {
                 Output::Open { .. } => self.requests.clear(),
-                Output::Release { epoch } => self.past.push(epoch),
+                Output::Release { epoch } => self.finished_epochs.push(epoch),
                 Output::Write { epoch, len, .. } => {
                     self.client.handle(self.model.now, epoch, Input::sent(len));
                     let line: serde_json::Value =
                         serde_json::from_slice(&buf.split_off(buf.len() - len)).unwrap();
                     match line["id"].as_i64() {
-                        Some(wire) => self.requests.push(wire),
+                        Some(request_id) => self.requests.push(request_id),
                         None => {
-                            let taken_back = line["params"]["requestId"].as_i64();
-                            self.requests.retain(|wire| Some(*wire) != taken_back);
+                            let cancelled_id = line["params"]["requestId"].as_i64();
+                            self.requests
+                                .retain(|request_id| Some(*request_id) != cancelled_id);
                         }
                     }
                 }
@@ -702,13 +712,13 @@ fn object(text: &str) -> Payload {
     text.parse().unwrap()
 }
 
-fn live(binding: Binding, when_spent: WhenSpent, acts: &[Act]) {
+fn run_with_model(binding: Binding, when_spent: WhenSpent, acts: &[Act]) {
     let mut pair = Pair {
         client: Client::new(config(binding, when_spent)),
         model: Model::new(binding, when_spent),
         outcomes: BTreeMap::new(),
         requests: Vec::new(),
-        past: Vec::new(),
+        finished_epochs: Vec::new(),
     };
     for act in acts {
         pair.act(*act);
@@ -818,28 +828,28 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_child_lives_as_the_model_says(acts in vec(act(), 1..60)) {
-        live(Binding::Child, PARK, &acts);
+    fn child_link_behaves_like_the_model(acts in vec(act(), 1..60)) {
+        run_with_model(Binding::Child, PARK, &acts);
     }
 
     #[test]
-    fn a_socket_lives_as_the_model_says(acts in vec(act(), 1..60)) {
-        live(Binding::Socket, PARK, &acts);
+    fn socket_link_behaves_like_the_model(acts in vec(act(), 1..60)) {
+        run_with_model(Binding::Socket, PARK, &acts);
     }
 
     #[test]
-    fn a_link_with_an_end_lives_as_the_model_says(acts in vec(act(), 1..60)) {
-        live(Binding::Child, WhenSpent::Close, &acts);
+    fn link_that_closes_on_a_spent_budget_behaves_like_the_model(acts in vec(act(), 1..60)) {
+        run_with_model(Binding::Child, WhenSpent::Close, &acts);
     }
 
     #[test]
-    fn any_script_keeps_the_rules(setup in setup(), ops in vec(op(), 1..60)) {
+    fn random_script_keeps_the_rules(setup in setup(), ops in vec(op(), 1..60)) {
         exercise::run(&setup, &ops);
     }
 }
 
 #[test]
-fn a_kill_that_nobody_polled_is_still_told() {
+fn kill_is_output_before_release_even_if_polled_late() {
     let mut config = Config::child("late", "1");
     config.policy.open_timeout = Duration::from_secs(1);
     let mut client = Client::new(config);
@@ -849,21 +859,21 @@ fn a_kill_that_nobody_polled_is_still_told() {
         now = now + Duration::from_secs(10);
         client.handle_timeout(now);
     }
-    let mut told = Vec::new();
+    let mut outputs = Vec::new();
     while let Some(output) = client.poll_output(&mut Vec::new()) {
-        told.push(output);
+        outputs.push(output);
     }
-    let killed = told
+    let killed = outputs
         .iter()
         .position(|output| matches!(output, Output::Kill { .. }));
-    let released = told
+    let released = outputs
         .iter()
         .position(|output| matches!(output, Output::Release { .. }));
-    assert!(killed.is_some() && killed < released, "{told:?}");
+    assert!(killed.is_some() && killed < released, "{outputs:?}");
 }
 
 #[test]
-fn the_end_of_time_is_no_spin() {
+fn timeout_at_the_last_instant_closes_without_a_spin() {
     let mut client = Client::new(Config::child("late", "1"));
     client.connect(Instant::ZERO);
     client.handle(Instant::ZERO, client.epoch(), Input::Opened);
@@ -872,7 +882,7 @@ fn the_end_of_time_is_no_spin() {
 }
 
 #[test]
-fn draining_is_no_part_of_a_good_life() {
+fn draining_time_does_not_count_towards_a_stable_epoch() {
     let mut config = config(Binding::Child, PARK);
     config.policy.retry.stable_after = DRAIN - Duration::from_secs(1);
     let refused = Op::OpenFailed {

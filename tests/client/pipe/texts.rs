@@ -10,34 +10,35 @@ use everlink::{Change, ExitStatus, Fault, FaultKind, Input, List, Watch};
 use serde_json::{Value, json};
 
 use crate::client_pipe::{
-    self, Act, Peer, World, ask, config, dies, error_with, notify, progress, reply, seconds, stderr,
+    self, Act, Harness, Peer, ask, config, dies, error_with, notify, progress, reply, seconds,
+    stderr,
 };
-use crate::eras::{BOTH, answering, form, input_required, legacy, ready};
+use crate::eras::{BOTH_ERAS, config_with_asks, form_params, input_required, legacy, ready};
 
 const SECRET: &str = "hunter2";
 
 /// Checks that the text contains all of these parts.
 #[track_caller]
-fn says(text: &str, all: &[&str]) {
-    for said in all {
-        assert!(text.contains(said), "{said:?} is missing in: {text}");
+fn assert_contains(text: &str, all: &[&str]) {
+    for part in all {
+        assert!(text.contains(part), "{part:?} is missing in: {text}");
     }
 }
 
 #[test]
-fn f_116_a_failure_says_all_there_is_to_know() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/call"));
-        let call = world.tool("transfer");
-        world.pass(seconds(12));
-        world.peer(Act::AtOnce(vec![
+fn f_116_failure_text_names_the_call_the_cause_the_exit_status_and_stderr() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
+        let call = harness.call_tool("transfer");
+        harness.advance(seconds(12));
+        harness.perform(Act::AtOnce(vec![
             stderr("Traceback (most recent call last):"),
             stderr("MemoryError"),
             Act::End(vec![Fault::with_detail(FaultKind::Reset, "os error 104")]),
             Act::Exit(ExitStatus::Signal(9)),
         ]));
-        let failure = world.failure(call);
-        says(
+        let failure = harness.failure(call);
+        assert_contains(
             &failure.to_string(),
             &[
                 "tools/call",
@@ -53,28 +54,28 @@ fn f_116_a_failure_says_all_there_is_to_know() {
             ],
         );
         assert_eq!(failure.blame(), Blame::Transport);
-        let ended = failure.ended.as_ref().expect("a life has ended");
+        let ended = failure.ended.as_ref().expect("an epoch has ended");
         assert_eq!(ended.exit, Some(ExitStatus::Signal(9)));
         assert_eq!(ended.cause, Cause::Died);
         assert_eq!(
             &*ended.stderr,
             "Traceback (most recent call last):\nMemoryError"
         );
-        world.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn f_116_a_call_that_never_left_says_why_nobody_was_there() {
-    let missing = || {
+fn f_116_failure_of_an_unsent_call_says_why_the_server_is_down() {
+    let cannot_open = || {
         let fault = Fault::with_detail(FaultKind::NotFound, "npx: no such file");
-        Peer::silent().opens_with(vec![Act::OpenFailed(vec![fault])])
+        Peer::silent().on_open(vec![Act::OpenFailed(vec![fault])])
     };
-    let mut world = World::new(config()).served_by(move |_| missing());
-    let call = world.tool("transfer");
-    world.until_done(call);
-    says(
-        &world.failure(call).to_string(),
+    let mut harness = Harness::new(config()).served_by(move |_| cannot_open());
+    let call = harness.call_tool("transfer");
+    harness.until_done(call);
+    assert_contains(
+        &harness.failure(call).to_string(),
         &[
             "`transfer`",
             "the server is down",
@@ -84,22 +85,22 @@ fn f_116_a_call_that_never_left_says_why_nobody_was_there() {
             "npx: no such file",
         ],
     );
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_116_a_call_that_runs_out_of_time_says_where_the_link_stood() {
-    let mut world = World::new(config()).served_by(|life| match life {
+fn f_116_failure_of_a_timed_out_call_names_the_state_of_the_link() {
+    let mut harness = Harness::new(config()).served_by(|epoch| match epoch {
         1 => legacy(),
-        _ => Peer::silent().greets_with(vec![stderr("waiting for the database")]),
+        _ => Peer::silent().after_open(vec![stderr("waiting for the database")]),
     });
-    world.until_ready();
-    world.peer(stderr("segfault"));
-    world.peer(Act::AtOnce(dies(ExitStatus::Code(139))));
-    let call = world.tool("transfer");
-    world.until_done(call);
-    says(
-        &world.failure(call).to_string(),
+    harness.until_ready();
+    harness.perform(stderr("segfault"));
+    harness.perform(Act::AtOnce(dies(ExitStatus::Code(139))));
+    let call = harness.call_tool("transfer");
+    harness.until_done(call);
+    assert_contains(
+        &harness.failure(call).to_string(),
         &[
             "after 1 min",
             "neither a reply nor progress came in time",
@@ -109,17 +110,17 @@ fn f_116_a_call_that_runs_out_of_time_says_where_the_link_stood() {
             "segfault",
         ],
     );
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_116_a_list_that_fails_does_not_claim_to_be_unsent() {
-    for server in BOTH {
-        let mut world = ready(config(), move || server().ignores("tools/list"));
-        let list = world.list(List::Tools);
-        world.until_done(list);
-        let text = world.failure(list).to_string();
-        says(
+fn f_116_failure_of_a_list_says_that_it_only_reads() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/list"));
+        let list = harness.list(List::Tools);
+        harness.until_done(list);
+        let text = harness.failure(list).to_string();
+        assert_contains(
             &text,
             &[
                 "tools/list",
@@ -128,85 +129,85 @@ fn f_116_a_list_that_fails_does_not_claim_to_be_unsent() {
             ],
         );
         assert!(!text.contains("not sent"), "{text}");
-        world.finish();
+        harness.finish();
     }
 }
 
 /// One script for every way in which a call can end without a reply.
 fn every_failure() -> Vec<String> {
-    let mut said = Vec::new();
-    let mut tell = |world: World, call| {
-        said.push(world.failure(call).to_string());
-        world.finish();
+    let mut texts = Vec::new();
+    let mut record_failure = |harness: Harness, call| {
+        texts.push(harness.failure(call).to_string());
+        harness.finish();
     };
-    let mute = || legacy().ignores("tools/call");
+    let no_reply = || legacy().ignores("tools/call");
 
-    let mut world = ready(config(), mute);
-    let call = world.tool("t");
-    world
-        .verb(|link, now| link.cancel(now, call, None))
+    let mut harness = ready(config(), no_reply);
+    let call = harness.call_tool("t");
+    harness
+        .with_link(|link, now| link.cancel(now, call, None))
         .expect("under way");
-    tell(world, call);
+    record_failure(harness, call);
 
-    let mut world = ready(config(), mute);
-    let call = world.tool("t");
-    world.shutdown();
-    tell(world, call);
+    let mut harness = ready(config(), no_reply);
+    let call = harness.call_tool("t");
+    harness.shutdown();
+    record_failure(harness, call);
 
-    let mut world = ready(config(), mute);
-    let call = world.tool("t");
-    world.peer_all(dies(ExitStatus::Unknown));
-    tell(world, call);
+    let mut harness = ready(config(), no_reply);
+    let call = harness.call_tool("t");
+    harness.perform_all(dies(ExitStatus::Unknown));
+    record_failure(harness, call);
 
-    let mut world = ready(config(), mute);
-    let call = world.tool("t");
-    world.until_done(call);
-    tell(world, call);
+    let mut harness = ready(config(), no_reply);
+    let call = harness.call_tool("t");
+    harness.until_done(call);
+    record_failure(harness, call);
 
-    let mut world = ready(config(), mute);
-    let call = world.call("what/ever", json!({}));
-    world.until_done(call);
-    tell(world, call);
+    let mut harness = ready(config(), no_reply);
+    let call = harness.call("what/ever", json!({}));
+    harness.until_done(call);
+    record_failure(harness, call);
 
-    let mut world = ready(config(), || {
+    let mut harness = ready(config(), || {
         legacy().replies("initialize", |_| {
-            client_pipe::agreed("2025-11-25", json!({}))
+            client_pipe::initialize_result("2025-11-25", json!({}))
         })
     });
-    let call = world.tool("t");
-    tell(world, call);
+    let call = harness.call_tool("t");
+    record_failure(harness, call);
 
     for result in [
         json!({"resultType": "riddle"}),
         input_required(Value::Null, Some("again and again")),
         input_required(json!({"k": {"method": "roots/list"}}), None),
     ] {
-        let mut world = ready(answering(), move || {
+        let mut harness = ready(config_with_asks(), move || {
             let result = result.clone();
             Peer::modern().replies("tools/call", move |_| result.clone())
         });
-        let call = world.tool("t");
-        if let Some(question) = world.asks().pop() {
-            world.answer(question, Err(ErrorObject::new(-1, "")));
+        let call = harness.call_tool("t");
+        if let Some(ask_id) = harness.asks().pop() {
+            harness.answer(ask_id, Err(ErrorObject::new(-1, "")));
         }
-        tell(world, call);
+        record_failure(harness, call);
     }
 
     let mut small = config();
     small.limits.message_bytes = 1_000;
-    let mut world = ready(small, || {
+    let mut harness = ready(small, || {
         legacy().replies("tools/call", |_| json!({"a": "x".repeat(2_000)}))
     });
-    let call = world.tool("t");
-    tell(world, call);
-    said
+    let call = harness.call_tool("t");
+    record_failure(harness, call);
+    texts
 }
 
 #[test]
-fn f_116_no_failure_is_without_words() {
-    let said = every_failure();
-    assert_eq!(said.len(), 10);
-    for text in &said {
+fn f_116_every_failure_text_names_the_call_and_whether_it_may_have_run() {
+    let texts = every_failure();
+    assert_eq!(texts.len(), 10);
+    for text in &texts {
         let named = text.starts_with("tools/call `t` (call 1) failed after ")
             || text.starts_with("what/ever (call 1) failed after ");
         assert!(named, "{text}");
@@ -214,31 +215,31 @@ fn f_116_no_failure_is_without_words() {
         assert!(ran, "{text}");
         assert!(!text.contains(": ;") && !text.contains("()"), "{text}");
     }
-    let mut distinct = said.clone();
+    let mut distinct = texts.clone();
     distinct.sort();
     distinct.dedup();
     assert!(distinct.len() >= 9, "{distinct:#?}");
 }
 
 #[test]
-fn f_116_the_tail_of_stderr_is_bounded_and_is_the_end() {
+fn f_116_failure_text_contains_a_bounded_tail_of_stderr() {
     let mut config = config();
     config.limits.stderr_tail = 1_000;
-    let mut world = ready(config, || legacy().ignores("tools/call"));
-    let call = world.tool("t");
+    let mut harness = ready(config, || legacy().ignores("tools/call"));
+    let call = harness.call_tool("t");
     for number in 0..10_000 {
-        world.peer(stderr(&format!("line {number}")));
+        harness.perform(stderr(&format!("line {number}")));
     }
-    world.peer_all(dies(ExitStatus::Code(1)));
-    let failure = world.failure(call).to_string();
-    says(&failure, &["line 9999", "line 9950\n"]);
+    harness.perform_all(dies(ExitStatus::Code(1)));
+    let failure = harness.failure(call).to_string();
+    assert_contains(&failure, &["line 9999", "line 9950\n"]);
     assert!(failure.len() < 1_500, "{} bytes", failure.len());
-    world.finish();
+    harness.finish();
 }
 
 /// The states according to the events.
-fn told_states(world: &World) -> Vec<State> {
-    world.picked(|event| {
+fn reported_states(harness: &Harness) -> Vec<State> {
+    harness.pick_events(|event| {
         Some(match event {
             Event::Opening { .. } => State::Opening,
             Event::Handshaking { .. } => State::Handshaking,
@@ -254,117 +255,117 @@ fn told_states(world: &World) -> Vec<State> {
 }
 
 #[test]
-fn f_117_the_events_tell_every_change_of_state_and_nothing_else() {
-    for server in BOTH {
-        let mut world = World::new(config()).served_by(move |life| match life {
-            2 => Peer::silent().opens_with(vec![Act::OpenFailed(vec![FaultKind::Refused.into()])]),
+fn f_117_events_report_every_state_change_in_order() {
+    for server in BOTH_ERAS {
+        let mut harness = Harness::new(config()).served_by(move |epoch| match epoch {
+            2 => Peer::silent().on_open(vec![Act::OpenFailed(vec![FaultKind::Refused.into()])]),
             _ => server().ignores("tools/call"),
         });
-        world.until_ready();
-        world.peer_all(dies(ExitStatus::Code(1)));
-        assert_eq!(world.state(), State::Waiting);
-        assert!(world.link().session().is_none());
-        world.until_ready();
-        world.tool("slow");
-        world.reconnect("again");
-        world.until_ready();
-        world.shutdown();
-        world.until_state(State::Closed);
-        // The world compares the state with the events after every step.
-        let up = [State::Opening, State::Handshaking, State::Ready];
-        let told = [
-            &up[..],
+        harness.until_ready();
+        harness.perform_all(dies(ExitStatus::Code(1)));
+        assert_eq!(harness.state(), State::Waiting);
+        assert!(harness.link().session().is_none());
+        harness.until_ready();
+        harness.call_tool("slow");
+        harness.reconnect("again");
+        harness.until_ready();
+        harness.shutdown();
+        harness.until_state(State::Closed);
+        // The harness compares the state with the events after every step.
+        let to_ready = [State::Opening, State::Handshaking, State::Ready];
+        let expected = [
+            &to_ready[..],
             &[State::Closing, State::Waiting],
             &[State::Opening, State::Closing, State::Waiting],
-            &up,
+            &to_ready,
             &[State::Draining, State::Closing, State::Waiting],
-            &up,
+            &to_ready,
             &[State::Closing, State::Closed],
         ];
-        assert_eq!(told_states(&world), told.concat());
+        assert_eq!(reported_states(&harness), expected.concat());
     }
 }
 
 #[test]
-fn f_118_every_trouble_that_is_told_has_its_recovery_told() {
-    for server in BOTH {
-        let mut world = ready(config(), server);
+fn f_118_every_reported_end_is_followed_by_a_reported_recovery() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
         for _ in 0..5 {
-            world.peer_all(dies(ExitStatus::Code(1)));
-            world.until_ready();
-            world.pass(seconds(61));
+            harness.perform_all(dies(ExitStatus::Code(1)));
+            harness.until_ready();
+            harness.advance(seconds(61));
         }
-        let story = world.picked(|event| match event {
+        let reported = harness.pick_events(|event| match event {
             Event::Closing { epoch, .. } => Some(("closing", epoch.number())),
             Event::Ended(ended) => Some(("ended", ended.epoch.number())),
             Event::Ready(session) => Some(("ready", session.epoch.number())),
             _ => None,
         });
         let mut expected = vec![("ready", 1)];
-        for life in 1..=5 {
-            expected.extend([("closing", life), ("ended", life), ("ready", life + 1)]);
+        for epoch in 1..=5 {
+            expected.extend([("closing", epoch), ("ended", epoch), ("ready", epoch + 1)]);
         }
-        assert_eq!(story, expected);
-        world.finish();
+        assert_eq!(reported, expected);
+        harness.finish();
     }
 }
 
 /// The waiting time of the handshake at each `Slow` event, and its limit.
-fn slow(world: &World) -> Vec<(Duration, Duration)> {
-    world.picked(|event| match event {
+fn slow_events(harness: &Harness) -> Vec<(Duration, Duration)> {
+    harness.pick_events(|event| match event {
         Event::Slow { waited, limit, .. } => Some((*waited, *limit)),
         _ => None,
     })
 }
 
 #[test]
-fn f_118_a_slow_start_is_told_and_then_its_end() {
-    let mut world = World::new(config()).served_by(|_| {
+fn f_118_slow_handshake_is_reported_every_10_s() {
+    let mut harness = Harness::new(config()).served_by(|_| {
         legacy().on("initialize", |request| {
-            let agreed = client_pipe::agreed("2025-11-25", json!({}));
+            let agreed = client_pipe::initialize_result("2025-11-25", json!({}));
             vec![reply(request, agreed).after(seconds(35))]
         })
     });
-    world.until_ready();
+    harness.until_ready();
     let limit = seconds(120);
     let waited = [10, 20, 30].map(|waited| (seconds(waited), limit));
-    assert_eq!(slow(&world), waited);
-    world.finish();
+    assert_eq!(slow_events(&harness), waited);
+    harness.finish();
 }
 
 #[test]
-fn f_118_a_slow_start_and_its_limit_count_from_the_same_moment() {
-    let mut world = World::new(config())
-        .served_by(|_| Peer::silent().opens_with(vec![Act::Opened.after(seconds(25))]));
-    world.connect();
-    world.pass(seconds(144));
-    assert_eq!(world.state(), State::Handshaking);
+fn f_118_slow_reports_count_from_the_start_of_the_handshake() {
+    let mut harness = Harness::new(config())
+        .served_by(|_| Peer::silent().on_open(vec![Act::Opened.after(seconds(25))]));
+    harness.connect();
+    harness.advance(seconds(144));
+    assert_eq!(harness.state(), State::Handshaking);
     let waited: Vec<_> = (1..=11).map(|n| (seconds(10 * n), seconds(120))).collect();
-    assert_eq!(slow(&world), waited);
-    world.finish();
+    assert_eq!(slow_events(&harness), waited);
+    harness.finish();
 }
 
 #[test]
-fn f_118_a_slow_start_is_told_no_more_than_once_a_second() {
+fn f_118_slow_handshake_is_reported_at_most_once_a_second() {
     let mut config = config();
     config.policy.handshake_notice = Duration::ZERO;
-    let mut world = World::new(config).served_by(|_| Peer::silent());
-    world.connect();
-    world.pass(seconds(10));
-    let times = slow(&world).len();
+    let mut harness = Harness::new(config).served_by(|_| Peer::silent());
+    harness.connect();
+    harness.advance(seconds(10));
+    let times = slow_events(&harness).len();
     assert!((9..=11).contains(&times), "{times} times in 10 s");
-    world.finish();
+    harness.finish();
 }
 
 #[test]
-fn f_119_one_dead_server_holds_up_no_other_link() {
-    let mut stuck = World::new(config()).served_by(|_| Peer::silent().immortal());
-    let hung = stuck.tool("hangs");
+fn f_119_dead_server_does_not_delay_another_link() {
+    let mut stuck = Harness::new(config()).served_by(|_| Peer::silent().ignores_kill());
+    let hung = stuck.call_tool("hangs");
     let mut well = ready(config(), legacy);
     for _ in 0..100 {
-        stuck.pass(seconds(5));
-        well.pass(seconds(5));
-        let call = well.tool("add");
+        stuck.advance(seconds(5));
+        well.advance(seconds(5));
+        let call = well.call_tool("add");
         assert_eq!(well.result(call)["content"][0]["text"], "add");
     }
     assert!(matches!(
@@ -377,7 +378,7 @@ fn f_119_one_dead_server_holds_up_no_other_link() {
 }
 
 #[test]
-fn f_120_every_fault_is_kept_in_order_and_said() {
+fn f_120_every_fault_is_kept_in_order_and_named_in_the_text() {
     let kinds = [
         FaultKind::Read,
         FaultKind::Closed,
@@ -390,17 +391,17 @@ fn f_120_every_fault_is_kept_in_order_and_said() {
         .enumerate()
         .map(|(number, kind)| Fault::with_detail(kind, format!("leaf {number}")))
         .collect();
-    let mut world = ready(config(), || legacy().ignores("tools/call"));
-    let call = world.tool("t");
-    world.peer(Act::End(faults.clone()));
-    let failure = world.failure(call);
-    let ended = failure.ended.as_ref().expect("a life has ended");
+    let mut harness = ready(config(), || legacy().ignores("tools/call"));
+    let call = harness.call_tool("t");
+    harness.perform(Act::End(faults.clone()));
+    let failure = harness.failure(call);
+    let ended = failure.ended.as_ref().expect("an epoch has ended");
     assert_eq!(ended.faults, faults);
-    says(
+    assert_contains(
         &failure.to_string(),
         &["leaf 0", "leaf 1", "leaf 2", "leaf 3", "leaf 4"],
     );
-    world.finish();
+    harness.finish();
 }
 
 #[test]
@@ -408,26 +409,26 @@ fn f_120_faults_beyond_the_bound_are_counted() {
     let many: Vec<Fault> = (0..100)
         .map(|number| Fault::with_detail(FaultKind::Other, format!("leaf {number}.")))
         .collect();
-    let mut world = ready(config(), legacy);
-    world.peer(Act::End(many));
-    world.peer(Act::Exit(ExitStatus::Code(1)));
-    let ended = world.link().last_end().expect("a life has ended");
+    let mut harness = ready(config(), legacy);
+    harness.perform(Act::End(many));
+    harness.perform(Act::Exit(ExitStatus::Code(1)));
+    let ended = harness.link().last_end().expect("an epoch has ended");
     let kept = ended.faults.len();
     assert!(kept >= 8, "only {kept} are kept");
     assert_eq!(kept + ended.more_faults as usize, 100);
-    says(
+    assert_contains(
         &ended.to_string(),
         &["leaf 0.", &format!("{} more faults", 100 - kept)],
     );
-    world.finish();
+    harness.finish();
 }
 
 /// A conversation in which every payload is secret.
-fn secretive(server: fn() -> Peer) -> World {
-    let mut config = answering();
+fn secret_conversation(server: fn() -> Peer) -> Harness {
+    let mut config = config_with_asks();
     config.watch = Watch::lists().and_logs(LogLevel::Debug);
     let secret = || json!({"token": SECRET, SECRET: [SECRET]});
-    let mut world = ready(config, move || {
+    let mut harness = ready(config, move || {
         server()
             .replies("logging/setLevel", |_| json!({}))
             .replies("tools/list", move |_| json!({"tools": [secret()]}))
@@ -436,7 +437,7 @@ fn secretive(server: fn() -> Peer) -> World {
                 Some("asks") => vec![reply(
                     request,
                     input_required(
-                        json!({SECRET: {"method": "elicitation/create", "params": form(SECRET)}}),
+                        json!({SECRET: {"method": "elicitation/create", "params": form_params(SECRET)}}),
                         Some(SECRET),
                     ),
                 )],
@@ -444,45 +445,45 @@ fn secretive(server: fn() -> Peer) -> World {
                 _ => vec![reply(request, secret())],
             })
     });
-    let call = |world: &mut World, name: &str| {
+    let call = |harness: &mut Harness, name: &str| {
         let params =
             json!({"name": name, "arguments": secret(), "_meta": {"example.com/a": SECRET}});
-        world.call_with("tools/call", params, CallOptions::new())
+        harness.call_with("tools/call", params, CallOptions::new())
     };
     for name in ["replies", "errs", "asks"] {
-        call(&mut world, name);
+        call(&mut harness, name);
     }
-    if let Some(question) = world.asks().pop() {
-        world.answer(question, Ok(secret()));
+    if let Some(ask_id) = harness.asks().pop() {
+        harness.answer(ask_id, Ok(secret()));
     }
-    world.list(List::Tools);
-    world.peer(ask(1, "sampling/createMessage", secret()));
-    world.peer(notify("notifications/a", secret()));
-    world.peer(notify(
+    harness.list(List::Tools);
+    harness.perform(ask(1, "sampling/createMessage", secret()));
+    harness.perform(notify("notifications/a", secret()));
+    harness.perform(notify(
         "notifications/message",
         json!({"level": "error", "data": secret()}),
     ));
-    world.peer(Act::Raw(format!("garbage {SECRET}\n").into_bytes()));
-    world.peer(Act::Raw(
+    harness.perform(Act::Raw(format!("garbage {SECRET}\n").into_bytes()));
+    harness.perform(Act::Raw(
         format!(r#"{{"jsonrpc":"2.0","id":1,"{SECRET}":"#).into_bytes(),
     ));
-    call(&mut world, "hangs");
-    world
+    call(&mut harness, "hangs");
+    harness
 }
 
 #[test]
-fn rule_15_payloads_do_not_show_in_the_link_or_in_what_it_tells() {
-    for server in BOTH {
-        let mut world = secretive(server);
-        let shown = format!("{:?} {:#?}", world.link(), world.link());
+fn rule_15_payloads_are_absent_from_debug_output_and_failure_texts() {
+    for server in BOTH_ERAS {
+        let mut harness = secret_conversation(server);
+        let shown = format!("{:?} {:#?}", harness.link(), harness.link());
         assert!(!shown.contains(SECRET), "{shown}");
-        let stats = format!("{:?}", world.link().stats());
+        let stats = format!("{:?}", harness.link().stats());
         assert!(!stats.contains(SECRET), "{stats}");
-        world.until("the last call fails", |world| {
-            world.link().stats().settled == world.link().stats().calls
+        harness.until("the last call fails", |harness| {
+            harness.link().stats().settled == harness.link().stats().calls
         });
-        world.peer_all(dies(ExitStatus::Code(1)));
-        for (_, event) in world.events() {
+        harness.perform_all(dies(ExitStatus::Code(1)));
+        for (_, event) in harness.events() {
             let shown = format!("{event:?} {event:#?}");
             assert!(!shown.contains(SECRET), "{shown}");
             if let Event::Done {
@@ -490,22 +491,22 @@ fn rule_15_payloads_do_not_show_in_the_link_or_in_what_it_tells() {
                 ..
             } = event
             {
-                let said = failure.to_string();
-                assert!(!said.contains(SECRET), "{said}");
+                let text = failure.to_string();
+                assert!(!text.contains(SECRET), "{text}");
             }
         }
-        let noise = world.picked(|event| match event {
+        let noise = harness.pick_events(|event| match event {
             Event::Noise(noise) => Some(&*noise.sample),
             _ => None,
         });
         let sampled = noise.iter().any(|sample| sample.contains(SECRET));
-        assert!(sampled, "whoever asks for the sample gets it");
-        world.finish();
+        assert!(sampled, "the sample contains the payload");
+        harness.finish();
     }
 }
 
 #[test]
-fn rule_15_inputs_and_questions_do_not_show_their_bytes() {
+fn rule_15_debug_of_inputs_hides_bytes_and_an_ask_delivers_its_params() {
     let shown = |input: Input<'_>| format!("{input:?}{input:#?}");
     for shown in [
         shown(Input::bytes(SECRET.as_bytes())),
@@ -515,38 +516,41 @@ fn rule_15_inputs_and_questions_do_not_show_their_bytes() {
         // The bytes do not appear as numbers, either.
         assert!(!shown.contains("104") && !shown.contains("0x68"), "{shown}");
     }
-    let mut world = ready(answering(), legacy);
-    world.peer(ask(1, "elicitation/create", form(SECRET)));
-    let params = world.picked(|event| match event {
+    let mut harness = ready(config_with_asks(), legacy);
+    harness.perform(ask(1, "elicitation/create", form_params(SECRET)));
+    let params = harness.pick_events(|event| match event {
         Event::Ask(ask) => ask.params.as_ref().map(everlink::Payload::as_str),
         _ => None,
     });
-    assert!(params[0].contains(SECRET), "the application itself gets it");
-    world.finish();
+    assert!(
+        params[0].contains(SECRET),
+        "the application gets the params"
+    );
+    harness.finish();
 }
 
 #[test]
-fn rule_15_what_is_named_on_purpose_is_said() {
-    let mut world = ready(config(), legacy);
-    world.peer(notify(
+fn rule_15_changed_uri_is_reported_but_a_password_in_a_uri_is_hidden() {
+    let mut harness = ready(config(), legacy);
+    harness.perform(notify(
         "notifications/resources/updated",
         json!({"uri": "file:///a"}),
     ));
-    let heard = world.picked(|event| match event {
+    let changes = harness.pick_events(|event| match event {
         Event::Changed(change) => Some(change.clone()),
         _ => None,
     });
     let uri = "file:///a".into();
-    assert_eq!(heard, [Change::Resource { uri }]);
-    let call = world.call(
+    assert_eq!(changes, [Change::Resource { uri }]);
+    let call = harness.call(
         "resources/read",
         json!({"uri": format!("db://user:{SECRET}@host/")}),
     );
-    world.cancel(call, "never mind");
-    let said = world.failure(call).to_string();
+    harness.cancel(call, "never mind");
+    let text = harness.failure(call).to_string();
     assert!(
-        !said.contains(SECRET),
-        "an address may hold a password: {said}"
+        !text.contains(SECRET),
+        "a URI may contain a password: {text}"
     );
-    world.finish();
+    harness.finish();
 }

@@ -7,28 +7,28 @@ use everlink::server::{self, Http, Progress};
 use everlink::{Instant, RequestId, Server};
 use exercise::{Net, Weather};
 
-use crate::http::stage::{Ledger, client, finish, millis, reply, seconds, server};
+use crate::http::harness::{CallRecords, client, finish, millis, reply, seconds, server};
 
 /// An application that reports progress for every second request, and replies later.
 #[derive(Default)]
-struct Slow {
+struct SlowServer {
     open: BTreeMap<RequestId, u64>,
 }
 
-impl Slow {
-    fn hear(
+impl SlowServer {
+    fn handle_event(
         &mut self,
         server: &mut Server,
         now: Instant,
         event: server::Event,
-        ledger: &mut Ledger,
+        records: &mut CallRecords,
     ) {
         match event {
             server::Event::Request(request) => {
-                let mark = ledger.run(&request);
+                let mark = records.record_request(&request);
                 if mark % 2 == 0 {
-                    let told = server.progress(now, request.request, Progress::new(1.0));
-                    told.expect("the request is open");
+                    let sent = server.progress(now, request.request, Progress::new(1.0));
+                    sent.expect("the request is open");
                 }
                 self.open.insert(request.request, mark);
             }
@@ -48,7 +48,7 @@ impl Slow {
     }
 }
 
-fn storm(version: Version, seed: u64) -> BTreeMap<String, usize> {
+fn run_with_cuts(version: Version, seed: u64) -> BTreeMap<String, usize> {
     let weather = Weather::windy().cutting(500, (0, 150)).cutting_requests(30);
     let mut config = client(version);
     let retry = &mut config.policy.retry;
@@ -58,42 +58,42 @@ fn storm(version: Version, seed: u64) -> BTreeMap<String, usize> {
     client.connect(now);
     net.pass(seconds(2));
     net.set_weather(weather);
-    let (mut ledger, mut slow) = (Ledger::default(), Slow::default());
+    let (mut records, mut slow_server) = (CallRecords::default(), SlowServer::default());
     for round in 0..40 {
         for nth in 0..5 {
             let (client, now) = net.client();
-            ledger.call(client, now, (round + nth) % 2 == 0);
+            records.call(client, now, (round + nth) % 2 == 0);
         }
         net.serve_for(millis(300), |server, now, event| {
-            slow.hear(server, now, event, &mut ledger);
+            slow_server.handle_event(server, now, event, &mut records);
         });
-        slow.answer_all(&mut net);
+        slow_server.answer_all(&mut net);
         if round % 10 == 9 {
             net.cut_all();
         }
         for event in net.take_client_events() {
-            ledger.hear(&event);
+            records.record_event(&event);
         }
     }
     net.set_weather(Weather::calm());
-    slow.answer_all(&mut net);
+    slow_server.answer_all(&mut net);
     let cuts = net.cuts();
     assert!(cuts.requests > 0 && cuts.posts > 10, "{cuts:?}");
-    finish(&mut net, &mut ledger)
+    finish(&mut net, &mut records)
 }
 
 #[test]
-fn in_a_storm_every_modern_call_has_one_outcome_and_runs_once_unless_it_may_be_repeated() {
+fn with_random_cuts_every_modern_call_has_one_outcome_and_runs_once_unless_repeatable() {
     for seed in 0..8 {
-        let outcomes = storm(Version::LATEST_MODERN, seed);
+        let outcomes = run_with_cuts(Version::LATEST_MODERN, seed);
         assert!(outcomes["reply"] > 100, "seed {seed}: {outcomes:?}");
     }
 }
 
 #[test]
-fn in_a_storm_every_legacy_call_has_one_outcome_and_runs_once_unless_it_may_be_repeated() {
+fn with_random_cuts_every_legacy_call_has_one_outcome_and_runs_once_unless_repeatable() {
     for seed in 0..8 {
-        let outcomes = storm(Version::V2025_11_25, seed);
+        let outcomes = run_with_cuts(Version::V2025_11_25, seed);
         assert!(outcomes["reply"] > 100, "seed {seed}: {outcomes:?}");
     }
 }

@@ -9,16 +9,16 @@ use everlink::{Change, List, Watch};
 use exercise::{Net, Weather};
 use serde_json::{Value, json};
 
-use crate::http::stage::{client, payload, seconds, server};
+use crate::http::harness::{client, payload, seconds, server};
 
-fn ready(version: Version, weather: Weather) -> Net {
+fn ready_net(version: Version, weather: Weather) -> Net {
     let mut config = client(version);
     config.watch = Watch::lists()
         .and_uri("file:///a")
         .and_logs(LogLevel::Debug);
     config.capabilities = ClientCapabilities::default().with(ClientFeature::TasksExtension);
-    let mut site = server(Http::new());
-    let offer = site.offer.take().map(|offer| {
+    let mut server_config = server(Http::new());
+    let offer = server_config.offer.take().map(|offer| {
         let all = offer.capabilities.clone();
         let all = all
             .with(ServerFeature::TasksCancel)
@@ -26,8 +26,8 @@ fn ready(version: Version, weather: Weather) -> Net {
             .with(ServerFeature::TasksExtension);
         offer.with_capabilities(all)
     });
-    site.offer = offer;
-    let mut net = Net::new(config, site, weather, 1);
+    server_config.offer = offer;
+    let mut net = Net::new(config, server_config, weather, 1);
     let (client, now) = net.client();
     client.connect(now);
     net.pass(seconds(2));
@@ -52,33 +52,33 @@ fn requests(version: Version) -> impl Iterator<Item = &'static Method> {
 fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
     for &version in Version::ALL {
         for weather in [Weather::calm(), Weather::windy()] {
-            let mut net = ready(version, weather);
-            let mut called = 0;
+            let mut net = ready_net(version, weather);
+            let mut calls = 0;
             for method in requests(version) {
                 for is_stream in [false, true] {
                     let params = json!({"name": "n", "uri": "file:///a", "taskId": "t", "x": [1, {"y": null}]});
                     let (client, now) = net.client();
                     let call =
                         client.call(now, method.name, Some(payload(&params)), CallOptions::new());
-                    let call = call.expect("the link takes it");
-                    called += 1;
-                    let mut was_asked = false;
+                    let call = call.expect("the link accepts the call");
+                    calls += 1;
+                    let mut was_received = false;
                     net.serve_for(seconds(1), |server, now, event| {
                         if let server::Event::Request(request) = event {
                             assert_eq!(request.method, method.name);
                             assert_eq!(request.params, Some(payload(&params)));
-                            was_asked = true;
+                            was_received = true;
                             if is_stream {
-                                let told =
+                                let sent =
                                     server.progress(now, request.request, Progress::new(0.5));
-                                told.expect("the request is open");
+                                sent.expect("the request is open");
                             }
                             let result = payload(&json!({"x": "y", "_meta": {"z": 1}}));
-                            let given = server.respond(now, request.request, result);
-                            given.expect("the request is open");
+                            let sent = server.respond(now, request.request, result);
+                            sent.expect("the request is open");
                         }
                     });
-                    assert!(was_asked, "{} in {version}", method.name);
+                    assert!(was_received, "{} in {version}", method.name);
                     let events = net.take_client_events();
                     let progress = |event: &&Event| matches!(event, Event::Progress { .. });
                     let progress = events.iter().filter(progress).count();
@@ -102,27 +102,27 @@ fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
                     assert_eq!(reply["_meta"]["z"], 1, "{} in {version}", method.name);
                 }
             }
-            assert!(called >= 10, "{version}: {called}");
+            assert!(calls >= 10, "{version}: {calls}");
         }
     }
 }
 
 #[test]
-fn what_changes_is_heard_in_every_version() {
+fn changes_reach_the_client_in_every_version() {
     for &version in Version::ALL {
-        let mut net = ready(version, Weather::windy());
+        let mut net = ready_net(version, Weather::windy());
         let (server, now) = net.server();
         for list in List::ALL {
             // Templates have no change notification of their own.
-            let told = server.publish(now, Change::List(list));
-            told.expect("it is offered");
+            let sent = server.publish(now, Change::List(list));
+            sent.expect("the server offers it");
         }
         let uri = "file:///a".into();
-        let told = server.publish(now, Change::Resource { uri });
-        told.expect("it is offered");
+        let sent = server.publish(now, Change::Resource { uri });
+        sent.expect("the server offers it");
         if version.era() == Era::Legacy {
-            let told = server.log(now, None, LogLevel::Error, None, payload(&json!(1)));
-            told.expect("it is offered");
+            let sent = server.log(now, None, LogLevel::Error, None, payload(&json!(1)));
+            sent.expect("the server offers it");
         }
         net.pass(seconds(1));
         let events = net.take_client_events();
@@ -136,9 +136,9 @@ fn what_changes_is_heard_in_every_version() {
 }
 
 #[test]
-fn a_link_that_is_shut_down_leaves_nothing_behind_at_the_server() {
+fn client_shutdown_leaves_no_session_or_request_at_the_server() {
     for &version in Version::ALL {
-        let mut net = ready(version, Weather::windy());
+        let mut net = ready_net(version, Weather::windy());
         let (client, now) = net.client();
         client.shutdown(now);
         net.pass(seconds(5));

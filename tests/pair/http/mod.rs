@@ -3,8 +3,8 @@
 
 mod broken_exchanges;
 mod broken_streams;
+mod harness;
 mod methods;
 mod proxies;
 mod relay;
 mod restarts;
-mod stage;

@@ -11,28 +11,28 @@ use everlink::{
 use exercise::Net;
 use serde_json::{Value, json};
 
-use crate::http::stage::{client, payload, seconds, server};
+use crate::http::harness::{client, payload, seconds, server};
 
 /// The transport of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hop {
+enum Transport {
     Http,
     Stdio,
 }
 
-const CHAINS: [(Hop, Hop); 3] = [
-    (Hop::Stdio, Hop::Http),
-    (Hop::Http, Hop::Stdio),
-    (Hop::Http, Hop::Http),
+const TRANSPORTS: [(Transport, Transport); 3] = [
+    (Transport::Stdio, Transport::Http),
+    (Transport::Http, Transport::Stdio),
+    (Transport::Http, Transport::Http),
 ];
 
 /// The receiver of an input.
-enum Toward {
+enum Receiver {
     Client(Epoch),
     Server,
 }
 
-type Told = Vec<(Toward, Input<'static>)>;
+type Inputs = Vec<(Receiver, Input<'static>)>;
 
 /// A host, a relay and a server, connected in memory.
 struct Chain {
@@ -40,7 +40,7 @@ struct Chain {
     host: Client,
     relay: Relay,
     server: Server,
-    site: server::Config,
+    server_config: server::Config,
     host_epoch: Epoch,
     relay_epoch: Epoch,
     host_events: Vec<Event>,
@@ -49,31 +49,31 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(version: Version, (front, back): (Hop, Hop)) -> Chain {
-        let near = |hop: Hop, mut config: Config| {
-            if hop == Hop::Stdio {
+    fn new(version: Version, (front, back): (Transport, Transport)) -> Chain {
+        let with_transport = |transport: Transport, mut config: Config| {
+            if transport == Transport::Stdio {
                 config.http = None;
                 config.binding = everlink::Binding::Child;
             }
             config
         };
-        let http = |hop: Hop| (hop == Hop::Http).then(Http::new);
-        let mut host = near(front, client(version));
+        let http = |transport: Transport| (transport == Transport::Http).then(Http::new);
+        let mut host = with_transport(front, client(version));
         host.watch = Watch::lists();
         host.capabilities = ClientCapabilities::default()
             .with_elicitation_form()
             .with_roots(true);
-        let upstream = near(back, Net::client_config());
+        let upstream = with_transport(back, Net::client_config());
         let mut relay = relay::Config::new(upstream, [9; 16]);
         relay.downstream.http = http(front);
-        let mut site = server(Http::new());
-        site.http = http(back);
+        let mut server_config = server(Http::new());
+        server_config.http = http(back);
         Chain {
             now: Instant::ZERO,
             host: Client::new(host),
             relay: Relay::new(relay),
-            server: Server::new(site.clone()),
-            site,
+            server: Server::new(server_config.clone()),
+            server_config,
             host_epoch: Epoch::NONE,
             relay_epoch: Epoch::NONE,
             host_events: Vec::new(),
@@ -83,11 +83,11 @@ impl Chain {
     }
 
     /// A chain whose host is ready.
-    fn ready(version: Version, hops: (Hop, Hop)) -> Chain {
-        let mut chain = Chain::new(version, hops);
+    fn ready(version: Version, transports: (Transport, Transport)) -> Chain {
+        let mut chain = Chain::new(version, transports);
         chain.host.connect(chain.now);
-        chain.pass(20);
-        assert_eq!(chain.host.state(), State::Ready, "{version} {hops:?}");
+        chain.advance(20);
+        assert_eq!(chain.host.state(), State::Ready, "{version} {transports:?}");
         chain.host_events.clear();
         chain
     }
@@ -103,41 +103,41 @@ impl Chain {
             if let Output::Open { epoch } = &output {
                 self.host_epoch = *epoch;
             }
-            let (told, event) = from_client(output, buf);
+            let (inputs, event) = from_client(output, buf);
             self.host_events.extend(event);
-            self.tell(Side::Downstream, told);
+            self.deliver(Side::Downstream, inputs);
         } else if let Some((side, output)) = self.relay.poll_output(buf) {
             if let Output::Open { epoch } = &output {
                 self.relay_epoch = *epoch;
             }
-            let told = match side {
+            let inputs = match side {
                 Side::Downstream => from_server(output, buf, self.host_epoch).0,
                 _ => from_client(output, buf).0,
             };
-            self.tell(side, told);
+            self.deliver(side, inputs);
         } else if let Some(output) = self.server.poll_output(buf) {
-            let (told, event) = from_server(output, buf, self.relay_epoch);
+            let (inputs, event) = from_server(output, buf, self.relay_epoch);
             self.server_events.extend(event);
-            self.tell(Side::Upstream, told);
+            self.deliver(Side::Upstream, inputs);
         } else {
             return false;
         }
         true
     }
 
-    fn tell(&mut self, side: Side, told: Told) {
+    fn deliver(&mut self, side: Side, inputs: Inputs) {
         let now = self.now;
-        for (toward, input) in told {
-            match (side, toward) {
-                (Side::Downstream, Toward::Client(epoch)) => self.host.handle(now, epoch, input),
-                (Side::Downstream, Toward::Server) => self.relay.handle_downstream(now, input),
-                (_, Toward::Client(epoch)) => self.relay.handle_upstream(now, epoch, input),
-                (_, Toward::Server) => self.server.handle(now, input),
+        for (receiver, input) in inputs {
+            match (side, receiver) {
+                (Side::Downstream, Receiver::Client(epoch)) => self.host.handle(now, epoch, input),
+                (Side::Downstream, Receiver::Server) => self.relay.handle_downstream(now, input),
+                (_, Receiver::Client(epoch)) => self.relay.handle_upstream(now, epoch, input),
+                (_, Receiver::Server) => self.server.handle(now, input),
             }
         }
     }
 
-    fn pass(&mut self, secs: u64) {
+    fn advance(&mut self, secs: u64) {
         let goal = self.now + seconds(secs);
         self.settle();
         loop {
@@ -165,7 +165,7 @@ impl Chain {
             .host
             .call(self.now, "tools/call", Some(params), CallOptions::new());
         self.settle();
-        call.expect("the link takes it")
+        call.expect("the link accepts the call")
     }
 
     /// The newest request that the server's application received.
@@ -179,7 +179,7 @@ impl Chain {
         let (at, _) = at.next_back().expect("a request");
         match self.server_events.remove(at) {
             server::Event::Request(request) => request,
-            _ => unreachable!("it is one"),
+            _ => unreachable!("the event is a request"),
         }
     }
 
@@ -199,24 +199,24 @@ impl Chain {
     }
 }
 
-/// Maps an output of a client end to inputs for both ends of its hop.
-fn from_client<E>(output: Output<E>, buf: &mut Vec<u8>) -> (Told, Option<E>) {
-    let mut told: Told = Vec::new();
+/// Maps an output of a client end to inputs for both ends of its transport.
+fn from_client<E>(output: Output<E>, buf: &mut Vec<u8>) -> (Inputs, Option<E>) {
+    let mut inputs: Inputs = Vec::new();
     let faults = || vec![Fault::new(FaultKind::BrokenPipe)].into();
     match output {
         Output::Abort { stream, .. } => {
             let faults = faults();
-            told.push((Toward::Server, Input::WriteFailed { stream, faults }));
+            inputs.push((Receiver::Server, Input::WriteFailed { stream, faults }));
         }
         Output::Inspect { .. } => {}
         Output::CloseWrite { epoch } | Output::Kill { epoch } | Output::Terminate { epoch } => {
-            told.push((Toward::Server, Input::end(Vec::new())));
+            inputs.push((Receiver::Server, Input::end(Vec::new())));
             let exited = Input::exited(ExitStatus::Code(0));
-            told.push((Toward::Client(epoch), exited));
-            told.push((Toward::Client(epoch), Input::end(Vec::new())));
+            inputs.push((Receiver::Client(epoch), exited));
+            inputs.push((Receiver::Client(epoch), Input::end(Vec::new())));
         }
-        Output::Event(event) => return (told, Some(event)),
-        Output::Open { epoch } => told.push((Toward::Client(epoch), Input::Opened)),
+        Output::Event(event) => return (inputs, Some(event)),
+        Output::Open { epoch } => inputs.push((Receiver::Client(epoch), Input::Opened)),
         Output::Release { .. } => {}
         Output::Request {
             stream,
@@ -227,33 +227,33 @@ fn from_client<E>(output: Output<E>, buf: &mut Vec<u8>) -> (Told, Option<E>) {
             let body = buf.split_off(buf.len() - len);
             head.target = "/mcp".into();
             head.fields.push("host", "localhost");
-            told.push((Toward::Server, Input::Request { stream, head }));
+            inputs.push((Receiver::Server, Input::Request { stream, head }));
             let bytes = body.into();
-            told.push((Toward::Server, Input::Bytes { stream, bytes }));
+            inputs.push((Receiver::Server, Input::Bytes { stream, bytes }));
             let faults = Vec::new().into();
-            told.push((Toward::Server, Input::End { stream, faults }));
+            inputs.push((Receiver::Server, Input::End { stream, faults }));
         }
         Output::Write { epoch, len, .. } => {
             let bytes = buf.split_off(buf.len() - len);
-            told.push((Toward::Server, Input::bytes(bytes)));
-            told.push((Toward::Client(epoch), Input::sent(len)));
+            inputs.push((Receiver::Server, Input::bytes(bytes)));
+            inputs.push((Receiver::Client(epoch), Input::sent(len)));
         }
         other => panic!(
-            "{} means nothing for a client",
+            "{} is not valid for a client",
             core::any::type_name_of_val(&other)
         ),
     }
-    (told, None)
+    (inputs, None)
 }
 
-/// Maps an output of a server end to inputs for both ends of its hop.
-fn from_server<E>(output: Output<E>, buf: &mut Vec<u8>, epoch: Epoch) -> (Told, Option<E>) {
-    let mut told: Told = Vec::new();
-    let client = || Toward::Client(epoch);
-    let mut body = |told: &mut Told, stream: StreamId, len: usize| {
+/// Maps an output of a server end to inputs for both ends of its transport.
+fn from_server<E>(output: Output<E>, buf: &mut Vec<u8>, epoch: Epoch) -> (Inputs, Option<E>) {
+    let mut inputs: Inputs = Vec::new();
+    let client = || Receiver::Client(epoch);
+    let mut body = |inputs: &mut Inputs, stream: StreamId, len: usize| {
         let bytes = buf.split_off(buf.len() - len).into();
-        told.push((client(), Input::Bytes { stream, bytes }));
-        told.push((Toward::Server, Input::Sent { stream, len }));
+        inputs.push((client(), Input::Bytes { stream, bytes }));
+        inputs.push((Receiver::Server, Input::Sent { stream, len }));
     };
     let end = |stream: StreamId, faults: Vec<Fault>| {
         let faults = faults.into();
@@ -261,10 +261,10 @@ fn from_server<E>(output: Output<E>, buf: &mut Vec<u8>, epoch: Epoch) -> (Told, 
     };
     match output {
         Output::Abort { stream, .. } => {
-            told.push(end(stream, vec![Fault::new(FaultKind::Reset)]));
+            inputs.push(end(stream, vec![Fault::new(FaultKind::Reset)]));
         }
-        Output::Event(event) => return (told, Some(event)),
-        Output::Finish { stream, .. } => told.push(end(stream, Vec::new())),
+        Output::Event(event) => return (inputs, Some(event)),
+        Output::Finish { stream, .. } => inputs.push(end(stream, Vec::new())),
         Output::Release { .. } => {}
         Output::Response {
             stream,
@@ -273,125 +273,142 @@ fn from_server<E>(output: Output<E>, buf: &mut Vec<u8>, epoch: Epoch) -> (Told, 
             is_whole,
             ..
         } => {
-            told.push((client(), Input::Response { stream, head }));
-            body(&mut told, stream, len);
+            inputs.push((client(), Input::Response { stream, head }));
+            body(&mut inputs, stream, len);
             if is_whole {
-                told.push(end(stream, Vec::new()));
+                inputs.push(end(stream, Vec::new()));
             }
         }
-        Output::Write { stream, len, .. } => body(&mut told, stream, len),
+        Output::Write { stream, len, .. } => body(&mut inputs, stream, len),
         other => panic!(
-            "{} means nothing for a server",
+            "{} is not valid for a server",
             core::any::type_name_of_val(&other)
         ),
     }
-    (told, None)
+    (inputs, None)
 }
 
 #[test]
-fn calls_progress_questions_and_changes_pass_whatever_carries_them() {
-    for hops in CHAINS {
+fn calls_progress_asks_and_changes_pass_over_every_transport() {
+    for transports in TRANSPORTS {
         for &version in Version::ALL {
-            let mut chain = Chain::ready(version, hops);
+            let mut chain = Chain::ready(version, transports);
             let call = chain.call("add");
             let request = chain.request().request;
-            let told = chain
+            let sent = chain
                 .server
                 .progress(chain.now, request, Progress::new(1.0));
-            told.expect("the request is open");
+            sent.expect("the request is open");
             chain.settle();
 
             if version >= Version::V2025_06_18 {
-                let question = payload(&json!({"message": "?", "requestedSchema": {}}));
+                let params = payload(&json!({"message": "?", "requestedSchema": {}}));
                 let asked =
                     chain
                         .server
-                        .ask(chain.now, request, "elicitation/create", Some(question));
-                let asked = asked.expect("it can be asked");
+                        .ask(chain.now, request, "elicitation/create", Some(params));
+                let asked = asked.expect("the client can be asked");
                 chain.settle();
                 let ask = chain.host_events.iter().find_map(|event| match event {
                     Event::Ask(ask) => Some(ask.ask),
                     _ => None,
                 });
-                let ask = ask.unwrap_or_else(|| panic!("no question: {version} {hops:?}"));
+                let ask = ask.unwrap_or_else(|| panic!("no ask: {version} {transports:?}"));
                 let answer = payload(&json!({"action": "accept", "content": {"x": 1}}));
-                let given = chain.host.answer(chain.now, ask, Ok(answer));
-                given.expect("it is open");
+                let sent = chain.host.answer(chain.now, ask, Ok(answer));
+                sent.expect("the ask is open");
                 chain.settle();
                 let answered = chain.server_events.iter().any(|event| {
                     matches!(event, server::Event::Answered { ask, outcome: Ok(_), .. } if *ask == asked)
                 });
-                assert!(answered, "{version} {hops:?}: {:?}", chain.server_events);
+                assert!(
+                    answered,
+                    "{version} {transports:?}: {:?}",
+                    chain.server_events
+                );
             }
 
-            let given = chain.server.respond(
+            let sent = chain.server.respond(
                 chain.now,
                 request,
                 payload(&json!({"content": [], "sum": 3})),
             );
-            given.expect("the request is open");
-            assert_eq!(chain.reply(call)["sum"], 3, "{version} {hops:?}");
+            sent.expect("the request is open");
+            assert_eq!(chain.reply(call)["sum"], 3, "{version} {transports:?}");
             let progress = |event: &Event| matches!(event, Event::Progress { .. });
-            assert!(chain.host_events.iter().any(progress), "{version} {hops:?}");
+            assert!(
+                chain.host_events.iter().any(progress),
+                "{version} {transports:?}"
+            );
 
-            let told = chain.server.publish(chain.now, Change::List(List::Tools));
-            told.expect("it is offered");
-            chain.pass(1);
+            let sent = chain.server.publish(chain.now, Change::List(List::Tools));
+            sent.expect("the server offers it");
+            chain.advance(1);
             let changed =
                 |event: &Event| matches!(event, Event::Changed(Change::List(List::Tools)));
-            assert!(chain.host_events.iter().any(changed), "{version} {hops:?}");
+            assert!(
+                chain.host_events.iter().any(changed),
+                "{version} {transports:?}"
+            );
         }
     }
 }
 
 #[test]
-fn a_cancelled_call_is_cancelled_at_the_server_behind() {
-    for hops in CHAINS {
+fn cancelled_call_is_cancelled_at_the_server() {
+    for transports in TRANSPORTS {
         for &version in Version::ALL {
-            let mut chain = Chain::ready(version, hops);
+            let mut chain = Chain::ready(version, transports);
             let call = chain.call("slow");
             let request = chain.request().request;
             let cancelled = chain.host.cancel(chain.now, call, Some("enough"));
-            cancelled.expect("it is under way");
-            chain.pass(1);
+            cancelled.expect("the call is in flight");
+            chain.advance(1);
             let cancelled = chain.server_events.iter().any(|event| {
                 matches!(event, server::Event::Cancelled { request: of, .. } if *of == request)
             });
-            assert!(cancelled, "{version} {hops:?}");
+            assert!(cancelled, "{version} {transports:?}");
         }
     }
 }
 
 #[test]
-fn a_server_behind_that_forgets_its_sessions_is_not_noticed_in_front() {
-    for hops in CHAINS.into_iter().filter(|(_, back)| *back == Hop::Http) {
+fn host_does_not_notice_that_the_server_lost_its_sessions() {
+    for transports in TRANSPORTS
+        .into_iter()
+        .filter(|(_, back)| *back == Transport::Http)
+    {
         for &version in Version::ALL {
-            let mut chain = Chain::ready(version, hops);
-            chain.server = Server::new(chain.site.clone());
+            let mut chain = Chain::ready(version, transports);
+            chain.server = Server::new(chain.server_config.clone());
             let call = chain.call("add");
-            chain.pass(5);
+            chain.advance(5);
             let request = chain.request().request;
             let result = payload(&json!({"content": [], "sum": 3}));
-            let given = chain.server.respond(chain.now, request, result);
-            given.expect("the request is open");
-            assert_eq!(chain.reply(call)["sum"], 3, "{version} {hops:?}");
+            let sent = chain.server.respond(chain.now, request, result);
+            sent.expect("the request is open");
+            assert_eq!(chain.reply(call)["sum"], 3, "{version} {transports:?}");
             let is_change = |event: &Event| event.state().is_some();
             let noticed: Vec<&Event> = chain.host_events.iter().filter(|e| is_change(e)).collect();
-            assert!(noticed.is_empty(), "{version} {hops:?}: {noticed:?}");
+            assert!(noticed.is_empty(), "{version} {transports:?}: {noticed:?}");
         }
     }
 }
 
 #[test]
-fn when_the_host_leaves_all_is_over() {
-    for hops in CHAINS {
+fn host_shutdown_closes_its_sessions_and_requests_at_the_relay() {
+    for transports in TRANSPORTS {
         for &version in Version::ALL {
-            let mut chain = Chain::ready(version, hops);
+            let mut chain = Chain::ready(version, transports);
             chain.host.shutdown(chain.now);
-            chain.pass(30);
-            assert_eq!(chain.host.state(), State::Closed, "{version} {hops:?}");
-            if hops.0 == Hop::Stdio {
-                assert!(chain.relay.is_closed(), "{version} {hops:?}");
+            chain.advance(30);
+            assert_eq!(
+                chain.host.state(),
+                State::Closed,
+                "{version} {transports:?}"
+            );
+            if transports.0 == Transport::Stdio {
+                assert!(chain.relay.is_closed(), "{version} {transports:?}");
             }
             let front = chain.relay.downstream();
             assert_eq!((front.sessions(), front.requests()), (0, 0));

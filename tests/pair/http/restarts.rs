@@ -10,9 +10,9 @@ use everlink::server::{
 };
 use exercise::{Net, Weather};
 
-use crate::http::stage::{Ledger, client, finish, seconds, server};
+use crate::http::harness::{CallRecords, client, finish, seconds, server};
 
-fn ready(net: &mut Net) {
+fn connect(net: &mut Net) {
     let (client, now) = net.client();
     client.connect(now);
     net.pass(seconds(2));
@@ -21,25 +21,25 @@ fn ready(net: &mut Net) {
 }
 
 #[test]
-fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome() {
+fn restart_with_200_calls_in_flight_takes_one_handshake_and_gives_each_call_one_outcome() {
     for seed in 0..4 {
         let config = client(Version::V2025_11_25);
         let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
-        ready(&mut net);
-        let mut ledger = Ledger::default();
+        connect(&mut net);
+        let mut records = CallRecords::default();
         for nth in 0..200 {
             let (client, now) = net.client();
-            ledger.call(client, now, nth % 2 == 0);
+            records.call(client, now, nth % 2 == 0);
         }
         // All calls run, and none is answered.
         net.serve_for(seconds(1), |_, _, event| {
             if let everlink::server::Event::Request(request) = event {
-                ledger.run(&request);
+                records.record_request(&request);
             }
         });
-        assert_eq!(ledger.runs.len(), 200);
+        assert_eq!(records.runs.len(), 200);
         net.restart();
-        let outcomes = finish(&mut net, &mut ledger);
+        let outcomes = finish(&mut net, &mut records);
         assert_eq!(net.count("initialize"), 2, "seed {seed}");
         assert_eq!(outcomes["reply"], 100, "seed {seed}: {outcomes:?}");
         assert_eq!(outcomes.len(), 2, "seed {seed}: {outcomes:?}");
@@ -51,32 +51,32 @@ fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake(
     for seed in 0..4 {
         let config = client(Version::V2025_06_18);
         let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
-        ready(&mut net);
+        connect(&mut net);
         net.restart();
-        let mut ledger = Ledger::default();
+        let mut records = CallRecords::default();
         for _ in 0..200 {
             let (client, now) = net.client();
-            ledger.call(client, now, false);
+            records.call(client, now, false);
         }
-        let outcomes = finish(&mut net, &mut ledger);
+        let outcomes = finish(&mut net, &mut records);
         assert_eq!(net.count("initialize"), 2, "seed {seed}");
         assert_eq!(outcomes["reply"], 200, "seed {seed}: {outcomes:?}");
     }
 }
 
 #[test]
-fn a_modern_client_hardly_notices_a_restart() {
+fn calls_of_a_modern_client_after_a_restart_need_no_second_discover() {
     for seed in 0..4 {
         let config = client(Version::LATEST_MODERN);
         let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
-        ready(&mut net);
+        connect(&mut net);
         net.restart();
-        let mut ledger = Ledger::default();
+        let mut records = CallRecords::default();
         for _ in 0..200 {
             let (client, now) = net.client();
-            ledger.call(client, now, false);
+            records.call(client, now, false);
         }
-        let outcomes = finish(&mut net, &mut ledger);
+        let outcomes = finish(&mut net, &mut records);
         assert_eq!(outcomes["reply"], 200, "seed {seed}: {outcomes:?}");
         assert_eq!(net.count("server/discover"), 1, "seed {seed}");
     }
@@ -134,43 +134,43 @@ impl<T: EventStore> EventStore for Shared<T> {
 }
 
 #[test]
-fn a_server_that_shares_the_stores_goes_on_with_the_session() {
+fn server_with_shared_stores_continues_the_session_after_a_restart() {
     for seed in 0..4 {
         let sessions = Shared::new(MemorySessions::new(8));
         let events = Shared::new(MemoryEvents::new(Replay::new(100, 1 << 20)));
-        let cast = move |_| {
+        let new_server = move |_| {
             let (sessions, events) = (Box::new(sessions.clone()), Box::new(events.clone()));
             Server::with_stores(server(Http::new()), sessions, events)
         };
         let config = client(Version::V2025_11_25);
-        let mut net = Net::served_by(config, cast, Weather::windy(), seed);
-        ready(&mut net);
+        let mut net = Net::served_by(config, new_server, Weather::windy(), seed);
+        connect(&mut net);
         net.restart();
-        let mut ledger = Ledger::default();
+        let mut records = CallRecords::default();
         for _ in 0..50 {
             let (client, now) = net.client();
-            ledger.call(client, now, false);
+            records.call(client, now, false);
         }
-        let outcomes = finish(&mut net, &mut ledger);
+        let outcomes = finish(&mut net, &mut records);
         assert_eq!(net.count("initialize"), 1, "seed {seed}");
         assert_eq!(outcomes["reply"], 50, "seed {seed}: {outcomes:?}");
     }
 }
 
 #[test]
-fn a_server_that_is_away_for_a_while_is_waited_for() {
+fn calls_wait_for_a_server_that_refuses_connections_for_3_s() {
     for version in [Version::V2025_11_25, Version::LATEST_MODERN] {
         for seed in 0..4 {
             let mut net = Net::new(client(version), server(Http::new()), Weather::windy(), seed);
-            ready(&mut net);
+            connect(&mut net);
             net.restart();
             net.refuse_for(seconds(3));
-            let mut ledger = Ledger::default();
+            let mut records = CallRecords::default();
             for _ in 0..50 {
                 let (client, now) = net.client();
-                ledger.call(client, now, false);
+                records.call(client, now, false);
             }
-            let outcomes = finish(&mut net, &mut ledger);
+            let outcomes = finish(&mut net, &mut records);
             assert_eq!(
                 outcomes["reply"], 50,
                 "{version}, seed {seed}: {outcomes:?}"

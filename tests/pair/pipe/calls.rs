@@ -8,13 +8,13 @@ use everlink::server::{Progress, Server};
 use everlink::wire::ErrorObject;
 use serde_json::{Value, json};
 
-use crate::pipe::stage::{
-    Setup, Stage, in_every_cut, in_every_version, payload, plain, seconds, the_same_everywhere,
-    the_same_since,
+use crate::pipe::harness::{
+    Harness, Setup, in_every_cut, in_every_version, payload, same_result_in_every_version,
+    same_result_since, seconds, without_modern_members,
 };
 
 /// Valid JSON strings that careless code mishandles.
-const ODD: [&str; 12] = [
+const ODD_STRINGS: [&str; 12] = [
     "",
     "\n\r\t\0\u{7f}",
     "\u{2028}\u{2029}\u{85}",
@@ -30,23 +30,23 @@ const ODD: [&str; 12] = [
 ];
 
 #[test]
-fn replies_find_their_calls_in_any_order() {
-    let seen = the_same_everywhere(|mut stage| {
-        let calls: Vec<_> = (0..9).map(|n| stage.tool(&format!("t{n}"))).collect();
-        let mut requests: Vec<_> = (0..9).map(|_| stage.request()).collect();
+fn replies_in_any_order_complete_the_right_calls() {
+    let seen = same_result_in_every_version(|mut harness| {
+        let calls: Vec<_> = (0..9).map(|n| harness.tool(&format!("t{n}"))).collect();
+        let mut requests: Vec<_> = (0..9).map(|_| harness.request()).collect();
         for at in [4, 7, 0, 3, 3, 1, 0, 1, 0] {
             let request = requests.remove(at);
             let params = request.params.expect("a tool has a name");
             let params: Value = params.parse().expect("this is JSON");
             if at == 3 {
                 let text = format!("no {}", params["name"]);
-                stage.fail(request.request, ErrorObject::new(7, text));
+                harness.fail(request.request, ErrorObject::new(7, text));
             } else {
-                stage.respond(request.request, json!({"of": params["name"]}));
+                harness.respond(request.request, json!({"of": params["name"]}));
             }
         }
-        let order = stage.client_said();
-        assert_eq!(stage.pair.server().0.requests(), 0);
+        let order = harness.client_event_texts();
+        assert_eq!(harness.pair.server().0.requests(), 0);
         (calls, order)
     });
     let (calls, order) = seen;
@@ -63,110 +63,110 @@ fn replies_find_their_calls_in_any_order() {
 }
 
 #[test]
-fn odd_words_arrive_as_they_were_sent() {
-    the_same_everywhere(|mut stage| {
-        let words = json!({
-            "texts": ODD,
-            "keys": ODD.iter().map(|key| ((*key).to_owned(), json!(1))).collect::<serde_json::Map<_, _>>(),
+fn unusual_strings_and_numbers_arrive_unchanged() {
+    same_result_in_every_version(|mut harness| {
+        let values = json!({
+            "texts": ODD_STRINGS,
+            "keys": ODD_STRINGS.iter().map(|key| ((*key).to_owned(), json!(1))).collect::<serde_json::Map<_, _>>(),
             "numbers": [0, -0.0, 1e-300, 18_446_744_073_709_551_615_u64, i64::MIN, 0.1],
         });
-        let params = json!({"name": ODD[6], "arguments": words, "_meta": {"com.example/x": words}});
-        let call = stage.call("tools/call", params.clone());
-        let request = stage.request();
-        let heard: Value = request
+        let params = json!({"name": ODD_STRINGS[6], "arguments": values, "_meta": {"com.example/x": values}});
+        let call = harness.call("tools/call", params.clone());
+        let request = harness.request();
+        let received: Value = request
             .params
-            .expect("there are some")
+            .expect("the request has params")
             .parse()
             .expect("JSON");
-        assert_eq!(heard, params);
+        assert_eq!(received, params);
 
-        let result = json!({"structuredContent": words, "_meta": {"com.example/x": words}});
-        stage.respond(request.request, result.clone());
-        let Outcome::Reply(reply) = stage.done(call) else {
-            panic!("it was replied to");
+        let result = json!({"structuredContent": values, "_meta": {"com.example/x": values}});
+        harness.respond(request.request, result.clone());
+        let Outcome::Reply(reply) = harness.done(call) else {
+            panic!("the call has no reply");
         };
-        assert_eq!(plain(&reply), result);
+        assert_eq!(without_modern_members(&reply), result);
 
-        let call = stage.tool("fails");
-        let request = stage.request().request;
+        let call = harness.tool("fails");
+        let request = harness.request().request;
         let error = ErrorObject {
-            data: Some(payload(&words)),
-            ..ErrorObject::new(-32_000, ODD.concat())
+            data: Some(payload(&values)),
+            ..ErrorObject::new(-32_000, ODD_STRINGS.concat())
         };
-        stage.fail(request, error.clone());
-        let Outcome::Error(heard) = stage.done(call) else {
-            panic!("it failed");
+        harness.fail(request, error.clone());
+        let Outcome::Error(received) = harness.done(call) else {
+            panic!("the call has no error");
         };
-        assert_eq!(*heard, error);
+        assert_eq!(*received, error);
     });
 }
 
 /// A payload may contain line breaks. The message on the wire is still one line.
 #[test]
-fn line_breaks_between_the_words_break_no_line() {
-    the_same_everywhere(|mut stage| {
+fn line_breaks_in_a_payload_do_not_split_the_message() {
+    same_result_in_every_version(|mut harness| {
         let params = "{\n  \"name\": \"a\",\r\n  \"arguments\": {\n}\n}\n";
-        let (client, now) = stage.pair.client();
+        let (client, now) = harness.pair.client();
         let params = Some(params.parse().expect("this is JSON"));
         let call = client.call(now, "tools/call", params, CallOptions::new());
         let call = call.expect("the call is accepted");
-        let request = stage.request();
-        let heard: Value = request
+        let request = harness.request();
+        let received: Value = request
             .params
-            .expect("there are some")
+            .expect("the request has params")
             .parse()
             .expect("JSON");
-        assert_eq!(heard, json!({"name": "a", "arguments": {}}));
+        assert_eq!(received, json!({"name": "a", "arguments": {}}));
 
         let result = "{\n\"content\"\n:\r\n[\n]\n}"
             .parse()
             .expect("this is JSON");
-        let (server, now) = stage.pair.server();
+        let (server, now) = harness.pair.server();
         server
             .respond(now, request.request, result)
-            .expect("it is open");
-        assert_eq!(stage.outcome(call), r#"reply {"content":[]}"#);
+            .expect("the request is open");
+        assert_eq!(harness.outcome(call), r#"reply {"content":[]}"#);
     });
 }
 
 /// The payload exceeds the window, the pipe and every initial buffer. Only two versions, because byte-by-byte reads are
 /// slow.
 #[test]
-fn a_megabyte_goes_both_ways() {
+fn payload_of_one_megabyte_passes_both_ways() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
         let setup = Setup::new(version);
         in_every_cut(|cut| {
-            let mut stage = setup.ready(cut);
+            let mut harness = setup.ready(cut);
             let text = "0123456789abcde\n".repeat(1 << 16);
-            let call = stage.call("tools/call", json!({"name": "echo", "text": text}));
-            let behind = stage.tool("small");
-            let request = stage.request();
+            let call = harness.call("tools/call", json!({"name": "echo", "text": text}));
+            let second = harness.tool("small");
+            let request = harness.request();
             let params: Value = request
                 .params
-                .expect("there are some")
+                .expect("the request has params")
                 .parse()
                 .expect("JSON");
-            assert!(params["text"] == *text, "the text is not what was sent");
-            stage.respond(request.request, json!({"text": text}));
-            let request = stage.request();
-            stage.respond(request.request, json!({"small": true}));
-            let Outcome::Reply(reply) = stage.done(call) else {
-                panic!("it was replied to");
+            assert!(params["text"] == *text, "the text differs");
+            harness.respond(request.request, json!({"text": text}));
+            let request = harness.request();
+            harness.respond(request.request, json!({"small": true}));
+            let Outcome::Reply(reply) = harness.done(call) else {
+                panic!("the call has no reply");
             };
             assert!(
-                plain(&reply)["text"] == *text,
-                "the text is not what was sent"
+                without_modern_members(&reply)["text"] == *text,
+                "the text differs"
             );
-            stage.outcome(behind)
+            harness.outcome(second)
         });
     }
 }
 
 #[test]
-fn what_is_deeply_nested_arrives_as_it_was_sent() {
-    the_same_everywhere(|mut stage| {
+fn deeply_nested_payload_arrives_unchanged() {
+    same_result_in_every_version(|mut harness| {
         let deep = format!("{}1{}", r#"{"a":["#.repeat(5_000), "]}".repeat(5_000));
-        let (client, now) = stage.pair.client();
+        let (client, now) = harness.pair.client();
         let params = Some(
             format!(r#"{{"name":"n","x":{deep}}}"#)
                 .parse()
@@ -174,26 +174,26 @@ fn what_is_deeply_nested_arrives_as_it_was_sent() {
         );
         let call = client.call(now, "tools/call", params, CallOptions::new());
         let call = call.expect("the call is accepted");
-        let request = stage.request();
-        let heard = request.params.expect("there are some");
-        assert!(heard.as_str().contains(&deep), "it is not what was sent");
-        let (server, now) = stage.pair.server();
+        let request = harness.request();
+        let received = request.params.expect("the request has params");
+        assert!(received.as_str().contains(&deep), "the payload differs");
+        let (server, now) = harness.pair.server();
         let result = format!(r#"{{"x":{deep}}}"#).parse().expect("this is JSON");
         server
             .respond(now, request.request, result)
-            .expect("it is open");
-        let Outcome::Reply(reply) = stage.done(call) else {
-            panic!("it was replied to");
+            .expect("the request is open");
+        let Outcome::Reply(reply) = harness.done(call) else {
+            panic!("the call has no reply");
         };
-        assert!(reply.as_str().contains(&deep), "it is not what was sent");
+        assert!(reply.as_str().contains(&deep), "the payload differs");
     });
 }
 
 /// A client may use strings as ids. This client uses numbers, so the test injects the strings.
 #[test]
-fn ids_of_both_kinds_come_back_as_they_were() {
-    let seen = in_every_version(|mut stage| {
-        let meta = if stage.is_modern() {
+fn string_and_number_ids_are_returned_unchanged() {
+    let seen = in_every_version(|mut harness| {
+        let meta = if harness.is_modern() {
             json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientCapabilities": {},
@@ -204,7 +204,7 @@ fn ids_of_both_kinds_come_back_as_they_were() {
         let ids = [
             json!("7"),
             json!(""),
-            json!(ODD.concat()),
+            json!(ODD_STRINGS.concat()),
             json!(-7),
             json!(i64::MAX),
         ];
@@ -215,26 +215,26 @@ fn ids_of_both_kinds_come_back_as_they_were() {
                 "jsonrpc": "2.0", "id": id, "method": "tools/call",
                 "params": {"name": "n", "_meta": meta},
             });
-            stage.pair.slip_to_server(format!("{line}\n").as_bytes());
+            harness.pair.slip_to_server(format!("{line}\n").as_bytes());
         }
         for _ in &ids {
-            let request = stage.request();
+            let request = harness.request();
             assert!(request.wants_progress);
-            let (server, now) = stage.pair.server();
-            let told = server.progress(now, request.request, Progress::new(1.0));
-            told.expect("the request is open");
-            stage.settle();
-            stage.respond(request.request, json!({}));
-            stage.settle();
+            let (server, now) = harness.pair.server();
+            let sent = server.progress(now, request.request, Progress::new(1.0));
+            sent.expect("the request is open");
+            harness.settle();
+            harness.respond(request.request, json!({}));
+            harness.settle();
         }
-        let said = stage.written('<');
-        let told: Vec<_> = said
+        let messages = harness.written('<');
+        let tokens: Vec<_> = messages
             .iter()
             .filter(|line| line["method"] == "notifications/progress")
             .map(|line| line["params"]["progressToken"].clone())
             .collect();
-        assert_eq!(told, ids);
-        let replied = said.iter().filter(|line| ids.contains(&line["id"]));
+        assert_eq!(tokens, ids);
+        let replied = messages.iter().filter(|line| ids.contains(&line["id"]));
         replied.map(|line| line["id"].clone()).collect::<Vec<_>>()
     });
     for (version, replied) in seen {
@@ -243,34 +243,34 @@ fn ids_of_both_kinds_come_back_as_they_were() {
 }
 
 #[test]
-fn progress_is_heard_as_it_grows() {
-    let progress = |stage: &mut Stage, so_far: Progress| {
-        let request = stage.request().request;
-        let told = |stage: &mut Stage, progress| {
-            let (server, now) = stage.pair.server();
-            let told = server.progress(now, request, progress);
-            told.expect("the request is open");
-            stage.settle();
+fn increasing_progress_is_reported_and_decreasing_progress_is_dropped() {
+    let progress = |harness: &mut Harness, so_far: Progress| {
+        let request = harness.request().request;
+        let report = |harness: &mut Harness, progress| {
+            let (server, now) = harness.pair.server();
+            let sent = server.progress(now, request, progress);
+            sent.expect("the request is open");
+            harness.settle();
         };
-        told(stage, Progress::new(0.5));
-        told(stage, so_far);
-        told(stage, Progress::new(0.25));
+        report(harness, Progress::new(0.5));
+        report(harness, so_far);
+        report(harness, Progress::new(0.25));
         // No poll between the two reports, and the client still receives both.
-        let (server, now) = stage.pair.server();
+        let (server, now) = harness.pair.server();
         for so_far in [3.0, 4.0] {
-            let told = server.progress(now, request, Progress::new(so_far));
-            told.expect("the request is open");
+            let sent = server.progress(now, request, Progress::new(so_far));
+            sent.expect("the request is open");
         }
-        stage.settle();
-        stage.respond(request, json!({}));
-        let (server, now) = stage.pair.server();
+        harness.settle();
+        harness.respond(request, json!({}));
+        let (server, now) = harness.pair.server();
         let late = server.progress(now, request, Progress::new(5.0));
-        assert!(late.is_err(), "it is answered already");
-        stage.client_said()
+        assert!(late.is_err(), "the request is already answered");
+        harness.client_event_texts()
     };
-    let bare = the_same_everywhere(|mut stage| {
-        stage.tool("slow");
-        progress(&mut stage, Progress::new(2.0).of(10.0))
+    let without_message = same_result_in_every_version(|mut harness| {
+        harness.tool("slow");
+        progress(&mut harness, Progress::new(2.0).of(10.0))
     });
     let expected = [
         "call 1 is at 0.5 of None: None",
@@ -279,81 +279,83 @@ fn progress_is_heard_as_it_grows() {
         "call 1 is at 4 of None: None",
         "call 1 is done: reply {}",
     ];
-    assert_eq!(bare, expected);
+    assert_eq!(without_message, expected);
 
-    let with_words = the_same_since(Version::V2025_03_26, |mut stage| {
-        stage.tool("slow");
+    let with_message = same_result_since(Version::V2025_03_26, |mut harness| {
+        harness.tool("slow");
         let so_far = Progress::new(2.0).of(10.0).with_message("half\nway");
-        progress(&mut stage, so_far)
+        progress(&mut harness, so_far)
     });
     assert_eq!(
-        with_words[1],
+        with_message[1],
         r#"call 1 is at 2 of Some(10.0): Some("half\nway")"#
     );
 
-    let unwanted = the_same_everywhere(|mut stage| {
+    let unwanted = same_result_in_every_version(|mut harness| {
         let options = CallOptions::new().without_progress();
-        stage.call_with("tools/call", json!({"name": "slow"}), options);
-        progress(&mut stage, Progress::new(2.0))
+        harness.call_with("tools/call", json!({"name": "slow"}), options);
+        progress(&mut harness, Progress::new(2.0))
     });
     assert_eq!(unwanted, ["call 1 is done: reply {}"]);
 }
 
 #[test]
 fn progress_keeps_a_call_alive() {
-    the_same_everywhere(|mut stage| {
+    same_result_in_every_version(|mut harness| {
         let options = CallOptions::new().with_idle(Limit::After(seconds(10)));
-        let call = stage.call_with("tools/call", json!({"name": "slow"}), options);
-        let request = stage.request().request;
+        let call = harness.call_with("tools/call", json!({"name": "slow"}), options);
+        let request = harness.request().request;
         for so_far in 1..5 {
-            stage.pass(seconds(8));
-            let (server, now) = stage.pair.server();
-            let told = server.progress(now, request, Progress::new(f64::from(so_far)));
-            told.expect("the request is open");
-            stage.settle();
+            harness.advance(seconds(8));
+            let (server, now) = harness.pair.server();
+            let sent = server.progress(now, request, Progress::new(f64::from(so_far)));
+            sent.expect("the request is open");
+            harness.settle();
         }
-        stage.pass(seconds(9));
-        assert!(stage.try_done(call).is_none());
-        stage.pass(seconds(2));
-        let heard = stage.outcome(call);
-        (heard, stage.server_said())
+        harness.advance(seconds(9));
+        assert!(harness.try_done(call).is_none());
+        harness.advance(seconds(2));
+        let outcome = harness.outcome(call);
+        (outcome, harness.server_event_texts())
     });
 }
 
 #[test]
 fn a_cancelled_call_is_cancelled_at_the_other_end() {
-    let (outcome, said) = the_same_everywhere(|mut stage| {
-        let call = stage.tool("slow");
-        let other = stage.tool("other");
-        let request = stage.request().request;
-        let (client, now) = stage.pair.client();
+    let (outcome, events) = same_result_in_every_version(|mut harness| {
+        let call = harness.tool("slow");
+        let other = harness.tool("other");
+        let request = harness.request().request;
+        let (client, now) = harness.pair.client();
         client
             .cancel(now, call, Some("enough\n"))
-            .expect("it is under way");
-        let outcome = stage.outcome(call);
-        let said = stage.server_said();
-        let (server, now) = stage.pair.server();
+            .expect("the call is in flight");
+        let outcome = harness.outcome(call);
+        let events = harness.server_event_texts();
+        let (server, now) = harness.pair.server();
         let late = server.respond(now, request, payload(&json!({})));
-        assert!(late.is_err(), "nobody waits for it");
+        assert!(late.is_err(), "the request was cancelled");
 
         // The other call is not affected.
-        assert_eq!(stage.pair.server().0.requests(), 1);
-        let (client, now) = stage.pair.client();
-        client.cancel(now, other, None).expect("it is under way");
+        assert_eq!(harness.pair.server().0.requests(), 1);
+        let (client, now) = harness.pair.client();
+        client
+            .cancel(now, other, None)
+            .expect("the call is in flight");
         assert_eq!(
-            stage.outcome(other),
+            harness.outcome(other),
             "failed Cancelled { reason: None } Unknown"
         );
-        stage.settle();
-        assert_eq!(stage.pair.server().0.requests(), 0);
-        (outcome, said)
+        harness.settle();
+        assert_eq!(harness.pair.server().0.requests(), 0);
+        (outcome, events)
     });
     assert_eq!(
         outcome,
         r#"failed Cancelled { reason: Some("enough\n") } Unknown"#
     );
     assert_eq!(
-        said,
+        events,
         [
             r#"request 2 tools/call {"arguments":{},"name":"other"}"#,
             r#"Cancelled { request: request 1, why: ByPeer { reason: Some("enough\n"), meta: None } }"#,
@@ -362,35 +364,40 @@ fn a_cancelled_call_is_cancelled_at_the_other_end() {
 }
 
 #[test]
-fn a_cancel_that_crosses_the_answer_does_no_harm() {
-    the_same_everywhere(|mut stage| {
-        let call = stage.tool("quick");
-        let request = stage.request().request;
-        stage.respond(request, json!({}));
+fn cancel_that_crosses_the_reply_does_not_affect_the_next_call() {
+    same_result_in_every_version(|mut harness| {
+        let call = harness.tool("quick");
+        let request = harness.request().request;
+        harness.respond(request, json!({}));
         // The reply is not read yet.
-        let (client, now) = stage.pair.client();
-        client.cancel(now, call, None).expect("it is under way");
+        let (client, now) = harness.pair.client();
+        client
+            .cancel(now, call, None)
+            .expect("the call is in flight");
         assert_eq!(
-            stage.outcome(call),
+            harness.outcome(call),
             "failed Cancelled { reason: None } Unknown"
         );
-        let next = stage.tool("next");
-        let request = stage.request().request;
-        stage.respond(request, json!({"next": true}));
-        let heard = stage.outcome(next);
-        assert!(stage.client_said().is_empty(), "a late reply is no news");
-        heard
+        let next = harness.tool("next");
+        let request = harness.request().request;
+        harness.respond(request, json!({"next": true}));
+        let outcome = harness.outcome(next);
+        assert!(
+            harness.client_event_texts().is_empty(),
+            "a late reply gives no event"
+        );
+        outcome
     });
 }
 
 #[test]
-fn a_call_that_runs_out_of_time_ends_at_both_ends() {
-    let seen = the_same_everywhere(|mut stage| {
+fn call_that_times_out_ends_at_both_ends() {
+    let seen = same_result_in_every_version(|mut harness| {
         let options = CallOptions::new().with_total(Limit::After(seconds(5)));
-        let call = stage.call_with("tools/call", json!({"name": "slow"}), options);
-        stage.request();
-        stage.pass(seconds(6));
-        (stage.outcome(call), stage.server_said())
+        let call = harness.call_with("tools/call", json!({"name": "slow"}), options);
+        harness.request();
+        harness.advance(seconds(6));
+        (harness.outcome(call), harness.server_event_texts())
     });
     assert_eq!(
         seen.0,
@@ -406,30 +413,30 @@ fn a_call_that_runs_out_of_time_ends_at_both_ends() {
 
 /// Calls beyond the limit wait at the client or are refused by the server, depending on whose limit is lower.
 #[test]
-fn more_calls_than_either_end_takes_at_once() {
+fn calls_over_the_limit_wait_at_the_client_or_are_refused_by_the_server() {
     for &version in Version::ALL {
         let mut setup = Setup::new(version);
         setup.client.limits.calls_in_flight = 3;
-        let waiting = in_every_cut(|cut| all_served(setup.ready(cut)));
-        assert_eq!(waiting, 0, "{version}: all wait for their turn");
+        let waiting = in_every_cut(|cut| count_refused(setup.ready(cut)));
+        assert_eq!(waiting, 0, "{version}: all calls wait at the client");
 
         setup.client.limits.calls_in_flight = 10;
         setup.server.limits.requests = 3;
-        let refused = in_every_cut(|cut| all_served(setup.ready(cut)));
-        assert_eq!(refused, 7, "{version}: all come at once");
+        let refused = in_every_cut(|cut| count_refused(setup.ready(cut)));
+        assert_eq!(refused, 7, "{version}: all calls arrive at once");
     }
 }
 
 /// Makes ten calls at once, serves those that arrive, and returns the number of refused calls.
-fn all_served(mut stage: Stage) -> usize {
-    let calls: Vec<_> = (0..10).map(|n| stage.tool(&format!("t{n}"))).collect();
-    stage.settle();
-    while let Some(request) = stage.try_request() {
-        let server: &Server = stage.pair.server().0;
+fn count_refused(mut harness: Harness) -> usize {
+    let calls: Vec<_> = (0..10).map(|n| harness.tool(&format!("t{n}"))).collect();
+    harness.settle();
+    while let Some(request) = harness.try_request() {
+        let server: &Server = harness.pair.server().0;
         assert!(server.requests() <= 3);
-        stage.respond(request.request, json!({}));
+        harness.respond(request.request, json!({}));
     }
-    let outcomes = calls.iter().map(|call| stage.outcome(*call));
+    let outcomes = calls.iter().map(|call| harness.outcome(*call));
     let refused = outcomes.filter(|outcome| outcome != "reply {}");
     refused
         .inspect(|text| assert!(text.contains("ask again"), "{text}"))

@@ -7,12 +7,12 @@ use everlink::{Change, Dialect, ExitStatus, Instant, List, Watch};
 use exercise::Pair;
 use serde_json::{Value, json};
 
-use crate::pipe::stage::{
-    Setup, Stage, in_every_cut, in_every_version, seconds, the_same_everywhere,
+use crate::pipe::harness::{
+    Harness, Setup, in_every_cut, in_every_version, same_result_in_every_version, seconds,
 };
 
 /// Plays a scenario in every version and every cut. A retry floor of 6 s leaves time before the next server starts.
-fn before_the_next_server<T: PartialEq + core::fmt::Debug>(scenario: impl Fn(Stage) -> T) -> T {
+fn with_slow_retry<T: PartialEq + core::fmt::Debug>(scenario: impl Fn(Harness) -> T) -> T {
     let mut seen = None;
     for &version in Version::ALL {
         let mut setup = Setup::new(version);
@@ -23,38 +23,38 @@ fn before_the_next_server<T: PartialEq + core::fmt::Debug>(scenario: impl Fn(Sta
             None => seen = Some(one),
         }
     }
-    seen.expect("it was played")
+    seen.expect("the scenario was played")
 }
 
-fn shut_down(stage: &mut Stage) {
-    let (client, now) = stage.pair.client();
+fn shut_down(harness: &mut Harness) {
+    let (client, now) = harness.pair.client();
     client.shutdown(now);
-    stage.settle();
+    harness.settle();
 }
 
-fn shut_server_down(stage: &mut Stage) {
-    let (server, now) = stage.pair.server();
+fn shut_server_down(harness: &mut Harness) {
+    let (server, now) = harness.pair.server();
     server.shutdown(now);
-    stage.settle();
+    harness.settle();
 }
 
 #[test]
-fn a_client_that_is_shut_down_ends_both() {
-    let seen = the_same_everywhere(|mut stage| {
-        stage.watch(Watch::lists().and_uri("a:"));
-        stage.forget();
-        shut_down(&mut stage);
-        assert_eq!(stage.pair.now(), Instant::ZERO);
-        assert!(!stage.pair.has_server());
-        assert_eq!(stage.pair.due(), None);
-        let (client, now) = stage.pair.client();
+fn client_shutdown_ends_both_ends() {
+    let seen = same_result_in_every_version(|mut harness| {
+        harness.watch(Watch::lists().and_uri("a:"));
+        harness.drop_events();
+        shut_down(&mut harness);
+        assert_eq!(harness.pair.now(), Instant::ZERO);
+        assert!(!harness.pair.has_server());
+        assert_eq!(harness.pair.due(), None);
+        let (client, now) = harness.pair.client();
         let late = client.call(now, "tools/list", None, CallOptions::new());
         assert!(late.is_err());
-        let server = stage.server_said();
+        let server = harness.server_event_texts();
         let first = server.first().cloned();
         assert_eq!(first.as_deref(), Some("Draining { why: EndOfInput }"));
         assert_eq!(server.last().map(String::as_str), Some("closed []"));
-        stage.client_said()
+        harness.client_event_texts()
     });
     assert_eq!(
         seen,
@@ -64,18 +64,18 @@ fn a_client_that_is_shut_down_ends_both() {
 
 /// The calls fail at once. The server has its grace period to finish, and is then terminated.
 #[test]
-fn a_client_that_is_shut_down_with_calls_in_flight() {
-    let (outcomes, server, client) = the_same_everywhere(|mut stage| {
-        let calls = [stage.tool("slow"), stage.tool("other")];
-        stage.request();
-        stage.request();
-        shut_down(&mut stage);
-        let outcomes = calls.map(|call| stage.outcome(call));
-        let server = stage.server_said();
-        assert_eq!(stage.pair.client().0.state(), State::Closing);
-        stage.until(State::Closed);
-        assert_eq!(stage.pair.now(), Instant::ZERO + seconds(2));
-        (outcomes, server, stage.client_said())
+fn client_shutdown_fails_calls_in_flight_and_terminates_the_server_after_2_s() {
+    let (outcomes, server, client) = same_result_in_every_version(|mut harness| {
+        let calls = [harness.tool("slow"), harness.tool("other")];
+        harness.request();
+        harness.request();
+        shut_down(&mut harness);
+        let outcomes = calls.map(|call| harness.outcome(call));
+        let server = harness.server_event_texts();
+        assert_eq!(harness.pair.client().0.state(), State::Closing);
+        harness.until(State::Closed);
+        assert_eq!(harness.pair.now(), Instant::ZERO + seconds(2));
+        (outcomes, server, harness.client_event_texts())
     });
     assert_eq!(outcomes, ["failed Closed Unknown", "failed Closed Unknown"]);
     assert_eq!(server, ["Draining { why: EndOfInput }"]);
@@ -92,17 +92,17 @@ fn a_client_that_is_shut_down_with_calls_in_flight() {
 /// A legacy request can finish without the answer. A modern one waits for its client, which does not return, so it is
 /// cancelled.
 #[test]
-fn a_client_that_is_shut_down_while_it_is_asked() {
-    let seen = in_every_version(|mut stage| {
-        let call = stage.tool("curious");
-        let request = stage.request().request;
-        let ask = stage.ask(request, "roots/list", Value::Null);
-        stage.asked();
-        shut_down(&mut stage);
-        assert_eq!(stage.outcome(call), "failed Closed Unknown");
-        assert_eq!(stage.answered(ask), "PeerGone");
-        let server = stage.server_said();
-        stage.until(State::Closed);
+fn client_shutdown_ends_open_asks_with_peer_gone() {
+    let seen = in_every_version(|mut harness| {
+        let call = harness.tool("curious");
+        let request = harness.request().request;
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        harness.next_ask();
+        shut_down(&mut harness);
+        assert_eq!(harness.outcome(call), "failed Closed Unknown");
+        assert_eq!(harness.ask_outcome(ask), "PeerGone");
+        let server = harness.server_event_texts();
+        harness.until(State::Closed);
         server
     });
     for (version, server) in seen {
@@ -120,38 +120,38 @@ fn a_client_that_is_shut_down_while_it_is_asked() {
 
 /// The server may finish abandoned requests within its grace period.
 #[test]
-fn a_server_ends_by_itself_when_its_last_request_is_answered() {
-    the_same_everywhere(|mut stage| {
-        stage.tool("slow");
-        let request = stage.request().request;
-        shut_down(&mut stage);
-        stage.pass(seconds(1));
-        stage.respond(request, json!({}));
-        stage.until(State::Closed);
-        assert_eq!(stage.pair.now(), Instant::ZERO + seconds(1));
-        stage.client_said()
+fn server_exits_after_client_shutdown_when_its_last_request_is_answered() {
+    same_result_in_every_version(|mut harness| {
+        harness.tool("slow");
+        let request = harness.request().request;
+        shut_down(&mut harness);
+        harness.advance(seconds(1));
+        harness.respond(request, json!({}));
+        harness.until(State::Closed);
+        assert_eq!(harness.pair.now(), Instant::ZERO + seconds(1));
+        harness.client_event_texts()
     });
 }
 
 /// Open requests are answered, later ones are refused, and the next server takes over.
 #[test]
-fn a_server_that_is_shut_down_drains() {
-    let (slow, late, server, client) = before_the_next_server(|mut stage| {
-        let slow = stage.tool("slow");
-        let request = stage.request().request;
-        shut_server_down(&mut stage);
-        let (far, _) = stage.pair.server();
-        assert_eq!(far.state(), server::State::Draining);
-        let late = stage.tool("late");
-        let late = stage.outcome(late);
-        stage.pass(seconds(3));
-        stage.respond(request, json!({"content": []}));
-        let slow = stage.outcome(slow);
-        assert!(!stage.pair.has_server());
-        let server = stage.server_said();
-        stage.until(State::Ready);
-        stage.settle();
-        (slow, late, server, stage.client_said())
+fn server_shutdown_answers_open_requests_and_refuses_later_ones() {
+    let (slow, late, server, client) = with_slow_retry(|mut harness| {
+        let slow = harness.tool("slow");
+        let request = harness.request().request;
+        shut_server_down(&mut harness);
+        let (draining, _) = harness.pair.server();
+        assert_eq!(draining.state(), server::State::Draining);
+        let late = harness.tool("late");
+        let late = harness.outcome(late);
+        harness.advance(seconds(3));
+        harness.respond(request, json!({"content": []}));
+        let slow = harness.outcome(slow);
+        assert!(!harness.pair.has_server());
+        let server = harness.server_event_texts();
+        harness.until(State::Ready);
+        harness.settle();
+        (slow, late, server, harness.client_event_texts())
     });
     assert_eq!(slow, r#"reply {"content":[]}"#);
     assert!(late.starts_with("error -32603"), "{late}");
@@ -170,14 +170,14 @@ fn a_server_that_is_shut_down_drains() {
 }
 
 #[test]
-fn a_server_that_drains_too_long_tells_who_waits() {
-    let (outcome, server) = before_the_next_server(|mut stage| {
-        let call = stage.tool("slow");
-        stage.request();
-        shut_server_down(&mut stage);
-        stage.until(State::Waiting);
-        assert_eq!(stage.pair.now(), Instant::ZERO + seconds(5));
-        (stage.outcome(call), stage.server_said())
+fn request_that_outlasts_the_drain_time_of_5_s_fails_with_an_error() {
+    let (outcome, server) = with_slow_retry(|mut harness| {
+        let call = harness.tool("slow");
+        harness.request();
+        shut_server_down(&mut harness);
+        harness.until(State::Waiting);
+        assert_eq!(harness.pair.now(), Instant::ZERO + seconds(5));
+        (harness.outcome(call), harness.server_event_texts())
     });
     assert_eq!(
         outcome,
@@ -195,71 +195,75 @@ fn a_server_that_drains_too_long_tells_who_waits() {
 
 /// A draining server still accepts the answer that an open request waits for.
 #[test]
-fn a_server_that_drains_still_hears_answers() {
-    before_the_next_server(|mut stage| {
-        let call = stage.tool("curious");
-        let request = stage.request().request;
-        let ask = stage.ask(request, "roots/list", Value::Null);
-        let asked = stage.asked().ask;
-        shut_server_down(&mut stage);
-        stage.pass(seconds(1));
-        stage.answer(asked, json!({"roots": []}));
-        assert_eq!(stage.answered(ask), r#"{"roots":[]}"#);
-        stage.respond(request, json!({"content": []}));
-        assert_eq!(stage.outcome(call), r#"reply {"content":[]}"#);
-        assert!(!stage.pair.has_server());
+fn draining_server_accepts_answers_to_open_asks() {
+    with_slow_retry(|mut harness| {
+        let call = harness.tool("curious");
+        let request = harness.request().request;
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        let asked = harness.next_ask().ask;
+        shut_server_down(&mut harness);
+        harness.advance(seconds(1));
+        harness.answer(asked, json!({"roots": []}));
+        assert_eq!(harness.ask_outcome(ask), r#"{"roots":[]}"#);
+        harness.respond(request, json!({"content": []}));
+        assert_eq!(harness.outcome(call), r#"reply {"content":[]}"#);
+        assert!(!harness.pair.has_server());
     });
 }
 
 #[test]
-fn a_server_that_is_idle_ends_at_once() {
-    the_same_everywhere(|mut stage| {
-        stage.watch(Watch::lists().and_uri("a:"));
-        let (server, now) = stage.pair.server();
+fn idle_server_exits_at_once_on_shutdown() {
+    same_result_in_every_version(|mut harness| {
+        harness.watch(Watch::lists().and_uri("a:"));
+        let (server, now) = harness.pair.server();
         server.shutdown(now);
-        stage.settle();
-        assert!(!stage.pair.has_server());
-        assert_eq!(stage.pair.now(), Instant::ZERO);
-        stage.until(State::Ready);
+        harness.settle();
+        assert!(!harness.pair.has_server());
+        assert_eq!(harness.pair.now(), Instant::ZERO);
+        harness.until(State::Ready);
     });
 }
 
 /// A server dies with calls open. Calls that may be repeated are sent again, others fail, and nothing is delivered
 /// twice.
 #[test]
-fn a_second_life_goes_on_where_the_first_was_cut_off() {
-    let (outcomes, client) = the_same_everywhere(|mut stage| {
-        stage.watch(Watch::lists().and_uri("a:").and_logs(LogLevel::Info));
-        let harmful = stage.tool("pay");
-        let harmless = stage.call("resources/read", json!({"uri": "a:"}));
-        let list = stage.list(List::Tools);
-        stage.request();
-        stage.request();
-        stage.request();
-        stage.forget();
-        stage.pair.kill_server(ExitStatus::Code(70));
-        let harmful = stage.outcome(harmful);
-        stage.until(State::Ready);
+fn after_a_crash_repeatable_calls_are_resent_once_and_other_calls_fail() {
+    let (outcomes, client) = same_result_in_every_version(|mut harness| {
+        harness.watch(Watch::lists().and_uri("a:").and_logs(LogLevel::Info));
+        let unrepeatable = harness.tool("pay");
+        let repeatable = harness.call("resources/read", json!({"uri": "a:"}));
+        let list = harness.list(List::Tools);
+        harness.request();
+        harness.request();
+        harness.request();
+        harness.drop_events();
+        harness.pair.kill_server(ExitStatus::Code(70));
+        let unrepeatable = harness.outcome(unrepeatable);
+        harness.until(State::Ready);
 
-        let (mut harmless_seen, mut list_seen) = (0, 0);
-        while let Some(request) = stage.try_request() {
+        let (mut repeatable_seen, mut list_seen) = (0, 0);
+        while let Some(request) = harness.try_request() {
             match &*request.method {
                 "resources/read" => {
-                    harmless_seen += 1;
-                    stage.respond(request.request, json!({"contents": []}));
+                    repeatable_seen += 1;
+                    harness.respond(request.request, json!({"contents": []}));
                 }
                 "tools/list" => {
                     list_seen += 1;
-                    stage.respond(request.request, json!({"tools": []}));
+                    harness.respond(request.request, json!({"tools": []}));
                 }
                 other => panic!("{other} was repeated"),
             }
         }
-        assert_eq!((harmless_seen, list_seen), (1, 1));
-        let outcomes = [harmful, stage.outcome(harmless), stage.outcome(list)];
-        stage.publish(Change::Resource { uri: "a:".into() });
-        stage.publish(Change::List(List::Tools));
-        (outcomes, stage.client_said())
+        assert_eq!((repeatable_seen, list_seen), (1, 1));
+        let outcomes = [
+            unrepeatable,
+            harness.outcome(repeatable),
+            harness.outcome(list),
+        ];
+        harness.publish(Change::Resource { uri: "a:".into() });
+        harness.publish(Change::List(List::Tools));
+        (outcomes, harness.client_event_texts())
     });
     assert_eq!(
         outcomes,
@@ -279,54 +283,54 @@ fn a_second_life_goes_on_where_the_first_was_cut_off() {
 
 /// The client reads everything that a server wrote before it died.
 #[test]
-fn last_words_are_heard() {
-    the_same_everywhere(|mut stage| {
-        let call = stage.tool("last");
-        let request = stage.request().request;
-        stage.respond(request, json!({"last": true}));
+fn reply_written_before_the_server_dies_is_still_read() {
+    same_result_in_every_version(|mut harness| {
+        let call = harness.tool("last");
+        let request = harness.request().request;
+        harness.respond(request, json!({"last": true}));
         // One step: the reply is written, and perhaps its beginning is read.
-        stage.pair.step();
-        stage.pair.kill_server(ExitStatus::Signal(11));
-        stage.outcome(call)
+        harness.pair.step();
+        harness.pair.kill_server(ExitStatus::Signal(11));
+        harness.outcome(call)
     });
 }
 
 #[test]
-fn a_request_of_one_life_is_nothing_to_the_next() {
-    the_same_everywhere(|mut stage| {
-        stage.tool("first");
-        let first = stage.request().request;
-        stage.pair.kill_server(ExitStatus::Code(1));
-        stage.until(State::Ready);
+fn request_id_of_an_earlier_server_is_unknown_to_the_next() {
+    same_result_in_every_version(|mut harness| {
+        harness.tool("first");
+        let first = harness.request().request;
+        harness.pair.kill_server(ExitStatus::Code(1));
+        harness.until(State::Ready);
         // The ids of a new server start again, and it must not accept a request id of the previous server.
-        let (server, now) = stage.pair.server();
+        let (server, now) = harness.pair.server();
         let late = server.respond(now, first, "{}".parse().expect("JSON"));
         assert_eq!(late, Err(server::Misuse::UnknownRequest));
     });
 }
 
 #[test]
-fn questions_die_with_the_life_that_asked() {
-    the_same_everywhere(|mut stage| {
-        let call = stage.call("resources/read", json!({"uri": "a:"}));
-        let request = stage.request().request;
-        stage.ask(request, "roots/list", Value::Null);
-        let asked = stage.asked().ask;
-        stage.pair.kill_server(ExitStatus::Code(1));
-        stage.until(State::Ready);
-        let (client, now) = stage.pair.client();
+fn ask_of_a_dead_server_can_no_longer_be_answered() {
+    same_result_in_every_version(|mut harness| {
+        let call = harness.call("resources/read", json!({"uri": "a:"}));
+        let request = harness.request().request;
+        harness.ask(request, "roots/list", Value::Null);
+        let asked = harness.next_ask().ask;
+        harness.pair.kill_server(ExitStatus::Code(1));
+        harness.until(State::Ready);
+        let (client, now) = harness.pair.client();
         let late = client.answer(now, asked, Ok("{}".parse().expect("JSON")));
-        assert!(late.is_err(), "it was asked in another life");
-        let again = stage.request();
+        assert!(late.is_err(), "the ask belongs to an earlier server");
+        let again = harness.request();
         assert_eq!(again.input, None);
-        stage.respond(again.request, json!({"contents": []}));
-        stage.outcome(call)
+        harness.respond(again.request, json!({"contents": []}));
+        harness.outcome(call)
     });
 }
 
 /// Each epoch may meet a different server, with another version and other capabilities.
 #[test]
-fn the_second_server_may_be_another_one() {
+fn version_is_negotiated_again_with_every_server() {
     let setup = {
         let mut setup = Setup::new(Version::LATEST_MODERN);
         setup.client.versions = Versions::ALL;
@@ -343,20 +347,20 @@ fn the_second_server_may_be_another_one() {
             };
             everlink::Server::new(config)
         });
-        let mut stage = Stage::new(Version::LATEST_MODERN, pair.cut(cut).recorded());
-        stage.connect();
+        let mut harness = Harness::new(Version::LATEST_MODERN, pair.cut(cut).recorded());
+        harness.connect();
         let mut versions = Vec::new();
         for _ in 0..3 {
-            stage.tool("who");
-            let request = stage.request();
+            harness.tool("who");
+            let request = harness.request();
             versions.push(request.peer.version);
-            stage.respond(request.request, json!({}));
-            stage.settle();
-            let (client, now) = stage.pair.client();
+            harness.respond(request.request, json!({}));
+            harness.settle();
+            let (client, now) = harness.pair.client();
             let seen = client.epoch();
             client.reconnect(now, seen, "another one is there");
-            stage.until(State::Waiting);
-            stage.until(State::Ready);
+            harness.until(State::Waiting);
+            harness.until(State::Ready);
         }
         assert_eq!(
             versions,
@@ -370,22 +374,22 @@ fn the_second_server_may_be_another_one() {
 }
 
 #[test]
-fn a_planned_reconnect_waits_for_what_is_in_flight() {
-    let (outcomes, client) = the_same_everywhere(|mut stage| {
-        let early = stage.tool("early");
-        let request = stage.request().request;
-        let (client, now) = stage.pair.client();
+fn planned_reconnect_waits_for_calls_in_flight() {
+    let (outcomes, client) = same_result_in_every_version(|mut harness| {
+        let early = harness.tool("early");
+        let request = harness.request().request;
+        let (client, now) = harness.pair.client();
         let seen = client.epoch();
         client.reconnect(now, seen, "a new version is installed");
-        let late = stage.tool("late");
-        stage.pass(seconds(1));
-        assert!(stage.try_request().is_none(), "nothing new is sent");
-        stage.respond(request, json!({"life": 1}));
-        let early = stage.outcome(early);
-        stage.until(State::Ready);
-        let request = stage.request().request;
-        stage.respond(request, json!({"life": 2}));
-        ([early, stage.outcome(late)], stage.client_said())
+        let late = harness.tool("late");
+        harness.advance(seconds(1));
+        assert!(harness.try_request().is_none(), "nothing new is sent");
+        harness.respond(request, json!({"life": 1}));
+        let early = harness.outcome(early);
+        harness.until(State::Ready);
+        let request = harness.request().request;
+        harness.respond(request, json!({"life": 2}));
+        ([early, harness.outcome(late)], harness.client_event_texts())
     });
     assert_eq!(outcomes, [r#"reply {"life":1}"#, r#"reply {"life":2}"#]);
     assert_eq!(
@@ -404,23 +408,23 @@ fn a_planned_reconnect_waits_for_what_is_in_flight() {
 
 /// No state remains from an epoch to the next, over 100 epochs.
 #[test]
-fn a_hundred_lives() {
-    let seen = in_every_version(|mut stage| {
-        for life in 1..=100_u32 {
-            let call = stage.tool("add");
-            let request = stage.request().request;
-            stage.respond(request, json!({"life": life}));
-            let reply = format!(r#"reply {{"life":{life}}}"#);
-            assert_eq!(stage.outcome(call), reply);
+fn link_works_through_a_hundred_server_restarts() {
+    let seen = in_every_version(|mut harness| {
+        for epoch in 1..=100_u32 {
+            let call = harness.tool("add");
+            let request = harness.request().request;
+            harness.respond(request, json!({"life": epoch}));
+            let reply = format!(r#"reply {{"life":{epoch}}}"#);
+            assert_eq!(harness.outcome(call), reply);
             // After 61 s the connection counts as good, so the next failure is the first one again.
-            stage.pass(seconds(61));
-            stage.pair.kill_server(ExitStatus::Code(1));
-            stage.until(State::Ready);
-            stage.forget();
+            harness.advance(seconds(61));
+            harness.pair.kill_server(ExitStatus::Code(1));
+            harness.until(State::Ready);
+            harness.drop_events();
         }
-        stage.pair.client().0.epoch().number()
+        harness.pair.client().0.epoch().number()
     });
-    for (version, lives) in seen {
-        assert_eq!(lives, 101, "{version}");
+    for (version, last_epoch) in seen {
+        assert_eq!(last_epoch, 101, "{version}");
     }
 }

@@ -9,24 +9,26 @@ use everlink::wire::ErrorObject;
 use everlink::{Change, List, Watch};
 use serde_json::{Value, json};
 
-use crate::pipe::stage::{Setup, Stage, in_every_cut, in_every_version, the_same_everywhere};
+use crate::pipe::harness::{
+    Harness, Setup, in_every_cut, in_every_version, same_result_in_every_version,
+};
 
 /// The method that reads a list, and the name of the member in its result.
-fn words(list: List) -> (&'static str, &'static str) {
+fn method_and_member(list: List) -> (&'static str, &'static str) {
     match list {
         List::Prompts => ("prompts/list", "prompts"),
         List::ResourceTemplates => ("resources/templates/list", "resourceTemplates"),
         List::Resources => ("resources/list", "resources"),
         List::Tools => ("tools/list", "tools"),
-        other => panic!("{other} is new"),
+        other => panic!("{other} is not in this table"),
     }
 }
 
 /// Serves a list of `items` items in pages of two, as long as requests arrive. Returns the number of pages.
-fn serve(stage: &mut Stage, list: List, items: u32) -> u32 {
-    let (method, member) = words(list);
+fn serve_pages(harness: &mut Harness, list: List, items: u32) -> u32 {
+    let (method, member) = method_and_member(list);
     let mut pages = 0;
-    while let Some(request) = stage.try_request() {
+    while let Some(request) = harness.try_request() {
         assert_eq!(request.method, method);
         let params: Value = request.params.map_or(Value::Null, |params| {
             params.parse().expect("parameters are JSON")
@@ -43,29 +45,29 @@ fn serve(stage: &mut Stage, list: List, items: u32) -> u32 {
         if after < items {
             result["nextCursor"] = after.to_string().into();
         }
-        stage.respond(request.request, result);
+        harness.respond(request.request, result);
         pages += 1;
     }
     pages
 }
 
 #[test]
-fn every_list_is_read_to_its_end() {
-    the_same_everywhere(|mut stage| {
+fn every_page_of_every_list_is_read() {
+    same_result_in_every_version(|mut harness| {
         List::ALL.map(|list| {
             [0, 1, 2, 5].map(|items| {
-                let call = stage.list(list);
-                let pages = serve(&mut stage, list, items);
+                let call = harness.list(list);
+                let pages = serve_pages(&mut harness, list, items);
                 assert_eq!(pages, items.div_ceil(2).max(1), "{list}");
-                let (_, member) = words(list);
+                let (_, member) = method_and_member(list);
                 let all: Vec<String> = (0..items)
                     .map(|n| format!(r#"{{"name":"{member}{n}"}}"#))
                     .collect();
-                let outcome = stage.outcome(call);
+                let outcome = harness.outcome(call);
                 assert_eq!(outcome, format!("listed {list:?} [{}]", all.join(",")));
                 // The change makes a legacy client read the list again.
-                stage.publish(Change::List(list));
-                stage.settle();
+                harness.publish(Change::List(list));
+                harness.settle();
                 outcome
             })
         })
@@ -73,127 +75,129 @@ fn every_list_is_read_to_its_end() {
 }
 
 #[test]
-fn those_who_want_the_same_list_share_one_reading_of_it() {
-    the_same_everywhere(|mut stage| {
-        let calls = [(); 3].map(|()| stage.list(List::Tools));
-        assert_eq!(serve(&mut stage, List::Tools, 3), 2);
-        calls.map(|call| stage.outcome(call))
+fn concurrent_calls_for_the_same_list_share_one_read() {
+    same_result_in_every_version(|mut harness| {
+        let calls = [(); 3].map(|()| harness.list(List::Tools));
+        assert_eq!(serve_pages(&mut harness, List::Tools, 3), 2);
+        calls.map(|call| harness.outcome(call))
     });
 }
 
 /// A legacy list is cached until a change is announced, a modern one for the lifetime that its server sets.
 #[test]
-fn what_is_held_is_given_out_while_it_is_fresh() {
+fn fresh_cached_list_is_returned_without_a_request() {
     for &version in Version::ALL {
         let mut setup = Setup::new(version);
         setup.client.watch = Watch::lists();
         setup.server.cache = Cache::new(Duration::from_secs(60), false);
         in_every_cut(|cut| {
-            let mut stage = setup.ready(cut);
-            let read = |stage: &mut Stage| {
-                stage.settle();
-                let call = stage.list(List::Tools);
-                let pages = serve(stage, List::Tools, 1);
-                assert_eq!(stage.outcome(call), r#"listed Tools [{"name":"tools0"}]"#);
+            let mut harness = setup.ready(cut);
+            let read = |harness: &mut Harness| {
+                harness.settle();
+                let call = harness.list(List::Tools);
+                let pages = serve_pages(harness, List::Tools, 1);
+                assert_eq!(harness.outcome(call), r#"listed Tools [{"name":"tools0"}]"#);
                 pages
             };
-            assert_eq!(read(&mut stage), 1);
-            assert_eq!(read(&mut stage), 0);
-            stage.pass(Duration::from_secs(61));
+            assert_eq!(read(&mut harness), 1);
+            assert_eq!(read(&mut harness), 0);
+            harness.advance(Duration::from_secs(61));
             let is_modern = version.era() == Era::Modern;
-            assert_eq!(read(&mut stage), u32::from(is_modern));
-            stage.publish(Change::List(List::Tools));
-            assert_eq!(read(&mut stage), 1);
-            stage.publish(Change::List(List::Prompts));
-            assert_eq!(read(&mut stage), 0);
+            assert_eq!(read(&mut harness), u32::from(is_modern));
+            harness.publish(Change::List(List::Tools));
+            assert_eq!(read(&mut harness), 1);
+            harness.publish(Change::List(List::Prompts));
+            assert_eq!(read(&mut harness), 0);
         });
     }
 }
 
 #[test]
-fn a_list_that_changes_while_it_is_read_is_read_again_by_who_comes_later() {
-    the_same_everywhere(|mut stage| {
-        stage.watch(Watch::lists());
-        let early = stage.list(List::Resources);
-        let request = stage.request();
-        stage.publish(Change::List(List::Resources));
-        stage.settle();
-        let late = stage.list(List::Resources);
-        stage.respond(request.request, json!({"resources": [{"uri": "old:"}]}));
-        let early = stage.outcome(early);
-        let request = stage.request();
-        stage.respond(request.request, json!({"resources": [{"uri": "new:"}]}));
+fn list_that_changes_while_it_is_read_is_read_again_for_later_calls() {
+    same_result_in_every_version(|mut harness| {
+        harness.watch(Watch::lists());
+        let early = harness.list(List::Resources);
+        let request = harness.request();
+        harness.publish(Change::List(List::Resources));
+        harness.settle();
+        let late = harness.list(List::Resources);
+        harness.respond(request.request, json!({"resources": [{"uri": "old:"}]}));
+        let early = harness.outcome(early);
+        let request = harness.request();
+        harness.respond(request.request, json!({"resources": [{"uri": "new:"}]}));
         assert_eq!(early, r#"listed Resources [{"uri":"old:"}]"#);
-        let late = stage.outcome(late);
+        let late = harness.outcome(late);
         assert_eq!(late, r#"listed Resources [{"uri":"new:"}]"#);
     });
 }
 
 #[test]
-fn a_cursor_that_is_not_known_any_more_begins_the_list_anew_once() {
-    the_same_everywhere(|mut stage| {
-        let call = stage.list(List::Tools);
+fn unknown_cursor_restarts_the_list_once() {
+    same_result_in_every_version(|mut harness| {
+        let call = harness.list(List::Tools);
         let page = json!({"tools": [{"name": "a"}], "nextCursor": "\n{\"x\":1}"});
         for _ in 0..2 {
-            let request = stage.request();
-            stage.respond(request.request, page.clone());
-            let request = stage.request();
+            let request = harness.request();
+            harness.respond(request.request, page.clone());
+            let request = harness.request();
             let params: Value = request.params.expect("a cursor").parse().expect("JSON");
             assert_eq!(params, json!({"cursor": "\n{\"x\":1}"}));
-            stage.fail(request.request, ErrorObject::new(-32602, "what cursor?"));
+            harness.fail(request.request, ErrorObject::new(-32602, "what cursor?"));
         }
-        let outcome = stage.outcome(call);
+        let outcome = harness.outcome(call);
         assert_eq!(outcome, r#"error -32602 "what cursor?" None"#);
     });
 }
 
 #[test]
-fn a_list_that_nobody_wants_any_more_is_cancelled() {
-    let said = the_same_everywhere(|mut stage| {
-        let call = stage.list(List::Prompts);
-        assert_eq!(stage.request().method, "prompts/list");
-        let (client, now) = stage.pair.client();
-        client.cancel(now, call, None).expect("it is under way");
-        stage.server_said()
+fn cancelled_list_call_is_cancelled_at_the_server() {
+    let events = same_result_in_every_version(|mut harness| {
+        let call = harness.list(List::Prompts);
+        assert_eq!(harness.request().method, "prompts/list");
+        let (client, now) = harness.pair.client();
+        client
+            .cancel(now, call, None)
+            .expect("the call is in flight");
+        harness.server_event_texts()
     });
     assert_eq!(
-        said,
+        events,
         ["Cancelled { request: request 1, why: ByPeer { reason: None, meta: None } }"]
     );
 }
 
 #[test]
-fn a_list_that_is_not_offered_is_not_asked_for() {
+fn list_that_is_not_offered_fails_without_a_request() {
     for &version in Version::ALL {
         let mut setup = Setup::new(version);
         if let Some(offer) = &mut setup.server.offer {
             offer.capabilities = everlink::protocol::ServerCapabilities::default();
         }
         in_every_cut(|cut| {
-            let mut stage = setup.ready(cut);
+            let mut harness = setup.ready(cut);
             for list in List::ALL {
-                let call = stage.list(list);
-                let outcome = stage.outcome(call);
+                let call = harness.list(list);
+                let outcome = harness.outcome(call);
                 assert!(outcome.starts_with("failed NotOffered"), "{outcome}");
             }
-            assert!(stage.try_request().is_none());
+            assert!(harness.try_request().is_none());
         });
     }
 }
 
 /// A direct call of the list method works, too, and its result is not cached.
 #[test]
-fn a_page_can_be_asked_for_by_its_method() {
-    in_every_version(|mut stage| {
+fn direct_call_of_a_list_method_returns_one_page_and_is_not_cached() {
+    in_every_version(|mut harness| {
         for _ in 0..2 {
-            let (client, now) = stage.pair.client();
+            let (client, now) = harness.pair.client();
             let call = client.call(now, "tools/list", None, CallOptions::new());
             let call = call.expect("the call is accepted");
-            let request = stage.request();
+            let request = harness.request();
             let page = json!({"tools": [], "nextCursor": "2"});
-            stage.respond(request.request, page.clone());
+            harness.respond(request.request, page.clone());
             assert_eq!(
-                stage.outcome(call),
+                harness.outcome(call),
                 format!("reply {}", json!({"nextCursor": "2", "tools": []}))
             );
         }

@@ -10,16 +10,16 @@ use everlink::wire::ErrorObject;
 use everlink::{Change, Keepalive, List, Watch};
 use serde_json::{Value, json};
 
-use crate::pipe::stage::{
-    Setup, Stage, in_every_cut, in_every_version, payload, seconds, the_same_everywhere,
+use crate::pipe::harness::{
+    Harness, Setup, in_every_cut, in_every_version, payload, same_result_in_every_version, seconds,
 };
 
 /// Methods of the protocol that no machine sends, and why. `>` is to the server, `<` to the client.
-const NEVER: [(char, &str, &str); 3] = [
+const NEVER_SENT: [(char, &str, &str); 3] = [
     (
         '>',
         names::NOTIFICATIONS_PROGRESS,
-        "a server end gives its questions no token that progress could be reported under",
+        "a server end sets no progress token on its asks",
     ),
     (
         '<',
@@ -29,7 +29,7 @@ const NEVER: [(char, &str, &str); 3] = [
     (
         '<',
         names::PING,
-        "a server end does not look after its client: it ends with its transport",
+        "a server end does not probe its client; it ends with its transport",
     ),
 ];
 
@@ -39,15 +39,15 @@ fn requests_of_applications() -> impl Iterator<Item = &'static Method> {
 }
 
 #[test]
-fn all_that_a_version_has_passes_between_the_ends_and_nothing_else() {
+fn exactly_the_methods_of_a_version_are_sent() {
     for &version in Version::ALL {
         let mut setup = Setup::new(version);
         setup.client.policy.keepalive = Some(Keepalive::every(seconds(30)));
         setup.server.listen_end = ListenEnd::CancelledThenResult;
         let seen = in_every_cut(|cut| {
-            let mut stage = setup.ready(cut);
-            everything(&mut stage);
-            ['>', '<'].map(|side| methods(&stage.written(side)))
+            let mut harness = setup.ready(cut);
+            use_every_method(&mut harness);
+            ['>', '<'].map(|side| methods(&harness.written(side)))
         });
         let expected = ['>', '<'].map(|side| {
             let sent = Method::all().iter().filter(|method| {
@@ -58,7 +58,7 @@ fn all_that_a_version_has_passes_between_the_ends_and_nothing_else() {
                 };
                 let is_never =
                     |(of, name, _): &(char, &str, &str)| (*of, *name) == (side, method.name);
-                versions.contains(version) && !NEVER.iter().any(is_never)
+                versions.contains(version) && !NEVER_SENT.iter().any(is_never)
             });
             sent.map(|method| method.name.to_owned()).collect()
         });
@@ -73,129 +73,137 @@ fn methods(messages: &[Value]) -> BTreeSet<String> {
     methods.map(str::to_owned).collect()
 }
 
-/// Uses every verb of both applications, as far as the version supports it.
-fn everything(stage: &mut Stage) {
-    let wish = Watch::lists().and_uri("file:///a").and_logs(LogLevel::Info);
-    stage.watch(wish.clone());
+/// Sends every message that both applications can send in this version.
+fn use_every_method(harness: &mut Harness) {
+    let watch = Watch::lists().and_uri("file:///a").and_logs(LogLevel::Info);
+    harness.watch(watch.clone());
     for list in List::ALL {
-        stage.publish(Change::List(list));
+        harness.publish(Change::List(list));
     }
-    stage.publish(Change::Resource {
+    harness.publish(Change::Resource {
         uri: "file:///a".into(),
     });
-    stage.watch(Watch::none());
-    stage.watch(wish);
+    harness.watch(Watch::none());
+    harness.watch(watch);
 
-    let (client, now) = stage.pair.client();
+    let (client, now) = harness.pair.client();
     client.wake(now);
-    requests(stage);
-    questions(stage);
-    notifications(stage);
+    send_requests(harness);
+    send_asks(harness);
+    send_notifications(harness);
 
-    let call = stage.tool("slow");
-    stage.settle();
-    let (client, now) = stage.pair.client();
+    let call = harness.tool("slow");
+    harness.settle();
+    let (client, now) = harness.pair.client();
     client
         .cancel(now, call, Some("enough"))
-        .expect("it is under way");
-    stage.settle();
+        .expect("the call is in flight");
+    harness.settle();
 
-    let (server, now) = stage.pair.server();
+    let (server, now) = harness.pair.server();
     server.shutdown(now);
-    stage.settle();
+    harness.settle();
 }
 
-fn requests(stage: &mut Stage) {
-    let version = stage.version;
+fn send_requests(harness: &mut Harness) {
+    let version = harness.version;
     for method in requests_of_applications().filter(|m| m.to_server.contains(version)) {
-        let call = stage.call(method.name, Value::Null);
-        let request = stage.request().request;
-        let (server, now) = stage.pair.server();
-        let told = server.progress(now, request, Progress::new(1.0));
-        told.expect("the request is open");
-        let told = server.log(
+        let call = harness.call(method.name, Value::Null);
+        let request = harness.request().request;
+        let (server, now) = harness.pair.server();
+        let sent = server.progress(now, request, Progress::new(1.0));
+        sent.expect("the request is open");
+        let sent = server.log(
             now,
             Some(request),
             LogLevel::Error,
             None,
             payload(&json!(1)),
         );
-        told.expect("logging is offered");
-        stage.respond(request, json!({}));
-        assert_eq!(stage.outcome(call), "reply {}", "{}", method.name);
+        sent.expect("logging is offered");
+        harness.respond(request, json!({}));
+        assert_eq!(harness.outcome(call), "reply {}", "{}", method.name);
     }
 }
 
 /// Sends and answers every ask that is a message, and withdraws one.
-fn questions(stage: &mut Stage) {
-    let version = stage.version;
+fn send_asks(harness: &mut Harness) {
+    let version = harness.version;
     for method in requests_of_applications().filter(|m| m.to_client.contains(version)) {
-        let (server, now) = stage.pair.server();
+        let (server, now) = harness.pair.server();
         let ask = server.ask_unbidden(now, method.name, None);
         let ask = ask.unwrap_or_else(|misuse| panic!("{}: {misuse}", method.name));
-        let asked = stage.asked();
+        let asked = harness.next_ask();
         assert_eq!(asked.method, method.name);
-        stage.answer(asked.ask, json!({"x": 1}));
-        assert_eq!(stage.answered(ask), r#"{"x":1}"#);
+        harness.answer(asked.ask, json!({"x": 1}));
+        assert_eq!(harness.ask_outcome(ask), r#"{"x":1}"#);
 
-        let (server, now) = stage.pair.server();
+        let (server, now) = harness.pair.server();
         let ask = server.ask_unbidden(now, method.name, None);
-        let ask = ask.expect("it could be asked before");
-        stage.settle();
-        let (server, now) = stage.pair.server();
-        server.withdraw(now, ask, None).expect("it is open");
-        assert_eq!(stage.answered(ask), "Withdrawn");
-        stage.forget();
+        let ask = ask.expect("the client can be asked again");
+        harness.settle();
+        let (server, now) = harness.pair.server();
+        server.withdraw(now, ask, None).expect("the ask is open");
+        assert_eq!(harness.ask_outcome(ask), "Withdrawn");
+        harness.drop_events();
     }
 }
 
-fn notifications(stage: &mut Stage) {
+fn send_notifications(harness: &mut Harness) {
     let all = Method::all().iter();
-    let version = stage.version;
+    let version = harness.version;
     for method in all.filter(|m| m.kind == Kind::Notification && m.owner == Owner::Application) {
-        stage.forget();
-        let (client, now) = stage.pair.client();
-        let told = client.notify(now, method.name, Some(payload(&json!({"x": 1}))));
-        assert_eq!(told.is_ok(), method.to_server.contains(version));
-        let heard = stage.server_said();
+        harness.drop_events();
+        let (client, now) = harness.pair.client();
+        let sent = client.notify(now, method.name, Some(payload(&json!({"x": 1}))));
+        assert_eq!(sent.is_ok(), method.to_server.contains(version));
+        let received = harness.server_event_texts();
         let expected = format!(r#"notified {} {{"x":1}}"#, method.name);
-        let is_heard = heard == [expected.clone()];
-        assert_eq!(is_heard, method.to_server.contains(version), "{heard:?}");
+        let is_received = received == [expected.clone()];
+        assert_eq!(
+            is_received,
+            method.to_server.contains(version),
+            "{received:?}"
+        );
 
-        let (server, now) = stage.pair.server();
-        let told = server.notify(now, method.name, Some(payload(&json!({"x": 1}))));
-        told.expect("what cannot be heard is left out");
-        let heard = stage.client_said();
-        let is_heard = heard == [expected];
-        assert_eq!(is_heard, method.to_client.contains(version), "{heard:?}");
+        let (server, now) = harness.pair.server();
+        let sent = server.notify(now, method.name, Some(payload(&json!({"x": 1}))));
+        sent.expect("an unsupported notification is dropped");
+        let received = harness.client_event_texts();
+        let is_received = received == [expected];
+        assert_eq!(
+            is_received,
+            method.to_client.contains(version),
+            "{received:?}"
+        );
     }
 }
 
 #[test]
 fn every_request_of_an_application_gets_its_result_or_its_error() {
     for method in requests_of_applications().filter(|m| !m.to_server.is_empty()) {
-        let seen = in_every_version(|mut stage| {
+        let seen = in_every_version(|mut harness| {
             let params =
                 json!({"name": "n", "uri": "file:///a", "taskId": "t", "x": [1, {"y": null}]});
-            let call = stage.call(method.name, params.clone());
-            if !method.to_server.contains(stage.version) {
-                assert!(stage.try_request().is_none(), "it was sent");
-                return vec![stage.outcome(call)];
+            let call = harness.call(method.name, params.clone());
+            if !method.to_server.contains(harness.version) {
+                assert!(harness.try_request().is_none(), "the request was sent");
+                return vec![harness.outcome(call)];
             }
-            let request = stage.request();
+            let request = harness.request();
             assert_eq!(request.method, method.name);
             assert_eq!(request.params, Some(payload(&params)));
-            stage.respond(request.request, json!({"x": "y", "_meta": {"z": 1}}));
-            let result = stage.outcome(call);
+            harness.respond(request.request, json!({"x": "y", "_meta": {"z": 1}}));
+            let result = harness.outcome(call);
 
-            let call = stage.call(method.name, Value::Null);
-            let request = stage.request();
+            let call = harness.call(method.name, Value::Null);
+            let request = harness.request();
             let error = ErrorObject {
                 data: Some(payload(&json!({"x": [1]}))),
                 ..ErrorObject::new(-32_000, "no \"such\"\nthing")
             };
-            stage.fail(request.request, error);
-            vec![result, stage.outcome(call)]
+            harness.fail(request.request, error);
+            vec![result, harness.outcome(call)]
         });
         for (version, seen) in seen {
             let expected = if method.to_server.contains(version) {
@@ -214,29 +222,29 @@ fn every_request_of_an_application_gets_its_result_or_its_error() {
 
 #[test]
 fn a_call_without_parameters_has_none_at_the_other_end() {
-    the_same_everywhere(|mut stage| {
+    same_result_in_every_version(|mut harness| {
         for options in [CallOptions::new(), CallOptions::new().without_progress()] {
-            stage.call_with("tools/list", Value::Null, options);
-            assert_eq!(stage.request().params, None);
+            harness.call_with("tools/list", Value::Null, options);
+            assert_eq!(harness.request().params, None);
         }
-        stage.list(List::Tools);
-        assert_eq!(stage.request().params, None);
+        harness.list(List::Tools);
+        assert_eq!(harness.request().params, None);
     });
 }
 
 #[test]
-fn what_is_the_links_own_is_nobody_elses() {
-    the_same_everywhere(|mut stage| {
-        let call = stage.tool("add");
-        let request = stage.request().request;
+fn methods_owned_by_the_link_are_refused_to_applications() {
+    same_result_in_every_version(|mut harness| {
+        let call = harness.tool("add");
+        let request = harness.request().request;
         for method in Method::all() {
-            let (client, now) = stage.pair.client();
+            let (client, now) = harness.pair.client();
             let called = client
                 .call(now, method.name, None, CallOptions::new())
                 .map(drop);
             let notified = client.notify(now, method.name, None);
             let owned = |misuse: &client::Misuse| matches!(misuse, client::Misuse::OwnedByLink { method: of, .. } if *of == method.name);
-            let other_verb = |misuse: &client::Misuse| matches!(misuse, client::Misuse::WrongVerb { method: of, .. } if *of == method.name);
+            let wrong_verb = |misuse: &client::Misuse| matches!(misuse, client::Misuse::WrongVerb { method: of, .. } if *of == method.name);
             match (method.owner, method.kind) {
                 (Owner::Link, _) => {
                     assert!(
@@ -254,21 +262,21 @@ fn what_is_the_links_own_is_nobody_elses() {
                 }
                 (_, Kind::Request) => {
                     assert!(
-                        notified.is_err_and(|misuse| other_verb(&misuse)),
+                        notified.is_err_and(|misuse| wrong_verb(&misuse)),
                         "{}",
                         method.name
                     );
                 }
                 (_, _) => {
                     assert!(
-                        called.is_err_and(|misuse| other_verb(&misuse)),
+                        called.is_err_and(|misuse| wrong_verb(&misuse)),
                         "{}",
                         method.name
                     );
                 }
             }
 
-            let (server, now) = stage.pair.server();
+            let (server, now) = harness.pair.server();
             let notified = server.notify(now, method.name, None);
             let owned = |misuse: &server::Misuse| {
                 matches!(
@@ -278,21 +286,21 @@ fn what_is_the_links_own_is_nobody_elses() {
                 )
             };
             let is_refused = notified.as_ref().is_err_and(owned);
-            let is_others = method.owner == Owner::Link || method.kind == Kind::Request;
-            assert_eq!(is_refused, is_others, "{}: {notified:?}", method.name);
+            let is_not_sendable = method.owner == Owner::Link || method.kind == Kind::Request;
+            assert_eq!(is_refused, is_not_sendable, "{}: {notified:?}", method.name);
             if method.owner == Owner::Link || method.kind == Kind::Notification {
                 let asked = server.ask(now, request, method.name, None);
                 let is_refused = matches!(asked, Err(server::Misuse::Unaskable { .. }));
                 assert!(is_refused, "{}: {asked:?}", method.name);
             }
         }
-        stage.respond(request, json!({}));
-        stage.outcome(call)
+        harness.respond(request, json!({}));
+        harness.outcome(call)
     });
 }
 
 #[test]
-fn a_method_that_nobody_knows_is_the_applications_where_it_says_so() {
+fn unknown_method_is_delivered_or_refused_as_configured() {
     for (unknown_methods, expected) in [
         (server::UnknownMethods::Delivered, "reply {\"y\":2}"),
         (
@@ -304,14 +312,14 @@ fn a_method_that_nobody_knows_is_the_applications_where_it_says_so() {
             let mut setup = Setup::new(version);
             setup.server.unknown_methods = unknown_methods;
             let seen = in_every_cut(|cut| {
-                let mut stage = setup.ready(cut);
-                let call = stage.call("com.example/x", json!({"x": 1}));
-                if let Some(request) = stage.try_request() {
+                let mut harness = setup.ready(cut);
+                let call = harness.call("com.example/x", json!({"x": 1}));
+                if let Some(request) = harness.try_request() {
                     assert_eq!(request.method, "com.example/x");
                     assert_eq!(request.params, Some(payload(&json!({"x": 1}))));
-                    stage.respond(request.request, json!({"y": 2}));
+                    harness.respond(request.request, json!({"y": 2}));
                 }
-                stage.outcome(call)
+                harness.outcome(call)
             });
             assert_eq!(seen, expected, "{version}");
         }

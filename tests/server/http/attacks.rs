@@ -11,26 +11,27 @@ use everlink::{Change, Fault, FaultKind, Input, List, RequestId, StreamId};
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    self, Ask, Session, Site, config, everything, get, initialize, modern, notice, over, payload,
-    post, seconds,
+    self, Harness, HttpRequest, Session, config, full_offer, get, http_config, initialize, modern,
+    notification, payload, post, seconds,
 };
 
-fn call(session: &Session, id: u64) -> Ask {
+fn call(session: &Session, id: u64) -> HttpRequest {
     session.post(id, "tools/call", json!({"name": "slow"}))
 }
 
-fn log(site: &mut Site, request: Option<RequestId>, data: Value) {
+fn log(harness: &mut Harness, request: Option<RequestId>, data: Value) {
     let data = payload(&data);
-    site.verb(|server, now| server.log(now, request, LogLevel::Error, None, data))
+    harness
+        .with_server(|server, now| server.log(now, request, LogLevel::Error, None, data))
         .expect("logging is offered");
 }
 
 /// Sends a request, and reads nothing of the response.
-fn send_deaf(site: &mut Site, ask: &Ask) -> StreamId {
-    let stream = site.begin(ask);
-    site.stops_reading(stream);
-    site.body(stream, &ask.body);
-    site.end(stream);
+fn send_unread(harness: &mut Harness, http_request: &HttpRequest) -> StreamId {
+    let stream = harness.begin(http_request);
+    harness.stop_reading(stream);
+    harness.body(stream, &http_request.body);
+    harness.end(stream);
     stream
 }
 
@@ -40,16 +41,19 @@ fn with_sse() -> Http {
 }
 
 /// Connects a client of 2024-11-05. Returns its event stream and the path that it posts to.
-fn open_sse(site: &mut Site, reads: bool) -> (StreamId, String) {
-    let ask = get().to("/sse");
+fn open_sse(harness: &mut Harness, reads: bool) -> (StreamId, String) {
+    let http_request = get().to("/sse");
     let stream = if reads {
-        site.send(ask)
+        harness.send(http_request)
     } else {
-        send_deaf(site, &ask)
+        send_unread(harness, &http_request)
     };
-    let place = site.sse(stream)[0].data.clone().expect("a place to post");
-    site.send(initialize("2024-11-05").to(&place));
-    (stream, place)
+    let post_path = harness.sse(stream)[0]
+        .data
+        .clone()
+        .expect("a path to post to");
+    harness.send(initialize("2024-11-05").to(&post_path));
+    (stream, post_path)
 }
 
 // Clients that do not read.
@@ -57,485 +61,514 @@ fn open_sse(site: &mut Site, reads: bool) -> (StreamId, String) {
 /// Messages queue for sessions without a stream or with an unread stream. Other clients are still read from and written
 /// to.
 #[test]
-fn who_does_not_read_stops_nobody_else() {
+fn clients_that_do_not_read_do_not_block_others() {
     for replay in [Replay::new(0, 0), Replay::default()] {
         let mut http = Http::new();
         http.replay = replay;
-        let mut tight = over(http);
+        let mut tight = http_config(http);
         tight.limits.queued_bytes = 10_000;
         tight.limits.all_queued_bytes = 30_000;
         tight.limits.write_window = 1_000;
-        let mut site = Site::new(tight);
+        let mut harness = Harness::new(tight);
         for _ in 0..8 {
-            let session = site.session("2025-11-25");
-            send_deaf(&mut site, &session.get());
-            site.session("2025-11-25"); // without a stream
+            let session = harness.open_session("2025-11-25");
+            send_unread(&mut harness, &session.get());
+            harness.open_session("2025-11-25"); // without a stream
         }
-        let quick = site.session("2025-11-25");
-        let stream = site.send(quick.get());
+        let reader = harness.open_session("2025-11-25");
+        let stream = harness.send(reader.get());
         for _ in 0..100 {
-            log(&mut site, None, "x".repeat(500).into());
+            log(&mut harness, None, "x".repeat(500).into());
         }
-        assert!(site.server.wants_input(stream));
-        assert_eq!(site.messages(stream).len(), 100);
-        site.finish();
+        assert!(harness.server.wants_input(stream));
+        assert_eq!(harness.messages(stream).len(), 100);
+        harness.finish();
     }
 }
 
 /// The queue of the server's own replies is bounded for a client that does not read them.
 #[test]
-fn pings_of_a_client_that_does_not_read_are_not_answered_without_end() {
-    let mut tight = over(with_sse());
+fn ping_replies_queued_for_an_unread_stream_are_bounded() {
+    let mut tight = http_config(with_sse());
     tight.limits.queued_bytes = 10_000;
     tight.limits.all_queued_bytes = 20_000;
     tight.limits.write_window = 100;
-    let mut site = Site::new(tight);
-    let (stream, place) = open_sse(&mut site, false);
+    let mut harness = Harness::new(tight);
+    let (stream, post_path) = open_sse(&mut harness, false);
     for id in 1..2_000 {
         let ping = json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
-        site.send(post(&ping).to(&place));
+        harness.send(post(&ping).to(&post_path));
     }
-    site.reads_again(stream);
-    assert!(site.text(stream).len() < 20_000);
-    site.finish();
+    harness.resume_reading(stream);
+    assert!(harness.text(stream).len() < 20_000);
+    harness.finish();
 }
 
 /// Unread responses count as exchanges. The oldest is aborted when a new exchange needs its place.
 #[test]
-fn oldest_unread_answer_gives_way_to_a_new_exchange() {
+fn oldest_unread_response_is_aborted_for_a_new_exchange() {
     let mut tight = config();
     tight.limits.exchanges = 4;
-    let mut site = Site::new(tight);
-    let ask = |id: u64| modern(id, "server/discover", json!({}));
-    let deaf: Vec<StreamId> = (0..8).map(|id| send_deaf(&mut site, &ask(id))).collect();
-    for (at, stream) in deaf.iter().enumerate() {
-        assert_eq!(site.status(*stream), 200);
-        assert_eq!(site.exchange(*stream).is_aborted(), at < 4, "{at}");
+    let mut harness = Harness::new(tight);
+    let http_request = |id: u64| modern(id, "server/discover", json!({}));
+    let unread: Vec<StreamId> = (0..8)
+        .map(|id| send_unread(&mut harness, &http_request(id)))
+        .collect();
+    for (at, stream) in unread.iter().enumerate() {
+        assert_eq!(harness.status(*stream), 200);
+        assert_eq!(harness.exchange(*stream).is_aborted(), at < 4, "{at}");
     }
     // A client that reads at least one byte counts as present.
-    site.pass(seconds(40));
-    let (stream, len) = (deaf[4], 1);
-    site.feed(Input::Sent { stream, len });
-    site.pass(seconds(20));
-    assert!(!site.exchange(deaf[4]).is_aborted());
-    assert!(site.exchange(deaf[5]).is_aborted());
-    site.finish();
+    harness.advance(seconds(40));
+    let (stream, len) = (unread[4], 1);
+    harness.feed(Input::Sent { stream, len });
+    harness.advance(seconds(20));
+    assert!(!harness.exchange(unread[4]).is_aborted());
+    assert!(harness.exchange(unread[5]).is_aborted());
+    harness.finish();
 }
 
-/// Unfinished requests fill all places. The oldest is refused with 503, and a new request is served.
+/// Unfinished requests reach the exchange limit. The oldest is refused with 503, and a new request is served.
 #[test]
-fn oldest_unfinished_request_gives_way_to_a_new_exchange() {
+fn oldest_unfinished_request_gets_503_for_a_new_exchange() {
     let mut tight = config();
     tight.limits.exchanges = 3;
-    let mut site = Site::new(tight);
-    let ask = modern(1, "tools/call", json!({"name": "x"}));
-    let slow = [(); 3].map(|()| site.begin(&ask));
-    let (call, request) = site.taken(ask);
-    site.respond(request, json!({"content": []}));
-    assert_eq!(site.status(call), 200);
-    assert_eq!(site.status(slow[0]), 503);
-    assert!(!site.is_over(slow[1]) && !site.is_over(slow[2]));
-    assert_eq!(site.server.stats().displaced, 1);
-    site.finish();
+    let mut harness = Harness::new(tight);
+    let http_request = modern(1, "tools/call", json!({"name": "x"}));
+    let slow = [(); 3].map(|()| harness.begin(&http_request));
+    let (call, request) = harness.send_accepted(http_request);
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.status(call), 200);
+    assert_eq!(harness.status(slow[0]), 503);
+    assert!(!harness.is_over(slow[1]) && !harness.is_over(slow[2]));
+    assert_eq!(harness.server.stats().displaced, 1);
+    harness.finish();
 }
 
 /// The unread bytes of all clients have a common limit. Only the client with the most unread bytes is cut off.
 #[test]
-fn heaviest_unread_answer_is_cut_where_too_much_waits_in_all() {
+fn largest_unread_response_is_aborted_over_the_common_byte_limit() {
     let mut tight = config();
     tight.limits.queued_bytes = 20_000;
     tight.limits.all_queued_bytes = 100_000;
-    let mut site = Site::new(tight);
-    let ask = modern(1, "tools/call", json!({"name": "x"}));
+    let mut harness = Harness::new(tight);
+    let http_request = modern(1, "tools/call", json!({"name": "x"}));
     let answer = |bytes: usize| json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]});
-    let mut deaf = Vec::new();
+    let mut unread = Vec::new();
     for size in [30_000, 40_000, 20_000, 5_000] {
-        deaf.push(send_deaf(&mut site, &ask));
-        let request = site.newest();
-        site.respond(request, answer(size));
+        unread.push(send_unread(&mut harness, &http_request));
+        let request = harness.newest_request();
+        harness.respond(request, answer(size));
     }
     assert!(
-        deaf.iter()
-            .all(|stream| !site.exchange(*stream).is_aborted())
+        unread
+            .iter()
+            .all(|stream| !harness.exchange(*stream).is_aborted())
     );
     // A client that was answered just now had no time to read and is not cut off.
-    let reader = site.served(ask.clone(), answer(30_000));
-    assert_eq!(site.status(reader), 200);
-    assert!(!site.exchange(reader).is_aborted());
-    let last = send_deaf(&mut site, &ask);
-    let request = site.newest();
-    site.respond(request, answer(10_000));
-    let cut = deaf.iter().chain([&last]);
+    let reader = harness.send_and_respond(http_request.clone(), answer(30_000));
+    assert_eq!(harness.status(reader), 200);
+    assert!(!harness.exchange(reader).is_aborted());
+    let last = send_unread(&mut harness, &http_request);
+    let request = harness.newest_request();
+    harness.respond(request, answer(10_000));
+    let cut = unread.iter().chain([&last]);
     let cut: Vec<bool> = cut
-        .map(|stream| site.exchange(*stream).is_aborted())
+        .map(|stream| harness.exchange(*stream).is_aborted())
         .collect();
     assert_eq!(cut, [false, true, false, false, false]);
-    assert_eq!(site.server.stats().displaced, 1);
-    site.finish();
+    assert_eq!(harness.server.stats().displaced, 1);
+    harness.finish();
 }
 
 /// A client that reads no byte of a running stream for four keepalive intervals is given up. A client that reads slowly is
 /// kept.
 #[test]
-fn a_client_that_reads_nothing_is_given_up() {
-    let mut site = Site::new(config());
-    let ask = |id: u64| {
+fn client_that_reads_nothing_for_four_keepalives_is_dropped() {
+    let mut harness = Harness::new(config());
+    let http_request = |id: u64| {
         let meta = json!({"progressToken": "p"});
         modern(id, "tools/call", json!({"name": "slow", "_meta": meta}))
     };
-    let (deaf, given_up) = site.taken(ask(1));
-    let (slow, _) = site.taken(ask(2));
-    let (patient, waiting) = site.taken(ask(3).with("accept", "application/json"));
-    for stream in [deaf, slow] {
-        site.stops_reading(stream);
+    let (unread, dropped) = harness.send_accepted(http_request(1));
+    let (slow, _) = harness.send_accepted(http_request(2));
+    let (json_only, waiting) =
+        harness.send_accepted(http_request(3).with("accept", "application/json"));
+    for stream in [unread, slow] {
+        harness.stop_reading(stream);
     }
-    site.pass(seconds(15));
-    let begun = site.text(deaf).len();
-    assert!(begun > 0, "F-043");
+    harness.advance(seconds(15));
+    let written = harness.text(unread).len();
+    assert!(written > 0, "F-043");
     for _ in 0..3 {
-        site.pass(seconds(15));
+        harness.advance(seconds(15));
         let (stream, len) = (slow, 1);
-        site.feed(Input::Sent { stream, len });
+        harness.feed(Input::Sent { stream, len });
     }
-    site.pass(seconds(14));
-    assert!(!site.is_over(deaf));
-    site.pass(seconds(1));
-    assert!(site.exchange(deaf).is_aborted());
-    assert_eq!(site.cancellations(), [(given_up, Cancelled::PeerGone)]);
+    harness.advance(seconds(14));
+    assert!(!harness.is_over(unread));
+    harness.advance(seconds(1));
+    assert!(harness.exchange(unread).is_aborted());
+    assert_eq!(harness.cancellations(), [(dropped, Cancelled::PeerGone)]);
     assert_eq!(
-        site.text(deaf).len(),
-        begun,
-        "nothing is added to what is not read"
+        harness.text(unread).len(),
+        written,
+        "nothing is written to a client that does not read"
     );
-    assert!(!site.is_over(slow));
+    assert!(!harness.is_over(slow));
     // A client that takes only JSON has nothing to read before the reply, and is kept.
-    site.pass(seconds(600));
-    site.respond(waiting, json!({"content": []}));
-    assert_eq!(site.json(patient)["result"]["content"], json!([]));
-    site.finish();
+    harness.advance(seconds(600));
+    harness.respond(waiting, json!({"content": []}));
+    assert_eq!(harness.json(json_only)["result"]["content"], json!([]));
+    harness.finish();
 }
 
 /// After every response was read, the server has no deadline.
 #[test]
-fn when_all_was_read_nothing_is_due() {
-    let mut site = Site::new(config());
+fn no_deadline_is_left_after_all_responses_are_read() {
+    let mut harness = Harness::new(config());
     for id in 0..3 {
-        site.send(modern(id, "server/discover", json!({})));
+        harness.send(modern(id, "server/discover", json!({})));
     }
-    let session = site.session("2025-11-25");
-    site.send(session.get());
-    site.send(session.delete());
-    assert_eq!(site.server.poll_timeout(), None);
-    site.finish();
+    let session = harness.open_session("2025-11-25");
+    harness.send(session.get());
+    harness.send(session.delete());
+    assert_eq!(harness.server.poll_timeout(), None);
+    harness.finish();
 }
 
 /// A stream is replaced. Late reads on the old stream do not enlarge the write window of the new one.
 #[test]
-fn a_replaced_stream_has_a_window_of_its_own() {
-    let mut narrow = config();
-    narrow.limits.write_window = 1_000;
-    let mut site = Site::new(narrow);
-    let session = site.session("2025-11-25");
-    let old = send_deaf(&mut site, &call(&session, 1));
-    let request = site.newest();
-    log(&mut site, Some(request), "x".repeat(1_200).into());
-    let primer = site.sse(old)[0].id.clone().expect("a primer has an id");
-    let new = send_deaf(&mut site, &session.resume(&primer));
+fn reads_on_a_replaced_stream_do_not_enlarge_the_new_window() {
+    let mut small_window = config();
+    small_window.limits.write_window = 1_000;
+    let mut harness = Harness::new(small_window);
+    let session = harness.open_session("2025-11-25");
+    let old = send_unread(&mut harness, &call(&session, 1));
+    let request = harness.newest_request();
+    log(&mut harness, Some(request), "x".repeat(1_200).into());
+    let primer = harness.sse(old)[0].id.clone().expect("a primer has an id");
+    let new = send_unread(&mut harness, &session.resume(&primer));
     for _ in 0..4 {
-        log(&mut site, Some(request), "x".repeat(1_200).into());
+        log(&mut harness, Some(request), "x".repeat(1_200).into());
     }
-    let written = site.text(new).len();
-    site.reads_again(old);
-    assert_eq!(site.text(new).len(), written);
-    site.finish();
+    let written = harness.text(new).len();
+    harness.resume_reading(old);
+    assert_eq!(harness.text(new).len(), written);
+    harness.finish();
 }
 
 // Clients that use up shared resources.
 
 /// Open asks of one client do not prevent asks to another client.
 #[test]
-fn one_client_does_not_use_up_the_questions_of_all() {
-    let mut site = Site::new(config());
-    let eve = site.session_by("2025-11-25", Some("eve"));
-    site.send(call(&eve, 1));
-    let request = site.newest();
+fn open_asks_of_one_client_do_not_block_asks_to_another() {
+    let mut harness = Harness::new(config());
+    let eve = harness.open_session_by("2025-11-25", Some("eve"));
+    harness.send(call(&eve, 1));
+    let request = harness.newest_request();
     for _ in 0..64 {
-        site.ask(request, "roots/list", Value::Null);
+        harness.ask(request, "roots/list", Value::Null);
     }
-    let more = site.verb(|server, now| server.ask(now, request, "roots/list", None));
-    assert!(more.is_err(), "it is enough for eve");
+    let more = harness.with_server(|server, now| server.ask(now, request, "roots/list", None));
+    assert!(more.is_err(), "eve has reached the limit");
     for id in 0..64 {
-        site.send(modern(id, "tools/call", json!({"name": "x"})).by(Some("eve")));
-        let request = site.newest();
-        site.ask(request, "roots/list", Value::Null);
+        harness.send(modern(id, "tools/call", json!({"name": "x"})).by(Some("eve")));
+        let request = harness.newest_request();
+        harness.ask(request, "roots/list", Value::Null);
     }
-    let ann = site.session_by("2025-11-25", Some("ann"));
-    site.send(call(&ann, 1));
-    let request = site.newest();
-    site.ask(request, "roots/list", Value::Null);
-    site.send(modern(1, "tools/call", json!({"name": "x"})).by(Some("ann")));
-    let request = site.newest();
-    site.ask(request, "roots/list", Value::Null);
-    site.finish();
+    let ann = harness.open_session_by("2025-11-25", Some("ann"));
+    harness.send(call(&ann, 1));
+    let request = harness.newest_request();
+    harness.ask(request, "roots/list", Value::Null);
+    harness.send(modern(1, "tools/call", json!({"name": "x"})).by(Some("ann")));
+    let request = harness.newest_request();
+    harness.ask(request, "roots/list", Value::Null);
+    harness.finish();
 }
 
 /// An unfinished handshake holds its session for less than 120 s. A finished one keeps it for the promised 30 min.
 #[test]
-fn a_handshake_that_is_not_finished_takes_no_place_for_long() {
+fn unfinished_handshake_expires_within_120_s() {
     let mut tight = config();
     tight.limits.sessions = 4;
-    let mut site = Site::new(tight);
+    let mut harness = Harness::new(tight);
     for _ in 0..4 {
-        let begun = site.send(initialize("2025-11-25").by(Some("eve")));
-        assert_eq!(site.status(begun), 200);
+        let begun = harness.send(initialize("2025-11-25").by(Some("eve")));
+        assert_eq!(harness.status(begun), 200);
     }
-    let late = site.send(initialize("2025-11-25"));
-    assert_eq!(site.status(late), 200, "the oldest of them gives way");
-    assert_eq!(site.server.sessions(), 4);
-    site.pass(seconds(120));
-    assert_eq!(site.server.sessions(), 0);
-    let ann = site.session("2025-11-25");
-    site.pass(seconds(25 * 60));
-    let ping = site.send(ann.post(1, "ping", json!({})));
-    assert_eq!(site.status(ping), 200, "half an hour is promised");
-    site.finish();
+    let late = harness.send(initialize("2025-11-25"));
+    assert_eq!(
+        harness.status(late),
+        200,
+        "the oldest unfinished handshake is dropped"
+    );
+    assert_eq!(harness.server.sessions(), 4);
+    harness.advance(seconds(120));
+    assert_eq!(harness.server.sessions(), 0);
+    let ann = harness.open_session("2025-11-25");
+    harness.advance(seconds(25 * 60));
+    let ping = harness.send(ann.post(1, "ping", json!({})));
+    assert_eq!(harness.status(ping), 200, "a session lasts 30 min");
+    harness.finish();
 }
 
 /// Rule 19: the least used session gives way to a new one, but never a session with an open exchange.
 #[test]
-fn session_that_was_used_least_gives_way_to_a_new_one() {
+fn least_used_session_is_dropped_for_a_new_one() {
     let mut tight = config();
     tight.limits.sessions = 4;
-    let mut site = Site::new(tight);
-    let busy = site.session("2025-11-25");
-    site.send(busy.get());
-    let used = site.session("2025-11-25");
-    site.send(used.post(1, "ping", json!({})));
-    site.pass(seconds(1));
-    let unused = site.session("2025-11-25");
-    site.pass(seconds(1));
-    site.send(initialize("2025-11-25"));
-    let status = |site: &mut Site, session: &Session| {
-        let ping = site.send(session.post(9, "ping", json!({})));
-        site.status(ping)
+    let mut harness = Harness::new(tight);
+    let busy = harness.open_session("2025-11-25");
+    harness.send(busy.get());
+    let used = harness.open_session("2025-11-25");
+    harness.send(used.post(1, "ping", json!({})));
+    harness.advance(seconds(1));
+    let unused = harness.open_session("2025-11-25");
+    harness.advance(seconds(1));
+    harness.send(initialize("2025-11-25"));
+    let status = |harness: &mut Harness, session: &Session| {
+        let ping = harness.send(session.post(9, "ping", json!({})));
+        harness.status(ping)
     };
     // First the unfinished handshake gives way, then the session without any request.
-    let second = site.session("2025-11-25");
-    assert_eq!(site.server.sessions(), 4);
-    let third = site.session("2025-11-25");
-    assert_eq!(status(&mut site, &unused), 404);
+    let second = harness.open_session("2025-11-25");
+    assert_eq!(harness.server.sessions(), 4);
+    let third = harness.open_session("2025-11-25");
+    assert_eq!(status(&mut harness, &unused), 404);
     for session in [&busy, &used, &second, &third] {
-        assert_eq!(status(&mut site, session), 200);
-        site.pass(seconds(1));
+        assert_eq!(status(&mut harness, session), 200);
+        harness.advance(seconds(1));
     }
     // Now all sessions were used. The one with the oldest use gives way, but not one with an open stream.
-    let fourth = site.session("2025-11-25");
-    assert_eq!(status(&mut site, &used), 404);
+    let fourth = harness.open_session("2025-11-25");
+    assert_eq!(status(&mut harness, &used), 404);
     for session in [&busy, &second, &third, &fourth] {
-        assert_eq!(status(&mut site, session), 200);
+        assert_eq!(status(&mut harness, session), 200);
     }
-    site.finish();
+    harness.finish();
 }
 
 /// Rule 19: the number of open requests per session is limited, and other sessions are not affected.
 #[test]
-fn session_has_a_share_of_the_requests() {
+fn open_requests_per_session_are_limited() {
     let mut tight = config();
     tight.limits.requests = 8;
     tight.limits.requests_each = 3;
-    let mut site = Site::new(tight);
-    let (eve, ann) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    let mut harness = Harness::new(tight);
+    let (eve, ann) = (
+        harness.open_session("2025-11-25"),
+        harness.open_session("2025-11-25"),
+    );
     for id in 1..=3 {
-        site.taken(call(&eve, id));
+        harness.send_accepted(call(&eve, id));
     }
-    let over = site.send(call(&eve, 4));
-    let refused = site.answer(over)["error"]["message"].to_string();
+    let excess = harness.send(call(&eve, 4));
+    let refused = harness.reply(excess)["error"]["message"].to_string();
     assert!(refused.contains("3 requests of this session"), "{refused}");
-    site.taken(call(&ann, 1));
-    site.finish();
+    harness.send_accepted(call(&ann, 1));
+    harness.finish();
 }
 
-/// Rule 19: when all places are taken, calls whose client is gone are cancelled first. A client that resumes one is told
-/// so.
+/// Rule 19: at the request limit, calls whose client is gone are cancelled first. A client that resumes one gets an
+/// error.
 #[test]
-fn call_that_nobody_waits_for_gives_way_to_a_new_one() {
+fn call_of_a_disconnected_client_is_cancelled_for_a_new_one() {
     let mut tight = config();
     tight.limits.requests = 3;
-    let mut site = Site::new(tight);
-    let (eve, ann) = (site.session("2025-11-25"), site.session("2025-11-25"));
+    let mut harness = Harness::new(tight);
+    let (eve, ann) = (
+        harness.open_session("2025-11-25"),
+        harness.open_session("2025-11-25"),
+    );
     let mut calls = Vec::new();
     for id in 1..=3 {
-        calls.push(site.taken(call(&eve, id)));
+        calls.push(harness.send_accepted(call(&eve, id)));
     }
-    let primer = site.last_event_id(calls[1].0);
+    let primer = harness.last_event_id(calls[1].0);
     for (stream, _) in &calls {
-        site.hangs_up(*stream);
+        harness.disconnect(*stream);
     }
-    assert_eq!(site.cancellations(), [], "she may come back");
+    assert_eq!(harness.cancellations(), [], "the client may resume");
     for id in 1..=2 {
-        site.taken(call(&ann, id));
+        harness.send_accepted(call(&ann, id));
     }
     let gone = [calls[0].1, calls[1].1].map(|request| (request, Cancelled::PeerGone));
-    assert_eq!(site.cancellations(), gone, "the oldest first");
-    let again = site.send(eve.resume(&primer));
-    let told = site.text(again);
-    assert!(told.contains("others needed its place"), "{told}");
-    assert!(site.is_over(again));
-    site.finish();
+    assert_eq!(harness.cancellations(), gone, "the oldest first");
+    let again = harness.send(eve.resume(&primer));
+    let text = harness.text(again);
+    assert!(text.contains("others needed its place"), "{text}");
+    assert!(harness.is_over(again));
+    harness.finish();
 }
 
-/// Rule 19: when waiting clients hold all places, the session with the most requests loses one.
+/// Rule 19: when waiting clients have reached the limit, the session with the most requests loses one.
 #[test]
-fn session_with_most_requests_gives_way_where_all_are_taken() {
+fn session_with_most_requests_loses_one_when_the_limit_is_reached() {
     let mut tight = config();
     tight.limits.requests = 3;
-    let mut site = Site::new(tight);
-    let (eve, ann) = (site.session("2025-11-25"), site.session("2025-11-25"));
-    let calls = [1, 2, 3].map(|id| site.taken(call(&eve, id)));
-    let over = site.send(call(&eve, 4));
-    assert!(site.text(over).contains("3 requests are not answered yet"));
-    site.taken(call(&ann, 1));
-    let told = site.answer(calls[0].0)["error"]["message"].to_string();
-    assert!(told.contains("others needed its place"), "{told}");
-    site.taken(modern(1, "tools/call", json!({"name": "x"})));
+    let mut harness = Harness::new(tight);
+    let (eve, ann) = (
+        harness.open_session("2025-11-25"),
+        harness.open_session("2025-11-25"),
+    );
+    let calls = [1, 2, 3].map(|id| harness.send_accepted(call(&eve, id)));
+    let excess = harness.send(call(&eve, 4));
+    assert!(
+        harness
+            .text(excess)
+            .contains("3 requests are not answered yet")
+    );
+    harness.send_accepted(call(&ann, 1));
+    let message = harness.reply(calls[0].0)["error"]["message"].to_string();
+    assert!(message.contains("others needed its place"), "{message}");
+    harness.send_accepted(modern(1, "tools/call", json!({"name": "x"})));
     let gone = [calls[0].1, calls[1].1].map(|request| (request, Cancelled::PeerGone));
-    assert_eq!(site.cancellations(), gone);
+    assert_eq!(harness.cancellations(), gone);
     // Now every client has one request. No client has more than another, so the new request is refused.
     assert_eq!(
-        site.refused(modern(2, "tools/call", json!({"name": "x"})))
+        harness
+            .send_refused(modern(2, "tools/call", json!({"name": "x"})))
             .0,
         503
     );
-    site.finish();
+    harness.finish();
 }
 
 /// Rule 17: a user's tool list defines which arguments must be repeated in header fields, for that user only.
 #[test]
-fn argument_headers_of_one_user_are_not_demanded_of_another() {
-    let mut site = Site::new(config());
+fn param_headers_of_one_user_are_not_required_of_another() {
+    let mut harness = Harness::new(config());
     let schema =
         json!({"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "X"}}});
     let list = json!({"tools": [{"name": "pay", "inputSchema": schema}]});
-    site.served(modern(1, "tools/list", json!({})).by(Some("ann")), list);
+    harness.send_and_respond(modern(1, "tools/list", json!({})).by(Some("ann")), list);
     let pay = |user| {
         let params = json!({"name": "pay", "arguments": {"x": "1"}});
         modern(2, "tools/call", params).by(Some(user))
     };
-    let (status, _) = site.refused(pay("ann"));
+    let (status, _) = harness.send_refused(pay("ann"));
     assert_eq!(status, 400, "ann's tool has a header");
-    site.taken(pay("eve"));
-    site.finish();
+    harness.send_accepted(pay("eve"));
+    harness.finish();
 }
 
 /// Each watch keeps its own copy of its URIs. All watches together have a limit.
 #[test]
-fn addresses_that_others_watch_are_not_for_nothing() {
+fn watched_uris_of_all_clients_count_towards_one_limit() {
     let mut tight = config();
     tight.limits.watched_uris = 16;
     tight.limits.watched_bytes = 16_000;
-    let mut site = Site::new(tight);
+    let mut harness = Harness::new(tight);
     let uris: Vec<String> = (0..16).map(|i| format!("file:///{i:0980}")).collect();
     let wanted = json!({"notifications": {"resourceSubscriptions": uris}});
     let mut granted = 0;
     for id in 0..100 {
-        let watch = site.send(modern(id, "subscriptions/listen", wanted.clone()));
-        let answer = &site.messages(watch)[0];
-        let of_it = answer["params"]["notifications"]["resourceSubscriptions"].as_array();
-        granted += of_it.map_or(0, Vec::len);
+        let watch = harness.send(modern(id, "subscriptions/listen", wanted.clone()));
+        let answer = &harness.messages(watch)[0];
+        let accepted = answer["params"]["notifications"]["resourceSubscriptions"].as_array();
+        granted += accepted.map_or(0, Vec::len);
     }
-    assert!(granted < 16 * 20, "{granted} addresses");
-    site.finish();
+    assert!(granted < 16 * 20, "{granted} URIs");
+    harness.finish();
 }
 
 /// Messages that wait for the offer are bounded, however many clients repeat them.
 #[test]
-fn what_waits_for_the_offer_is_bounded() {
-    let mut deferred = over(with_sse());
+fn messages_waiting_for_the_offer_are_limited() {
+    let mut deferred = http_config(with_sse());
     deferred.offer = None;
     deferred.limits.requests = 8;
-    let mut site = Site::new(deferred);
-    let places = [(); 2].map(|()| open_sse(&mut site, true).1);
-    for place in places.iter().cycle().take(200) {
-        let done = notice("notifications/initialized", Value::Null);
-        site.send(done.to(place));
+    let mut harness = Harness::new(deferred);
+    let post_paths = [(); 2].map(|()| open_sse(&mut harness, true).1);
+    for post_path in post_paths.iter().cycle().take(200) {
+        let done = notification("notifications/initialized", Value::Null);
+        harness.send(done.to(post_path));
     }
-    assert!(site.server.requests() <= 8, "{}", site.server.requests());
-    let other = site.send(modern(1, "server/discover", json!({})));
-    assert!(!site.is_answered(other), "it may wait, too");
-    site.verb(|server, now| server.offer(now, everything()));
-    assert_eq!(site.status(other), 200);
-    site.finish();
+    assert!(
+        harness.server.requests() <= 8,
+        "{}",
+        harness.server.requests()
+    );
+    let other = harness.send(modern(1, "server/discover", json!({})));
+    assert!(
+        !harness.is_answered(other),
+        "the request waits for the offer"
+    );
+    harness.with_server(|server, now| server.offer(now, full_offer()));
+    assert_eq!(harness.status(other), 200);
+    harness.finish();
 }
 
 /// Header fields count towards the limit for bytes that are still arriving.
 #[test]
-fn heads_are_part_of_what_arrives() {
+fn header_bytes_count_towards_the_body_limit() {
     let mut tight = config();
     tight.limits.body_bytes = 100_000;
     tight.limits.message_bytes = 100_000;
-    let mut site = Site::new(tight);
+    let mut harness = Harness::new(tight);
     let long = "y".repeat(60_000);
-    let ask = modern(1, "server/discover", json!({})).with("mcp-param-x", long);
-    let begun: Vec<StreamId> = (0..20).map(|_| site.begin(&ask)).collect();
-    let held = begun.iter().filter(|stream| !site.is_answered(**stream));
-    assert!(held.count() <= 2);
-    site.finish();
+    let http_request = modern(1, "server/discover", json!({})).with("mcp-param-x", long);
+    let begun: Vec<StreamId> = (0..20).map(|_| harness.begin(&http_request)).collect();
+    let unanswered = begun.iter().filter(|stream| !harness.is_answered(**stream));
+    assert!(unanswered.count() <= 2);
+    harness.finish();
 }
 
 // Events that are kept for clients that lose their stream.
 
 /// Notifications without a reader do not displace stored replies. The data of other sessions does not, either.
 #[test]
-fn answers_are_held_rather_than_news() {
+fn notifications_do_not_displace_stored_replies() {
     let mut http = Http::new();
     http.replay = Replay::new(256, 10_000);
     http.replay.all_bytes = 30_000;
-    let mut site = Site::new(over(http));
+    let mut harness = Harness::new(http_config(http));
     for _ in 0..4 {
-        let eve = site.session_by("2025-11-25", Some("eve"));
-        site.send(call(&eve, 1));
-        let request = site.newest();
-        site.respond(request, json!({"content": [], "x": "y".repeat(9_000)}));
+        let eve = harness.open_session_by("2025-11-25", Some("eve"));
+        harness.send(call(&eve, 1));
+        let request = harness.newest_request();
+        harness.respond(request, json!({"content": [], "x": "y".repeat(9_000)}));
     }
     for _ in 0..300 {
-        log(&mut site, None, "x".repeat(50).into());
+        log(&mut harness, None, "x".repeat(50).into());
     }
-    let ann = site.session_by("2025-11-25", Some("ann"));
-    let lost = site.send(call(&ann, 1));
-    let request = site.newest();
-    let last = site.last_event_id(lost);
-    site.hangs_up(lost);
-    site.respond(request, json!({"content": [], "x": "y".repeat(500)}));
+    let ann = harness.open_session_by("2025-11-25", Some("ann"));
+    let lost = harness.send(call(&ann, 1));
+    let request = harness.newest_request();
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.respond(request, json!({"content": [], "x": "y".repeat(500)}));
     for _ in 0..300 {
-        log(&mut site, None, "x".into());
+        log(&mut harness, None, "x".into());
     }
-    let resumed = site.send(ann.resume(&last));
-    assert_eq!(site.status(resumed), 200, "{}", site.text(resumed));
-    assert_eq!(site.messages(resumed).len(), 1);
-    site.finish();
+    let resumed = harness.send(ann.resume(&last));
+    assert_eq!(harness.status(resumed), 200, "{}", harness.text(resumed));
+    assert_eq!(harness.messages(resumed).len(), 1);
+    harness.finish();
 }
 
 /// A reply is too long to be stored. The client gets an error; an empty stream would make it resume again and again.
 #[test]
-fn a_stream_whose_end_is_not_held_is_not_resumed() {
+fn resuming_a_stream_whose_reply_is_too_long_to_store_gets_400() {
     let mut http = Http::new();
     http.replay = Replay::new(10, 1_000);
-    let mut site = Site::new(over(http));
-    let session = site.session("2025-11-25");
-    let lost = site.send(call(&session, 1));
-    let request = site.newest();
-    log(&mut site, Some(request), "a".into());
-    let last = site.last_event_id(lost);
-    site.hangs_up(lost);
-    site.respond(request, json!({"content": [], "x": "y".repeat(2_000)}));
-    let resumed = site.send(session.resume(&last));
-    assert_eq!(site.status(resumed), 400);
-    site.finish();
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-11-25");
+    let lost = harness.send(call(&session, 1));
+    let request = harness.newest_request();
+    log(&mut harness, Some(request), "a".into());
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.respond(request, json!({"content": [], "x": "y".repeat(2_000)}));
+    let resumed = harness.send(session.resume(&last));
+    assert_eq!(harness.status(resumed), 400);
+    harness.finish();
 }
 
 /// The client of a request has lost its stream. An ask for this request goes to a stream that the client reads.
 #[test]
-fn a_question_goes_where_somebody_hears_it() {
+fn ask_goes_to_the_session_stream_if_the_request_stream_is_lost() {
     for (replay, version, accept) in [
         (Replay::new(0, 0), "2025-11-25", "*/*"),
         (Replay::default(), "2025-11-25", "application/json"),
@@ -543,25 +576,25 @@ fn a_question_goes_where_somebody_hears_it() {
     ] {
         let mut http = Http::new();
         http.replay = replay;
-        let mut site = Site::new(over(http));
-        let session = site.session(version);
-        let stream = site.send(session.get());
-        let lost = site.send(call(&session, 1).with("accept", accept));
-        let request = site.newest();
-        site.hangs_up(lost);
-        let ask = site.ask(request, "roots/list", Value::Null);
-        let heard = site.messages(stream);
-        assert_eq!(heard[0]["method"], "roots/list");
-        site.send(session.answer(&heard[0]["id"], json!({"roots": []})));
-        assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
-        site.finish();
+        let mut harness = Harness::new(http_config(http));
+        let session = harness.open_session(version);
+        let stream = harness.send(session.get());
+        let lost = harness.send(call(&session, 1).with("accept", accept));
+        let request = harness.newest_request();
+        harness.disconnect(lost);
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        let messages = harness.messages(stream);
+        assert_eq!(messages[0]["method"], "roots/list");
+        harness.send(session.answer(&messages[0]["id"], json!({"roots": []})));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+        harness.finish();
     }
 }
 
 /// The client reads no stream yet. The ask waits on the request's stream if that can be resumed, else on the session's stream.
 /// S-LHTTP-15: a client that takes only JSON does not get the ask on the response, either.
 #[test]
-fn a_question_waits_where_its_client_comes_back() {
+fn ask_waits_for_the_stream_that_its_client_can_open() {
     for (replay, accept, resumes) in [
         (Replay::default(), "*/*", true),
         (Replay::default(), "application/json", false),
@@ -570,31 +603,31 @@ fn a_question_waits_where_its_client_comes_back() {
     ] {
         let mut http = Http::new();
         http.replay = replay;
-        let mut site = Site::new(over(http));
-        let session = site.session("2025-11-25");
-        let ask = call(&session, 1).with("accept", accept);
-        let (lost, request) = site.taken(ask);
+        let mut harness = Harness::new(http_config(http));
+        let session = harness.open_session("2025-11-25");
+        let http_request = call(&session, 1).with("accept", accept);
+        let (lost, request) = harness.send_accepted(http_request);
         if accept == "*/*" {
-            site.hangs_up(lost);
+            harness.disconnect(lost);
         }
-        site.ask(request, "roots/list", Value::Null);
-        assert_eq!(site.asked("roots/list"), server_http::NOTHING);
-        let back = if resumes {
-            let last = site.last_event_id(lost);
-            site.send(session.resume(&last))
+        harness.ask(request, "roots/list", Value::Null);
+        assert_eq!(harness.ask_ids("roots/list"), server_http::NO_MESSAGES);
+        let resumed = if resumes {
+            let last = harness.last_event_id(lost);
+            harness.send(session.resume(&last))
         } else {
-            site.send(session.get())
+            harness.send(session.get())
         };
         assert_eq!(
-            site.said(back, "roots/list").len(),
+            harness.messages_with(resumed, "roots/list").len(),
             1,
             "{replay:?} {accept}"
         );
-        site.respond(request, json!({"content": []}));
+        harness.respond(request, json!({"content": []}));
         if accept == "application/json" {
-            assert_eq!(site.json(lost)["result"]["content"], json!([]));
+            assert_eq!(harness.json(lost)["result"]["content"], json!([]));
         }
-        site.finish();
+        harness.finish();
     }
 }
 
@@ -602,19 +635,19 @@ fn a_question_waits_where_its_client_comes_back() {
 
 /// S-HDR-09: a message with a duplicate member is refused, because two readers may read different values.
 #[test]
-fn nothing_gets_past_the_fields_by_being_there_twice() {
+fn duplicate_or_escaped_members_cannot_bypass_the_header_check() {
     let schema = json!({"type": "object", "properties": {
         "tenant": {"type": "string", "x-mcp-header": "Tenant"},
     }});
     let list = payload(&json!({"tools": [{"name": "t", "inputSchema": schema}]}));
-    let mut site = Site::new(config());
-    site.verb(|server, now| server.tools(now, &list));
-    let ask = modern(
+    let mut harness = Harness::new(config());
+    harness.with_server(|server, now| server.tools(now, &list));
+    let http_request = modern(
         1,
         "tools/call",
         json!({"name": "t", "arguments": {"tenant": "mine"}}),
     );
-    let ask = ask.with("mcp-param-tenant", "mine");
+    let http_request = http_request.with("mcp-param-tenant", "mine");
     for (once, twice, without) in [
         (r#""name":"t""#, r#""name":"t","name":"u""#, "-"),
         (r#""name":"t""#, r#""name":"t","name":"t""#, "mcp-name"),
@@ -630,81 +663,84 @@ fn nothing_gets_past_the_fields_by_being_there_twice() {
             "mcp-param-tenant",
         ),
     ] {
-        let mut ask = ask.clone().without(without);
-        let text = String::from_utf8(ask.body).unwrap();
+        let mut http_request = http_request.clone().without(without);
+        let text = String::from_utf8(http_request.body).unwrap();
         assert!(text.contains(once));
-        ask.body = text.replace(once, twice).into_bytes();
-        let stream = site.send(ask);
-        assert_eq!(site.status(stream), 400, "{twice}");
+        http_request.body = text.replace(once, twice).into_bytes();
+        let stream = harness.send(http_request);
+        assert_eq!(harness.status(stream), 400, "{twice}");
     }
-    let stream = site.send(ask);
-    assert!(!site.is_answered(stream), "as it is, it is served");
-    site.finish();
+    let stream = harness.send(http_request);
+    assert!(
+        !harness.is_answered(stream),
+        "the unchanged request is accepted"
+    );
+    harness.finish();
 }
 
 /// A handshake that waits 40 s for the offer still names its session.
 #[test]
-fn a_late_handshake_names_its_session() {
+fn handshake_answered_after_40_s_still_names_its_session() {
     for others in [0, 1] {
         let mut deferred = config();
         let offer = deferred.offer.take().expect("an offer");
-        let mut site = Site::new(deferred);
-        let begun = site.send(initialize("2025-11-25"));
-        let strange = |_| site.send(modern(1, "no/such", json!({})));
-        let strange: Vec<StreamId> = (0..others).map(strange).collect();
-        site.pass(seconds(40));
-        site.verb(|server, now| server.offer(now, offer));
-        assert_eq!(site.status(begun), 200);
-        assert!(site.field(begun, "mcp-session-id").is_some());
-        for strange in strange {
-            assert_eq!(site.status(strange), 404, "S-HTTP-29");
+        let mut harness = Harness::new(deferred);
+        let begun = harness.send(initialize("2025-11-25"));
+        let unknown = |_| harness.send(modern(1, "no/such", json!({})));
+        let unknown: Vec<StreamId> = (0..others).map(unknown).collect();
+        harness.advance(seconds(40));
+        harness.with_server(|server, now| server.offer(now, offer));
+        assert_eq!(harness.status(begun), 200);
+        assert!(harness.field(begun, "mcp-session-id").is_some());
+        for unknown in unknown {
+            assert_eq!(harness.status(unknown), 404, "S-HTTP-29");
         }
-        site.finish();
+        harness.finish();
     }
 }
 
 /// A body that ends with the fault `Closed` counts as complete.
 #[test]
-fn a_body_ends_in_order_with_the_fault_that_says_so() {
-    let mut site = Site::new(config());
-    let ask = modern(1, "server/discover", json!({}));
-    let stream = site.begin(&ask);
-    site.body(stream, &ask.body);
+fn body_that_ends_with_the_closed_fault_is_complete() {
+    let mut harness = Harness::new(config());
+    let http_request = modern(1, "server/discover", json!({}));
+    let stream = harness.begin(&http_request);
+    harness.body(stream, &http_request.body);
     let faults = vec![Fault::new(FaultKind::Closed)].into();
-    site.feed(Input::End { stream, faults });
-    assert_eq!(site.status(stream), 200);
-    site.finish();
+    harness.feed(Input::End { stream, faults });
+    assert_eq!(harness.status(stream), 200);
+    harness.finish();
 }
 
 /// A request is still arriving when the service shuts down. Its client gets 503 and `Retry-After`.
 #[test]
-fn what_arrives_at_the_end_is_told_to_come_back() {
-    let mut site = Site::new(config());
-    let ask = modern(1, "tools/call", json!({"name": "x"}));
-    let stream = site.begin(&ask);
-    site.body(stream, &ask.body[..10]);
-    site.shutdown();
-    assert_eq!(site.status(stream), 503);
-    assert!(site.field(stream, "retry-after").is_some());
-    site.finish();
+fn request_still_arriving_at_shutdown_gets_503_and_retry_after() {
+    let mut harness = Harness::new(config());
+    let http_request = modern(1, "tools/call", json!({"name": "x"}));
+    let stream = harness.begin(&http_request);
+    harness.body(stream, &http_request.body[..10]);
+    harness.shutdown();
+    assert_eq!(harness.status(stream), 503);
+    assert!(harness.field(stream, "retry-after").is_some());
+    harness.finish();
 }
 
 /// S-VER-12: a server without the legacy era names its versions in the refusal of a handshake.
 #[test]
-fn a_modern_server_names_its_versions_to_a_handshake() {
-    let mut modern_alone = config();
-    modern_alone.versions = Versions::MODERN;
-    let mut site = Site::new(modern_alone);
-    let begun = site.send(initialize("2025-11-25"));
-    assert_eq!(site.status(begun), 400);
-    let supported = &site.json(begun)["error"]["data"]["supported"];
+fn modern_server_lists_its_versions_when_it_refuses_a_handshake() {
+    let mut modern_only = config();
+    modern_only.versions = Versions::MODERN;
+    let mut harness = Harness::new(modern_only);
+    let begun = harness.send(initialize("2025-11-25"));
+    assert_eq!(harness.status(begun), 400);
+    let supported = &harness.json(begun)["error"]["data"]["supported"];
     assert_eq!(*supported, json!(["2026-07-28"]));
-    site.finish();
+    harness.finish();
 }
 
 /// The id of a session gives access to it, so the `Debug` output hides it.
 #[test]
-fn the_store_of_sessions_shows_no_id() {
+fn debug_output_of_the_session_store_hides_ids() {
     let mut sessions = MemorySessions::new(3);
     sessions.put(&SessionRecord::new("s3cret", Version::V2025_11_25));
     assert!(!format!("{sessions:?}").contains("s3cret"));
@@ -720,7 +756,7 @@ impl<T> Shared<T> {
     }
 
     /// The same store, for another server.
-    fn again(&self) -> Shared<T> {
+    fn share(&self) -> Shared<T> {
         Shared(self.0.clone())
     }
 }
@@ -765,27 +801,27 @@ impl EventStore for Shared<MemoryEvents> {
 }
 
 /// Two servers at one address with shared stores and the same secret. The second may still lack its offer.
-fn siblings(is_offered: bool) -> (Site, Site) {
+fn servers_with_shared_stores(is_offered: bool) -> (Harness, Harness) {
     let sessions = Shared::new(MemorySessions::new(8));
     let events = Shared::new(MemoryEvents::new(Replay::default()));
     let server = |is_offered: bool| {
         let mut config = config();
         config.offer = config.offer.filter(|_| is_offered);
-        let (sessions, events) = (Box::new(sessions.again()), Box::new(events.again()));
-        Site::around(Server::with_stores(config, sessions, events))
+        let (sessions, events) = (Box::new(sessions.share()), Box::new(events.share()));
+        Harness::from_server(Server::with_stores(config, sessions, events))
     };
     (server(true), server(is_offered))
 }
 
 #[test]
-fn a_session_that_is_idle_here_and_used_there_lives() {
-    let (mut one, mut other) = siblings(true);
-    let session = one.session("2025-11-25");
+fn session_stays_alive_while_used_at_another_server() {
+    let (mut one, mut other) = servers_with_shared_stores(true);
+    let session = one.open_session("2025-11-25");
     for id in 1..6 {
         let ping = other.send(session.post(id, "ping", json!({})));
         assert_eq!(other.status(ping), 200);
-        one.pass(seconds(600));
-        other.pass(seconds(600));
+        one.advance(seconds(600));
+        other.advance(seconds(600));
     }
     let ping = one.send(session.post(9, "ping", json!({})));
     assert_eq!(one.status(ping), 200);
@@ -798,10 +834,10 @@ fn a_session_that_is_idle_here_and_used_there_lives() {
 }
 
 #[test]
-fn no_two_sessions_have_the_same_id() {
-    let (mut one, mut other) = siblings(true);
-    let ann = one.session_by("2025-11-25", Some("ann"));
-    let eve = other.session_by("2025-11-25", Some("eve"));
+fn servers_with_shared_stores_give_different_session_ids() {
+    let (mut one, mut other) = servers_with_shared_stores(true);
+    let ann = one.open_session_by("2025-11-25", Some("ann"));
+    let eve = other.open_session_by("2025-11-25", Some("eve"));
     assert_ne!(ann.id, eve.id);
     one.finish();
     other.finish();
@@ -809,63 +845,64 @@ fn no_two_sessions_have_the_same_id() {
 
 /// The user, the capabilities, the log level and the subscriptions of a session hold at the second server, too.
 #[test]
-fn a_session_is_the_same_at_the_other_server() {
-    let (mut one, mut other) = siblings(true);
-    let begin = server_http::introduce("2025-11-25", &json!({"roots": {}}));
-    let session = one.session_with(begin, "2025-11-25", Some("ann"));
+fn session_state_holds_at_another_server() {
+    let (mut one, mut other) = servers_with_shared_stores(true);
+    let handshake = server_http::initialize_with("2025-11-25", &json!({"roots": {}}));
+    let session = one.open_session_with(handshake, "2025-11-25", Some("ann"));
     let uri = "file:///a";
     let level = json!({"level": "critical"});
     one.send(session.post(1, "logging/setLevel", level));
     one.send(session.post(2, "resources/subscribe", json!({"uri": uri})));
     one.finish();
 
-    let stranger = other.send(session.get().by(Some("eve")));
-    assert_eq!(other.status(stranger), 404);
+    let other_user = other.send(session.get().by(Some("eve")));
+    assert_eq!(other.status(other_user), 404);
     let stream = other.send(session.get());
     log(&mut other, None, "an error".into());
     assert_eq!(
         other.messages(stream),
-        server_http::NOTHING,
-        "that is too little"
+        server_http::NO_MESSAGES,
+        "an error is below the level of the session"
     );
     other.publish(Change::Resource { uri: uri.into() });
     assert_eq!(other.messages(stream).len(), 1);
-    let (_, request) = other.taken(call(&session, 3));
+    let (_, request) = other.send_accepted(call(&session, 3));
     let peer = &other.requests()[0].peer;
     let name = peer.client.as_ref().map(|client| client.name());
     assert_eq!(name, Some("scripted"));
     other.ask(request, "roots/list", Value::Null);
-    let ask = other.verb(|server, now| server.ask(now, request, "sampling/createMessage", None));
-    assert!(ask.is_err(), "it did not say that it can be asked this");
+    let ask =
+        other.with_server(|server, now| server.ask(now, request, "sampling/createMessage", None));
+    assert!(ask.is_err(), "the client did not declare sampling");
     other.finish();
 }
 
 /// The server does not revive a stored session of a version that it does not support. The client gets 404 and starts
 /// a new session.
 #[test]
-fn a_session_of_another_version_is_not_revived() {
+fn stored_session_of_an_unsupported_version_gets_404() {
     let mut records = MemorySessions::new(8);
     records.put(&SessionRecord::new("abc", Version::V2025_06_18));
     let mut newest = config();
     newest.versions = Versions::only(Version::V2025_11_25);
     let events = MemoryEvents::new(Replay::default());
     let server = Server::with_stores(newest, Box::new(records), Box::new(events));
-    let mut site = Site::around(server);
+    let mut harness = Harness::from_server(server);
     let lost = Session::new("abc", "2025-11-25");
-    let lost = site.send(lost.post(1, "ping", Value::Null));
-    assert_eq!(site.status(lost), 404);
-    site.finish();
+    let lost = harness.send(lost.post(1, "ping", Value::Null));
+    assert_eq!(harness.status(lost), 404);
+    harness.finish();
 }
 
 /// A request runs at one server, and its client resumes at the other. The client can retry until the reply is there.
 #[test]
-fn a_stream_of_the_other_server_can_be_waited_for() {
-    let (mut one, mut other) = siblings(true);
-    let session = one.session("2025-11-25");
+fn stream_of_another_server_can_be_resumed_after_its_reply() {
+    let (mut one, mut other) = servers_with_shared_stores(true);
+    let session = one.open_session("2025-11-25");
     let lost = one.send(call(&session, 1));
-    let request = one.newest();
+    let request = one.newest_request();
     let last = one.last_event_id(lost);
-    one.hangs_up(lost);
+    one.disconnect(lost);
     let early = other.send(session.resume(&last));
     assert_eq!(other.status(early), 200);
     assert!(other.is_over(early) && other.messages(early).is_empty());
@@ -877,15 +914,15 @@ fn a_stream_of_the_other_server_can_be_waited_for() {
 }
 
 #[test]
-fn a_session_that_is_revived_before_the_offer_hears_all() {
-    let (mut one, mut other) = siblings(false);
-    let session = one.session("2025-11-25");
+fn session_restored_before_the_offer_gets_changes_and_replies() {
+    let (mut one, mut other) = servers_with_shared_stores(false);
+    let session = one.open_session("2025-11-25");
     let stream = other.send(session.get());
     let waiting = other.send(call(&session, 1));
-    other.verb(|server, now| server.offer(now, everything()));
+    other.with_server(|server, now| server.offer(now, full_offer()));
     other.publish(Change::List(List::Tools));
     assert_eq!(other.messages(stream).len(), 1);
-    let request = other.newest();
+    let request = other.newest_request();
     other.respond(request, json!({"content": []}));
     assert!(other.is_over(waiting));
     one.finish();
@@ -893,9 +930,9 @@ fn a_session_that_is_revived_before_the_offer_hears_all() {
 }
 
 #[test]
-fn a_session_that_ends_takes_along_what_waits_for_the_offer() {
-    let (mut one, mut other) = siblings(false);
-    let session = one.session("2025-11-25");
+fn deleting_a_session_ends_its_requests_waiting_for_the_offer() {
+    let (mut one, mut other) = servers_with_shared_stores(false);
+    let session = one.open_session("2025-11-25");
     let waiting = other.send(call(&session, 1));
     other.send(session.delete());
     assert!(other.is_over(waiting));
@@ -904,41 +941,55 @@ fn a_session_that_ends_takes_along_what_waits_for_the_offer() {
 }
 
 #[test]
-fn whoever_sends_little_does_not_pay_for_those_who_send_much() {
+fn small_request_is_served_and_a_large_unfinished_one_refused() {
     let mut config = config();
     config.limits.message_bytes = 1_000;
     config.limits.body_bytes = 2_500;
-    let mut site = Site::new(config);
-    let ask = modern(1, "tools/call", json!({"name": "x"}));
-    let slow = [(); 3].map(|()| site.begin(&ask));
+    let mut harness = Harness::new(config);
+    let http_request = modern(1, "tools/call", json!({"name": "x"}));
+    let slow = [(); 3].map(|()| harness.begin(&http_request));
     for stream in slow {
-        site.body(stream, &[b' '; 700]);
+        harness.body(stream, &[b' '; 700]);
     }
-    let (call, request) = site.taken(ask);
-    site.respond(request, json!({"content": []}));
-    assert_eq!(site.status(call), 200);
-    let refused = slow.iter().filter(|stream| site.is_answered(**stream));
-    let statuses: Vec<u16> = refused.map(|stream| site.status(*stream)).collect();
-    assert_eq!(statuses, [503], "one of those who send much");
+    let (call, request) = harness.send_accepted(http_request);
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.status(call), 200);
+    let refused = slow.iter().filter(|stream| harness.is_answered(**stream));
+    let statuses: Vec<u16> = refused.map(|stream| harness.status(*stream)).collect();
+    assert_eq!(statuses, [503], "one of the large requests");
 }
 
 #[test]
-fn what_is_told_to_one_client_is_told_to_no_other() {
-    let mut site = Site::new(config());
-    let sessions = [(); 2].map(|()| site.session("2025-11-25"));
-    let streams = sessions.clone().map(|session| site.send(session.get()));
-    site.taken(sessions[1].post(1, "tools/call", json!({"name": "x"})));
-    let caller = site.requests()[0].caller.clone();
-    let told = |server: &mut everlink::Server, now| {
+fn notify_to_reaches_only_its_client() {
+    let mut harness = Harness::new(config());
+    let sessions = [(); 2].map(|()| harness.open_session("2025-11-25"));
+    let streams = sessions.clone().map(|session| harness.send(session.get()));
+    harness.send_accepted(sessions[1].post(1, "tools/call", json!({"name": "x"})));
+    let caller = harness.requests()[0].caller.clone();
+    let notify = |server: &mut everlink::Server, now| {
         server.notify_to(now, &caller, "notifications/acme/done", None)
     };
-    site.verb(told).expect("it is in a session");
-    assert!(site.said(streams[0], "notifications/acme/done").is_empty());
-    assert_eq!(site.said(streams[1], "notifications/acme/done").len(), 1);
+    harness
+        .with_server(notify)
+        .expect("the caller has a session");
+    assert!(
+        harness
+            .messages_with(streams[0], "notifications/acme/done")
+            .is_empty()
+    );
+    assert_eq!(
+        harness
+            .messages_with(streams[1], "notifications/acme/done")
+            .len(),
+        1
+    );
     // A modern client without a session has no stream for this notification.
-    let (_, request) = site.taken(modern(1, "tools/call", json!({"name": "x"})));
-    let asked = site.requests().into_iter().find(|r| r.request == request);
-    let caller = asked.expect("it was asked").caller.clone();
-    let told = |server: &mut everlink::Server, now| server.notify_to(now, &caller, "x/y", None);
-    assert!(site.verb(told).is_err());
+    let (_, request) = harness.send_accepted(modern(1, "tools/call", json!({"name": "x"})));
+    let request_event = harness
+        .requests()
+        .into_iter()
+        .find(|r| r.request == request);
+    let caller = request_event.expect("the request arrived").caller.clone();
+    let notify = |server: &mut everlink::Server, now| server.notify_to(now, &caller, "x/y", None);
+    assert!(harness.with_server(notify).is_err());
 }

@@ -6,18 +6,18 @@ use everlink::server::Config;
 use everlink::{RequestId, StreamId};
 use serde_json::{Value, json};
 
-use crate::server_http::{Session, Site, config, payload, seconds};
+use crate::server_http::{Harness, Session, config, payload, seconds};
 
 /// A pseudo-random generator; the same seed gives the same choices.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
-    fn below(&mut self, most: usize) -> usize {
+impl Rng {
+    fn below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % most.max(1)
+        (self.0 >> 33) as usize % limit.max(1)
     }
 }
 
@@ -25,15 +25,15 @@ impl Dice {
 struct Stream {
     /// The exchange that carries the stream now.
     now: Option<StreamId>,
-    /// Exchanges that the client has left without telling the server.
-    left: Vec<StreamId>,
-    /// The number of events that the client took from the present exchange.
-    taken: usize,
+    /// Exchanges that the client has abandoned without a sign to the server.
+    abandoned: Vec<StreamId>,
+    /// The number of events that the client read from the present exchange.
+    events_read: usize,
     last_event_id: Option<String>,
-    heard: Vec<u64>,
+    received: Vec<u64>,
     /// The request that the stream belongs to, if any.
     request: Option<RequestId>,
-    said: u64,
+    sent: u64,
     is_answered: bool,
 }
 
@@ -41,149 +41,153 @@ impl Stream {
     fn new(now: StreamId, request: Option<RequestId>) -> Stream {
         Stream {
             now: Some(now),
-            left: Vec::new(),
-            taken: 0,
+            abandoned: Vec::new(),
+            events_read: 0,
             last_event_id: None,
-            heard: Vec::new(),
+            received: Vec::new(),
             request,
-            said: 0,
+            sent: 0,
             is_answered: false,
         }
     }
 
-    /// Takes up to `most` new events.
-    fn take(&mut self, site: &Site, most: usize) {
+    /// Reads up to `most` new events.
+    fn read_events(&mut self, harness: &Harness, most: usize) {
         let Some(now) = self.now else {
             return;
         };
-        let events = site.exchange(now).sse_or_nothing().into_iter();
-        for event in events.skip(self.taken).take(most) {
-            self.taken += 1;
+        let events = harness.exchange(now).sse_or_empty().into_iter();
+        for event in events.skip(self.events_read).take(most) {
+            self.events_read += 1;
             self.last_event_id = event.id.or(self.last_event_id.take());
             if let Some(data) = event.data.filter(|data| !data.is_empty()) {
                 let message: Value = serde_json::from_str(&data).expect("a message is JSON");
                 let number = &message["params"]["data"];
                 let number = number.as_u64().or(message["result"]["number"].as_u64());
-                self.heard.push(number.expect("each has its number"));
+                self.received
+                    .push(number.expect("each message has a number"));
             }
         }
     }
 
     /// Makes the server send the reply or a log message on the stream.
-    fn say(&mut self, site: &mut Site, is_answer: bool) {
+    fn send_message(&mut self, harness: &mut Harness, is_reply: bool) {
         if self.is_answered {
             return;
         }
-        self.said += 1;
-        let number = self.said;
-        match self.request.filter(|_| is_answer) {
+        self.sent += 1;
+        let number = self.sent;
+        match self.request.filter(|_| is_reply) {
             Some(request) => {
                 self.is_answered = true;
-                site.respond(request, json!({"number": number}));
+                harness.respond(request, json!({"number": number}));
             }
             None => {
                 let (request, data) = (self.request, payload(&json!(number)));
-                site.verb(|server, now| server.log(now, request, LogLevel::Error, None, data))
+                harness
+                    .with_server(|server, now| {
+                        server.log(now, request, LogLevel::Error, None, data)
+                    })
                     .expect("logging is offered");
             }
         }
     }
 
     /// Breaks the exchange. The server learns of it by a failed write, by a failed read, or not at all.
-    fn cut(&mut self, site: &mut Site, dice: &mut Dice) {
-        self.take(site, dice.below(4));
+    fn break_off(&mut self, harness: &mut Harness, rng: &mut Rng) {
+        self.read_events(harness, rng.below(4));
         let Some(now) = self.now.filter(|_| self.last_event_id.is_some()) else {
             return;
         };
         self.now = None;
-        match dice.below(3) {
-            0 => site.hangs_up(now),
-            1 => site.breaks(now),
-            _ => self.left.push(now),
+        match rng.below(3) {
+            0 => harness.disconnect(now),
+            1 => harness.reset(now),
+            _ => self.abandoned.push(now),
         }
     }
 
-    fn resume(&mut self, site: &mut Site, session: &Session, reads: bool) {
+    fn resume(&mut self, harness: &mut Harness, session: &Session, reads: bool) {
         let (None, Some(last)) = (self.now, &self.last_event_id) else {
             return;
         };
-        let ask = session.resume(last);
-        let stream = site.begin(&ask);
+        let http_request = session.resume(last);
+        let stream = harness.begin(&http_request);
         if !reads {
-            site.stops_reading(stream);
+            harness.stop_reading(stream);
         }
-        site.end(stream);
-        assert_eq!(site.status(stream), 200, "{}", site.text(stream));
+        harness.end(stream);
+        assert_eq!(harness.status(stream), 200, "{}", harness.text(stream));
         self.now = Some(stream);
-        self.taken = 0;
+        self.events_read = 0;
     }
 
     /// Forgets the exchange if the server aborted it because the client did not read.
-    fn notice_abort(&mut self, site: &Site) {
+    fn forget_aborted(&mut self, harness: &Harness) {
         let now = self.now;
-        self.now = now.filter(|now| !site.exchange(*now).is_aborted());
+        self.now = now.filter(|now| !harness.exchange(*now).is_aborted());
     }
 
-    fn read_or_not(&self, site: &mut Site, reads: bool) {
+    fn set_reading(&self, harness: &mut Harness, reads: bool) {
         match self.now {
-            Some(now) if reads => site.reads_again(now),
-            Some(now) => site.stops_reading(now),
+            Some(now) if reads => harness.resume_reading(now),
+            Some(now) => harness.stop_reading(now),
             None => {}
         }
     }
 
     /// Resumes the stream if possible, reads all of it, and checks that every message arrived once.
-    fn hear_out(&mut self, site: &mut Site, session: &Session) {
+    fn check_complete(&mut self, harness: &mut Harness, session: &Session) {
         if self.request.is_some() {
-            self.say(site, true);
+            self.send_message(harness, true);
         }
-        self.notice_abort(site);
-        self.resume(site, session, true);
+        self.forget_aborted(harness);
+        self.resume(harness, session, true);
         if self.now.is_none() {
             return; // The client never had an event id and cannot resume.
         }
-        self.read_or_not(site, true);
-        self.take(site, usize::MAX);
-        let said: Vec<u64> = (1..=self.said).collect();
-        assert_eq!(self.heard, said);
+        self.set_reading(harness, true);
+        self.read_events(harness, usize::MAX);
+        let expected: Vec<u64> = (1..=self.sent).collect();
+        assert_eq!(self.received, expected);
     }
 }
 
-fn live(config: Config, version: &str, mut dice: Dice) {
-    let mut site = Site::new(config);
-    let session = site.session(version);
-    let mut streams = vec![Stream::new(site.send(session.get()), None)];
+fn run(config: Config, version: &str, mut rng: Rng) {
+    let mut harness = Harness::new(config);
+    let session = harness.open_session(version);
+    let mut streams = vec![Stream::new(harness.send(session.get()), None)];
     for id in 1..=3 {
-        let call = site.send(session.post(id, "tools/call", json!({"name": "x"})));
-        streams.push(Stream::new(call, Some(site.newest())));
+        let call = harness.send(session.post(id, "tools/call", json!({"name": "x"})));
+        streams.push(Stream::new(call, Some(harness.newest_request())));
     }
     for _ in 0..60 {
-        let which = dice.below(streams.len());
+        let which = rng.below(streams.len());
         let stream = &mut streams[which];
-        stream.notice_abort(&site);
-        match dice.below(14) {
-            0..=4 => stream.say(&mut site, false),
-            5 => stream.say(&mut site, true),
-            6 => stream.take(&site, usize::MAX),
-            7 => stream.cut(&mut site, &mut dice),
-            8..=10 => stream.resume(&mut site, &session, dice.below(3) > 0),
-            11 => stream.read_or_not(&mut site, dice.below(2) > 0),
-            12 => match (stream.left.pop(), dice.below(2)) {
-                (Some(left), 0) => site.hangs_up(left),
-                (Some(left), _) => site.reads_again(left),
+        stream.forget_aborted(&harness);
+        match rng.below(14) {
+            0..=4 => stream.send_message(&mut harness, false),
+            5 => stream.send_message(&mut harness, true),
+            6 => stream.read_events(&harness, usize::MAX),
+            7 => stream.break_off(&mut harness, &mut rng),
+            8..=10 => stream.resume(&mut harness, &session, rng.below(3) > 0),
+            11 => stream.set_reading(&mut harness, rng.below(2) > 0),
+            12 => match (stream.abandoned.pop(), rng.below(2)) {
+                (Some(abandoned), 0) => harness.disconnect(abandoned),
+                (Some(abandoned), _) => harness.resume_reading(abandoned),
                 (None, _) => {}
             },
-            _ => site.pass(seconds(20)),
+            _ => harness.advance(seconds(20)),
         }
     }
     for stream in &mut streams {
-        stream.hear_out(&mut site, &session);
+        stream.check_complete(&mut harness, &session);
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
-fn nothing_is_lost_or_doubled_over_cuts() {
+fn resumed_streams_lose_and_repeat_no_message() {
     for seed in 0..1_000 {
         let mut config = config();
         if seed % 2 == 0 {
@@ -194,6 +198,6 @@ fn nothing_is_lost_or_doubled_over_cuts() {
         } else {
             "2025-11-25"
         };
-        live(config, version, Dice(seed));
+        run(config, version, Rng(seed));
     }
 }

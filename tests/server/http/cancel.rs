@@ -1,8 +1,8 @@
 //! Cancellation over HTTP by either side, and what follows from it.
 
 use crate::server_http::{
-    self, LEGACY, NOTHING, Session, Site, config, everything, introduce, modern, notice, payload,
-    seconds, with_meta,
+    self, Harness, LEGACY, NO_MESSAGES, Session, config, full_offer, initialize_with, modern,
+    notification, payload, seconds, with_meta,
 };
 use everlink::protocol::ServerFeature;
 use everlink::server::{Cancelled, State, Unanswered};
@@ -11,104 +11,113 @@ use serde_json::{Value, json};
 const CANCELLED: &str = "notifications/cancelled";
 const ROOTS: &str = "roots/list";
 
-fn call(session: &Session, id: u64) -> server_http::Ask {
+fn call(session: &Session, id: u64) -> server_http::HttpRequest {
     session.post(id, "tools/call", json!({"name": "slow"}))
 }
 
 /// S-CANC-03, S-CANC-04, S-CANC-05: a client can cancel only its own requests, by their exact id and in its own
 /// session.
 #[test]
-fn s_canc_03_a_client_takes_back_its_own_requests() {
+fn s_canc_03_client_can_cancel_only_its_own_requests() {
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let (session, other) = (site.session(version), site.session(version));
-        let (running, request) = site.taken(session.post(1, "tools/call", json!({"name": "x"})));
-        let ask = site.ask(request, "roots/list", Value::Null);
-        let of_server = site.question("roots/list");
-        for (who, id) in [
+        let mut harness = Harness::new(config());
+        let (session, other) = (harness.open_session(version), harness.open_session(version));
+        let (running, request) =
+            harness.send_accepted(session.post(1, "tools/call", json!({"name": "x"})));
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        let ask_id = harness.newest_ask_id("roots/list");
+        for (sender, id) in [
             (&other, json!(1)),
             (&session, json!("1")),
             (&session, json!(99)),
         ] {
-            let told = site.send(who.notice(CANCELLED, json!({"requestId": id})));
-            assert_eq!(site.status(told), 202);
+            let response = harness.send(sender.notification(CANCELLED, json!({"requestId": id})));
+            assert_eq!(harness.status(response), 202);
         }
-        if of_server != json!(1) {
-            site.send(session.notice(CANCELLED, json!({"requestId": of_server})));
+        if ask_id != json!(1) {
+            harness.send(session.notification(CANCELLED, json!({"requestId": ask_id})));
         }
-        assert!(site.cancellations().is_empty(), "{version}");
-        assert_eq!(site.outcome(ask), None);
+        assert!(harness.cancellations().is_empty(), "{version}");
+        assert_eq!(harness.outcome(ask), None);
         let params = json!({"requestId": 1, "reason": "enough"});
-        site.send(session.notice(CANCELLED, params));
+        harness.send(session.notification(CANCELLED, params));
         let reason = Some("enough".into());
         let why = Cancelled::ByPeer { reason, meta: None };
-        assert_eq!(site.cancellations(), [(request, why)]);
-        assert!(site.is_over(running), "S-CANC-04");
-        let mut answers = site.messages(running);
-        answers.retain(|message| message.get("method").is_none());
-        assert_eq!(answers, NOTHING);
-        assert_eq!(site.server.requests(), 0);
-        site.finish();
+        assert_eq!(harness.cancellations(), [(request, why)]);
+        assert!(harness.is_over(running), "S-CANC-04");
+        let mut replies = harness.messages(running);
+        replies.retain(|message| message.get("method").is_none());
+        assert_eq!(replies, NO_MESSAGES);
+        assert_eq!(harness.server.requests(), 0);
+        harness.finish();
     }
 }
 
 /// S-CANC-06: a late answer to a withdrawn ask is counted and ignored. The id of the ask is not reused.
 #[test]
-fn s_canc_06_an_answer_that_comes_too_late_is_passed_over() {
+fn s_canc_06_late_answer_to_a_withdrawn_ask_is_counted_and_ignored() {
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let (stream, request) = site.taken(call(&session, 1));
-        let ask = site.ask(request, ROOTS, Value::Null);
-        let id = site.question(ROOTS);
-        site.verb(|server, now| server.withdraw(now, ask, Some("enough")))
-            .expect("it is open");
-        let told = site.said(stream, CANCELLED);
-        assert_eq!(told[0]["params"]["requestId"], id);
-        let again = site.ask(request, ROOTS, Value::Null);
-        assert_ne!(site.question(ROOTS), id);
-        let before = site.server.stats().late_replies;
-        let late = site.send(session.answer(&id, json!({"roots": ["late"]})));
-        assert_eq!((site.status(late), site.text(late)), (202, ""), "{version}");
-        assert_eq!(site.server.stats().late_replies, before + 1);
-        assert_eq!(site.outcome(ask), Some(Err(Unanswered::Withdrawn)));
-        assert_eq!(site.outcome(again), None);
-        site.finish();
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let (stream, request) = harness.send_accepted(call(&session, 1));
+        let ask = harness.ask(request, ROOTS, Value::Null);
+        let id = harness.newest_ask_id(ROOTS);
+        harness
+            .with_server(|server, now| server.withdraw(now, ask, Some("enough")))
+            .expect("the ask is open");
+        let cancellations = harness.messages_with(stream, CANCELLED);
+        assert_eq!(cancellations[0]["params"]["requestId"], id);
+        let again = harness.ask(request, ROOTS, Value::Null);
+        assert_ne!(harness.newest_ask_id(ROOTS), id);
+        let before = harness.server.stats().late_replies;
+        let late = harness.send(session.answer(&id, json!({"roots": ["late"]})));
+        assert_eq!(
+            (harness.status(late), harness.text(late)),
+            (202, ""),
+            "{version}"
+        );
+        assert_eq!(harness.server.stats().late_replies, before + 1);
+        assert_eq!(harness.outcome(ask), Some(Err(Unanswered::Withdrawn)));
+        assert_eq!(harness.outcome(again), None);
+        harness.finish();
     }
 }
 
 /// S-CANC-07: a reply and its cancellation may cross in either order without harm.
 #[test]
-fn s_canc_07_an_answer_and_its_cancellation_may_cross() {
+fn s_canc_07_reply_and_cancellation_may_cross_in_either_order() {
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let (stream, request) = site.taken(call(&session, 1));
-        site.respond(request, json!({"content": []}));
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let (stream, request) = harness.send_accepted(call(&session, 1));
+        harness.respond(request, json!({"content": []}));
         for _ in 0..2 {
-            let told = site.send(session.notice(CANCELLED, json!({"requestId": 1})));
-            assert_eq!((site.status(told), site.text(told)), (202, ""));
+            let response = harness.send(session.notification(CANCELLED, json!({"requestId": 1})));
+            assert_eq!(
+                (harness.status(response), harness.text(response)),
+                (202, "")
+            );
         }
-        assert_eq!(site.result(stream)["content"], json!([]));
-        assert!(site.cancellations().is_empty(), "{version}");
-        let (stream, request) = site.taken(call(&session, 2));
-        site.send(session.notice(CANCELLED, json!({"requestId": 2})));
+        assert_eq!(harness.result(stream)["content"], json!([]));
+        assert!(harness.cancellations().is_empty(), "{version}");
+        let (stream, request) = harness.send_accepted(call(&session, 2));
+        harness.send(session.notification(CANCELLED, json!({"requestId": 2})));
         let late = payload(&json!({"content": []}));
-        let late = site.verb(|server, now| server.respond(now, request, late));
+        let late = harness.with_server(|server, now| server.respond(now, request, late));
         assert!(late.is_err());
-        assert!(site.is_over(stream));
-        site.taken(call(&session, 3));
-        site.finish();
+        assert!(harness.is_over(stream));
+        harness.send_accepted(call(&session, 3));
+        harness.finish();
     }
 }
 
 /// S-CANC-08, S-CANC-14: a cancellation of an unknown request or with malformed parameters is ignored.
 #[test]
-fn s_canc_08_a_cancellation_that_makes_no_sense_is_passed_over() {
-    let mut site = Site::new(config());
+fn s_canc_08_cancellation_with_an_invalid_or_unknown_id_is_ignored() {
+    let mut harness = Harness::new(config());
     for version in LEGACY {
-        let session = site.session(version);
-        let (running, request) = site.taken(call(&session, 1));
+        let session = harness.open_session(version);
+        let (running, request) = harness.send_accepted(call(&session, 1));
         for params in [
             Value::Null,
             json!({}),
@@ -119,91 +128,96 @@ fn s_canc_08_a_cancellation_that_makes_no_sense_is_passed_over() {
             json!({"requestId": 99}),
             json!({"requestId": "1"}),
         ] {
-            let told = site.send(session.notice(CANCELLED, params.clone()));
+            let response = harness.send(session.notification(CANCELLED, params.clone()));
             assert_eq!(
-                (site.status(told), site.text(told)),
+                (harness.status(response), harness.text(response)),
                 (202, ""),
                 "{version}: {params}"
             );
         }
-        assert!(site.cancellations().is_empty(), "{version}");
-        site.respond(request, json!({"content": []}));
-        assert_eq!(site.result(running)["content"], json!([]));
+        assert!(harness.cancellations().is_empty(), "{version}");
+        harness.respond(request, json!({"content": []}));
+        assert_eq!(harness.result(running)["content"], json!([]));
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-CANC-05: a modern client cancels a request only by closing its stream. A cancellation by id is ignored, because ids
 /// do not identify the client.
 #[test]
-fn s_canc_05_a_modern_request_is_not_taken_back_with_a_notification() {
-    let mut site = Site::new(config());
-    let (stream, request) = site.taken(modern(1, "tools/call", json!({"name": "slow"})));
+fn s_canc_05_cancellation_by_id_is_ignored_for_modern_requests() {
+    let mut harness = Harness::new(config());
+    let (stream, request) = harness.send_accepted(modern(1, "tools/call", json!({"name": "slow"})));
     let wanted = json!({"notifications": {"toolsListChanged": true}});
-    let watching = site.send(modern(2, "subscriptions/listen", wanted));
+    let watching = harness.send(modern(2, "subscriptions/listen", wanted));
     for id in [1, 2] {
-        let told = notice(CANCELLED, with_meta(json!({"requestId": id})));
-        let told = site.send(told.with("mcp-protocol-version", "2026-07-28"));
-        assert_eq!((site.status(told), site.text(told)), (202, ""));
+        let cancellation = notification(CANCELLED, with_meta(json!({"requestId": id})));
+        let response = harness.send(cancellation.with("mcp-protocol-version", "2026-07-28"));
+        assert_eq!(
+            (harness.status(response), harness.text(response)),
+            (202, "")
+        );
     }
-    assert!(site.cancellations().is_empty());
-    assert!(!site.is_over(watching));
-    site.respond(request, json!({"content": []}));
-    assert_eq!(site.result(stream)["content"], json!([]));
-    site.finish();
+    assert!(harness.cancellations().is_empty());
+    assert!(!harness.is_over(watching));
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.result(stream)["content"], json!([]));
+    harness.finish();
 }
 
 /// S-CANC-11: at either end, a task is cancelled with its own method.
 #[test]
-fn s_canc_11_a_task_is_cancelled_by_its_own_method() {
-    let mut offer = everything();
+fn s_canc_11_cancelled_notification_does_not_cancel_a_task() {
+    let mut offer = full_offer();
     offer.capabilities = offer
         .capabilities
         .with(ServerFeature::TasksToolsCall)
         .with(ServerFeature::TasksCancel);
     let mut config = config();
     config.offer = Some(offer);
-    let mut site = Site::new(config);
+    let mut harness = Harness::new(config);
     let declared = json!({
         "sampling": {}, "tasks": {"cancel": {}, "requests": {"sampling": {"createMessage": {}}}},
     });
-    let begin = introduce("2025-11-25", &declared);
-    let session = site.session_with(begin, "2025-11-25", None);
-    let wish = json!({"name": "long", "task": {"ttl": 60_000}});
+    let handshake = initialize_with("2025-11-25", &declared);
+    let session = harness.open_session_with(handshake, "2025-11-25", None);
+    let params = json!({"name": "long", "task": {"ttl": 60_000}});
     let task = json!({"taskId": "t", "status": "working", "ttl": null, "createdAt": "", "lastUpdatedAt": ""});
-    let created = site.served(session.post(1, "tools/call", wish), json!({"task": task}));
-    assert_eq!(site.result(created)["task"]["taskId"], "t");
-    site.send(session.notice(CANCELLED, json!({"requestId": 1})));
-    assert!(site.cancellations().is_empty());
+    let created =
+        harness.send_and_respond(session.post(1, "tools/call", params), json!({"task": task}));
+    assert_eq!(harness.result(created)["task"]["taskId"], "t");
+    harness.send(session.notification(CANCELLED, json!({"requestId": 1})));
+    assert!(harness.cancellations().is_empty());
     let cancel = session.post(2, "tasks/cancel", json!({"taskId": "t"}));
-    let cancelled = site.served(cancel, json!({"taskId": "t", "status": "cancelled"}));
-    assert_eq!(site.result(cancelled)["status"], "cancelled");
+    let cancelled = harness.send_and_respond(cancel, json!({"taskId": "t", "status": "cancelled"}));
+    assert_eq!(harness.result(cancelled)["status"], "cancelled");
 
-    let (stream, request) = site.taken(call(&session, 3));
+    let (stream, request) = harness.send_accepted(call(&session, 3));
     let params = json!({"messages": [], "task": {"ttl": 60_000}});
-    let ask = site.ask(request, "sampling/createMessage", params);
-    site.verb(|server, now| server.withdraw(now, ask, None))
-        .expect("it is open");
-    assert_eq!(site.said(stream, CANCELLED), NOTHING);
-    assert_eq!(site.outcome(ask), Some(Err(Unanswered::Withdrawn)));
-    site.finish();
+    let ask = harness.ask(request, "sampling/createMessage", params);
+    harness
+        .with_server(|server, now| server.withdraw(now, ask, None))
+        .expect("the ask is open");
+    assert_eq!(harness.messages_with(stream, CANCELLED), NO_MESSAGES);
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::Withdrawn)));
+    harness.finish();
 }
 
 /// S-TIME-06: an unfinished request times out, and shutdown does not wait for a client that does not read.
 #[test]
-fn s_time_06_beginning_and_end_have_their_time() {
-    let mut site = Site::new(config());
-    let half = site.begin(&server_http::initialize("2024-11-05"));
-    site.pass(seconds(61));
-    assert_eq!(site.status(half), 408);
-    let session = site.session("2024-11-05");
-    let (stream, request) = site.taken(call(&session, 1));
-    site.stops_reading(stream);
-    site.respond(request, json!({"content": ["x".repeat(1_000)]}));
-    site.taken(call(&session, 2));
-    site.shutdown();
-    assert_eq!(site.server.state(), State::Draining);
-    site.pass(seconds(10));
-    assert_eq!(site.server.state(), State::Closed);
-    site.finish();
+fn s_time_06_unfinished_request_and_unread_response_time_out() {
+    let mut harness = Harness::new(config());
+    let unfinished = harness.begin(&server_http::initialize("2024-11-05"));
+    harness.advance(seconds(61));
+    assert_eq!(harness.status(unfinished), 408);
+    let session = harness.open_session("2024-11-05");
+    let (stream, request) = harness.send_accepted(call(&session, 1));
+    harness.stop_reading(stream);
+    harness.respond(request, json!({"content": ["x".repeat(1_000)]}));
+    harness.send_accepted(call(&session, 2));
+    harness.shutdown();
+    assert_eq!(harness.server.state(), State::Draining);
+    harness.advance(seconds(10));
+    assert_eq!(harness.server.state(), State::Closed);
+    harness.finish();
 }

@@ -2,68 +2,73 @@
 //! results.
 
 use crate::server_http::{
-    self, Ask, LEGACY, Site, config, declaring, everything, modern, offering, payload, post,
-    seconds,
+    self, Harness, HttpRequest, LEGACY, config, declaring, full_offer, modern, offering, payload,
+    post, seconds,
 };
 use everlink::ErrorObject;
 use everlink::protocol::ServerCapabilities;
 use everlink::server::{Misuse, Unanswered, missing_capability};
 use serde_json::{Value, json};
 
-const DEFINED: [i64; 8] = [
+const DEFINED_CODES: [i64; 8] = [
     -32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022,
 ];
 
-fn call(id: u64) -> Ask {
+fn call(id: u64) -> HttpRequest {
     modern(id, "tools/call", json!({"name": "add"}))
 }
 
 /// S-ERR-02, S-ERR-05, S-ERR-06: a modern server does not send a reserved code, even if the application uses it.
 #[test]
-fn s_err_05_reserved_codes_are_not_used() {
-    let mut site = Site::new(config());
+fn s_err_05_reserved_codes_are_not_sent() {
+    let mut harness = Harness::new(config());
     for code in -32_099..=-32_000 {
-        let (stream, request) = site.taken(call(1));
-        site.fail(request, code, "no");
-        let told = site.answer(stream)["error"]["code"].as_i64();
-        let told = told.expect("an integer");
-        let is_kept = (-32_099..=-32_000).contains(&told);
-        assert!(!is_kept || DEFINED.contains(&told) || told == code);
+        let (stream, request) = harness.send_accepted(call(1));
+        harness.fail(request, code, "no");
+        let sent_code = harness.reply(stream)["error"]["code"].as_i64();
+        let sent_code = sent_code.expect("an integer");
+        let is_reserved = (-32_099..=-32_000).contains(&sent_code);
+        assert!(!is_reserved || DEFINED_CODES.contains(&sent_code) || sent_code == code);
         match code {
-            -32_022..=-32_020 => assert_eq!(told, code),
+            -32_022..=-32_020 => assert_eq!(sent_code, code),
             -32_099..=-32_020 | -32_002 => {
-                assert!(!is_kept, "S-ERR-05, S-ERR-06: {code} became {told}");
+                assert!(
+                    !is_reserved,
+                    "S-ERR-05, S-ERR-06: {code} became {sent_code}"
+                );
             }
             _ => {}
         }
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-ERR-02, S-ERR-03: every refusal by the server itself has a defined code.
 #[test]
-fn s_err_03_the_servers_own_codes_are_defined() {
+fn s_err_03_errors_of_the_server_itself_have_defined_codes() {
     let mut tight = config();
     tight.limits.requests = 2;
     tight.limits.watched_uris = 1;
     tight.limits.sessions = 1;
-    let mut site = Site::new(tight);
-    let session = site.session("2025-11-25");
+    let mut harness = Harness::new(tight);
+    let session = harness.open_session("2025-11-25");
     let uris = json!({"notifications": {"resourceSubscriptions": ["a:1"]}});
     let state = json!({"name": "add", "requestState": "everlink.9.9.ff", "inputResponses": {}});
     let level = json!({"name": "add", "_meta": {"io.modelcontextprotocol/logLevel": "loud"}});
-    let odd = json!({"name": "add", "_meta": {"io.modelcontextprotocol/clientCapabilities": 7}});
-    let watching = site.send(modern(1, "subscriptions/listen", uris.clone()));
-    assert!(!site.is_over(watching));
-    let (_, _) = site.taken(call(1));
-    let (_, request) = site.taken(session.post(1, "tools/call", json!({"name": "slow"})));
+    let invalid_capabilities =
+        json!({"name": "add", "_meta": {"io.modelcontextprotocol/clientCapabilities": 7}});
+    let watching = harness.send(modern(1, "subscriptions/listen", uris.clone()));
+    assert!(!harness.is_over(watching));
+    let (_, _) = harness.send_accepted(call(1));
+    let (_, request) =
+        harness.send_accepted(session.post(1, "tools/call", json!({"name": "slow"})));
     let mut codes = Vec::new();
-    for ask in [
+    for http_request in [
         modern(2, "subscriptions/listen", uris),
         modern(2, "subscriptions/listen", json!({"notifications": 7})),
         modern(2, "tools/call", state),
         modern(2, "tools/call", level),
-        modern(2, "tools/call", odd),
+        modern(2, "tools/call", invalid_capabilities),
         call(2),
         call(2).with("mcp-name", "x"),
         modern(2, "no/such", json!({})),
@@ -76,21 +81,21 @@ fn s_err_03_the_servers_own_codes_are_defined() {
         server_http::initialize("2025-11-25"),
         post(&json!([])),
     ] {
-        codes.push(site.refused(ask));
+        codes.push(harness.send_refused(http_request));
     }
-    site.respond(request, json!({"content": []}));
-    site.shutdown();
-    codes.push(site.refused(call(2)));
-    codes.push(site.refused(session.post(4, "tools/list", Value::Null)));
+    harness.respond(request, json!({"content": []}));
+    harness.shutdown();
+    codes.push(harness.send_refused(call(2)));
+    codes.push(harness.send_refused(session.post(4, "tools/list", Value::Null)));
     for (status, code) in codes {
-        assert!(DEFINED.contains(&code), "{status} {code}");
+        assert!(DEFINED_CODES.contains(&code), "{status} {code}");
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-ERR-06, S-ERR-13: only 2025-11-25 has a code for "URL elicitation required". Other versions do not send it.
 #[test]
-fn s_err_13_a_visit_that_is_needed_first_has_its_own_error() {
+fn s_err_13_url_elicitation_required_code_is_sent_only_in_2025_11_25() {
     let elicitation =
         json!({"mode": "url", "elicitationId": "e", "url": "https://example.com", "message": "?"});
     let data = json!({"elicitations": [elicitation]});
@@ -100,55 +105,63 @@ fn s_err_13_a_visit_that_is_needed_first_has_its_own_error() {
         error
     };
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let (stream, request) = site.taken(session.post(1, "tools/call", json!({"name": "asks"})));
-        site.verb(|server, now| server.fail(now, request, error()))
-            .expect("an answer");
-        let told = site.answer(stream)["error"].clone();
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let (stream, request) =
+            harness.send_accepted(session.post(1, "tools/call", json!({"name": "asks"})));
+        harness
+            .with_server(|server, now| server.fail(now, request, error()))
+            .expect("the server accepts the reply");
+        let sent_error = harness.reply(stream)["error"].clone();
         let has_it = version == "2025-11-25";
-        assert_eq!(told["code"] == -32_042, has_it, "{version}");
+        assert_eq!(sent_error["code"] == -32_042, has_it, "{version}");
         if has_it {
-            assert_eq!(told["data"], data);
+            assert_eq!(sent_error["data"], data);
         }
-        site.finish();
+        harness.finish();
     }
-    let mut site = Site::new(config());
-    let (stream, request) = site.taken(call(1));
-    site.verb(|server, now| server.fail(now, request, error()))
-        .expect("an answer");
-    assert_ne!(site.answer(stream)["error"]["code"], -32_042, "S-ERR-06");
-    site.finish();
+    let mut harness = Harness::new(config());
+    let (stream, request) = harness.send_accepted(call(1));
+    harness
+        .with_server(|server, now| server.fail(now, request, error()))
+        .expect("the server accepts the reply");
+    assert_ne!(harness.reply(stream)["error"]["code"], -32_042, "S-ERR-06");
+    harness.finish();
 }
 
 /// S-ERR-09: the outcome of an ask distinguishes errors of the client from errors of the server.
 #[test]
-fn s_err_09_local_errors_are_not_those_of_the_client() {
+fn s_err_09_ask_outcome_distinguishes_client_errors_from_local_ones() {
     let mut config = config();
     config.ask_timeout = seconds(10);
-    let mut site = Site::new(config);
-    let session = site.session("2025-11-25");
-    let (_, request) = site.taken(session.post(1, "tools/call", json!({"name": "asks"})));
-    let asks = [(); 3].map(|()| site.ask(request, "roots/list", Value::Null));
-    let words = "the client did not answer in time";
-    let error = json!({"code": -32_001, "message": words});
-    let id = site.asked("roots/list")[0].clone();
-    site.send(session.say(&json!({"jsonrpc": "2.0", "id": id, "error": error})));
-    site.verb(|server, now| server.withdraw(now, asks[1], None))
-        .expect("it is open");
-    site.pass(seconds(10));
-    let said = ErrorObject::new(-32_001, words);
-    assert_eq!(site.outcome(asks[0]), Some(Err(Unanswered::Error(said))));
-    assert_eq!(site.outcome(asks[1]), Some(Err(Unanswered::Withdrawn)));
-    assert_eq!(site.outcome(asks[2]), Some(Err(Unanswered::TimedOut)));
-    site.finish();
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    let (_, request) =
+        harness.send_accepted(session.post(1, "tools/call", json!({"name": "asks"})));
+    let asks = [(); 3].map(|()| harness.ask(request, "roots/list", Value::Null));
+    let text = "the client did not answer in time";
+    let error = json!({"code": -32_001, "message": text});
+    let id = harness.ask_ids("roots/list")[0].clone();
+    harness.send(session.post_message(&json!({"jsonrpc": "2.0", "id": id, "error": error})));
+    harness
+        .with_server(|server, now| server.withdraw(now, asks[1], None))
+        .expect("the ask is open");
+    harness.advance(seconds(10));
+    let client_error = ErrorObject::new(-32_001, text);
+    assert_eq!(
+        harness.outcome(asks[0]),
+        Some(Err(Unanswered::Error(client_error)))
+    );
+    assert_eq!(harness.outcome(asks[1]), Some(Err(Unanswered::Withdrawn)));
+    assert_eq!(harness.outcome(asks[2]), Some(Err(Unanswered::TimedOut)));
+    harness.finish();
 }
 
 /// S-ERR-10: a method that is not offered is not found; a capability that the client lacks is named.
 #[test]
-fn s_err_10_what_is_not_offered_is_not_found() {
+fn s_err_10_methods_of_an_unoffered_capability_are_not_found() {
     let tools = ServerCapabilities::default().with_tools(false);
-    let mut site = Site::new(offering(tools));
+    let mut harness = Harness::new(offering(tools));
     for (method, params) in [
         ("prompts/list", json!({})),
         ("prompts/get", json!({"name": "x"})),
@@ -157,24 +170,28 @@ fn s_err_10_what_is_not_offered_is_not_found() {
         ("completion/complete", json!({})),
     ] {
         assert_eq!(
-            site.refused(modern(1, method, params)),
+            harness.send_refused(modern(1, method, params)),
             (404, -32601),
             "{method}"
         );
     }
-    let (stream, request) = site.taken(call(1));
-    let lack = missing_capability(everlink::protocol::ClientFeature::ElicitationUrl);
-    site.verb(|server, now| server.fail(now, request, lack))
-        .expect("an answer");
-    assert_eq!((site.status(stream), site.code(stream)), (400, -32021));
-    site.finish();
+    let (stream, request) = harness.send_accepted(call(1));
+    let error = missing_capability(everlink::protocol::ClientFeature::ElicitationUrl);
+    harness
+        .with_server(|server, now| server.fail(now, request, error))
+        .expect("the server accepts the reply");
+    assert_eq!(
+        (harness.status(stream), harness.code(stream)),
+        (400, -32021)
+    );
+    harness.finish();
 }
 
 #[test]
-fn s_rpc_18_every_result_says_of_which_kind_it_is() {
-    let mut site = Site::new(config());
-    let discovered = site.send(modern(1, "server/discover", json!({})));
-    assert_eq!(site.result(discovered)["resultType"], "complete");
+fn s_rpc_18_every_modern_result_has_a_result_type() {
+    let mut harness = Harness::new(config());
+    let discovered = harness.send(modern(1, "server/discover", json!({})));
+    assert_eq!(harness.result(discovered)["resultType"], "complete");
     for (method, params) in [
         ("tools/list", json!({})),
         ("tools/call", json!({"name": "add"})),
@@ -185,101 +202,103 @@ fn s_rpc_18_every_result_says_of_which_kind_it_is() {
         ("resources/read", json!({"uri": "file:///a"})),
         ("completion/complete", json!({})),
     ] {
-        let stream = site.served(modern(1, method, params), json!({}));
-        assert_eq!(site.result(stream)["resultType"], "complete", "{method}");
+        let stream = harness.send_and_respond(modern(1, method, params), json!({}));
+        assert_eq!(harness.result(stream)["resultType"], "complete", "{method}");
     }
     let wanted = json!({"notifications": {}});
-    let watching = site.send(modern(1, "subscriptions/listen", wanted));
-    let (asking, request) = site.taken(call(1));
-    site.ask(request, "roots/list", Value::Null);
-    assert_eq!(site.result(asking)["resultType"], "input_required");
-    site.shutdown();
-    assert_eq!(site.result(watching)["resultType"], "complete");
+    let watching = harness.send(modern(1, "subscriptions/listen", wanted));
+    let (asking, request) = harness.send_accepted(call(1));
+    harness.ask(request, "roots/list", Value::Null);
+    assert_eq!(harness.result(asking)["resultType"], "input_required");
+    harness.shutdown();
+    assert_eq!(harness.result(watching)["resultType"], "complete");
     // A legacy client does not know result types.
-    let mut site = Site::new(config());
-    let session = site.session("2025-11-25");
-    let stream = site.served(session.post(1, "tools/list", Value::Null), json!({}));
-    assert_eq!(site.result(stream), json!({}));
-    site.finish();
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send_and_respond(session.post(1, "tools/list", Value::Null), json!({}));
+    assert_eq!(harness.result(stream), json!({}));
+    harness.finish();
 }
 
 /// S-RPC-21, S-RPC-22: a result type is one of the specification, or one of an extension that both sides have.
 #[test]
-fn s_rpc_21_a_kind_of_result_takes_two() {
-    const FRUIT: &str = "com.example/fruit";
-    let declared = json!({"extensions": {FRUIT: {}}});
-    let mut offer = everything();
+fn s_rpc_21_extension_result_type_needs_the_extension_on_both_sides() {
+    const EXTENSION: &str = "com.example/fruit";
+    let declared = json!({"extensions": {EXTENSION: {}}});
+    let mut offer = full_offer();
     let settings = payload(&json!({})).into_raw();
-    let capabilities = offer.capabilities.with_extension(FRUIT, settings);
+    let capabilities = offer.capabilities.with_extension(EXTENSION, settings);
     offer.capabilities = capabilities.expect("an extension");
-    let fruit = json!({"resultType": "banana", "content": []});
+    let result = json!({"resultType": "banana", "content": []});
     for (offers, declares) in [(true, true), (true, false), (false, true)] {
         let mut config = config();
         if offers {
             config.offer = Some(offer.clone());
         }
-        let mut site = Site::new(config);
+        let mut harness = Harness::new(config);
         let capabilities = if declares { &declared } else { &json!({}) };
         let params = declaring(capabilities, json!({"name": "odd"}));
-        let (stream, request) = site.taken(modern(1, "tools/call", params));
-        let done = site.verb(|server, now| server.respond(now, request, payload(&fruit)));
+        let (stream, request) = harness.send_accepted(modern(1, "tools/call", params));
+        let done =
+            harness.with_server(|server, now| server.respond(now, request, payload(&result)));
         if offers && declares {
             assert_eq!(done, Ok(()));
-            assert_eq!(site.result(stream)["resultType"], "banana", "S-RPC-22");
+            assert_eq!(harness.result(stream)["resultType"], "banana", "S-RPC-22");
         } else {
             let kind = "banana".into();
             assert_eq!(done, Err(Misuse::InvalidResultType { kind }));
-            assert!(!site.is_answered(stream));
+            assert!(!harness.is_answered(stream));
         }
-        site.finish();
+        harness.finish();
     }
 }
 
 /// S-RPC-27: a plain request, a request that asks its client for input, and a watch.
 #[test]
-fn s_rpc_27_a_server_has_all_three_patterns() {
-    let mut site = Site::new(config());
-    let plain = site.served(call(1), json!({"content": []}));
-    assert_eq!(site.result(plain)["content"], json!([]));
-    let (first, request) = site.taken(call(1));
-    let ask = site.ask(request, "roots/list", Value::Null);
-    let asked = site.result(first);
-    let key = asked["inputRequests"].as_object().expect("questions");
-    let key = key.keys().next().expect("one").clone();
+fn s_rpc_27_plain_requests_rounds_and_watches_work() {
+    let mut harness = Harness::new(config());
+    let plain = harness.send_and_respond(call(1), json!({"content": []}));
+    assert_eq!(harness.result(plain)["content"], json!([]));
+    let (first, request) = harness.send_accepted(call(1));
+    let ask = harness.ask(request, "roots/list", Value::Null);
+    let round = harness.result(first);
+    let key = round["inputRequests"].as_object().expect("asks");
+    let key = key.keys().next().expect("a key").clone();
     let answers = json!({
-        "name": "add", "requestState": asked["requestState"], "inputResponses": {key: {"roots": []}},
+        "name": "add", "requestState": round["requestState"], "inputResponses": {key: {"roots": []}},
     });
-    let second = site.send(modern(2, "tools/call", answers));
-    assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
-    site.respond(request, json!({"content": []}));
-    assert_eq!(site.result(second)["content"], json!([]));
+    let second = harness.send(modern(2, "tools/call", answers));
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.result(second)["content"], json!([]));
     let wanted = json!({"notifications": {"toolsListChanged": true}});
-    let watching = site.send(modern(3, "subscriptions/listen", wanted));
-    site.publish(everlink::Change::List(everlink::List::Tools));
-    assert_eq!(site.messages(watching).len(), 2);
-    site.finish();
+    let watching = harness.send(modern(3, "subscriptions/listen", wanted));
+    harness.publish(everlink::Change::List(everlink::List::Tools));
+    assert_eq!(harness.messages(watching).len(), 2);
+    harness.finish();
 }
 
 /// S-RPC-28, S-TIME-08: a legacy client does its handshake, sends requests, and pings at any time.
 #[test]
-fn s_rpc_28_a_legacy_client_has_its_handshake_and_its_pings() {
+fn s_rpc_28_legacy_client_can_ping_during_handshake_and_requests() {
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let begun = site.send(server_http::initialize(version));
-        assert_eq!(site.result(begun)["protocolVersion"], version);
-        let id = site
+        let mut harness = Harness::new(config());
+        let begun = harness.send(server_http::initialize(version));
+        assert_eq!(harness.result(begun)["protocolVersion"], version);
+        let id = harness
             .field(begun, "mcp-session-id")
             .expect("an id")
             .to_owned();
         let session = server_http::Session::new(id, version);
-        let early = site.send(session.post(1, "ping", Value::Null));
-        assert_eq!(site.result(early), json!({}));
-        site.send(session.notice("notifications/initialized", Value::Null));
-        let (running, request) = site.taken(session.post(2, "tools/call", json!({"name": "slow"})));
-        let pong = site.send(session.post(3, "ping", json!({})));
-        assert_eq!(site.result(pong), json!({}), "S-TIME-08");
-        site.respond(request, json!({"content": []}));
-        assert_eq!(site.result(running)["content"], json!([]));
-        site.finish();
+        let early = harness.send(session.post(1, "ping", Value::Null));
+        assert_eq!(harness.result(early), json!({}));
+        harness.send(session.notification("notifications/initialized", Value::Null));
+        let (running, request) =
+            harness.send_accepted(session.post(2, "tools/call", json!({"name": "slow"})));
+        let pong = harness.send(session.post(3, "ping", json!({})));
+        assert_eq!(harness.result(pong), json!({}), "S-TIME-08");
+        harness.respond(request, json!({"content": []}));
+        assert_eq!(harness.result(running)["content"], json!([]));
+        harness.finish();
     }
 }

@@ -1,6 +1,6 @@
 //! Header fields of a modern request: they must agree with the message, and a request with other values is refused.
 
-use crate::server_http::{Ask, Site, config, everything, initialize, modern, post};
+use crate::server_http::{Harness, HttpRequest, config, full_offer, initialize, modern, post};
 use everlink::protocol::{ServerFeature, Version, Versions};
 use everlink::server::Config;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 const MISMATCH: (u16, i64) = (400, -32020);
 const VERSION: &str = "mcp-protocol-version";
 
-fn call(name: &str) -> Ask {
+fn call(name: &str) -> HttpRequest {
     modern(7, "tools/call", json!({"name": name}))
 }
 
 /// A call with this `_meta`, and a header field with this version.
-fn on_terms(field: &str, meta: &Value) -> Ask {
+fn call_with_version(field: &str, meta: &Value) -> HttpRequest {
     let message = json!({
         "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add", "_meta": meta},
     });
@@ -24,7 +24,7 @@ fn on_terms(field: &str, meta: &Value) -> Ask {
 }
 
 /// The required `_meta` of a modern request.
-fn terms(version: &str) -> Value {
+fn required_meta(version: &str) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -38,9 +38,9 @@ fn modern_only() -> Config {
 }
 
 #[test]
-fn s_http_27_the_field_names_the_version_that_the_message_names() {
+fn s_http_27_version_field_must_match_the_message() {
     for config in [config(), modern_only()] {
-        let mut site = Site::new(config);
+        let mut harness = Harness::new(config);
         for (field, meta) in [
             ("2025-11-25", "2026-07-28"),
             ("2026-07-28", "2025-11-25"),
@@ -48,44 +48,47 @@ fn s_http_27_the_field_names_the_version_that_the_message_names() {
             ("2099-01-01", "2026-07-28"),
             ("2026-07-28", "2026-07-28 "),
         ] {
-            let refused = site.refused(on_terms(field, &terms(meta)));
+            let refused = harness.send_refused(call_with_version(field, &required_meta(meta)));
             assert_eq!(refused, MISMATCH, "{field} and {meta}");
         }
-        let twice = call("add").and(VERSION, "2026-07-28");
-        assert_eq!(site.refused(twice), MISMATCH);
-        site.taken(on_terms("2026-07-28", &terms("2026-07-28")));
-        site.finish();
+        let twice = call("add").append(VERSION, "2026-07-28");
+        assert_eq!(harness.send_refused(twice), MISMATCH);
+        harness.send_accepted(call_with_version(
+            "2026-07-28",
+            &required_meta("2026-07-28"),
+        ));
+        harness.finish();
     }
 }
 
 #[test]
-fn s_http_28_a_version_that_is_not_spoken_is_refused_with_those_that_are() {
+fn s_http_28_unsupported_version_error_lists_supported_versions() {
     for config in [config(), modern_only()] {
         let versions = config.versions;
-        let mut site = Site::new(config);
+        let mut harness = Harness::new(config);
         for wanted in ["2099-01-01", "2026-07-29", "latest"] {
-            let sent = site.send(on_terms(wanted, &terms(wanted)));
-            assert_eq!(site.status(sent), 400, "{wanted}");
-            let error = site.json(sent)["error"].clone();
+            let sent = harness.send(call_with_version(wanted, &required_meta(wanted)));
+            assert_eq!(harness.status(sent), 400, "{wanted}");
+            let error = harness.json(sent)["error"].clone();
             assert_eq!(error["code"], -32022, "{wanted}");
             assert_eq!(error["data"]["requested"], wanted);
-            let spoken: Vec<&str> = versions.iter().map(Version::as_str).collect();
-            let told: Vec<&str> = error["data"]["supported"]
+            let supported: Vec<&str> = versions.iter().map(Version::as_str).collect();
+            let listed: Vec<&str> = error["data"]["supported"]
                 .as_array()
                 .expect("a list")
                 .iter()
-                .map(|version| version.as_str().expect("a text"))
+                .map(|version| version.as_str().expect("a string"))
                 .collect();
-            assert!(told.iter().all(|version| spoken.contains(version)));
-            assert!(told.contains(&"2026-07-28"));
+            assert!(listed.iter().all(|version| supported.contains(version)));
+            assert!(listed.contains(&"2026-07-28"));
         }
-        site.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn s_http_29_a_method_that_there_is_not_is_not_found() {
-    let mut site = Site::new(config());
+fn s_http_29_unknown_method_gets_404() {
+    let mut harness = Harness::new(config());
     for method in [
         "no/such",
         "initialize",
@@ -93,80 +96,84 @@ fn s_http_29_a_method_that_there_is_not_is_not_found() {
         "logging/setLevel",
         "tasks/result",
     ] {
-        let sent = site.send(modern(7, method, json!({})));
+        let sent = harness.send(modern(7, method, json!({})));
         assert_eq!(
-            (site.status(sent), site.code(sent)),
+            (harness.status(sent), harness.code(sent)),
             (404, -32601),
             "{method}"
         );
-        assert_eq!(site.json(sent)["id"], 7);
+        assert_eq!(harness.json(sent)["id"], 7);
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
-fn s_http_31_a_request_that_names_no_version_is_refused_where_nobody_may() {
-    let mut site = Site::new(modern_only());
-    for ask in [
+fn s_http_31_modern_server_refuses_a_request_without_version_field() {
+    let mut harness = Harness::new(modern_only());
+    for http_request in [
         call("add").without(VERSION),
         post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"})),
         post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}))
             .with("mcp-session-id", "1"),
     ] {
-        assert_eq!(site.refused(ask), MISMATCH);
+        assert_eq!(harness.send_refused(http_request), MISMATCH);
     }
-    site.finish();
+    harness.finish();
     // `initialize` has no version field.
-    let mut site = Site::new(config());
-    let begun = site.send(initialize("2025-11-25"));
-    assert_eq!(site.status(begun), 200);
-    site.finish();
+    let mut harness = Harness::new(config());
+    let begun = harness.send(initialize("2025-11-25"));
+    assert_eq!(harness.status(begun), 200);
+    harness.finish();
 }
 
 /// S-HTTP-31: only clients before 2025-06-18 may leave out the field. If the server does not support them, the field is
 /// required.
 #[test]
-fn s_http_31_the_field_is_needed_where_the_clients_without_it_are_not_served() {
+fn s_http_31_version_field_is_required_if_older_versions_are_not_supported() {
     let mut recent = config();
     recent.versions = Versions::since(Version::V2025_06_18);
-    let mut site = Site::new(recent);
-    let begun = site.send(initialize("2025-11-25"));
-    assert_eq!(site.status(begun), 200, "a handshake is exempt");
+    let mut harness = Harness::new(recent);
+    let begun = harness.send(initialize("2025-11-25"));
+    assert_eq!(
+        harness.status(begun),
+        200,
+        "a handshake needs no version field"
+    );
     let bare = post(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}));
-    assert_eq!(site.refused(bare), MISMATCH);
-    site.finish();
+    assert_eq!(harness.send_refused(bare), MISMATCH);
+    harness.finish();
 }
 
 /// S-HTTP-32: of two errors, the earlier check is reported.
 #[test]
-fn s_http_32_what_is_wrong_is_told_in_order() {
-    let mut offer = everything();
+fn s_http_32_first_failed_check_is_reported() {
+    let mut offer = full_offer();
     offer.capabilities = offer.capabilities.with(ServerFeature::TasksExtension);
     let mut tasks = config();
     tasks.offer = Some(offer);
     tasks.versions = Versions::MODERN;
-    let mut site = Site::new(tasks);
+    let mut harness = Harness::new(tasks);
     let missing = json!({"io.modelcontextprotocol/protocolVersion": "2099-01-01"});
-    let get = |method| modern(7, method, json!({"taskId": "t"}));
-    for (what, ask, refused) in [
+    let task_request = |method| modern(7, method, json!({"taskId": "t"}));
+    for (what, http_request, refused) in [
         (
             "no field and no terms",
-            on_terms("x", &json!({})).without(VERSION),
+            call_with_version("x", &json!({})).without(VERSION),
             (400, -32020),
         ),
         (
             "no capabilities and another version",
-            on_terms("2026-07-28", &missing),
+            call_with_version("2026-07-28", &missing),
             (400, -32602),
         ),
         (
             "another version and an unknown one",
-            on_terms("2026-07-28", &terms("2099-01-01")),
+            call_with_version("2026-07-28", &required_meta("2099-01-01")),
             (400, -32020),
         ),
         (
             "an unknown version and another method",
-            on_terms("2099-01-01", &terms("2099-01-01")).with("mcp-method", "no"),
+            call_with_version("2099-01-01", &required_meta("2099-01-01")).with("mcp-method", "no"),
             (400, -32022),
         ),
         (
@@ -176,28 +183,28 @@ fn s_http_32_what_is_wrong_is_told_in_order() {
         ),
         (
             "another name and a lack",
-            get("tasks/get").with("mcp-name", "u"),
+            task_request("tasks/get").with("mcp-name", "u"),
             (400, -32020),
         ),
         (
             "an unknown method and a lack",
-            get("tasks/list").with("mcp-name", "t"),
+            task_request("tasks/list").with("mcp-name", "t"),
             (404, -32601),
         ),
         (
             "a lack",
-            get("tasks/get").with("mcp-name", "t"),
+            task_request("tasks/get").with("mcp-name", "t"),
             (400, -32021),
         ),
     ] {
-        assert_eq!(site.refused(ask), refused, "{what}");
+        assert_eq!(harness.send_refused(http_request), refused, "{what}");
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
 fn s_http_33_every_error_has_the_id_of_its_request() {
-    let mut site = Site::new(config());
+    let mut harness = Harness::new(config());
     for id in [
         json!(0),
         json!(-1),
@@ -206,7 +213,7 @@ fn s_http_33_every_error_has_the_id_of_its_request() {
         json!(9_007_199_254_740_993_i64),
     ] {
         let call = || modern(id.clone(), "tools/call", json!({"name": "add"}));
-        let asks = [
+        let http_requests = [
             call().without(VERSION),
             call().with(VERSION, "2025-11-25"),
             call().without("mcp-method"),
@@ -218,74 +225,77 @@ fn s_http_33_every_error_has_the_id_of_its_request() {
             post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": 7})),
             post(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call"})),
         ];
-        for ask in asks {
-            let shown = ask.to_string();
-            let sent = site.send(ask);
-            assert!(site.status(sent) >= 400, "{shown}");
-            assert_eq!(site.json(sent)["id"], id, "{shown}");
+        for http_request in http_requests {
+            let shown = http_request.to_string();
+            let sent = harness.send(http_request);
+            assert!(harness.status(sent) >= 400, "{shown}");
+            assert_eq!(harness.json(sent)["id"], id, "{shown}");
         }
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-HTTP-34: an invalid request gets an HTTP error status, even if the client accepts only event streams.
 #[test]
-fn s_http_34_a_request_is_looked_at_before_a_stream_begins() {
-    let mut site = Site::new(config());
-    for (ask, status) in [
+fn s_http_34_invalid_request_gets_an_error_status_before_a_stream_begins() {
+    let mut harness = Harness::new(config());
+    for (http_request, status) in [
         (call("add").with("mcp-method", "no"), 400),
-        (on_terms("2099-01-01", &terms("2099-01-01")), 400),
-        (on_terms("2026-07-28", &json!({})), 400),
+        (
+            call_with_version("2099-01-01", &required_meta("2099-01-01")),
+            400,
+        ),
+        (call_with_version("2026-07-28", &json!({})), 400),
         (modern(7, "no/such", json!({})), 404),
     ] {
-        let shown = ask.to_string();
-        let refused = site.refused(ask.with("accept", "text/event-stream"));
+        let shown = http_request.to_string();
+        let refused = harness.send_refused(http_request.with("accept", "text/event-stream"));
         assert_eq!(refused.0, status, "{shown}");
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-HTTP-34: an error of the application comes with status 200. After the start of a stream no other status is possible.
 #[test]
-fn s_http_34_the_applications_errors_come_with_success() {
-    let mut site = Site::new(config());
+fn s_http_34_application_errors_come_with_status_200() {
+    let mut harness = Harness::new(config());
     for code in [-32602, -32603, 1] {
-        let (sent, request) = site.taken(call("add"));
-        site.fail(request, code, "no");
-        assert_eq!((site.status(sent), site.code(sent)), (200, code));
+        let (sent, request) = harness.send_accepted(call("add"));
+        harness.fail(request, code, "no");
+        assert_eq!((harness.status(sent), harness.code(sent)), (200, code));
     }
-    let curious = json!({"name": "add", "_meta": {"progressToken": 1}});
-    let (sent, request) = site.taken(modern(7, "tools/call", curious));
-    site.progress(request, 1.0);
-    site.fail(request, -32601, "no");
-    assert_eq!(site.status(sent), 200);
-    assert_eq!(site.answer(sent)["error"]["code"], -32601);
-    assert!(site.is_over(sent));
-    site.finish();
+    let params = json!({"name": "add", "_meta": {"progressToken": 1}});
+    let (sent, request) = harness.send_accepted(modern(7, "tools/call", params));
+    harness.progress(request, 1.0);
+    harness.fail(request, -32601, "no");
+    assert_eq!(harness.status(sent), 200);
+    assert_eq!(harness.reply(sent)["error"]["code"], -32601);
+    assert!(harness.is_over(sent));
+    harness.finish();
 }
 
 #[test]
-fn s_hdr_06_what_only_resembles_the_markers_is_text() {
-    let mut site = Site::new(config());
+fn s_hdr_06_text_that_only_resembles_base64_markers_is_not_decoded() {
+    let mut harness = Harness::new(config());
     for name in [
         "=?BASE64?YWRk?=",
         "=?base64?YWRk",
         "x=?base64?YWRk?=",
         "=?Base64?YWRk?=",
     ] {
-        site.taken(call(name));
+        harness.send_accepted(call(name));
         assert_eq!(
-            site.refused(call("add").with("mcp-name", name)),
+            harness.send_refused(call("add").with("mcp-name", name)),
             MISMATCH,
             "{name}"
         );
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
-fn s_hdr_07_what_is_wrapped_is_unwrapped_before_it_is_compared() {
-    let mut site = Site::new(config());
+fn s_hdr_07_base64_field_value_is_decoded_before_comparison() {
+    let mut harness = Harness::new(config());
     for (name, field) in [
         ("add", "=?base64?YWRk?="),
         ("añadir", "=?base64?YcOxYWRpcg==?="),
@@ -293,15 +303,17 @@ fn s_hdr_07_what_is_wrapped_is_unwrapped_before_it_is_compared() {
         ("", "=?base64??="),
         ("=?base64?YQ==?=", "=?base64?PT9iYXNlNjQ/WVE9PT89?="),
     ] {
-        site.taken(call(name).with("mcp-name", field));
+        harness.send_accepted(call(name).with("mcp-name", field));
         assert_eq!(
-            site.refused(call("other").with("mcp-name", field)),
+            harness.send_refused(call("other").with("mcp-name", field)),
             MISMATCH,
             "{field}"
         );
     }
     let read = json!({"uri": "file:///é"});
-    site.taken(modern(7, "resources/read", read).with("mcp-name", "=?base64?ZmlsZTovLy/DqQ==?="));
+    harness.send_accepted(
+        modern(7, "resources/read", read).with("mcp-name", "=?base64?ZmlsZTovLy/DqQ==?="),
+    );
     for field in [
         "=?base64?!?=",
         "=?base64?YWR?=",
@@ -309,58 +321,61 @@ fn s_hdr_07_what_is_wrapped_is_unwrapped_before_it_is_compared() {
         "=?base64?/w==?=",
     ] {
         assert_eq!(
-            site.refused(call("add").with("mcp-name", field)),
+            harness.send_refused(call("add").with("mcp-name", field)),
             MISMATCH,
             "{field}"
         );
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
-fn s_hdr_08_the_case_of_names_says_nothing_and_that_of_values_everything() {
-    let mut site = Site::new(config());
-    let shouted = |ask: Ask| {
-        let mut ask = ask;
-        for (name, _) in &mut ask.fields {
+fn s_hdr_08_field_names_are_case_insensitive_and_values_case_sensitive() {
+    let mut harness = Harness::new(config());
+    let uppercased = |http_request: HttpRequest| {
+        let mut http_request = http_request;
+        for (name, _) in &mut http_request.fields {
             *name = name.to_ascii_uppercase();
         }
-        ask
+        http_request
     };
-    site.taken(shouted(call("add")));
+    harness.send_accepted(uppercased(call("add")));
     assert_eq!(
-        site.refused(shouted(call("add").with("mcp-name", "Add"))),
+        harness.send_refused(uppercased(call("add").with("mcp-name", "Add"))),
         MISMATCH
     );
     assert_eq!(
-        site.refused(call("add").with("mcp-method", "Tools/Call")),
+        harness.send_refused(call("add").with("mcp-method", "Tools/Call")),
         MISMATCH
     );
-    assert_eq!(site.refused(call("add").with("mcp-name", "ADD")), MISMATCH);
+    assert_eq!(
+        harness.send_refused(call("add").with("mcp-name", "ADD")),
+        MISMATCH
+    );
     // The name of the session field is case-insensitive; the session id is case-sensitive.
-    let session = site.session("2025-11-25");
+    let session = harness.open_session("2025-11-25");
     let ping = session.post(1, "ping", Value::Null);
-    let pong = site.send(shouted(ping.clone()));
-    assert_eq!(site.status(pong), 200);
-    let other = site.send(ping.with("mcp-session-id", session.id.to_uppercase()));
-    assert_eq!(site.status(other), 404);
-    site.finish();
+    let pong = harness.send(uppercased(ping.clone()));
+    assert_eq!(harness.status(pong), 200);
+    let other = harness.send(ping.with("mcp-session-id", session.id.to_uppercase()));
+    assert_eq!(harness.status(other), 404);
+    harness.finish();
 }
 
 #[test]
-fn s_hdr_09_what_the_fields_must_say_they_say_once_and_rightly() {
-    let mut site = Site::new(config());
+fn s_hdr_09_missing_wrong_or_repeated_fields_are_refused() {
+    let mut harness = Harness::new(config());
     let prompt = || modern(7, "prompts/get", json!({"name": "greet"}));
     let read = || modern(7, "resources/read", json!({"uri": "file:///a"}));
-    for ask in [
+    for http_request in [
         call("add").without("mcp-method"),
         call("add").with("mcp-method", "tools/list"),
-        call("add").and("mcp-method", "tools/call"),
+        call("add").append("mcp-method", "tools/call"),
         call("add").with("mcp-method", b"tools/call\xff"),
         call("add").without("mcp-name"),
         call("add").with("mcp-name", "sub"),
         call("add").with("mcp-name", ""),
-        call("add").and("mcp-name", "add"),
+        call("add").append("mcp-name", "add"),
         call("add").with("mcp-name", b"a\xffd"),
         call("add").with("mcp-name", b"a\x01d"),
         call("é").with("mcp-name", "é"),
@@ -369,54 +384,54 @@ fn s_hdr_09_what_the_fields_must_say_they_say_once_and_rightly() {
         read().without("mcp-name"),
         read().with("mcp-name", "file:///b"),
     ] {
-        let shown = ask.to_string();
-        assert_eq!(site.refused(ask), MISMATCH, "{shown}");
+        let shown = http_request.to_string();
+        assert_eq!(harness.send_refused(http_request), MISMATCH, "{shown}");
     }
     // If the message names nothing, the field is ignored.
-    for ask in [
+    for http_request in [
         modern(7, "tools/list", json!({})),
         modern(7, "tools/list", json!({})).with("mcp-name", "x"),
         prompt(),
         read(),
     ] {
-        site.taken(ask);
+        harness.send_accepted(http_request);
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
-fn s_hdr_10_the_space_around_a_value_is_none_of_it() {
-    let mut site = Site::new(config());
+fn s_hdr_10_whitespace_around_field_values_is_ignored() {
+    let mut harness = Harness::new(config());
     let spaced = call("add")
         .with("mcp-method", " tools/call\t")
         .with("mcp-name", "\t add ")
         .with(VERSION, " 2026-07-28 ");
-    site.taken(spaced);
-    site.finish();
+    harness.send_accepted(spaced);
+    harness.finish();
 }
 
 #[test]
-fn s_lhttp_22_a_session_is_not_spoken_to_in_a_version_that_there_is_not() {
-    let mut site = Site::new(config());
+fn s_lhttp_22_unknown_version_field_in_a_session_gets_400() {
+    let mut harness = Harness::new(config());
     for version in ["2025-06-18", "2025-11-25"] {
-        let session = site.session(version);
-        let asks = [
+        let session = harness.open_session(version);
+        let http_requests = [
             session.post(1, "ping", Value::Null),
-            session.notice("notifications/custom", Value::Null),
+            session.notification("notifications/custom", Value::Null),
             session.get(),
             session.delete(),
         ];
-        for strange in ["1999-01-01", "", "latest"] {
-            for ask in &asks {
-                let sent = site.send(ask.clone().with(VERSION, strange));
-                assert_eq!(site.status(sent), 400, "{strange}: {ask}");
+        for unknown in ["1999-01-01", "", "latest"] {
+            for http_request in &http_requests {
+                let sent = harness.send(http_request.clone().with(VERSION, unknown));
+                assert_eq!(harness.status(sent), 400, "{unknown}: {http_request}");
             }
         }
-        let twice = site.send(asks[0].clone().and(VERSION, version));
-        assert_eq!(site.status(twice), 400);
-        let pong = site.send(asks[0].clone());
-        assert_eq!(site.status(pong), 200, "the session is as it was");
+        let twice = harness.send(http_requests[0].clone().append(VERSION, version));
+        assert_eq!(harness.status(twice), 400);
+        let pong = harness.send(http_requests[0].clone());
+        assert_eq!(harness.status(pong), 200, "the session is unchanged");
     }
-    assert!(site.notified().is_empty());
-    site.finish();
+    assert!(harness.notified().is_empty());
+    harness.finish();
 }

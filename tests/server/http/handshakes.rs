@@ -1,8 +1,8 @@
 //! The handshake of legacy clients over HTTP: the agreed terms, and their effects.
 
 use crate::server_http::{
-    self, LEGACY, NOTHING, Session, Site, config, everything, initialize, introduce, modern,
-    offering, payload, post,
+    self, Harness, LEGACY, NO_MESSAGES, Session, config, full_offer, initialize, initialize_with,
+    modern, offering, payload, post,
 };
 use everlink::protocol::{LogLevel, ServerCapabilities, Version, Versions};
 use everlink::server::Offer;
@@ -10,9 +10,9 @@ use everlink::{Change, List};
 use serde_json::{Value, json};
 
 /// A client that has the reply to `initialize` and has not sent `initialized`.
-fn half(site: &mut Site, version: &str) -> Session {
-    let begun = site.send(initialize(version));
-    let id = site
+fn initialize_only(harness: &mut Harness, version: &str) -> Session {
+    let begun = harness.send(initialize(version));
+    let id = harness
         .field(begun, "mcp-session-id")
         .expect("an id")
         .to_owned();
@@ -20,12 +20,12 @@ fn half(site: &mut Site, version: &str) -> Session {
 }
 
 #[test]
-fn s_life_01_a_handshake_comes_first() {
+fn s_life_01_requests_before_the_handshake_are_refused() {
     for version in LEGACY {
-        let mut site = Site::new(config());
+        let mut harness = Harness::new(config());
         for method in ["tools/list", "tools/call", "ping", "logging/setLevel"] {
             let message = json!({"jsonrpc": "2.0", "id": 1, "method": method});
-            assert_eq!(site.refused(post(&message)).0, 400, "{method}");
+            assert_eq!(harness.send_refused(post(&message)).0, 400, "{method}");
         }
         for lacking in [
             json!({}),
@@ -35,23 +35,23 @@ fn s_life_01_a_handshake_comes_first() {
         ] {
             let message =
                 json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": lacking});
-            assert_eq!(site.refused(post(&message)).1, -32602, "S-LIFE-09");
+            assert_eq!(harness.send_refused(post(&message)).1, -32602, "S-LIFE-09");
         }
-        assert_eq!(site.server.sessions(), 0);
-        let session = site.session(version);
-        site.taken(session.post(1, "tools/list", Value::Null));
-        site.finish();
+        assert_eq!(harness.server.sessions(), 0);
+        let session = harness.open_session(version);
+        harness.send_accepted(session.post(1, "tools/list", Value::Null));
+        harness.finish();
     }
 }
 
 #[test]
-fn s_life_02_a_handshake_says_who_the_server_is_and_what_it_can_do() {
+fn s_life_02_initialize_result_has_server_info_and_capabilities() {
     for version in LEGACY {
         let mut config = config();
-        config.offer = Some(everything().with_instructions("be gentle"));
-        let mut site = Site::new(config);
-        let begun = site.send(initialize(version));
-        let agreed = site.result(begun);
+        config.offer = Some(full_offer().with_instructions("be gentle"));
+        let mut harness = Harness::new(config);
+        let begun = harness.send(initialize(version));
+        let agreed = harness.result(begun);
         assert_eq!(agreed["protocolVersion"], version);
         assert_eq!(
             agreed["serverInfo"],
@@ -62,40 +62,48 @@ fn s_life_02_a_handshake_says_who_the_server_is_and_what_it_can_do() {
             agreed["capabilities"]["tools"],
             json!({"listChanged": true})
         );
-        site.finish();
+        harness.finish();
     }
 }
 
 #[test]
-fn s_life_05_nothing_is_asked_before_the_handshake_is_over() {
+fn s_life_05_no_ask_or_change_is_sent_before_initialized() {
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let session = half(&mut site, version);
-        let standalone = site.send(session.get());
-        let (stream, request) = site.taken(session.post(1, "tools/call", json!({"name": "asks"})));
-        let ask = site.ask(request, "roots/list", Value::Null);
-        site.publish(Change::List(List::Tools));
-        assert_eq!(site.said(stream, "roots/list"), NOTHING, "{version}");
-        assert_eq!(site.messages(standalone), NOTHING, "{version}");
-        let data = payload(&json!("x"));
-        site.verb(|server, now| server.log(now, None, LogLevel::Error, None, data))
-            .expect("logs are offered");
+        let mut harness = Harness::new(config());
+        let session = initialize_only(&mut harness, version);
+        let standalone = harness.send(session.get());
+        let (stream, request) =
+            harness.send_accepted(session.post(1, "tools/call", json!({"name": "asks"})));
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        harness.publish(Change::List(List::Tools));
         assert_eq!(
-            site.said(standalone, "notifications/message").len(),
-            1,
-            "that may be"
+            harness.messages_with(stream, "roots/list"),
+            NO_MESSAGES,
+            "{version}"
         );
-        site.send(session.notice("notifications/initialized", Value::Null));
-        let question = site.said(stream, "roots/list")[0]["id"].clone();
-        site.send(session.answer(&question, json!({"roots": []})));
-        assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
-        site.finish();
+        assert_eq!(harness.messages(standalone), NO_MESSAGES, "{version}");
+        let data = payload(&json!("x"));
+        harness
+            .with_server(|server, now| server.log(now, None, LogLevel::Error, None, data))
+            .expect("logging is offered");
+        assert_eq!(
+            harness
+                .messages_with(standalone, "notifications/message")
+                .len(),
+            1,
+            "log messages are allowed before `initialized`"
+        );
+        harness.send(session.notification("notifications/initialized", Value::Null));
+        let ask_id = harness.messages_with(stream, "roots/list")[0]["id"].clone();
+        harness.send(session.answer(&ask_id, json!({"roots": []})));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+        harness.finish();
     }
 }
 
 #[test]
-fn s_life_07_the_version_is_the_clients_or_the_newest_with_a_handshake() {
-    for (spoken, offered, agreed) in [
+fn s_life_07_agreed_version_is_the_clients_or_the_newest_legacy_one() {
+    for (supported, offered, agreed) in [
         (Versions::ALL, "2025-03-26", "2025-03-26"),
         (Versions::ALL, "2024-11-05", "2024-11-05"),
         (Versions::ALL, "1999-01-01", "2025-11-25"),
@@ -113,29 +121,33 @@ fn s_life_07_the_version_is_the_clients_or_the_newest_with_a_handshake() {
         ),
     ] {
         let mut config = config();
-        config.versions = spoken;
-        let mut site = Site::new(config);
-        let begun = site.send(initialize(offered));
-        assert_eq!(site.result(begun)["protocolVersion"], agreed, "{offered}");
-        site.finish();
+        config.versions = supported;
+        let mut harness = Harness::new(config);
+        let begun = harness.send(initialize(offered));
+        assert_eq!(
+            harness.result(begun)["protocolVersion"],
+            agreed,
+            "{offered}"
+        );
+        harness.finish();
     }
 }
 
 /// S-LIFE-09: a client that rejects the version disappears. Its session expires and leaves nothing behind.
 #[test]
-fn s_life_09_a_client_that_leaves_over_the_version_costs_nothing() {
-    let mut site = Site::new(config());
-    let begun = site.send(initialize("2099-01-01"));
-    assert_eq!(site.result(begun)["protocolVersion"], "2025-11-25");
-    assert_eq!(site.server.sessions(), 1);
-    site.pass(server_http::seconds(31 * 60));
-    assert_eq!(site.server.sessions(), 0);
-    assert_eq!(site.server.poll_timeout(), None);
-    site.finish();
+fn s_life_09_session_of_a_client_that_rejects_the_version_expires() {
+    let mut harness = Harness::new(config());
+    let begun = harness.send(initialize("2099-01-01"));
+    assert_eq!(harness.result(begun)["protocolVersion"], "2025-11-25");
+    assert_eq!(harness.server.sessions(), 1);
+    harness.advance(server_http::seconds(31 * 60));
+    assert_eq!(harness.server.sessions(), 0);
+    assert_eq!(harness.server.poll_timeout(), None);
+    harness.finish();
 }
 
 #[test]
-fn s_cap_01_what_is_offered_is_declared() {
+fn s_cap_01_server_declares_exactly_the_offered_capabilities() {
     let none = ServerCapabilities::default;
     for (capabilities, declared) in [
         (none(), json!({})),
@@ -151,32 +163,32 @@ fn s_cap_01_what_is_offered_is_declared() {
         (none().with_logging(), json!({"logging": {}})),
         (none().with_completions(), json!({"completions": {}})),
     ] {
-        let mut site = Site::new(offering(capabilities));
-        let found = site.send(modern(1, "server/discover", json!({})));
-        assert_eq!(site.result(found)["capabilities"], declared);
+        let mut harness = Harness::new(offering(capabilities));
+        let discovered = harness.send(modern(1, "server/discover", json!({})));
+        assert_eq!(harness.result(discovered)["capabilities"], declared);
         for version in LEGACY {
-            let begun = site.send(initialize(version));
+            let begun = harness.send(initialize(version));
             // 2024-11-05 has no capability for completions.
-            let is_nameless = version == "2024-11-05" && declared.get("completions").is_some();
-            let expected = if is_nameless {
+            let lacks_capability = version == "2024-11-05" && declared.get("completions").is_some();
+            let expected = if lacks_capability {
                 json!({})
             } else {
                 declared.clone()
             };
-            assert_eq!(site.result(begun)["capabilities"], expected, "{version}");
+            assert_eq!(harness.result(begun)["capabilities"], expected, "{version}");
         }
-        site.finish();
+        harness.finish();
     }
 }
 
 /// S-CAP-03: both sides keep to the agreed capabilities. The server refuses other methods, sends no other
 /// notifications, and sends no undeclared ask.
 #[test]
-fn s_cap_03_what_was_agreed_on_is_kept_to() {
+fn s_cap_03_only_agreed_capabilities_are_used() {
     for version in LEGACY {
-        let mut site = Site::new(offering(ServerCapabilities::default().with_tools(false)));
-        let begin = introduce(version, &json!({"sampling": {}}));
-        let session = site.session_with(begin, version, None);
+        let mut harness = Harness::new(offering(ServerCapabilities::default().with_tools(false)));
+        let handshake = initialize_with(version, &json!({"sampling": {}}));
+        let session = harness.open_session_with(handshake, version, None);
         for (method, params) in [
             ("prompts/list", json!({})),
             ("resources/subscribe", json!({"uri": "x:"})),
@@ -184,82 +196,93 @@ fn s_cap_03_what_was_agreed_on_is_kept_to() {
             ("server/discover", json!({})),
             ("subscriptions/listen", json!({"notifications": {}})),
         ] {
-            let refused = site.refused(session.post(1, method, params));
+            let refused = harness.send_refused(session.post(1, method, params));
             assert_eq!(refused.1, -32601, "{version}: {method}");
         }
-        let standalone = site.send(session.get());
+        let standalone = harness.send(session.get());
         // A later offer does not change the agreed capabilities.
         let more = ServerCapabilities::default().with_tools(true);
         let more = Offer::new("site", "2").with_capabilities(more);
-        site.verb(|server, now| server.offer(now, more));
-        site.publish(Change::List(List::Tools));
-        assert_eq!(site.messages(standalone), NOTHING, "{version}");
-        let (_, request) = site.taken(session.post(2, "tools/call", json!({"name": "asks"})));
+        harness.with_server(|server, now| server.offer(now, more));
+        harness.publish(Change::List(List::Tools));
+        assert_eq!(harness.messages(standalone), NO_MESSAGES, "{version}");
+        let (_, request) =
+            harness.send_accepted(session.post(2, "tools/call", json!({"name": "asks"})));
         for method in ["roots/list", "elicitation/create"] {
             let params = payload(&json!({"message": "?", "requestedSchema": {}}));
-            let asked = site.verb(|server, now| server.ask(now, request, method, Some(params)));
+            let asked =
+                harness.with_server(|server, now| server.ask(now, request, method, Some(params)));
             assert!(asked.is_err(), "{version}: {method}");
         }
-        site.ask(request, "sampling/createMessage", json!({"messages": []}));
-        site.finish();
+        harness.ask(request, "sampling/createMessage", json!({"messages": []}));
+        harness.finish();
     }
 }
 
 /// S-CAP-13: a legacy client is told of changed lists, and of resources while it is subscribed to them.
 #[test]
-fn s_cap_13_changes_are_told_to_who_wants_to_hear_of_them() {
+fn s_cap_13_list_changes_are_sent_unasked_and_resource_changes_to_subscribers() {
     const UPDATED: &str = "notifications/resources/updated";
     for version in LEGACY {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let standalone = site.send(session.get());
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let standalone = harness.send(session.get());
         let change = |uri: &str| Change::Resource { uri: uri.into() };
-        site.publish(change("file:///a"));
-        assert_eq!(site.said(standalone, UPDATED), NOTHING);
-        let done = site.send(session.post(1, "resources/subscribe", json!({"uri": "file:///a"})));
-        assert_eq!(site.result(done), json!({}));
-        site.publish(change("file:///a"));
-        site.publish(change("file:///b"));
-        let told = site.said(standalone, UPDATED);
-        assert_eq!(told.len(), 1, "{version}");
-        assert_eq!(told[0]["params"]["uri"], "file:///a");
-        let done = site.send(session.post(2, "resources/unsubscribe", json!({"uri": "file:///a"})));
-        assert_eq!(site.result(done), json!({}));
-        site.publish(change("file:///a"));
-        assert_eq!(site.said(standalone, UPDATED).len(), 1);
+        harness.publish(change("file:///a"));
+        assert_eq!(harness.messages_with(standalone, UPDATED), NO_MESSAGES);
+        let done =
+            harness.send(session.post(1, "resources/subscribe", json!({"uri": "file:///a"})));
+        assert_eq!(harness.result(done), json!({}));
+        harness.publish(change("file:///a"));
+        harness.publish(change("file:///b"));
+        let notifications = harness.messages_with(standalone, UPDATED);
+        assert_eq!(notifications.len(), 1, "{version}");
+        assert_eq!(notifications[0]["params"]["uri"], "file:///a");
+        let done =
+            harness.send(session.post(2, "resources/unsubscribe", json!({"uri": "file:///a"})));
+        assert_eq!(harness.result(done), json!({}));
+        harness.publish(change("file:///a"));
+        assert_eq!(harness.messages_with(standalone, UPDATED).len(), 1);
         for (list, method) in [
             (List::Tools, "notifications/tools/list_changed"),
             (List::Prompts, "notifications/prompts/list_changed"),
             (List::Resources, "notifications/resources/list_changed"),
         ] {
-            site.publish(Change::List(list));
-            assert_eq!(site.said(standalone, method).len(), 1, "{version}");
+            harness.publish(Change::List(list));
+            assert_eq!(
+                harness.messages_with(standalone, method).len(),
+                1,
+                "{version}"
+            );
         }
-        site.finish();
+        harness.finish();
     }
 }
 
 /// A session sets its log level, and the server keeps to it.
 #[test]
-fn s_cap_09_a_legacy_client_chooses_what_is_logged_to_it() {
-    let mut site = Site::new(config());
-    let session = site.session("2025-11-25");
-    let standalone = site.send(session.get());
-    let log = |site: &mut Site, level| {
+fn s_cap_09_set_level_controls_which_log_messages_are_sent() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let standalone = harness.send(session.get());
+    let log = |harness: &mut Harness, level| {
         let data = payload(&json!("x"));
-        site.verb(|server, now| server.log(now, None, level, None, data))
-            .expect("logs are offered");
-        site.said(standalone, "notifications/message").len()
+        harness
+            .with_server(|server, now| server.log(now, None, level, None, data))
+            .expect("logging is offered");
+        harness
+            .messages_with(standalone, "notifications/message")
+            .len()
     };
-    assert_eq!(log(&mut site, LogLevel::Debug), 0);
-    assert_eq!(log(&mut site, LogLevel::Info), 1);
+    assert_eq!(log(&mut harness, LogLevel::Debug), 0);
+    assert_eq!(log(&mut harness, LogLevel::Info), 1);
     let set = |level: Value| session.post(1, "logging/setLevel", json!({"level": level}));
-    let done = site.send(set(json!("error")));
-    assert_eq!(site.result(done), json!({}));
-    assert_eq!(log(&mut site, LogLevel::Warning), 1);
-    assert_eq!(log(&mut site, LogLevel::Error), 2);
+    let done = harness.send(set(json!("error")));
+    assert_eq!(harness.result(done), json!({}));
+    assert_eq!(log(&mut harness, LogLevel::Warning), 1);
+    assert_eq!(log(&mut harness, LogLevel::Error), 2);
     for level in [json!("loud"), json!(7), Value::Null] {
-        assert_eq!(site.refused(set(level)).1, -32602);
+        assert_eq!(harness.send_refused(set(level)).1, -32602);
     }
-    site.finish();
+    harness.finish();
 }

@@ -1,5 +1,5 @@
 //! Random runs of a server over HTTP. Clients of both eras connect, send requests, answer, stop reading, leave and return, in any
-//! order. The rules of the site must hold, and nothing may be left at the end.
+//! order. The rules of the harness must hold, and nothing may be left at the end.
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Http, Replay, SsePaths, State};
@@ -7,19 +7,20 @@ use everlink::{AskId, Change, List, RequestId, StreamId};
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    self, Ask, Session, Site, get, initialize, modern, notice, over, payload, post,
+    self, Harness, HttpRequest, Session, get, http_config, initialize, modern, notification,
+    payload, post,
 };
 
 /// A pseudo-random generator; the same seed gives the same choices.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
-    fn below(&mut self, most: usize) -> usize {
+impl Rng {
+    fn below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % most.max(1)
+        (self.0 >> 33) as usize % limit.max(1)
     }
 
     fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
@@ -27,48 +28,49 @@ impl Dice {
     }
 }
 
-struct Life {
-    site: Site,
-    dice: Dice,
+struct RandomRun {
+    harness: Harness,
+    rng: Rng,
     sessions: Vec<Session>,
     /// The paths that clients of 2024-11-05 post to.
-    places: Vec<String>,
+    post_paths: Vec<String>,
     streams: Vec<StreamId>,
     asks: Vec<AskId>,
     /// The last id of a client of 2024-11-05, which gets all replies on one stream.
     last_id: u64,
 }
 
-impl Life {
+impl RandomRun {
     fn step(&mut self) {
-        match self.dice.below(24) {
+        match self.rng.below(24) {
             0 => self.open_session(),
             1 => self.open_sse(),
             2..=4 => self.send_modern(),
             5..=8 => self.send_legacy(),
             9 => self.send_sse(),
             10..=11 => self.get_stream(),
-            12..=15 => self.answer(),
-            16 => self.tell(),
-            17 => self.ask(),
-            18 => self.reply(),
-            19 => self.leave(),
-            20 => self.read_or_not(),
-            21 => self.site.pass(server_http::seconds(7)),
+            12..=15 => self.respond(),
+            16 => self.publish(),
+            17 => self.send_ask(),
+            18 => self.answer_ask(),
+            19 => self.disconnect(),
+            20 => self.toggle_reading(),
+            21 => self.harness.advance(server_http::seconds(7)),
             22 => self.cancel(),
-            _ => self.end_something(),
+            _ => self.delete_session_or_shut_down(),
         }
     }
 
-    fn send(&mut self, ask: Ask) -> StreamId {
+    fn send(&mut self, http_request: HttpRequest) -> StreamId {
         let accept = ["application/json", "text/event-stream", "*/*", "*/*", "*/*"];
-        let accept = self.dice.pick(&accept).unwrap();
-        let stream = if self.dice.below(9) == 0 {
-            let stream = self.site.begin(&ask);
-            self.site.body(stream, &ask.body[..ask.body.len() / 2]);
+        let accept = self.rng.pick(&accept).unwrap();
+        let stream = if self.rng.below(9) == 0 {
+            let stream = self.harness.begin(&http_request);
+            self.harness
+                .body(stream, &http_request.body[..http_request.body.len() / 2]);
             stream
         } else {
-            self.site.send(ask.with("accept", accept))
+            self.harness.send(http_request.with("accept", accept))
         };
         self.streams.push(stream);
         stream
@@ -76,32 +78,32 @@ impl Life {
 
     fn open_session(&mut self) {
         let version = ["2025-03-26", "2025-06-18", "2025-11-25"];
-        let version = self.dice.pick(&version).unwrap();
-        let begun = self.site.send(initialize(version));
-        if let Some(id) = self.site.field(begun, "mcp-session-id") {
+        let version = self.rng.pick(&version).unwrap();
+        let begun = self.harness.send(initialize(version));
+        if let Some(id) = self.harness.field(begun, "mcp-session-id") {
             let session = Session::new(id, version);
-            if self.dice.below(4) > 0 {
-                let done = session.notice("notifications/initialized", Value::Null);
-                self.site.send(done);
+            if self.rng.below(4) > 0 {
+                let done = session.notification("notifications/initialized", Value::Null);
+                self.harness.send(done);
             }
             self.sessions.push(session);
         }
     }
 
     fn open_sse(&mut self) {
-        let stream = self.site.send(get().to("/sse"));
+        let stream = self.harness.send(get().to("/sse"));
         self.streams.push(stream);
-        if self.site.status(stream) == 200 {
-            let place = self.site.sse(stream).remove(0).data.unwrap();
-            self.site.send(initialize("2024-11-05").to(&place));
-            let done = notice("notifications/initialized", Value::Null);
-            self.site.send(done.to(&place));
-            self.places.push(place);
+        if self.harness.status(stream) == 200 {
+            let post_path = self.harness.sse(stream).remove(0).data.unwrap();
+            self.harness.send(initialize("2024-11-05").to(&post_path));
+            let done = notification("notifications/initialized", Value::Null);
+            self.harness.send(done.to(&post_path));
+            self.post_paths.push(post_path);
         }
     }
 
-    fn request(&mut self) -> (&'static str, Value) {
-        let meta = json!({"progressToken": self.dice.below(9)});
+    fn random_request(&mut self) -> (&'static str, Value) {
+        let meta = json!({"progressToken": self.rng.below(9)});
         let call = json!({"name": "slow", "_meta": meta});
         let uri = json!({"uri": "file:///a"});
         let all = [
@@ -112,76 +114,76 @@ impl Life {
             ("ping", json!({})),
             ("no/such", json!({})),
         ];
-        self.dice.pick(&all).unwrap()
+        self.rng.pick(&all).unwrap()
     }
 
     fn send_modern(&mut self) {
-        let id = self.dice.below(3);
-        if self.dice.below(4) == 0 {
+        let id = self.rng.below(3);
+        if self.rng.below(4) == 0 {
             let wanted = json!({"notifications": {"toolsListChanged": true}});
             self.send(modern(id, "subscriptions/listen", wanted));
         } else {
-            let (method, params) = self.request();
+            let (method, params) = self.random_request();
             self.send(modern(id, method, params));
         }
     }
 
     fn send_legacy(&mut self) {
-        let Some(session) = self.dice.pick(&self.sessions) else {
+        let Some(session) = self.rng.pick(&self.sessions) else {
             return;
         };
-        let id = self.dice.below(4);
-        let (method, params) = self.request();
-        let ask = if self.dice.below(5) == 0 {
-            session.say(&json!([
+        let id = self.rng.below(4);
+        let (method, params) = self.random_request();
+        let http_request = if self.rng.below(5) == 0 {
+            session.post_message(&json!([
                 {"jsonrpc": "2.0", "id": id, "method": method, "params": params},
                 {"jsonrpc": "2.0", "id": id + 4, "method": "ping"},
             ]))
         } else {
             session.post(id, method, params)
         };
-        self.send(ask);
+        self.send(http_request);
     }
 
     fn send_sse(&mut self) {
-        if let Some(place) = self.dice.pick(&self.places) {
-            let (method, params) = self.request();
+        if let Some(post_path) = self.rng.pick(&self.post_paths) {
+            let (method, params) = self.random_request();
             self.last_id += 1;
             let id = self.last_id;
             let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-            self.site.send(post(&message).to(&place));
+            self.harness.send(post(&message).to(&post_path));
         }
     }
 
     fn get_stream(&mut self) {
-        let Some(session) = self.dice.pick(&self.sessions) else {
+        let Some(session) = self.rng.pick(&self.sessions) else {
             return;
         };
-        let seen = self.dice.pick(&self.streams);
-        let seen = seen.filter(|_| self.dice.below(2) == 0);
+        let seen = self.rng.pick(&self.streams);
+        let seen = seen.filter(|_| self.rng.below(2) == 0);
         let seen = seen.and_then(|seen| {
-            let events = self.site.exchange(seen).sse_or_nothing();
+            let events = self.harness.exchange(seen).sse_or_empty();
             events.into_iter().rev().find_map(|event| event.id)
         });
         let stream = match seen {
-            Some(seen) => self.site.send(session.resume(&seen)),
-            None => self.site.send(session.get()),
+            Some(seen) => self.harness.send(session.resume(&seen)),
+            None => self.harness.send(session.get()),
         };
         self.streams.push(stream);
     }
 
-    fn open_requests(&self) -> Vec<RequestId> {
-        let requests = self.site.requests();
+    fn known_requests(&self) -> Vec<RequestId> {
+        let requests = self.harness.requests();
         requests.iter().map(|request| request.request).collect()
     }
 
-    fn answer(&mut self) {
-        let requests = self.open_requests();
-        let Some(request) = self.dice.pick(&requests) else {
+    fn respond(&mut self) {
+        let requests = self.known_requests();
+        let Some(request) = self.rng.pick(&requests) else {
             return;
         };
-        let what = self.dice.below(4);
-        self.site.verb(|server, now| match what {
+        let what = self.rng.below(4);
+        self.harness.with_server(|server, now| match what {
             0 => {
                 let _ = server.progress(now, request, everlink::server::Progress::new(1.0));
             }
@@ -195,76 +197,76 @@ impl Life {
         });
     }
 
-    fn tell(&mut self) {
+    fn publish(&mut self) {
         let changes = [
             Change::List(List::Tools),
             Change::Resource {
                 uri: "file:///a".into(),
             },
         ];
-        let change = self.dice.pick(&changes).unwrap();
+        let change = self.rng.pick(&changes).unwrap();
         let data = payload(&json!("to all"));
-        self.site.verb(|server, now| {
+        self.harness.with_server(|server, now| {
             let _ = server.publish(now, change);
             let _ = server.log(now, None, LogLevel::Error, None, data);
         });
     }
 
-    fn ask(&mut self) {
-        let requests = self.open_requests();
-        if let Some(request) = self.dice.pick(&requests) {
+    fn send_ask(&mut self) {
+        let requests = self.known_requests();
+        if let Some(request) = self.rng.pick(&requests) {
             let asked = self
-                .site
-                .verb(|server, now| server.ask(now, request, "roots/list", None));
+                .harness
+                .with_server(|server, now| server.ask(now, request, "roots/list", None));
             self.asks.extend(asked);
         }
     }
 
-    fn reply(&mut self) {
-        let (Some(ask), Some(session)) =
-            (self.dice.pick(&self.asks), self.dice.pick(&self.sessions))
+    fn answer_ask(&mut self) {
+        let (Some(ask), Some(session)) = (self.rng.pick(&self.asks), self.rng.pick(&self.sessions))
         else {
             return;
         };
         let id = json!(ask.number());
-        self.site.send(session.answer(&id, json!({"roots": []})));
+        self.harness.send(session.answer(&id, json!({"roots": []})));
     }
 
-    fn leave(&mut self) {
-        if let Some(stream) = self.dice.pick(&self.streams) {
-            if self.dice.below(2) == 0 {
-                self.site.hangs_up(stream);
+    fn disconnect(&mut self) {
+        if let Some(stream) = self.rng.pick(&self.streams) {
+            if self.rng.below(2) == 0 {
+                self.harness.disconnect(stream);
             } else {
-                self.site.breaks(stream);
+                self.harness.reset(stream);
             }
         }
     }
 
-    fn read_or_not(&mut self) {
-        if let Some(stream) = self.dice.pick(&self.streams) {
-            if self.dice.below(2) == 0 {
-                self.site.stops_reading(stream);
+    fn toggle_reading(&mut self) {
+        if let Some(stream) = self.rng.pick(&self.streams) {
+            if self.rng.below(2) == 0 {
+                self.harness.stop_reading(stream);
             } else {
-                self.site.reads_again(stream);
+                self.harness.resume_reading(stream);
             }
         }
     }
 
     fn cancel(&mut self) {
-        if let Some(session) = self.dice.pick(&self.sessions) {
-            let id = self.dice.below(4);
-            let cancelled = session.notice("notifications/cancelled", json!({"requestId": id}));
-            self.site.send(cancelled);
+        if let Some(session) = self.rng.pick(&self.sessions) {
+            let id = self.rng.below(4);
+            let cancelled =
+                session.notification("notifications/cancelled", json!({"requestId": id}));
+            self.harness.send(cancelled);
         }
     }
 
-    fn end_something(&mut self) {
-        match self.dice.below(40) {
-            0 => self.site.shutdown(),
-            1..=9 => self.site.pass(server_http::seconds(20 * 60)),
+    fn delete_session_or_shut_down(&mut self) {
+        match self.rng.below(40) {
+            0 => self.harness.shutdown(),
+            1..=9 => self.harness.advance(server_http::seconds(20 * 60)),
             _ => {
-                if let Some(session) = self.dice.pick(&self.sessions) {
-                    self.site.send(session.delete());
+                if let Some(session) = self.rng.pick(&self.sessions) {
+                    self.harness.send(session.delete());
                 }
             }
         }
@@ -272,7 +274,7 @@ impl Life {
 }
 
 #[test]
-fn random_lives_keep_to_the_rules() {
+fn random_runs_keep_the_exchange_rules() {
     for seed in 0..400 {
         let mut http = Http::new().with_sse(SsePaths::default());
         match seed % 4 {
@@ -280,26 +282,26 @@ fn random_lives_keep_to_the_rules() {
             1 => http.replay = Replay::new(3, 1_000),
             _ => {}
         }
-        let mut config = over(http);
+        let mut config = http_config(http);
         if seed % 3 == 0 {
             config.limits.write_window = 1;
             config.limits.sessions = 3;
             config.limits.exchanges = 8;
         }
-        let mut life = Life {
-            site: Site::new(config),
-            dice: Dice(seed),
+        let mut run = RandomRun {
+            harness: Harness::new(config),
+            rng: Rng(seed),
             sessions: Vec::new(),
-            places: Vec::new(),
+            post_paths: Vec::new(),
             streams: Vec::new(),
             asks: Vec::new(),
             last_id: 0,
         };
         for _ in 0..150 {
-            if life.site.server.state() != State::Closed {
-                life.step();
+            if run.harness.server.state() != State::Closed {
+                run.step();
             }
         }
-        life.site.finish();
+        run.harness.finish();
     }
 }

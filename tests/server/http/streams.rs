@@ -1,7 +1,9 @@
 //! The streams of legacy clients over HTTP: which message goes to which stream, how streams begin and end, and how a broken stream
 //! is resumed.
 
-use crate::server_http::{self, Ask, NOTHING, Session, Site, config, over, seconds};
+use crate::server_http::{
+    self, Harness, HttpRequest, NO_MESSAGES, Session, config, http_config, seconds,
+};
 use everlink::server::{Http, MemoryEvents, Progress, Replay};
 use everlink::{Change, List};
 use serde_json::{Value, json};
@@ -11,316 +13,336 @@ const PROGRESS: &str = "notifications/progress";
 const CHANGED: &str = "notifications/tools/list_changed";
 
 /// A call that asks for progress.
-fn curious(session: &Session, id: u64) -> Ask {
+fn call_with_progress(session: &Session, id: u64) -> HttpRequest {
     let params = json!({"name": "slow", "_meta": {"progressToken": id}});
     session.post(id, "tools/call", params)
 }
 
-fn tools_changed(site: &mut Site) {
-    site.publish(Change::List(List::Tools));
+fn tools_changed(harness: &mut Harness) {
+    harness.publish(Change::List(List::Tools));
 }
 
 #[test]
-fn s_lhttp_04_a_request_is_answered_with_a_stream_or_with_json() {
+fn s_lhttp_04_request_is_answered_with_an_accepted_content_type() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
         for accept in ["application/json", "text/event-stream"] {
-            let ask = curious(&session, 1).with("accept", accept);
-            let answered = site.served(ask, json!({"content": []}));
-            assert_eq!(site.status(answered), 200);
-            assert_eq!(site.field(answered, "content-type"), Some(accept));
-            assert_eq!(site.result(answered)["content"], json!([]));
+            let http_request = call_with_progress(&session, 1).with("accept", accept);
+            let answered = harness.send_and_respond(http_request, json!({"content": []}));
+            assert_eq!(harness.status(answered), 200);
+            assert_eq!(harness.field(answered, "content-type"), Some(accept));
+            assert_eq!(harness.result(answered)["content"], json!([]));
         }
-        let both = site.served(curious(&session, 1), json!({"content": []}));
-        let kind = site.field(both, "content-type").expect("a kind");
-        assert!(["application/json", "text/event-stream"].contains(&kind));
-        assert_eq!(site.result(both)["content"], json!([]));
-        site.finish();
+        let both =
+            harness.send_and_respond(call_with_progress(&session, 1), json!({"content": []}));
+        let content_type = harness.field(both, "content-type").expect("a content type");
+        assert!(["application/json", "text/event-stream"].contains(&content_type));
+        assert_eq!(harness.result(both)["content"], json!([]));
+        harness.finish();
     }
 }
 
 /// S-LHTTP-05, S-LHTTP-06, S-LHTTP-15: messages about a request come before its reply, only on its own stream, and the reply ends the
 /// stream.
 #[test]
-fn s_lhttp_05_what_belongs_to_a_request_is_said_on_its_stream() {
+fn s_lhttp_05_messages_of_a_request_go_only_to_its_stream() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let standalone = site.send(session.get());
-        let (stream, request) = site.taken(curious(&session, 1));
-        let (other, _) = site.taken(curious(&session, 2));
-        site.progress(request, 1.0);
-        let ask = site.ask(request, "roots/list", Value::Null);
-        let question = site.said(stream, "roots/list")[0]["id"].clone();
-        site.send(session.answer(&question, json!({"roots": []})));
-        assert_eq!(site.outcome(ask), Some(Ok(json!({"roots": []}))));
-        assert!(!site.is_over(stream));
-        site.respond(request, json!({"content": []}));
-        assert!(site.is_over(stream) && !site.exchange(stream).is_aborted());
-        let heard = site.messages(stream);
-        let methods: Vec<&str> = heard.iter().filter_map(|m| m["method"].as_str()).collect();
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let standalone = harness.send(session.get());
+        let (stream, request) = harness.send_accepted(call_with_progress(&session, 1));
+        let (other, _) = harness.send_accepted(call_with_progress(&session, 2));
+        harness.progress(request, 1.0);
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        let ask_id = harness.messages_with(stream, "roots/list")[0]["id"].clone();
+        harness.send(session.answer(&ask_id, json!({"roots": []})));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+        assert!(!harness.is_over(stream));
+        harness.respond(request, json!({"content": []}));
+        assert!(harness.is_over(stream) && !harness.exchange(stream).is_aborted());
+        let messages = harness.messages(stream);
+        let methods: Vec<&str> = messages
+            .iter()
+            .filter_map(|m| m["method"].as_str())
+            .collect();
         assert_eq!(methods, [PROGRESS, "roots/list"], "{version}");
-        assert_eq!(heard[2]["result"]["content"], json!([]), "S-LHTTP-06");
-        assert_eq!(site.messages(standalone), NOTHING, "S-LHTTP-15");
-        assert_eq!(site.messages(other), NOTHING);
-        site.finish();
+        assert_eq!(messages[2]["result"]["content"], json!([]), "S-LHTTP-06");
+        assert_eq!(harness.messages(standalone), NO_MESSAGES, "S-LHTTP-15");
+        assert_eq!(harness.messages(other), NO_MESSAGES);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_lhttp_07_a_stream_lasts_until_its_answer() {
+fn s_lhttp_07_stream_stays_open_until_its_reply_or_the_end_of_its_session() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let (stream, request) = site.taken(curious(&session, 1));
-        site.progress(request, 1.0);
-        site.pass(seconds(6 * 60 * 60));
-        assert!(!site.is_over(stream), "{version}");
-        site.respond(request, json!({"content": []}));
-        assert_eq!(site.result(stream)["content"], json!([]));
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let (stream, request) = harness.send_accepted(call_with_progress(&session, 1));
+        harness.progress(request, 1.0);
+        harness.advance(seconds(6 * 60 * 60));
+        assert!(!harness.is_over(stream), "{version}");
+        harness.respond(request, json!({"content": []}));
+        assert_eq!(harness.result(stream)["content"], json!([]));
         // The stream also ends with its session.
-        let (stream, _) = site.taken(curious(&session, 2));
-        site.send(session.delete());
-        assert!(site.is_over(stream));
-        site.finish();
+        let (stream, _) = harness.send_accepted(call_with_progress(&session, 2));
+        harness.send(session.delete());
+        assert!(harness.is_over(stream));
+        harness.finish();
     }
 }
 
 /// S-LHTTP-08, S-LHTTP-10: each stream of 2025-11-25 begins with an event that has an id, a retry delay and no data.
 #[test]
-fn s_lhttp_08_a_stream_begins_with_an_event_to_resume_from() {
-    let mut site = Site::new(config());
-    let session = site.session("2025-11-25");
-    let standalone = site.send(session.get());
-    let (stream, _) = site.taken(curious(&session, 1));
+fn s_lhttp_08_stream_of_2025_11_25_begins_with_an_event_to_resume_from() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let standalone = harness.send(session.get());
+    let (stream, _) = harness.send_accepted(call_with_progress(&session, 1));
     for stream in [standalone, stream] {
-        let first = site.sse(stream).remove(0);
+        let first = harness.sse(stream).remove(0);
         assert!(first.id.is_some_and(|id| !id.is_empty()));
         assert_eq!(first.data.as_deref(), Some(""));
         assert_eq!(first.retry, Some(1_000), "S-LHTTP-10");
     }
     // Earlier versions do not know this event, and some of their clients fail on it.
     for version in ["2025-03-26", "2025-06-18"] {
-        let session = site.session(version);
-        let standalone = site.send(session.get());
-        let (stream, _) = site.taken(curious(&session, 1));
+        let session = harness.open_session(version);
+        let standalone = harness.send(session.get());
+        let (stream, _) = harness.send_accepted(call_with_progress(&session, 1));
         for stream in [standalone, stream] {
-            let events = site.sse_or_nothing(stream);
+            let events = harness.sse_or_empty(stream);
             assert!(events.iter().all(|event| event.data.is_none()), "{version}");
         }
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-LHTTP-09, S-LHTTP-10: a stream outlives its connection. A client that resumes takes it over, and the old connection is
 /// closed without a reply. The old connection announced the retry delay.
 #[test]
-fn s_lhttp_09_a_connection_may_close_before_its_stream_ends() {
+fn s_lhttp_09_resuming_a_stream_closes_the_old_connection_without_a_reply() {
     let mut http = Http::new();
     http.retry = seconds(3);
-    let mut site = Site::new(over(http));
-    let session = site.session("2025-11-25");
-    let (first, request) = site.taken(curious(&session, 1));
-    let primer = site.last_event_id(first);
-    let second = site.send(session.resume(&primer));
-    assert!(site.is_over(first) && !site.exchange(first).is_aborted());
-    assert_eq!(site.messages(first), NOTHING);
-    assert_eq!(site.sse(first)[0].retry, Some(3_000));
-    site.respond(request, json!({"content": []}));
-    assert_eq!(site.result(second)["content"], json!([]));
-    assert!(site.cancellations().is_empty());
-    site.finish();
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-11-25");
+    let (first, request) = harness.send_accepted(call_with_progress(&session, 1));
+    let primer = harness.last_event_id(first);
+    let second = harness.send(session.resume(&primer));
+    assert!(harness.is_over(first) && !harness.exchange(first).is_aborted());
+    assert_eq!(harness.messages(first), NO_MESSAGES);
+    assert_eq!(harness.sse(first)[0].retry, Some(3_000));
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.result(second)["content"], json!([]));
+    assert!(harness.cancellations().is_empty());
+    harness.finish();
 }
 
 /// S-LHTTP-09: the server may close the connection after it has written everything, but only if the client can resume.
 #[test]
-fn s_lhttp_09_a_server_may_hang_up_and_answer_who_comes_back() {
+fn s_lhttp_09_server_may_hang_up_if_the_client_can_resume() {
     for version in STREAMABLE {
-        for when in ["at once", "later", "after a word", "in one breath with it"] {
-            let mut site = Site::new(config());
-            let session = site.session(version);
-            site.hangs_up_at_once = when == "at once";
-            let (stream, request) = site.taken(curious(&session, 1));
+        for when in [
+            "at once",
+            "later",
+            "after progress",
+            "in the same step as progress",
+        ] {
+            let mut harness = Harness::new(config());
+            let session = harness.open_session(version);
+            harness.hangs_up_on_arrival = when == "at once";
+            let (stream, request) = harness.send_accepted(call_with_progress(&session, 1));
             match when {
                 "at once" => {}
-                "later" => site.hang_up(request),
-                "after a word" => {
-                    site.progress(request, 1.0);
-                    site.hang_up(request);
+                "later" => harness.hang_up(request),
+                "after progress" => {
+                    harness.progress(request, 1.0);
+                    harness.hang_up(request);
                 }
-                _ => site.verb(|server, now| {
+                _ => harness.with_server(|server, now| {
                     for step in [0.5, 1.0] {
                         let step = Progress::new(step);
-                        server.progress(now, request, step).expect("it is open");
+                        server
+                            .progress(now, request, step)
+                            .expect("the request is open");
                     }
-                    server.hang_up(now, request).expect("it is open");
+                    server.hang_up(now, request).expect("the request is open");
                 }),
             }
-            let can_come_back = version == "2025-11-25";
-            assert_eq!(site.is_over(stream), can_come_back, "{version}, {when}");
-            assert!(!site.exchange(stream).is_aborted());
-            let words = match when {
-                "after a word" => 1,
-                "in one breath with it" => 2,
+            let can_resume = version == "2025-11-25";
+            assert_eq!(harness.is_over(stream), can_resume, "{version}, {when}");
+            assert!(!harness.exchange(stream).is_aborted());
+            let expected_count = match when {
+                "after progress" => 1,
+                "in the same step as progress" => 2,
                 _ => 0,
             };
-            let said = site.said(stream, PROGRESS).len();
-            assert_eq!(said, words, "what waits is said first: {version}, {when}");
-            site.progress(request, 2.0);
-            if can_come_back {
-                let back = site.last_event_id(stream);
-                let back = site.send(session.resume(&back));
-                assert_eq!(site.said(back, PROGRESS).len(), 1);
-                site.hang_up(request);
-                assert!(site.is_over(back), "once more");
-                site.respond(request, json!({"content": []}));
-                let again = site.last_event_id(back);
-                let again = site.send(session.resume(&again));
-                assert_eq!(site.result(again)["content"], json!([]));
-                assert!(site.is_over(again));
+            let sent_count = harness.messages_with(stream, PROGRESS).len();
+            assert_eq!(
+                sent_count, expected_count,
+                "queued progress is sent first: {version}, {when}"
+            );
+            harness.progress(request, 2.0);
+            if can_resume {
+                let resumed = harness.last_event_id(stream);
+                let resumed = harness.send(session.resume(&resumed));
+                assert_eq!(harness.messages_with(resumed, PROGRESS).len(), 1);
+                harness.hang_up(request);
+                assert!(harness.is_over(resumed), "a second hang-up works as well");
+                harness.respond(request, json!({"content": []}));
+                let again = harness.last_event_id(resumed);
+                let again = harness.send(session.resume(&again));
+                assert_eq!(harness.result(again)["content"], json!([]));
+                assert!(harness.is_over(again));
             } else {
-                site.respond(request, json!({"content": []}));
-                assert_eq!(site.result(stream)["content"], json!([]));
+                harness.respond(request, json!({"content": []}));
+                assert_eq!(harness.result(stream)["content"], json!([]));
             }
-            site.finish();
+            harness.finish();
         }
     }
 }
 
 #[test]
-fn a_server_hangs_up_on_nobody_who_could_not_come_back() {
+fn hang_up_has_no_effect_if_the_client_cannot_resume() {
     let mut http = Http::new();
     http.replay = Replay::new(0, 0);
-    let mut site = Site::new(over(http));
-    let session = site.session("2025-11-25");
-    let (nothing_held, request) = site.taken(curious(&session, 1));
-    site.hang_up(request);
-    assert!(!site.is_over(nothing_held));
-    site.respond(request, json!({"content": []}));
-    site.finish();
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-11-25");
+    let (without_store, request) = harness.send_accepted(call_with_progress(&session, 1));
+    harness.hang_up(request);
+    assert!(!harness.is_over(without_store));
+    harness.respond(request, json!({"content": []}));
+    harness.finish();
 
-    let mut site = Site::new(config());
-    let session = site.session("2025-11-25");
-    let json_alone = curious(&session, 1).with("accept", "application/json");
-    let sessionless = server_http::modern(2, "tools/call", json!({"name": "slow"}));
-    for ask in [json_alone, sessionless] {
-        let (stream, request) = site.taken(ask);
-        site.hang_up(request);
-        assert!(!site.is_over(stream));
-        site.respond(request, json!({"content": []}));
-        assert_eq!(site.result(stream)["content"], json!([]));
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let json_only = call_with_progress(&session, 1).with("accept", "application/json");
+    let modern_call = server_http::modern(2, "tools/call", json!({"name": "slow"}));
+    for http_request in [json_only, modern_call] {
+        let (stream, request) = harness.send_accepted(http_request);
+        harness.hang_up(request);
+        assert!(!harness.is_over(stream));
+        harness.respond(request, json!({"content": []}));
+        assert_eq!(harness.result(stream)["content"], json!([]));
     }
-    site.finish();
+    harness.finish();
 }
 
 #[test]
 fn s_lhttp_12_streams_end_with_their_session() {
-    let mut site = Site::new(config());
-    let session = site.session("2025-11-25");
-    let standalone = site.send(session.get());
-    let (stream, _) = site.taken(curious(&session, 1));
-    let other = site.session("2025-11-25");
-    let kept = site.send(other.get());
-    site.send(session.delete());
-    assert!(site.is_over(standalone) && site.is_over(stream));
-    assert!(!site.is_over(kept));
-    site.finish();
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let standalone = harness.send(session.get());
+    let (stream, _) = harness.send_accepted(call_with_progress(&session, 1));
+    let other = harness.open_session("2025-11-25");
+    let kept = harness.send(other.get());
+    harness.send(session.delete());
+    assert!(harness.is_over(standalone) && harness.is_over(stream));
+    assert!(!harness.is_over(kept));
+    harness.finish();
 }
 
 /// S-LHTTP-15, S-LHTTP-16: the session's stream carries messages that belong to no request, and no replies.
 #[test]
-fn s_lhttp_16_there_is_no_answer_on_the_stream_of_a_session() {
+fn s_lhttp_16_session_stream_carries_no_replies() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let standalone = site.send(session.get());
-        tools_changed(&mut site);
-        let pong = site.send(session.post(1, "ping", Value::Null));
-        assert_eq!(site.result(pong), json!({}));
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let standalone = harness.send(session.get());
+        tools_changed(&mut harness);
+        let pong = harness.send(session.post(1, "ping", Value::Null));
+        assert_eq!(harness.result(pong), json!({}));
         for accept in ["application/json", "text/event-stream"] {
-            let ask = curious(&session, 2).with("accept", accept);
-            site.served(ask, json!({"content": []}));
+            let http_request = call_with_progress(&session, 2).with("accept", accept);
+            harness.send_and_respond(http_request, json!({"content": []}));
         }
         // The same holds if the client of the request is gone.
-        let (gone, request) = site.taken(curious(&session, 3));
-        site.hangs_up(gone);
-        site.respond(request, json!({"content": []}));
-        let heard = site.messages(standalone);
-        assert_eq!(heard.len(), 1, "{version}");
-        assert_eq!(heard[0]["method"], CHANGED);
-        site.finish();
+        let (gone, request) = harness.send_accepted(call_with_progress(&session, 3));
+        harness.disconnect(gone);
+        harness.respond(request, json!({"content": []}));
+        let messages = harness.messages(standalone);
+        assert_eq!(messages.len(), 1, "{version}");
+        assert_eq!(messages[0]["method"], CHANGED);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_lhttp_17_the_stream_of_a_session_may_end_at_any_time() {
+fn s_lhttp_17_session_stream_may_end_and_reopen_without_loss() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let first = site.send(session.get());
-        site.hangs_up(first);
-        let pong = site.send(session.post(1, "ping", Value::Null));
-        assert_eq!(site.status(pong), 200);
-        tools_changed(&mut site);
-        let second = site.send(session.get());
-        assert_eq!(site.said(second, CHANGED).len(), 1, "nothing is lost");
-        let third = site.send(session.get());
-        assert!(site.is_over(second) && !site.exchange(second).is_aborted());
-        if version == "2025-11-25" {
-            assert!(site.sse(second)[0].retry.is_some());
-        }
-        tools_changed(&mut site);
-        assert_eq!(site.said(third, CHANGED).len(), 1);
-        site.finish();
-    }
-}
-
-#[test]
-fn s_lhttp_19_each_message_goes_to_one_stream() {
-    for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let (session, other) = (site.session(version), site.session(version));
-        let first = site.send(session.get());
-        let foreign = site.send(other.get());
-        let (call, request) = site.taken(curious(&session, 1));
-        let (twin, _) = site.taken(curious(&session, 2));
-        let second = site.send(session.get());
-        tools_changed(&mut site);
-        site.progress(request, 1.0);
-        let streams = [first, second, call, twin];
-        let heard = |method: &str| -> usize {
-            let said = streams.iter().map(|stream| site.said(*stream, method));
-            said.map(|said| said.len()).sum()
-        };
-        assert_eq!((heard(CHANGED), heard(PROGRESS)), (1, 1), "{version}");
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let first = harness.send(session.get());
+        harness.disconnect(first);
+        let pong = harness.send(session.post(1, "ping", Value::Null));
+        assert_eq!(harness.status(pong), 200);
+        tools_changed(&mut harness);
+        let second = harness.send(session.get());
         assert_eq!(
-            site.said(foreign, CHANGED).len(),
+            harness.messages_with(second, CHANGED).len(),
             1,
-            "another client is told, too"
+            "the change waited for the stream"
         );
-        assert_eq!(site.said(foreign, PROGRESS), NOTHING);
-        site.finish();
+        let third = harness.send(session.get());
+        assert!(harness.is_over(second) && !harness.exchange(second).is_aborted());
+        if version == "2025-11-25" {
+            assert!(harness.sse(second)[0].retry.is_some());
+        }
+        tools_changed(&mut harness);
+        assert_eq!(harness.messages_with(third, CHANGED).len(), 1);
+        harness.finish();
     }
 }
 
 #[test]
-fn s_res_01_no_two_events_of_a_session_have_one_id() {
+fn s_lhttp_19_each_message_goes_to_one_stream_of_a_session() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let standalone = site.send(session.get());
-        let calls = [1, 2, 3].map(|id| site.taken(curious(&session, id)));
+        let mut harness = Harness::new(config());
+        let (session, other) = (harness.open_session(version), harness.open_session(version));
+        let first = harness.send(session.get());
+        let foreign = harness.send(other.get());
+        let (call, request) = harness.send_accepted(call_with_progress(&session, 1));
+        let (other_call, _) = harness.send_accepted(call_with_progress(&session, 2));
+        let second = harness.send(session.get());
+        tools_changed(&mut harness);
+        harness.progress(request, 1.0);
+        let streams = [first, second, call, other_call];
+        let count = |method: &str| -> usize {
+            let messages = streams
+                .iter()
+                .map(|stream| harness.messages_with(*stream, method));
+            messages.map(|messages| messages.len()).sum()
+        };
+        assert_eq!((count(CHANGED), count(PROGRESS)), (1, 1), "{version}");
+        assert_eq!(
+            harness.messages_with(foreign, CHANGED).len(),
+            1,
+            "another client gets the change, too"
+        );
+        assert_eq!(harness.messages_with(foreign, PROGRESS), NO_MESSAGES);
+        harness.finish();
+    }
+}
+
+#[test]
+fn s_res_01_event_ids_are_unique_in_a_session() {
+    for version in STREAMABLE {
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let standalone = harness.send(session.get());
+        let calls = [1, 2, 3].map(|id| harness.send_accepted(call_with_progress(&session, id)));
         for round in 1..4 {
-            tools_changed(&mut site);
+            tools_changed(&mut harness);
             for (_, request) in calls {
-                site.progress(request, f64::from(round));
+                harness.progress(request, f64::from(round));
             }
         }
         let streams = calls.iter().map(|(stream, _)| *stream);
         let mut seen = Vec::new();
         for stream in streams.chain([standalone]) {
-            for event in site.sse(stream) {
+            for event in harness.sse(stream) {
                 let is_message = event.data.as_ref().is_some_and(|data| !data.is_empty());
                 assert!(!is_message || event.id.is_some(), "{version}: {event:?}");
                 if let Some(id) = event.id {
@@ -330,148 +352,151 @@ fn s_res_01_no_two_events_of_a_session_have_one_id() {
             }
         }
         assert!(seen.len() >= 12);
-        site.finish();
+        harness.finish();
     }
 }
 
 /// S-RES-02, S-RES-05: an event id identifies its stream, so a client resumes exactly that stream.
 #[test]
-fn s_res_02_an_id_says_of_which_stream_it_is() {
-    let mut site = Site::new(config());
-    let session = site.session("2025-11-25");
-    let standalone = site.send(session.get());
-    let calls = [1, 2].map(|id| site.taken(curious(&session, id)));
+fn s_res_02_event_id_identifies_its_stream() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let standalone = harness.send(session.get());
+    let calls = [1, 2].map(|id| harness.send_accepted(call_with_progress(&session, id)));
     let streams = [standalone, calls[0].0, calls[1].0];
-    let primers = streams.map(|stream| site.last_event_id(stream));
-    tools_changed(&mut site);
+    let primers = streams.map(|stream| harness.last_event_id(stream));
+    tools_changed(&mut harness);
     for (at, (_, request)) in calls.iter().enumerate() {
-        site.progress(*request, 1.0);
-        site.respond(*request, json!({"content": [at]}));
+        harness.progress(*request, 1.0);
+        harness.respond(*request, json!({"content": [at]}));
     }
-    site.hangs_up(standalone);
-    let heard = primers.map(|id| {
-        let resumed = site.send(session.resume(&id));
-        site.messages(resumed)
+    harness.disconnect(standalone);
+    let messages = primers.map(|id| {
+        let resumed = harness.send(session.resume(&id));
+        harness.messages(resumed)
     });
-    assert_eq!(heard[0].len(), 1);
-    assert_eq!(heard[0][0]["method"], CHANGED);
+    assert_eq!(messages[0].len(), 1);
+    assert_eq!(messages[0][0]["method"], CHANGED);
     for at in [0, 1] {
-        let heard = &heard[at + 1];
-        assert_eq!(heard.len(), 2);
-        assert_eq!(heard[0]["params"]["progressToken"], at + 1);
-        assert_eq!(heard[1]["result"]["content"], json!([at]));
+        let messages = &messages[at + 1];
+        assert_eq!(messages.len(), 2);
+        assert_eq!(messages[0]["params"]["progressToken"], at + 1);
+        assert_eq!(messages[1]["result"]["content"], json!([at]));
     }
-    site.finish();
+    harness.finish();
 }
 
 /// S-RES-03, S-RES-04: a resumed stream repeats the events after the named one, and then continues.
 #[test]
-fn s_res_04_the_rest_of_a_stream_is_said_once_more_and_goes_on() {
+fn s_res_04_resumed_stream_replays_missed_events_and_continues() {
     for version in STREAMABLE {
-        let mut site = Site::new(config());
-        let session = site.session(version);
-        let (broken, request) = site.taken(curious(&session, 1));
-        site.progress(request, 1.0);
-        let seen = site.last_event_id(broken);
-        site.progress(request, 2.0);
-        site.breaks(broken);
-        site.progress(request, 3.0);
-        let resumed = site.send(session.resume(&seen));
-        site.progress(request, 4.0);
-        site.respond(request, json!({"content": []}));
-        let heard = site.messages(resumed);
-        let progress: Vec<u64> = heard
+        let mut harness = Harness::new(config());
+        let session = harness.open_session(version);
+        let (broken, request) = harness.send_accepted(call_with_progress(&session, 1));
+        harness.progress(request, 1.0);
+        let seen = harness.last_event_id(broken);
+        harness.progress(request, 2.0);
+        harness.reset(broken);
+        harness.progress(request, 3.0);
+        let resumed = harness.send(session.resume(&seen));
+        harness.progress(request, 4.0);
+        harness.respond(request, json!({"content": []}));
+        let messages = harness.messages(resumed);
+        let progress: Vec<u64> = messages
             .iter()
             .filter_map(|m| m["params"]["progress"].as_u64())
             .collect();
         assert_eq!(progress, [2, 3, 4], "{version}");
-        assert_eq!(site.result(resumed)["content"], json!([]));
-        assert!(site.is_over(resumed));
-        site.finish();
+        assert_eq!(harness.result(resumed)["content"], json!([]));
+        assert!(harness.is_over(resumed));
+        harness.finish();
     }
 }
 
 #[test]
-fn s_res_05_nobody_hears_what_was_said_in_another_session() {
-    let mut site = Site::new(config());
+fn s_res_05_stream_of_another_session_cannot_be_resumed() {
+    let mut harness = Harness::new(config());
     let (ann, eve) = (
-        site.session_by("2025-11-25", Some("ann")),
-        site.session_by("2025-11-25", Some("eve")),
+        harness.open_session_by("2025-11-25", Some("ann")),
+        harness.open_session_by("2025-11-25", Some("eve")),
     );
-    let (stream, request) = site.taken(curious(&ann, 1));
-    let primer = site.last_event_id(stream);
-    site.respond(request, json!({"content": ["secret"]}));
-    let stolen = site.send(eve.resume(&primer));
+    let (stream, request) = harness.send_accepted(call_with_progress(&ann, 1));
+    let primer = harness.last_event_id(stream);
+    harness.respond(request, json!({"content": ["secret"]}));
+    let foreign = harness.send(eve.resume(&primer));
     assert!(
-        !site.text(stolen).contains("secret"),
+        !harness.text(foreign).contains("secret"),
         "{}",
-        site.text(stolen)
+        harness.text(foreign)
     );
-    assert!(site.status(stolen) >= 400);
-    let own = site.send(ann.resume(&primer));
-    assert_eq!(site.result(own)["content"], json!(["secret"]));
-    site.finish();
+    assert!(harness.status(foreign) >= 400);
+    let own = harness.send(ann.resume(&primer));
+    assert_eq!(harness.result(own)["content"], json!(["secret"]));
+    harness.finish();
 }
 
 /// The number of stored events is limited, and dropped events are not replayed.
 #[test]
-fn s_res_04_what_is_not_held_any_more_is_not_there() {
+fn s_res_04_dropped_events_are_not_replayed() {
     let mut http = Http::new();
     http.replay = Replay::new(2, 10_000);
     let server = everlink::Server::with_stores(
-        over(http),
+        http_config(http),
         Box::new(everlink::server::MemorySessions::new(8)),
         Box::new(MemoryEvents::new(Replay::new(2, 10_000))),
     );
-    let mut site = Site::around(server);
-    let session = site.session("2025-11-25");
-    let stream = site.send(session.get());
-    let primer = site.last_event_id(stream);
-    site.hangs_up(stream);
+    let mut harness = Harness::from_server(server);
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    let primer = harness.last_event_id(stream);
+    harness.disconnect(stream);
     for list in [List::Tools, List::Prompts, List::Resources] {
-        site.publish(Change::List(list));
+        harness.publish(Change::List(list));
     }
-    let resumed = site.send(session.resume(&primer));
-    let heard = site.messages(resumed);
-    assert_eq!(heard.len(), 2);
-    assert_eq!(heard[1]["method"], "notifications/resources/list_changed");
-    site.finish();
+    let resumed = harness.send(session.resume(&primer));
+    let messages = harness.messages(resumed);
+    assert_eq!(messages.len(), 2);
+    assert_eq!(
+        messages[1]["method"],
+        "notifications/resources/list_changed"
+    );
+    harness.finish();
 }
 
 /// S-RES-03: without an event store, no stream can be resumed.
 #[test]
-fn s_res_03_where_nothing_is_held_nothing_is_resumed() {
+fn s_res_03_without_an_event_store_resuming_is_refused() {
     let mut http = Http::new();
     http.replay = Replay::new(0, 0);
-    let mut site = Site::new(over(http));
-    let session = site.session("2025-11-25");
-    let standalone = site.send(session.get());
-    assert_eq!(site.refused(session.resume("0-0")), (400, -32600));
-    assert!(!site.is_over(standalone));
-    site.finish();
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-11-25");
+    let standalone = harness.send(session.get());
+    assert_eq!(harness.send_refused(session.resume("0-0")), (400, -32600));
+    assert!(!harness.is_over(standalone));
+    harness.finish();
 }
 
 #[test]
-fn s_canc_12_a_connection_that_drops_takes_back_nothing() {
+fn s_canc_12_dropped_connection_cancels_nothing() {
     for version in STREAMABLE {
-        for breaks in [false, true] {
-            let mut site = Site::new(config());
-            let session = site.session(version);
-            let (stream, request) = site.taken(curious(&session, 1));
-            site.progress(request, 1.0);
-            let seen = site.last_event_id(stream);
-            if breaks {
-                site.breaks(stream);
+        for is_reset in [false, true] {
+            let mut harness = Harness::new(config());
+            let session = harness.open_session(version);
+            let (stream, request) = harness.send_accepted(call_with_progress(&session, 1));
+            harness.progress(request, 1.0);
+            let seen = harness.last_event_id(stream);
+            if is_reset {
+                harness.reset(stream);
             } else {
-                site.hangs_up(stream);
+                harness.disconnect(stream);
             }
-            site.pass(seconds(20 * 60));
-            assert!(site.cancellations().is_empty(), "{version}");
-            assert_eq!(site.server.requests(), 1);
-            site.respond(request, json!({"content": []}));
-            let resumed = site.send(session.resume(&seen));
-            assert_eq!(site.result(resumed)["content"], json!([]), "{version}");
-            site.finish();
+            harness.advance(seconds(20 * 60));
+            assert!(harness.cancellations().is_empty(), "{version}");
+            assert_eq!(harness.server.requests(), 1);
+            harness.respond(request, json!({"content": []}));
+            let resumed = harness.send(session.resume(&seen));
+            assert_eq!(harness.result(resumed)["content"], json!([]), "{version}");
+            harness.finish();
         }
     }
 }

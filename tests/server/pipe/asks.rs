@@ -10,7 +10,7 @@ use everlink::{AskId, ErrorObject, RequestId};
 use serde_json::{Value, json};
 
 use crate::server_pipe::{
-    Host, config, every_chunking, every_era, millis, offering, payload, request, seconds, value,
+    Harness, config, every_chunking, every_era, millis, offering, payload, request, seconds, value,
     with_meta,
 };
 
@@ -20,30 +20,30 @@ const ROOTS: &str = "roots/list";
 const SAMPLE: &str = "sampling/createMessage";
 
 /// The modern requests that may wait for input, each with a parameter and its value.
-const PATIENT: [(&str, &str, &str); 3] = [
+const INPUT_METHODS: [(&str, &str, &str); 3] = [
     ("prompts/get", "name", "p"),
     ("resources/read", "uri", "file:///a"),
     ("tools/call", "name", "t"),
 ];
 
 /// The parameters of a form elicitation.
-fn form(message: &str) -> Value {
+fn form_elicitation(message: &str) -> Value {
     json!({"mode": "form", "message": message, "requestedSchema": {"type": "object", "properties": {}}})
 }
 
 /// The parameters of a URL elicitation.
-fn visit() -> Value {
+fn url_elicitation() -> Value {
     json!({"mode": "url", "message": "sign in", "url": "https://example.com"})
 }
 
 /// A server that has at most about one message on its way.
-fn narrow() -> Config {
+fn small_write_window() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
     config
 }
 
-impl Host {
+impl Harness {
     /// The result that asks for input, in place of the reply to this request.
     #[track_caller]
     fn round(&self, id: &Value) -> Value {
@@ -54,47 +54,45 @@ impl Host {
 
     /// The asks of a round: their keys and methods.
     #[track_caller]
-    fn questions(&self, id: &Value) -> Vec<(String, String)> {
+    fn asks_of_round(&self, id: &Value) -> Vec<(String, String)> {
         let round = self.round(id);
-        let Some(questions) = round.get("inputRequests") else {
+        let Some(asks) = round.get("inputRequests") else {
             return Vec::new();
         };
-        let questions = questions.as_object().expect("an object").iter();
-        let method = |question: &Value| question["method"].as_str().expect("a method").to_owned();
-        questions
-            .map(|(key, question)| (key.clone(), method(question)))
-            .collect()
+        let asks = asks.as_object().expect("an object").iter();
+        let method = |ask: &Value| ask["method"].as_str().expect("a method").to_owned();
+        asks.map(|(key, ask)| (key.clone(), method(ask))).collect()
     }
 
     /// The key of a round with only one ask.
     #[track_caller]
     fn key(&self, id: &Value) -> String {
-        let questions = self.questions(id);
-        assert_eq!(questions.len(), 1, "{questions:?}");
-        questions[0].0.clone()
+        let asks = self.asks_of_round(id);
+        assert_eq!(asks.len(), 1, "{asks:?}");
+        asks[0].0.clone()
     }
 
     /// Calls the tool `asks` again, with the state of that round and these answers.
-    fn back(&mut self, round: &Value, answers: Value) -> Value {
+    fn next_round(&mut self, round: &Value, answers: Value) -> Value {
         let state = self.round(round)["requestState"].clone();
         let params = json!({"name": "asks", "requestState": state, "inputResponses": answers});
         self.modern_call("tools/call", params)
     }
 
     /// Calls the tool again with the answer to the only ask of that round.
-    fn back_with(&mut self, round: &Value, answer: Value) -> Value {
+    fn next_round_with(&mut self, round: &Value, answer: Value) -> Value {
         let key = self.key(round);
-        self.back(round, json!({key: answer}))
+        self.next_round(round, json!({key: answer}))
     }
 
-    /// Sends an ask for the roots.
+    /// Withdraws an ask without a reason.
     #[track_caller]
     fn withdraw(&mut self, ask: AskId) -> Result<(), Misuse> {
-        self.verb(|server, now| server.withdraw(now, ask, None))
+        self.with_server(|server, now| server.withdraw(now, ask, None))
     }
 
-    fn require(&mut self, request: RequestId, input: InputRequired) -> Result<(), Misuse> {
-        self.verb(|server, now| server.require_input(now, request, input))
+    fn require_input(&mut self, request: RequestId, input: InputRequired) -> Result<(), Misuse> {
+        self.with_server(|server, now| server.require_input(now, request, input))
     }
 }
 
@@ -103,71 +101,68 @@ impl Host {
 /// S-MRTR-01, S-MRTR-04, S-MRTR-05, S-MRTR-07, S-RPC-23, S-STDIO-10: a modern client gets an ask in place of the reply, never
 /// as a request. The ask has a key, its method and parameters; the result has a state for the next round.
 #[test]
-fn a_modern_client_is_asked_in_the_place_of_the_answer() {
+fn ask_to_a_modern_client_is_sent_in_place_of_the_reply() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        for (method, member, name) in PATIENT {
-            let id = host.call(method, json!({member: name}));
-            let asking = host.newest();
-            host.ask(asking, ELICIT, form("well?"));
-            let round = host.round(&id);
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        for (method, member, name) in INPUT_METHODS {
+            let id = harness.call(method, json!({member: name}));
+            let asking = harness.newest_request();
+            harness.ask(asking, ELICIT, form_elicitation("well?"));
+            let round = harness.round(&id);
             assert!(round["requestState"].is_string(), "{method}");
-            let key = host.key(&id);
-            let question = json!({"method": ELICIT, "params": form("well?")});
-            assert_eq!(round["inputRequests"][&key], question, "{method}");
+            let key = harness.key(&id);
+            let expected = json!({"method": ELICIT, "params": form_elicitation("well?")});
+            assert_eq!(round["inputRequests"][&key], expected, "{method}");
         }
-        for line in host.heard() {
-            assert!(line.get("method").is_none(), "{line} is no answer");
+        for line in harness.received() {
+            assert!(line.get("method").is_none(), "{line} is no reply");
         }
-        host
+        harness
     });
 }
 
 /// S-MRTR-05: an ask without parameters is sent without any, or with an empty object.
 #[test]
-fn a_question_without_parameters_is_put_without_them() {
-    let mut host = Host::modern(config());
-    let (id, asking) = host.tool("asks");
-    host.roots(asking);
-    let key = host.key(&id);
-    let question = &host.round(&id)["inputRequests"][&key];
-    assert_eq!(question["method"], ROOTS);
-    let params = question.get("params");
-    assert!(
-        params.is_none_or(|params| *params == json!({})),
-        "{question}"
-    );
-    host.finish();
+fn ask_without_params_is_sent_with_no_or_empty_params() {
+    let mut harness = Harness::modern(config());
+    let (id, asking) = harness.call_tool("asks");
+    harness.ask_for_roots(asking);
+    let key = harness.key(&id);
+    let ask = &harness.round(&id)["inputRequests"][&key];
+    assert_eq!(ask["method"], ROOTS);
+    let params = ask.get("params");
+    assert!(params.is_none_or(|params| *params == json!({})), "{ask}");
+    harness.finish();
 }
 
 /// S-CACHE-02, S-CACHE-01: a result that asks for input has no cache lifetime, but the final result has one.
 #[test]
-fn a_round_says_nothing_of_freshness() {
-    let mut host = Host::modern(config());
-    let first = host.call("resources/read", json!({"uri": "file:///a"}));
-    let asking = host.newest();
-    host.roots(asking);
-    let round = host.round(&first);
+fn input_required_result_has_no_cache_lifetime_but_the_final_result_has() {
+    let mut harness = Harness::modern(config());
+    let first = harness.call("resources/read", json!({"uri": "file:///a"}));
+    let asking = harness.newest_request();
+    harness.ask_for_roots(asking);
+    let round = harness.round(&first);
     assert!(
         round.get("ttlMs").is_none() && round.get("cacheScope").is_none(),
         "{round}"
     );
-    let answers = json!({host.key(&first): {"roots": []}});
+    let answers = json!({harness.key(&first): {"roots": []}});
     let again = json!({"uri": "file:///a", "requestState": round["requestState"], "inputResponses": answers});
-    let second = host.call("resources/read", again);
-    host.respond(asking, json!({"contents": []}));
-    let answer = host.result(&second);
+    let second = harness.call("resources/read", again);
+    harness.respond(asking, json!({"contents": []}));
+    let answer = harness.result(&second);
     assert!(
         answer["ttlMs"].is_u64() && answer["cacheScope"].is_string(),
         "{answer}"
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-MRTR-02: other modern requests cannot wait for input. They can still be answered.
 #[test]
-fn other_modern_requests_cannot_wait_for_input() {
-    let mut host = Host::modern(config());
+fn modern_list_and_completion_requests_cannot_ask_for_input() {
+    let mut harness = Harness::modern(config());
     for (method, params) in [
         ("tools/list", json!({})),
         ("prompts/list", json!({})),
@@ -175,9 +170,9 @@ fn other_modern_requests_cannot_wait_for_input() {
         ("resources/templates/list", json!({})),
         ("completion/complete", json!({"ref": {}, "argument": {}})),
     ] {
-        let id = host.call(method, params);
-        let listing = host.newest();
-        let asked = host.try_ask(listing, ROOTS, Value::Null);
+        let id = harness.call(method, params);
+        let listing = harness.newest_request();
+        let asked = harness.try_ask(listing, ROOTS, Value::Null);
         assert_eq!(
             asked,
             Err(Misuse::CannotAsk {
@@ -185,7 +180,7 @@ fn other_modern_requests_cannot_wait_for_input() {
             })
         );
         let input = InputRequired::new().with_state("s");
-        let required = host.require(listing, input);
+        let required = harness.require_input(listing, input);
         assert_eq!(
             required,
             Err(Misuse::CannotAsk {
@@ -193,79 +188,77 @@ fn other_modern_requests_cannot_wait_for_input() {
             })
         );
         let typed = payload(&json!({"resultType": "input_required", "requestState": "s"}));
-        let answered = host.verb(|server, now| server.respond(now, listing, typed));
+        let answered = harness.with_server(|server, now| server.respond(now, listing, typed));
         assert!(answered.is_err(), "{method}");
-        assert!(host.replies(&id).is_empty(), "{method}");
-        host.respond(listing, json!({}));
-        assert_eq!(host.result(&id)["resultType"], "complete", "{method}");
+        assert!(harness.replies(&id).is_empty(), "{method}");
+        harness.respond(listing, json!({}));
+        assert_eq!(harness.result(&id)["resultType"], "complete", "{method}");
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-MRTR-11, S-RPC-07: the client sends its answer under a new id. For the application it is the same request, and its reply goes
 /// to the new id.
 #[test]
-fn the_request_goes_on_under_the_id_of_the_next_round() {
+fn reply_after_an_ask_goes_to_the_id_of_the_next_round() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        let (first, asking) = host.tool("asks");
-        let ask = host.ask(asking, ELICIT, form("well?"));
-        assert_eq!(host.outcome(ask), None);
-        assert_eq!(host.server.requests(), 1, "it is not answered");
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask(asking, ELICIT, form_elicitation("well?"));
+        assert_eq!(harness.outcome(ask), None);
+        assert_eq!(harness.server.requests(), 1, "the request is still open");
         let accepted = json!({"action": "accept", "content": {"a": 1}});
-        let second = host.back_with(&first, accepted.clone());
-        assert_eq!(host.outcome(ask), Some(Ok(accepted)));
-        assert_eq!(host.requests().len(), 1, "it is the same request");
-        host.respond(asking, json!({"content": []}));
-        assert_eq!(host.result(&second)["resultType"], "complete");
-        assert_eq!(host.replies(&first).len(), 1);
-        host
+        let second = harness.next_round_with(&first, accepted.clone());
+        assert_eq!(harness.outcome(ask), Some(Ok(accepted)));
+        assert_eq!(harness.requests().len(), 1, "it is the same request");
+        harness.respond(asking, json!({"content": []}));
+        assert_eq!(harness.result(&second)["resultType"], "complete");
+        assert_eq!(harness.replies(&first).len(), 1);
+        harness
     });
 }
 
 /// S-MRTR-13: a refusal by the user is an ordinary answer.
 #[test]
-fn a_refusal_of_the_user_is_an_answer() {
+fn decline_or_cancel_by_the_user_is_an_ordinary_answer() {
     for action in ["decline", "cancel"] {
-        let mut host = Host::modern(config());
-        let (first, asking) = host.tool("asks");
-        let ask = host.ask(asking, ELICIT, form("well?"));
-        host.back_with(&first, json!({"action": action}));
-        assert_eq!(host.outcome(ask), Some(Ok(json!({"action": action}))));
-        host.finish();
+        let mut harness = Harness::modern(config());
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask(asking, ELICIT, form_elicitation("well?"));
+        harness.next_round_with(&first, json!({"action": action}));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"action": action}))));
+        harness.finish();
     }
 }
 
 /// S-MRTR-05: asks that are made before the round is written go out in that round. Each has its own key and gets its own
 /// answer.
 #[test]
-fn several_questions_go_out_in_one_round() {
-    let mut host = Host::modern(narrow());
-    let (first, asking) = host.tool("asks");
-    host.fill_pipe();
+fn asks_made_before_the_write_go_out_in_one_round() {
+    let mut harness = Harness::modern(small_write_window());
+    let (first, asking) = harness.call_tool("asks");
+    harness.fill_pipe();
     let asks = [
-        host.ask(asking, ELICIT, form("one?")),
-        host.roots(asking),
-        host.ask(asking, ELICIT, form("two?")),
-        host.ask(asking, SAMPLE, json!({"messages": []})),
+        harness.ask(asking, ELICIT, form_elicitation("one?")),
+        harness.ask_for_roots(asking),
+        harness.ask(asking, ELICIT, form_elicitation("two?")),
+        harness.ask(asking, SAMPLE, json!({"messages": []})),
     ];
-    host.reads_again();
-    let round = host.round(&first);
-    let questions = round["inputRequests"]
-        .as_object()
-        .expect("questions")
-        .clone();
-    assert_eq!(questions.len(), asks.len());
-    let answers: Value = questions
+    harness.resume_reading();
+    let round = harness.round(&first);
+    let round_asks = round["inputRequests"].as_object().expect("asks").clone();
+    assert_eq!(round_asks.len(), asks.len());
+    let answers: Value = round_asks
         .iter()
-        .map(|(key, question)| (key.clone(), json!({"to": question})))
+        .map(|(key, ask)| (key.clone(), json!({"to": ask})))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    host.back(&first, answers);
+    harness.next_round(&first, answers);
     let to = |ask: AskId| {
-        host.outcome(ask)
-            .expect("it was answered")
-            .expect("with a result")["to"]
+        harness
+            .outcome(ask)
+            .expect("the ask or request was answered")
+            .expect("the answer is a result")["to"]
             .clone()
     };
     assert_eq!(to(asks[0])["params"]["message"], "one?");
@@ -273,101 +266,107 @@ fn several_questions_go_out_in_one_round() {
     assert_eq!(to(asks[2])["params"]["message"], "two?");
     assert_eq!(to(asks[3])["method"], SAMPLE);
     assert_eq!(
-        host.round(&first)["inputRequests"]
+        harness.round(&first)["inputRequests"]
             .as_object()
             .map(serde_json::Map::len),
         Some(4)
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-MRTR-08: an ask that is made after the round was written goes out in the next round.
 #[test]
-fn a_question_after_the_round_was_written_goes_out_in_the_next() {
+fn ask_made_after_the_round_is_written_goes_out_in_the_next_round() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        let (first, asking) = host.tool("asks");
-        let roots = host.roots(asking);
-        let later = host.ask(asking, ELICIT, form("and?"));
-        assert_eq!(host.questions(&first).len(), 1);
-        let second = host.back_with(&first, json!({"roots": []}));
-        assert_eq!(host.outcome(roots), Some(Ok(json!({"roots": []}))));
-        assert_eq!(host.outcome(later), None);
-        let questions = host.questions(&second);
-        assert_eq!(questions.len(), 1);
-        assert_eq!(questions[0].1, ELICIT);
-        let third = host.back_with(&second, json!({"action": "decline"}));
-        assert_eq!(host.outcome(later), Some(Ok(json!({"action": "decline"}))));
-        host.respond(asking, json!({"content": []}));
-        assert_eq!(host.result(&third)["content"], json!([]));
-        host
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        let (first, asking) = harness.call_tool("asks");
+        let roots = harness.ask_for_roots(asking);
+        let later = harness.ask(asking, ELICIT, form_elicitation("and?"));
+        assert_eq!(harness.asks_of_round(&first).len(), 1);
+        let second = harness.next_round_with(&first, json!({"roots": []}));
+        assert_eq!(harness.outcome(roots), Some(Ok(json!({"roots": []}))));
+        assert_eq!(harness.outcome(later), None);
+        let asks = harness.asks_of_round(&second);
+        assert_eq!(asks.len(), 1);
+        assert_eq!(asks[0].1, ELICIT);
+        let third = harness.next_round_with(&second, json!({"action": "decline"}));
+        assert_eq!(
+            harness.outcome(later),
+            Some(Ok(json!({"action": "decline"})))
+        );
+        harness.respond(asking, json!({"content": []}));
+        assert_eq!(harness.result(&third)["content"], json!([]));
+        harness
     });
 }
 
 /// S-MRTR-17: only missing answers are asked for again, and the others are accepted.
 #[test]
-fn missing_answers_are_asked_again() {
-    let mut host = Host::modern(narrow());
-    let (first, asking) = host.tool("asks");
-    host.fill_pipe();
-    let elicit = host.ask(asking, ELICIT, form("well?"));
-    let roots = host.roots(asking);
-    host.reads_again();
-    let questions = host.questions(&first);
+fn only_missing_answers_are_asked_for_again() {
+    let mut harness = Harness::modern(small_write_window());
+    let (first, asking) = harness.call_tool("asks");
+    harness.fill_pipe();
+    let elicit = harness.ask(asking, ELICIT, form_elicitation("well?"));
+    let roots = harness.ask_for_roots(asking);
+    harness.resume_reading();
+    let asks = harness.asks_of_round(&first);
     let key = |method: &str| {
-        let mut found = questions.iter().filter(|(_, of)| of == method);
-        found.next().expect("it was asked").0.clone()
+        let mut found = asks.iter().filter(|(_, of)| of == method);
+        found.next().expect("the ask is in the round").0.clone()
     };
-    let second = host.back(&first, json!({key(ROOTS): {"roots": []}}));
-    assert_eq!(host.outcome(roots), Some(Ok(json!({"roots": []}))));
-    assert_eq!(host.outcome(elicit), None);
-    let again = host.questions(&second);
+    let second = harness.next_round(&first, json!({key(ROOTS): {"roots": []}}));
+    assert_eq!(harness.outcome(roots), Some(Ok(json!({"roots": []}))));
+    assert_eq!(harness.outcome(elicit), None);
+    let again = harness.asks_of_round(&second);
     assert_eq!(again.len(), 1);
     assert_eq!(again[0].1, ELICIT);
-    host.back_with(&second, json!({"action": "accept", "content": {}}));
-    assert!(matches!(host.outcome(elicit), Some(Ok(_))));
-    host.finish();
+    harness.next_round_with(&second, json!({"action": "accept", "content": {}}));
+    assert!(matches!(harness.outcome(elicit), Some(Ok(_))));
+    harness.finish();
 }
 
 /// S-MRTR-17: a round without any answers counts as missing answers, not as an error.
 #[test]
-fn no_answers_at_all_are_asked_again() {
+fn round_without_any_answers_is_asked_again() {
     for answers in [Some(json!({})), None] {
-        let mut host = Host::modern(config());
-        let (first, asking) = host.tool("asks");
-        let ask = host.roots(asking);
+        let mut harness = Harness::modern(config());
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
         let mut params =
-            json!({"name": "asks", "requestState": host.round(&first)["requestState"]});
+            json!({"name": "asks", "requestState": harness.round(&first)["requestState"]});
         if let Some(answers) = answers {
             params["inputResponses"] = answers;
         }
-        let second = host.modern_call("tools/call", params);
-        assert_eq!(host.questions(&second).len(), 1);
-        host.back_with(&second, json!({"roots": []}));
-        assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-        host.finish();
+        let second = harness.modern_call("tools/call", params);
+        assert_eq!(harness.asks_of_round(&second).len(), 1);
+        harness.next_round_with(&second, json!({"roots": []}));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+        harness.finish();
     }
 }
 
 /// S-MRTR-17: unrequested answers are ignored.
 #[test]
-fn unknown_answers_are_passed_over() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let key = host.key(&first);
+fn unrequested_answers_are_ignored() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let key = harness.key(&first);
     let answers = json!({"nobody asked": {"x": 1}, key: {"roots": []}, "": {}});
-    let second = host.back(&first, answers);
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    assert!(host.replies(&second).is_empty(), "the request goes on");
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.result(&second)["content"], json!([]));
-    host.finish();
+    let second = harness.next_round(&first, answers);
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    assert!(
+        harness.replies(&second).is_empty(),
+        "the request stays open"
+    );
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.result(&second)["content"], json!([]));
+    harness.finish();
 }
 
 /// S-MRTR-17: malformed answers are refused with an error. The round stays open for valid ones.
 #[test]
-fn answers_that_make_no_sense_are_refused() {
+fn malformed_answers_are_refused_and_the_round_stays_open() {
     for answers in [
         json!([]),
         json!("yes"),
@@ -377,53 +376,53 @@ fn answers_that_make_no_sense_are_refused() {
         json!({"KEY": null}),
         json!({"KEY": true}),
     ] {
-        let mut host = Host::modern(config());
-        let (first, asking) = host.tool("asks");
-        let ask = host.roots(asking);
-        let key = host.key(&first);
+        let mut harness = Harness::modern(config());
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
+        let key = harness.key(&first);
         let text = answers.to_string().replace("KEY", &key);
-        let odd: Value = serde_json::from_str(&text).expect("it was JSON");
-        let refused = host.back(&first, odd);
-        assert_eq!(host.code(&refused), code::INVALID_PARAMS, "{answers}");
-        assert_eq!(host.outcome(ask), None, "{answers}");
-        assert_eq!(host.requests().len(), 1, "{answers}");
-        host.back_with(&first, json!({"roots": []}));
+        let malformed: Value = serde_json::from_str(&text).expect("the text is JSON");
+        let refused = harness.next_round(&first, malformed);
+        assert_eq!(harness.code(&refused), code::INVALID_PARAMS, "{answers}");
+        assert_eq!(harness.outcome(ask), None, "{answers}");
+        assert_eq!(harness.requests().len(), 1, "{answers}");
+        harness.next_round_with(&first, json!({"roots": []}));
         assert_eq!(
-            host.outcome(ask),
+            harness.outcome(ask),
             Some(Ok(json!({"roots": []}))),
             "{answers}"
         );
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-MRTR-17: a duplicate answer is refused.
 #[test]
-fn an_answer_that_is_given_twice_is_refused() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let key = host.key(&first);
-    let state = host.round(&first)["requestState"].clone();
+fn duplicate_answer_is_refused() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let key = harness.key(&first);
+    let state = harness.round(&first)["requestState"].clone();
     let params = json!({"name": "asks", "requestState": state, "inputResponses": "TWICE"});
     let line = request("twice", "tools/call", with_meta(params, json!({})));
     let twice = format!(r#"{{"{key}":{{"roots":[1]}},"{key}":{{"roots":[2]}}}}"#);
-    host.line(&line.to_string().replace(r#""TWICE""#, &twice));
-    assert_eq!(host.code(&json!("twice")), code::INVALID_PARAMS);
-    assert_eq!(host.outcome(ask), None);
-    host.finish();
+    harness.send_line(&line.to_string().replace(r#""TWICE""#, &twice));
+    assert_eq!(harness.code(&json!("twice")), code::INVALID_PARAMS);
+    assert_eq!(harness.outcome(ask), None);
+    harness.finish();
 }
 
 // Modern: the state.
 
 /// S-MRTR-15: a forged or changed state is refused, and does not reach the application. The true state still works.
 #[test]
-fn a_forged_state_is_refused() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let key = host.key(&first);
-    let state = host.round(&first)["requestState"]
+fn forged_request_state_is_refused() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let key = harness.key(&first);
+    let state = harness.round(&first)["requestState"]
         .as_str()
         .expect("text")
         .to_owned();
@@ -439,110 +438,110 @@ fn a_forged_state_is_refused() {
         forgeries.push(state[..at].to_owned());
     }
     for forged in forgeries.iter().filter(|forged| **forged != state) {
-        let begins_like_ours = forged.starts_with("everlink.");
-        let given = host.requests().len();
+        let has_server_prefix = forged.starts_with("everlink.");
+        let delivered = harness.requests().len();
         let answers = json!({&key: {"roots": ["evil"]}});
         let params = json!({"name": "asks", "requestState": forged, "inputResponses": answers});
-        let id = host.modern_call("tools/call", params);
-        if begins_like_ours {
-            assert_eq!(host.code(&id), code::INVALID_PARAMS, "{forged}");
+        let id = harness.modern_call("tools/call", params);
+        if has_server_prefix {
+            assert_eq!(harness.code(&id), code::INVALID_PARAMS, "{forged}");
         }
-        assert_eq!(host.outcome(ask), None, "{forged}");
-        if host.requests().len() > given {
+        assert_eq!(harness.outcome(ask), None, "{forged}");
+        if harness.requests().len() > delivered {
             // A text without the server's own prefix may be a state of the application, which judges it.
-            let request = host.requests().pop().expect("it arrived");
-            let input = request.input.as_ref().expect("it is given");
+            let request = harness.requests().pop().expect("the request arrived");
+            let input = request.input.as_ref().expect("the input is delivered");
             assert_eq!(input.state.as_deref(), Some(forged.as_str()));
         }
     }
-    host.back_with(&first, json!({"roots": []}));
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    host.finish();
+    harness.next_round_with(&first, json!({"roots": []}));
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    harness.finish();
 }
 
 /// S-MRTR-15: a state that is not a string is refused.
 #[test]
-fn a_state_that_is_no_text_is_refused() {
+fn request_state_that_is_not_a_string_is_refused() {
     for state in [json!(5), json!({}), json!(["s"]), json!(true)] {
-        let mut host = Host::modern(config());
-        let (_, asking) = host.tool("asks");
-        let ask = host.roots(asking);
+        let mut harness = Harness::modern(config());
+        let (_, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
         let params = json!({"name": "asks", "requestState": state, "inputResponses": {}});
-        let id = host.modern_call("tools/call", params);
-        assert_eq!(host.code(&id), code::INVALID_PARAMS, "{state}");
-        assert_eq!(host.outcome(ask), None);
-        host.finish();
+        let id = harness.modern_call("tools/call", params);
+        assert_eq!(harness.code(&id), code::INVALID_PARAMS, "{state}");
+        assert_eq!(harness.outcome(ask), None);
+        harness.finish();
     }
 }
 
 /// S-MRTR-15: a state works only once.
 #[test]
-fn a_state_works_once() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    host.back_with(&first, json!({"roots": [1]}));
-    let reused = host.back_with(&first, json!({"roots": [2]}));
-    assert_eq!(host.code(&reused), code::INVALID_PARAMS);
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": [1]}))));
+fn request_state_works_only_once() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    harness.next_round_with(&first, json!({"roots": [1]}));
+    let reused = harness.next_round_with(&first, json!({"roots": [2]}));
+    assert_eq!(harness.code(&reused), code::INVALID_PARAMS);
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": [1]}))));
 
-    host.respond(asking, json!({"content": []}));
-    let late = host.back_with(&first, json!({"roots": [3]}));
-    assert_eq!(host.code(&late), code::INVALID_PARAMS);
-    assert_eq!(host.requests().len(), 1);
-    host.finish();
+    harness.respond(asking, json!({"content": []}));
+    let late = harness.next_round_with(&first, json!({"roots": [3]}));
+    assert_eq!(harness.code(&late), code::INVALID_PARAMS);
+    assert_eq!(harness.requests().len(), 1);
+    harness.finish();
 }
 
 /// S-MRTR-14, S-MRTR-15: the newest round replaces earlier ones, and a state of an earlier round is refused.
 #[test]
-fn a_state_of_an_earlier_round_is_refused() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let key = host.key(&first);
-    let second = host.back(&first, json!({}));
+fn request_state_of_an_earlier_round_is_refused() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let key = harness.key(&first);
+    let second = harness.next_round(&first, json!({}));
     assert_ne!(
-        host.round(&first)["requestState"],
-        host.round(&second)["requestState"]
+        harness.round(&first)["requestState"],
+        harness.round(&second)["requestState"]
     );
-    let stale = host.back(&first, json!({key: {"roots": []}}));
-    assert_eq!(host.code(&stale), code::INVALID_PARAMS);
-    assert_eq!(host.outcome(ask), None);
-    host.back_with(&second, json!({"roots": []}));
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    host.finish();
+    let stale = harness.next_round(&first, json!({key: {"roots": []}}));
+    assert_eq!(harness.code(&stale), code::INVALID_PARAMS);
+    assert_eq!(harness.outcome(ask), None);
+    harness.next_round_with(&second, json!({"roots": []}));
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    harness.finish();
 }
 
 /// S-MRTR-15: a state of another server, with another secret, is refused.
 #[test]
-fn a_state_of_another_server_is_refused() {
+fn request_state_of_another_server_is_refused() {
     let state_of = |secret: u8| {
         let mut other = config();
         other.secret = [secret; 16];
-        let mut host = Host::modern(other);
-        let (first, asking) = host.tool("asks");
-        host.roots(asking);
-        let state = host.round(&first)["requestState"].clone();
-        host.finish();
+        let mut harness = Harness::modern(other);
+        let (first, asking) = harness.call_tool("asks");
+        harness.ask_for_roots(asking);
+        let state = harness.round(&first)["requestState"].clone();
+        harness.finish();
         state
     };
     let foreign = state_of(8);
-    assert_ne!(foreign, state_of(7), "the secret matters");
+    assert_ne!(foreign, state_of(7), "the state depends on the secret");
 
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let answers = json!({host.key(&first): {"roots": []}});
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let answers = json!({harness.key(&first): {"roots": []}});
     let params = json!({"name": "asks", "requestState": foreign, "inputResponses": answers});
-    let id = host.modern_call("tools/call", params);
-    assert_eq!(host.code(&id), code::INVALID_PARAMS);
-    assert_eq!(host.outcome(ask), None);
-    host.finish();
+    let id = harness.modern_call("tools/call", params);
+    assert_eq!(harness.code(&id), code::INVALID_PARAMS);
+    assert_eq!(harness.outcome(ask), None);
+    harness.finish();
 }
 
 /// S-MRTR-16: a state belongs to its request. With another tool or another method it is refused.
 #[test]
-fn a_state_belongs_to_its_request() {
+fn request_state_is_refused_with_another_tool_or_method() {
     for (method, params) in [
         (
             "tools/call",
@@ -562,332 +561,343 @@ fn a_state_belongs_to_its_request() {
 /// own.
 #[track_caller]
 fn state_is_refused(method: &str, params: &Value) {
-    let mut host = Host::modern(config());
+    let mut harness = Harness::modern(config());
     let own = json!({"name": "asks", "arguments": {"n": 1}});
-    let first = host.call("tools/call", own.clone());
-    let asking = host.newest();
-    let ask = host.roots(asking);
-    let answers = json!({host.key(&first): {"roots": []}});
-    let state = host.round(&first)["requestState"].clone();
+    let first = harness.call("tools/call", own.clone());
+    let asking = harness.newest_request();
+    let ask = harness.ask_for_roots(asking);
+    let answers = json!({harness.key(&first): {"roots": []}});
+    let state = harness.round(&first)["requestState"].clone();
     let with = |mut params: Value| {
         params["requestState"] = state.clone();
         params["inputResponses"] = answers.clone();
         params
     };
-    let wrong = host.modern_call(method, with(params.clone()));
-    assert_eq!(host.code(&wrong), code::INVALID_PARAMS, "{method} {params}");
-    assert_eq!(host.outcome(ask), None, "{method} {params}");
-    host.modern_call("tools/call", with(own));
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    host.finish();
+    let wrong = harness.modern_call(method, with(params.clone()));
+    assert_eq!(
+        harness.code(&wrong),
+        code::INVALID_PARAMS,
+        "{method} {params}"
+    );
+    assert_eq!(harness.outcome(ask), None, "{method} {params}");
+    harness.modern_call("tools/call", with(own));
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    harness.finish();
 }
 
 /// S-MRTR-15: on a request that cannot wait for input, a state has no effect.
 #[test]
-fn a_state_on_a_request_that_cannot_wait_is_none() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let answers = json!({host.key(&first): {"roots": []}});
-    let state = host.round(&first)["requestState"].clone();
-    host.modern_call(
+fn request_state_on_tools_list_has_no_effect() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let answers = json!({harness.key(&first): {"roots": []}});
+    let state = harness.round(&first)["requestState"].clone();
+    harness.modern_call(
         "tools/list",
         json!({"requestState": state, "inputResponses": answers}),
     );
-    assert_eq!(host.outcome(ask), None);
-    host.finish();
+    assert_eq!(harness.outcome(ask), None);
+    harness.finish();
 }
 
 // Modern: limits.
 
 /// S-MRTR-14, S-INH-06: the number of rounds is limited. The ask then fails, and the application continues without it.
 #[test]
-fn rounds_are_bounded() {
+fn ask_fails_when_the_round_limit_is_reached() {
     let mut config = config();
     config.limits.input_rounds = 3;
-    let mut host = Host::modern(config);
-    let (mut round, asking) = host.tool("asks");
-    let ask = host.roots(asking);
+    let mut harness = Harness::modern(config);
+    let (mut round, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
     for _ in 1..3 {
-        round = host.back(&round, json!({}));
-        assert_eq!(host.outcome(ask), None);
+        round = harness.next_round(&round, json!({}));
+        assert_eq!(harness.outcome(ask), None);
     }
-    let last = host.back(&round, json!({}));
+    let last = harness.next_round(&round, json!({}));
     assert_eq!(
-        host.outcome(ask),
+        harness.outcome(ask),
         Some(Err(Unanswered::TooManyRounds { rounds: 3 }))
     );
-    assert!(host.replies(&last).is_empty(), "the request goes on");
-    let more = host.try_ask(asking, ROOTS, Value::Null);
+    assert!(harness.replies(&last).is_empty(), "the request stays open");
+    let more = harness.try_ask(asking, ROOTS, Value::Null);
     assert_eq!(more, Err(Misuse::TooManyRounds { rounds: 3 }));
-    host.respond(asking, json!({"content": [], "isError": true}));
-    assert_eq!(host.result(&last)["isError"], true);
-    host.finish();
+    harness.respond(asking, json!({"content": [], "isError": true}));
+    assert_eq!(harness.result(&last)["isError"], true);
+    harness.finish();
 }
 
 /// S-MRTR-08, S-TIME-01, S-TIME-03: the server waits for a client that does not return only until the configured timeout. Then the state
 /// is invalid.
 #[test]
-fn a_client_that_does_not_come_back_is_not_waited_for_without_end() {
-    for patience in [seconds(600), seconds(7)] {
+fn ask_times_out_and_its_state_expires_if_the_client_does_not_return() {
+    for timeout in [seconds(600), seconds(7)] {
         let mut config = config();
-        config.ask_timeout = patience;
-        let mut host = Host::modern(config);
-        let (first, asking) = host.tool("asks");
-        let ask = host.roots(asking);
-        host.pass(patience - millis(1));
-        assert_eq!(host.outcome(ask), None);
-        host.pass(millis(1));
-        assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
-        assert_eq!(host.why_cancelled(asking), Some(Cancelled::NotResumed));
-        assert_eq!(host.server.requests(), 0);
-        let late = host.back_with(&first, json!({"roots": []}));
-        assert_eq!(host.code(&late), code::INVALID_PARAMS);
+        config.ask_timeout = timeout;
+        let mut harness = Harness::modern(config);
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
+        harness.advance(timeout - millis(1));
+        assert_eq!(harness.outcome(ask), None);
+        harness.advance(millis(1));
+        assert_eq!(harness.outcome(ask), Some(Err(Unanswered::TimedOut)));
+        assert_eq!(harness.cancel_reason(asking), Some(Cancelled::NotResumed));
+        assert_eq!(harness.server.requests(), 0);
+        let late = harness.next_round_with(&first, json!({"roots": []}));
+        assert_eq!(harness.code(&late), code::INVALID_PARAMS);
         let result = payload(&json!({"content": []}));
-        let done = host.verb(|server, now| server.respond(now, asking, result));
+        let done = harness.with_server(|server, now| server.respond(now, asking, result));
         assert_eq!(done, Err(Misuse::UnknownRequest));
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-TIME-05: the timeout of an ask covers all its rounds, and a round without an answer does not extend it. The request
 /// continues.
 #[test]
-fn the_time_of_a_question_is_that_of_all_its_rounds() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    host.pass(seconds(599));
-    let second = host.back(&first, json!({}));
-    let key = host.key(&second);
-    assert_eq!(host.outcome(ask), None);
-    host.pass(seconds(1));
-    assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
-    assert_eq!(host.why_cancelled(asking), None);
-    let third = host.back(&second, json!({key: {"roots": []}}));
+fn ask_timeout_covers_all_rounds() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    harness.advance(seconds(599));
+    let second = harness.next_round(&first, json!({}));
+    let key = harness.key(&second);
+    assert_eq!(harness.outcome(ask), None);
+    harness.advance(seconds(1));
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::TimedOut)));
+    assert_eq!(harness.cancel_reason(asking), None);
+    let third = harness.next_round(&second, json!({key: {"roots": []}}));
     assert!(
-        host.replies(&third).is_empty(),
-        "it is the application's turn"
+        harness.replies(&third).is_empty(),
+        "the request waits for the application"
     );
-    host.pass(seconds(6_000));
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.result(&third)["content"], json!([]));
-    host.finish();
+    harness.advance(seconds(6_000));
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.result(&third)["content"], json!([]));
+    harness.finish();
 }
 
 /// S-TIME-01: an ask of a later round has its own timeout.
 #[test]
-fn a_later_question_has_its_own_time() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    host.roots(asking);
-    host.pass(seconds(599));
-    host.back_with(&first, json!({"roots": []}));
-    let later = host.roots(asking);
-    host.pass(seconds(599));
-    assert_eq!(host.outcome(later), None);
-    host.pass(seconds(1));
-    assert_eq!(host.outcome(later), Some(Err(Unanswered::TimedOut)));
-    host.finish();
+fn ask_of_a_later_round_has_its_own_timeout() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    harness.ask_for_roots(asking);
+    harness.advance(seconds(599));
+    harness.next_round_with(&first, json!({"roots": []}));
+    let later = harness.ask_for_roots(asking);
+    harness.advance(seconds(599));
+    assert_eq!(harness.outcome(later), None);
+    harness.advance(seconds(1));
+    assert_eq!(harness.outcome(later), Some(Err(Unanswered::TimedOut)));
+    harness.finish();
 }
 
 /// S-TIME-01: an ask that cannot be written because the client does not read also times out. The request can still be
 /// answered.
 #[test]
-fn a_question_that_is_never_written_ends_in_time() {
-    let mut host = Host::modern(narrow());
-    let (first, asking) = host.tool("asks");
-    host.fill_pipe();
-    let ask = host.roots(asking);
-    host.pass(seconds(601));
-    assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
-    host.respond(asking, json!({"content": []}));
-    host.reads_again();
-    assert_eq!(host.result(&first)["resultType"], "complete");
-    host.finish();
+fn unwritten_ask_times_out_and_the_request_can_still_be_answered() {
+    let mut harness = Harness::modern(small_write_window());
+    let (first, asking) = harness.call_tool("asks");
+    harness.fill_pipe();
+    let ask = harness.ask_for_roots(asking);
+    harness.advance(seconds(601));
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::TimedOut)));
+    harness.respond(asking, json!({"content": []}));
+    harness.resume_reading();
+    assert_eq!(harness.result(&first)["resultType"], "complete");
+    harness.finish();
 }
 
 /// S-INH-06: the number of open asks is limited in both eras, and an ask that ends makes room.
 #[test]
-fn questions_are_bounded_in_number() {
+fn number_of_open_asks_is_limited() {
     every_era(|chunking, version| {
         let mut config = config();
         config.limits.asks = 2;
-        let mut host = Host::new(config).chunked(chunking).speaking(version);
-        let (_, asking) = host.tool("asks");
-        let first = host.roots(asking);
-        host.roots(asking);
-        let third = host.try_ask(asking, ROOTS, Value::Null);
+        let mut harness = Harness::new(config).chunked(chunking).with_version(version);
+        let (_, asking) = harness.call_tool("asks");
+        let first = harness.ask_for_roots(asking);
+        harness.ask_for_roots(asking);
+        let third = harness.try_ask(asking, ROOTS, Value::Null);
         assert_eq!(third, Err(Misuse::TooManyAsks { open: 2 }));
-        host.withdraw(first).expect("it is open");
-        host.roots(asking);
-        host
+        harness.withdraw(first).expect("the ask or request is open");
+        harness.ask_for_roots(asking);
+        harness
     });
 }
 
 /// S-INH-06: the number of requests that wait for their clients is limited.
 #[test]
-fn clients_that_are_away_are_bounded_in_number() {
+fn requests_waiting_for_their_client_are_limited() {
     let mut config = config();
     config.limits.asks = 2;
-    let mut host = Host::modern(config);
+    let mut harness = Harness::modern(config);
     let mut refused = 0;
     for _ in 0..4 {
-        let (_, asking) = host.tool("asks");
-        match host.try_ask(asking, ROOTS, Value::Null) {
-            Ok(ask) => drop(host.withdraw(ask)),
+        let (_, asking) = harness.call_tool("asks");
+        match harness.try_ask(asking, ROOTS, Value::Null) {
+            Ok(ask) => drop(harness.withdraw(ask)),
             Err(Misuse::TooManyAsks { .. }) => refused += 1,
             Err(other) => panic!("{other}"),
         }
     }
     assert_eq!(refused, 2);
-    assert_eq!(host.server.requests(), 4);
-    host.finish();
+    assert_eq!(harness.server.requests(), 4);
+    harness.finish();
 }
 
 // Modern: the application decides while the client is away.
 
 /// S-MRTR-08: a reply that the application gives while the client is away is kept until the client returns.
 #[test]
-fn an_answer_while_the_client_is_away_is_held() {
+fn reply_given_while_the_client_is_away_is_kept_until_it_returns() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
+        let mut harness = Harness::modern(config()).chunked(chunking);
         for fails in [false, true] {
-            let (first, asking) = host.tool("asks");
-            let ask = host.roots(asking);
-            let heard = host.heard().len();
+            let (first, asking) = harness.call_tool("asks");
+            let ask = harness.ask_for_roots(asking);
+            let received_before = harness.received().len();
             if fails {
-                host.fail(asking, 7, "no");
+                harness.fail(asking, 7, "no");
             } else {
-                host.respond(asking, json!({"content": []}));
+                harness.respond(asking, json!({"content": []}));
             }
-            assert_eq!(host.heard().len(), heard, "nobody waits for it");
-            assert_eq!(host.outcome(ask), None, "the client has the question");
-            let second = host.back_with(&first, json!({"roots": []}));
-            assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
+            assert_eq!(
+                harness.received().len(),
+                received_before,
+                "the reply is held back"
+            );
+            assert_eq!(harness.outcome(ask), None, "the client has the ask");
+            let second = harness.next_round_with(&first, json!({"roots": []}));
+            assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
             if fails {
-                assert_eq!(host.code(&second), 7);
+                assert_eq!(harness.code(&second), 7);
             } else {
-                assert_eq!(host.result(&second)["content"], json!([]));
+                assert_eq!(harness.result(&second)["content"], json!([]));
             }
-            assert_eq!(host.server.requests(), 0);
+            assert_eq!(harness.server.requests(), 0);
         }
-        host
+        harness
     });
 }
 
 /// After the application's reply, asks that were not sent yet end at once.
 #[test]
-fn an_answer_while_the_client_is_away_ends_what_was_not_asked_yet() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let (asked, unasked) = (host.roots(asking), host.roots(asking));
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.outcome(unasked), Some(Err(Unanswered::RequestOver)));
-    assert_eq!(host.outcome(asked), None, "the client has the question");
-    let second = host.back_with(&first, json!({"roots": []}));
-    assert_eq!(host.outcome(asked), Some(Ok(json!({"roots": []}))));
-    assert_eq!(host.result(&second)["content"], json!([]));
-    host.finish();
+fn reply_given_while_the_client_is_away_ends_unsent_asks() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let (asked, unasked) = (harness.ask_for_roots(asking), harness.ask_for_roots(asking));
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.outcome(unasked), Some(Err(Unanswered::RequestOver)));
+    assert_eq!(harness.outcome(asked), None, "the client has the ask");
+    let second = harness.next_round_with(&first, json!({"roots": []}));
+    assert_eq!(harness.outcome(asked), Some(Ok(json!({"roots": []}))));
+    assert_eq!(harness.result(&second)["content"], json!([]));
+    harness.finish();
 }
 
 /// S-MRTR-08: a reply for a client that never returns is dropped after the timeout. The application is not told, because it has answered.
 #[test]
-fn an_answer_for_a_client_that_never_comes_back_is_dropped() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    host.roots(asking);
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.server.requests(), 1);
-    host.pass(seconds(601));
-    assert_eq!(host.server.requests(), 0);
-    assert_eq!(host.why_cancelled(asking), None, "it was answered");
-    let late = host.back(&first, json!({}));
-    assert_eq!(host.code(&late), code::INVALID_PARAMS);
-    host.finish();
+fn kept_reply_is_dropped_after_the_timeout_without_an_event() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    harness.ask_for_roots(asking);
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.server.requests(), 1);
+    harness.advance(seconds(601));
+    assert_eq!(harness.server.requests(), 0);
+    assert_eq!(
+        harness.cancel_reason(asking),
+        None,
+        "the ask or request was answered"
+    );
+    let late = harness.next_round(&first, json!({}));
+    assert_eq!(harness.code(&late), code::INVALID_PARAMS);
+    harness.finish();
 }
 
 /// A withdrawn ask is never sent, and its outcome comes once. If it was not written yet, no round is used.
 #[test]
-fn a_question_that_is_taken_back_before_it_was_written_is_not_put() {
-    let mut host = Host::modern(narrow());
-    let (first, asking) = host.tool("asks");
-    host.fill_pipe();
-    let ask = host.roots(asking);
-    host.withdraw(ask).expect("it is open");
-    assert_eq!(host.outcome(ask), Some(Err(Unanswered::Withdrawn)));
-    assert_eq!(host.withdraw(ask), Err(Misuse::UnknownAsk));
-    host.reads_again();
-    assert!(
-        host.replies(&first).is_empty(),
-        "there is nothing to come back for"
-    );
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.result(&first)["resultType"], "complete");
-    host.finish();
+fn ask_withdrawn_before_it_is_written_is_never_sent() {
+    let mut harness = Harness::modern(small_write_window());
+    let (first, asking) = harness.call_tool("asks");
+    harness.fill_pipe();
+    let ask = harness.ask_for_roots(asking);
+    harness.withdraw(ask).expect("the ask or request is open");
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::Withdrawn)));
+    assert_eq!(harness.withdraw(ask), Err(Misuse::UnknownAsk));
+    harness.resume_reading();
+    assert!(harness.replies(&first).is_empty(), "no round is sent");
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.result(&first)["resultType"], "complete");
+    harness.finish();
 }
 
 /// One of several asks is withdrawn before they are written. The others are sent.
 #[test]
-fn the_other_questions_of_a_round_are_put() {
-    let mut host = Host::modern(narrow());
-    let (first, asking) = host.tool("asks");
-    host.fill_pipe();
-    let dropped = host.ask(asking, ELICIT, form("well?"));
-    let kept = host.roots(asking);
-    host.withdraw(dropped).expect("it is open");
-    host.reads_again();
-    let questions = host.questions(&first);
-    assert_eq!(questions.len(), 1);
-    assert_eq!(questions[0].1, ROOTS);
-    host.back_with(&first, json!({"roots": []}));
-    assert_eq!(host.outcome(kept), Some(Ok(json!({"roots": []}))));
-    host.finish();
+fn other_asks_are_sent_when_one_is_withdrawn_before_the_write() {
+    let mut harness = Harness::modern(small_write_window());
+    let (first, asking) = harness.call_tool("asks");
+    harness.fill_pipe();
+    let dropped = harness.ask(asking, ELICIT, form_elicitation("well?"));
+    let kept = harness.ask_for_roots(asking);
+    harness
+        .withdraw(dropped)
+        .expect("the ask or request is open");
+    harness.resume_reading();
+    let asks = harness.asks_of_round(&first);
+    assert_eq!(asks.len(), 1);
+    assert_eq!(asks[0].1, ROOTS);
+    harness.next_round_with(&first, json!({"roots": []}));
+    assert_eq!(harness.outcome(kept), Some(Ok(json!({"roots": []}))));
+    harness.finish();
 }
 
 /// An ask that is withdrawn while the client is away is not sent again, and an answer to it is ignored.
 #[test]
-fn a_question_that_is_taken_back_later_is_not_put_again() {
+fn withdrawn_ask_is_not_sent_again_and_its_answer_is_ignored() {
     for answers in [false, true] {
-        let mut host = Host::modern(config());
-        let (first, asking) = host.tool("asks");
-        let ask = host.roots(asking);
-        host.withdraw(ask).expect("it is open");
-        let key = host.key(&first);
-        let brought = if answers {
+        let mut harness = Harness::modern(config());
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
+        harness.withdraw(ask).expect("the ask or request is open");
+        let key = harness.key(&first);
+        let responses = if answers {
             json!({key: {"roots": []}})
         } else {
             json!({})
         };
-        let second = host.back(&first, brought);
+        let second = harness.next_round(&first, responses);
         assert!(
-            host.replies(&second).is_empty(),
-            "it is the application's turn"
+            harness.replies(&second).is_empty(),
+            "the request waits for the application"
         );
-        assert_eq!(host.outcome(ask), Some(Err(Unanswered::Withdrawn)));
-        host.respond(asking, json!({"content": []}));
-        assert_eq!(host.result(&second)["content"], json!([]));
-        assert!(host.said(CANCELLED).is_empty());
-        host.finish();
+        assert_eq!(harness.outcome(ask), Some(Err(Unanswered::Withdrawn)));
+        harness.respond(asking, json!({"content": []}));
+        assert_eq!(harness.result(&second)["content"], json!([]));
+        assert!(harness.messages_with(CANCELLED).is_empty());
+        harness.finish();
     }
 }
 
 /// S-CAP-05, S-PROG-04: while the client is away, no progress and no log messages are sent.
 #[test]
-fn nothing_is_told_of_a_request_whose_client_is_away() {
-    let mut host = Host::modern(config());
+fn no_progress_or_log_is_sent_while_the_client_is_away() {
+    let mut harness = Harness::modern(config());
     let meta = json!({"progressToken": "t", "io.modelcontextprotocol/logLevel": "debug"});
-    host.call("tools/call", json!({"name": "asks", "_meta": meta}));
-    let asking = host.newest();
-    host.roots(asking);
-    let heard = host.heard().len();
-    host.progress(asking, 1.0);
+    harness.call("tools/call", json!({"name": "asks", "_meta": meta}));
+    let asking = harness.newest_request();
+    harness.ask_for_roots(asking);
+    let received_before = harness.received().len();
+    harness.progress(asking, 1.0);
     let data = payload(&json!("x"));
-    let logged =
-        host.verb(|server, now| server.log(now, Some(asking), LogLevel::Error, None, data));
+    let logged = harness
+        .with_server(|server, now| server.log(now, Some(asking), LogLevel::Error, None, data));
     logged.expect("the request is not over");
-    assert_eq!(host.heard().len(), heard);
-    host.finish();
+    assert_eq!(harness.received().len(), received_before);
+    harness.finish();
 }
 
 // Allowed asks.
@@ -895,7 +905,7 @@ fn nothing_is_told_of_a_request_whose_client_is_away() {
 /// S-MRTR-06, S-S2C-02, S-META-08, S-MRTR-18: the server sends only asks that the client declared, in a declared mode, in both
 /// eras.
 #[test]
-fn only_what_was_declared_is_asked() {
+fn only_declared_asks_and_modes_are_sent() {
     use ClientFeature::{
         Elicitation, ElicitationForm, ElicitationUrl, Roots, Sampling, SamplingTools,
     };
@@ -935,28 +945,38 @@ fn only_what_was_declared_is_asked() {
         (
             json!({}),
             ELICIT,
-            form("?"),
+            form_elicitation("?"),
             Some(Unaskable::Undeclared(Elicitation)),
         ),
-        (json!({"elicitation": {}}), ELICIT, form("?"), None),
+        (
+            json!({"elicitation": {}}),
+            ELICIT,
+            form_elicitation("?"),
+            None,
+        ),
         (json!({"elicitation": {}}), ELICIT, no_mode.clone(), None),
         (
             json!({"elicitation": {}}),
             ELICIT,
-            visit(),
+            url_elicitation(),
             Some(Unaskable::UndeclaredManner(ElicitationUrl)),
         ),
         (
             json!({"elicitation": {"form": {}}}),
             ELICIT,
-            visit(),
+            url_elicitation(),
             Some(Unaskable::UndeclaredManner(ElicitationUrl)),
         ),
-        (json!({"elicitation": {"url": {}}}), ELICIT, visit(), None),
         (
             json!({"elicitation": {"url": {}}}),
             ELICIT,
-            form("?"),
+            url_elicitation(),
+            None,
+        ),
+        (
+            json!({"elicitation": {"url": {}}}),
+            ELICIT,
+            form_elicitation("?"),
             Some(Unaskable::UndeclaredManner(ElicitationForm)),
         ),
         (
@@ -968,7 +988,7 @@ fn only_what_was_declared_is_asked() {
         (
             json!({"elicitation": {"form": {}, "url": {}}}),
             ELICIT,
-            visit(),
+            url_elicitation(),
             None,
         ),
         (
@@ -980,64 +1000,64 @@ fn only_what_was_declared_is_asked() {
     ];
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
         for (declared, method, params, why) in &cases {
-            let mut host = Host::new(config())
+            let mut harness = Harness::new(config())
                 .declaring(declared.clone())
-                .speaking(version);
-            let (id, asking) = host.tool("asks");
-            let heard = host.heard().len();
-            let asked = host.try_ask(asking, method, params.clone());
+                .with_version(version);
+            let (id, asking) = harness.call_tool("asks");
+            let received_before = harness.received().len();
+            let asked = harness.try_ask(asking, method, params.clone());
             let refused = why.map(|why| Misuse::Unaskable {
                 method: (*method).into(),
                 why,
             });
             assert_eq!(asked.err(), refused, "{declared}: {method} {params}");
-            let was_put = host.heard().len() > heard;
-            assert_eq!(was_put, refused.is_none(), "{declared}: {method} {params}");
+            let was_sent = harness.received().len() > received_before;
+            assert_eq!(was_sent, refused.is_none(), "{declared}: {method} {params}");
             if refused.is_some() {
-                host.respond(asking, json!({"content": []}));
-                assert_eq!(host.result(&id)["content"], json!([]));
+                harness.respond(asking, json!({"content": []}));
+                assert_eq!(harness.result(&id)["content"], json!([]));
             }
-            host.finish();
+            harness.finish();
         }
     }
 }
 
 /// S-META-08, S-META-05: the capabilities of one modern request do not count for another.
 #[test]
-fn what_another_request_declared_does_not_count() {
-    let mut host = Host::modern(config());
-    let (_, able) = host.tool("asks");
+fn capabilities_of_one_modern_request_do_not_apply_to_another() {
+    let mut harness = Harness::modern(config());
+    let (_, with_roots) = harness.call_tool("asks");
     let params = with_meta(json!({"name": "asks"}), json!({}));
-    host.plain_call("tools/call", params);
-    let unable = host.newest();
-    let asked = host.try_ask(unable, ROOTS, Value::Null);
+    harness.plain_call("tools/call", params);
+    let without_roots = harness.newest_request();
+    let asked = harness.try_ask(without_roots, ROOTS, Value::Null);
     assert!(matches!(asked, Err(Misuse::Unaskable { .. })), "{asked:?}");
-    host.roots(able);
-    host.finish();
+    harness.ask_for_roots(with_roots);
+    harness.finish();
 }
 
 /// S-META-08, S-MRTR-06: a client that returns without the capability is not asked again, and the ask fails.
 #[test]
-fn a_client_that_no_longer_declares_it_is_not_asked_again() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let state = host.round(&first)["requestState"].clone();
+fn ask_fails_if_the_client_returns_without_the_capability() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let state = harness.round(&first)["requestState"].clone();
     let params = json!({"name": "asks", "requestState": state, "inputResponses": {}});
-    let second = host.plain_call("tools/call", with_meta(params, json!({"elicitation": {}})));
+    let second = harness.plain_call("tools/call", with_meta(params, json!({"elicitation": {}})));
     assert!(
-        host.replies(&second).is_empty(),
-        "it is the application's turn"
+        harness.replies(&second).is_empty(),
+        "the request waits for the application"
     );
-    assert!(matches!(host.outcome(ask), Some(Err(_))));
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.result(&second)["content"], json!([]));
-    host.finish();
+    assert!(matches!(harness.outcome(ask), Some(Err(_))));
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.result(&second)["content"], json!([]));
+    harness.finish();
 }
 
 /// S-META-09, S-MRTR-06: the error names the missing capability as a capabilities object.
 #[test]
-fn a_missing_capability_is_named_to_the_client() {
+fn missing_capability_error_names_the_capability() {
     for (feature, path) in [
         (ClientFeature::ElicitationForm, "/elicitation/form"),
         (ClientFeature::ElicitationUrl, "/elicitation/url"),
@@ -1049,27 +1069,28 @@ fn a_missing_capability_is_named_to_the_client() {
             "/extensions/io.modelcontextprotocol~1tasks",
         ),
     ] {
-        let mut host = Host::modern(config()).declaring(json!({}));
-        let (id, asking) = host.tool("asks");
+        let mut harness = Harness::modern(config()).declaring(json!({}));
+        let (id, asking) = harness.call_tool("asks");
         let error = missing_capability(feature);
-        host.verb(|server, now| server.fail(now, asking, error))
-            .expect("it is open");
-        assert_eq!(host.code(&id), code::MISSING_REQUIRED_CLIENT_CAPABILITY);
-        let needed = host.error(&id)["data"]["requiredCapabilities"].clone();
+        harness
+            .with_server(|server, now| server.fail(now, asking, error))
+            .expect("the ask or request is open");
+        assert_eq!(harness.code(&id), code::MISSING_REQUIRED_CLIENT_CAPABILITY);
+        let needed = harness.error(&id)["data"]["requiredCapabilities"].clone();
         assert!(needed.is_object(), "{needed}");
         assert!(
             needed.pointer(path).is_some_and(Value::is_object),
             "{feature}: {needed}"
         );
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-MRTR-05, S-MRTR-07: a modern client gets only the three kinds of asks.
 #[test]
-fn a_modern_client_is_asked_the_three_questions_alone() {
-    let mut host = Host::modern(config());
-    let (_, asking) = host.tool("asks");
+fn only_the_three_ask_methods_can_be_sent_to_a_modern_client() {
+    let mut harness = Harness::modern(config());
+    let (_, asking) = harness.call_tool("asks");
     for method in [
         "ping",
         "tools/list",
@@ -1079,45 +1100,45 @@ fn a_modern_client_is_asked_the_three_questions_alone() {
         "x/y",
         "",
     ] {
-        let asked = host.try_ask(asking, method, json!({}));
+        let asked = harness.try_ask(asking, method, json!({}));
         assert!(asked.is_err(), "{method}");
         let input = InputRequired::new().and_ask("k", method, None);
-        assert!(host.require(asking, input).is_err(), "{method}");
+        assert!(harness.require_input(asking, input).is_err(), "{method}");
     }
-    assert!(host.heard().is_empty());
-    host.finish();
+    assert!(harness.received().is_empty());
+    harness.finish();
 }
 
 /// The parameters of an ask are an object, or absent.
 #[test]
-fn the_parameters_of_a_question_are_an_object() {
+fn ask_params_that_are_no_object_are_refused() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
-        let mut host = Host::new(config()).speaking(version);
-        let (_, asking) = host.tool("asks");
+        let mut harness = Harness::new(config()).with_version(version);
+        let (_, asking) = harness.call_tool("asks");
         for params in [json!([]), json!("x"), json!(5)] {
-            let asked = host.try_ask(asking, ROOTS, params.clone());
+            let asked = harness.try_ask(asking, ROOTS, params.clone());
             assert!(
                 matches!(asked, Err(Misuse::NotAnObject { .. })),
                 "{params}: {asked:?}"
             );
         }
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-INH-06: an ask that exceeds the message limit is a misuse by the application.
 #[test]
-fn a_question_that_is_too_long_is_not_put() {
+fn oversized_ask_is_refused_and_not_sent() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
         let mut config = config();
         config.limits.message_bytes = 4_096;
-        let mut host = Host::new(config).speaking(version);
-        let (_, asking) = host.tool("asks");
-        let heard = host.heard().len();
-        let asked = host.try_ask(asking, ELICIT, form(&"x".repeat(5_000)));
+        let mut harness = Harness::new(config).with_version(version);
+        let (_, asking) = harness.call_tool("asks");
+        let received_before = harness.received().len();
+        let asked = harness.try_ask(asking, ELICIT, form_elicitation(&"x".repeat(5_000)));
         assert!(matches!(asked, Err(Misuse::TooLarge { .. })), "{asked:?}");
-        assert_eq!(host.heard().len(), heard);
-        host.finish();
+        assert_eq!(harness.received().len(), received_before);
+        harness.finish();
     }
 }
 
@@ -1125,188 +1146,207 @@ fn a_question_that_is_too_long_is_not_put() {
 
 /// S-MRTR-01, S-MRTR-04, S-MRTR-05, S-CACHE-02: a stateless application names the input that it needs, and the request is over.
 #[test]
-fn an_application_that_keeps_nothing_says_what_it_needs() {
+fn require_input_sends_asks_and_state_and_ends_the_request() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        for (method, member, name) in PATIENT {
-            let id = host.call(method, json!({member: name}));
-            let asking = host.newest();
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        for (method, member, name) in INPUT_METHODS {
+            let id = harness.call(method, json!({member: name}));
+            let asking = harness.newest_request();
             let input = InputRequired::new()
-                .and_ask("who", ELICIT, Some(payload(&form("who?"))))
+                .and_ask("who", ELICIT, Some(payload(&form_elicitation("who?"))))
                 .and_ask("where", ROOTS, None)
                 .with_state("step 2");
-            host.require(asking, input)
+            harness
+                .require_input(asking, input)
                 .expect("the client can be asked");
-            let round = host.round(&id);
+            let round = harness.round(&id);
             assert_eq!(round["requestState"], "step 2");
-            let who = json!({"method": ELICIT, "params": form("who?")});
-            assert_eq!(round["inputRequests"]["who"], who);
+            let expected = json!({"method": ELICIT, "params": form_elicitation("who?")});
+            assert_eq!(round["inputRequests"]["who"], expected);
             assert_eq!(round["inputRequests"]["where"]["method"], ROOTS);
             assert!(round.get("ttlMs").is_none(), "{round}");
-            assert_eq!(host.server.requests(), 0);
+            assert_eq!(harness.server.requests(), 0);
         }
-        host
+        harness
     });
 }
 
 /// S-MRTR-10, S-MRTR-17: the client's next request carries the state and the answers. Neither of them is in the parameters that
 /// the application gets.
 #[test]
-fn the_client_comes_back_with_all_of_it() {
-    let mut host = Host::modern(config());
-    let (_, asking) = host.tool("asks");
+fn next_request_delivers_state_and_answers_outside_the_params() {
+    let mut harness = Harness::modern(config());
+    let (_, asking) = harness.call_tool("asks");
     let input = InputRequired::new()
         .and_ask("where", ROOTS, None)
         .with_state("step 2");
-    host.require(asking, input)
+    harness
+        .require_input(asking, input)
         .expect("the client can be asked");
     let answers = json!({"where": {"roots": []}, "more": {}});
     let params = json!({"name": "asks", "requestState": "step 2", "inputResponses": answers});
-    let second = host.modern_call("tools/call", params);
-    let request = host.requests().pop().expect("it arrived");
+    let second = harness.modern_call("tools/call", params);
+    let request = harness.requests().pop().expect("the request arrived");
     let again = request.request;
     assert_ne!(again, asking);
-    let input = request.input.as_ref().expect("the input is given");
+    let input = request.input.as_ref().expect("the input is delivered");
     assert_eq!(input.state.as_deref(), Some("step 2"));
     assert_eq!(input.answers.as_ref().map(value), Some(answers));
     assert_eq!(
         request.params.as_ref().map(value),
         Some(json!({"name": "asks"}))
     );
-    host.respond(again, json!({"content": []}));
-    assert_eq!(host.result(&second)["content"], json!([]));
-    host.finish();
+    harness.respond(again, json!({"content": []}));
+    assert_eq!(harness.result(&second)["content"], json!([]));
+    harness.finish();
 }
 
 /// S-MRTR-08, S-META-08: an application may send an ask, and then require input while the client is away. If the client returns
 /// without the capability for it, the error names what is missing.
 #[test]
-fn input_that_is_required_of_a_client_that_is_away_waits_for_it() {
+fn input_required_while_the_client_is_away_is_sent_when_it_returns() {
     for declared in [json!({"roots": {}}), json!({})] {
-        let mut host = Host::modern(config());
-        let (first, asking) = host.tool("asks");
-        let ask = host.roots(asking);
+        let mut harness = Harness::modern(config());
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
         let input = InputRequired::new().and_ask("where", ROOTS, None);
-        host.require(asking, input)
+        harness
+            .require_input(asking, input)
             .expect("the client could be asked");
-        let state = host.round(&first)["requestState"].clone();
+        let state = harness.round(&first)["requestState"].clone();
         let params = json!({"name": "asks", "requestState": state, "inputResponses": {}});
-        let second = host.plain_call("tools/call", with_meta(params, declared.clone()));
-        assert_eq!(host.outcome(ask), Some(Err(Unanswered::RequestOver)));
+        let second = harness.plain_call("tools/call", with_meta(params, declared.clone()));
+        assert_eq!(harness.outcome(ask), Some(Err(Unanswered::RequestOver)));
         if declared == json!({}) {
-            assert_eq!(host.code(&second), code::MISSING_REQUIRED_CLIENT_CAPABILITY);
+            assert_eq!(
+                harness.code(&second),
+                code::MISSING_REQUIRED_CLIENT_CAPABILITY
+            );
         } else {
             assert_eq!(
-                host.questions(&second),
+                harness.asks_of_round(&second),
                 [("where".to_owned(), ROOTS.to_owned())]
             );
         }
-        assert_eq!(host.server.requests(), 0);
-        host.finish();
+        assert_eq!(harness.server.requests(), 0);
+        harness.finish();
     }
 }
 
 /// S-MRTR-04, S-MRTR-09: a state without asks is a valid round, and so are asks without a state.
 #[test]
-fn a_state_alone_is_enough_and_so_is_a_question() {
-    let mut host = Host::modern(config());
-    let (id, asking) = host.tool("asks");
-    host.require(asking, InputRequired::new().with_state("later"))
+fn input_required_may_have_only_a_state_or_only_asks() {
+    let mut harness = Harness::modern(config());
+    let (id, asking) = harness.call_tool("asks");
+    harness
+        .require_input(asking, InputRequired::new().with_state("later"))
         .expect("a state is enough");
-    let round = host.round(&id);
+    let round = harness.round(&id);
     assert_eq!(round["requestState"], "later");
     assert!(round.get("inputRequests").is_none(), "{round}");
 
-    let (id, asking) = host.tool("asks");
+    let (id, asking) = harness.call_tool("asks");
     let input = InputRequired::new().and_ask("where", ROOTS, None);
-    host.require(asking, input).expect("a question is enough");
-    let round = host.round(&id);
+    harness
+        .require_input(asking, input)
+        .expect("an ask is enough");
+    let round = harness.round(&id);
     assert!(round.get("requestState").is_none(), "{round}");
     let params = json!({"name": "asks", "inputResponses": {"where": {"roots": []}}});
-    host.modern_call("tools/call", params);
-    let input = host.requests().pop().expect("it arrived").input.clone();
-    let input = input.expect("the input is given");
+    harness.modern_call("tools/call", params);
+    let input = harness
+        .requests()
+        .pop()
+        .expect("the request arrived")
+        .input
+        .clone();
+    let input = input.expect("the input is delivered");
     assert_eq!(input.state, None);
     assert_eq!(
         input.answers.as_ref().map(value),
         Some(json!({"where": {"roots": []}}))
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-MRTR-04, S-MRTR-05, S-MRTR-06: invalid input requirements are refused, and the request stays open.
 #[test]
-fn input_that_cannot_be_required_is_a_mistake_of_the_application() {
-    let mut host = Host::modern(config()).declaring(json!({"roots": {}}));
-    let (id, asking) = host.tool("asks");
+fn invalid_input_requirement_is_refused_and_the_request_stays_open() {
+    let mut harness = Harness::modern(config()).declaring(json!({"roots": {}}));
+    let (id, asking) = harness.call_tool("asks");
     let ask = |key: &str| InputRequired::new().and_ask(key, ROOTS, None);
     assert_eq!(
-        host.require(asking, InputRequired::new()),
+        harness.require_input(asking, InputRequired::new()),
         Err(Misuse::EmptyInput)
     );
     let twice = ask("k").and_ask("k", ROOTS, None);
     assert_eq!(
-        host.require(asking, twice),
+        harness.require_input(asking, twice),
         Err(Misuse::DuplicateKey { key: "k".into() })
     );
-    let undeclared = ask("k").and_ask("l", ELICIT, Some(payload(&form("?"))));
-    let done = host.require(asking, undeclared);
+    let undeclared = ask("k").and_ask("l", ELICIT, Some(payload(&form_elicitation("?"))));
+    let done = harness.require_input(asking, undeclared);
     assert!(matches!(done, Err(Misuse::Unaskable { .. })), "{done:?}");
     let params = InputRequired::new().and_ask("k", ROOTS, Some(payload(&json!([]))));
-    let done = host.require(asking, params);
+    let done = harness.require_input(asking, params);
     assert!(matches!(done, Err(Misuse::NotAnObject { .. })), "{done:?}");
-    assert!(host.heard().is_empty());
-    host.require(asking, ask("k")).expect("this can be asked");
-    assert_eq!(host.questions(&id).len(), 1);
-    assert_eq!(host.require(asking, ask("k")), Err(Misuse::UnknownRequest));
-    host.finish();
+    assert!(harness.received().is_empty());
+    harness
+        .require_input(asking, ask("k"))
+        .expect("the ask is valid");
+    assert_eq!(harness.asks_of_round(&id).len(), 1);
+    assert_eq!(
+        harness.require_input(asking, ask("k")),
+        Err(Misuse::UnknownRequest)
+    );
+    harness.finish();
 }
 
 /// S-MRTR-15: an application must not use a state that looks like one of the server's.
 #[test]
-fn a_state_of_the_application_does_not_look_like_one_of_the_server() {
-    let mut host = Host::modern(config());
-    let (first, asking) = host.tool("asks");
-    host.roots(asking);
-    let state = host.round(&first)["requestState"]
+fn application_state_that_equals_a_server_state_is_refused() {
+    let mut harness = Harness::modern(config());
+    let (first, asking) = harness.call_tool("asks");
+    harness.ask_for_roots(asking);
+    let state = harness.round(&first)["requestState"]
         .as_str()
         .expect("text")
         .to_owned();
-    let (_, other) = host.tool("asks");
-    let done = host.require(other, InputRequired::new().with_state(state));
+    let (_, other) = harness.call_tool("asks");
+    let done = harness.require_input(other, InputRequired::new().with_state(state));
     assert!(
         matches!(done, Err(Misuse::ReservedState { .. })),
         "{done:?}"
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-MRTR-07: only the modern era has the plain form.
 #[test]
-fn a_legacy_client_cannot_be_sent_away() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (id, asking) = host.tool("asks");
-    let done = host.require(asking, InputRequired::new().with_state("s"));
+fn require_input_for_a_legacy_request_is_refused() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (id, asking) = harness.call_tool("asks");
+    let done = harness.require_input(asking, InputRequired::new().with_state("s"));
     assert!(done.is_err());
-    assert!(host.replies(&id).is_empty());
-    host.respond(asking, json!({"content": []}));
-    host.finish();
+    assert!(harness.replies(&id).is_empty());
+    harness.respond(asking, json!({"content": []}));
+    harness.finish();
 }
 
-/// S-MRTR-02, S-MRTR-04: `respond` with a result that asks for input follows the same rules as `require_input`.
+/// S-MRTR-02, S-MRTR-04: `respond` refuses a result that asks for input. Only `require_input` sends one.
 #[test]
-fn a_result_that_wants_input_goes_through_its_verb() {
-    let mut host = Host::modern(config());
-    let (id, asking) = host.tool("asks");
+fn respond_with_an_input_required_result_is_refused() {
+    let mut harness = Harness::modern(config());
+    let (id, asking) = harness.call_tool("asks");
     for result in [
         json!({"resultType": "input_required"}),
         json!({"resultType": "input_required", "inputRequests": {"k": {"method": "ping"}}}),
     ] {
-        let done = host.verb(|server, now| server.respond(now, asking, payload(&result)));
+        let done = harness.with_server(|server, now| server.respond(now, asking, payload(&result)));
         assert!(done.is_err(), "{result}");
     }
-    assert!(host.replies(&id).is_empty());
-    host.finish();
+    assert!(harness.replies(&id).is_empty());
+    harness.finish();
 }
 
 // Legacy.
@@ -1314,10 +1354,10 @@ fn a_result_that_wants_input_goes_through_its_verb() {
 /// S-S2C-01: a legacy client gets asks as requests, as far as its version has them. The answer reaches the
 /// application.
 #[test]
-fn a_legacy_client_is_asked_with_a_request() {
+fn ask_to_a_legacy_client_is_sent_as_a_request() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut host = Host::legacy(config(), version);
-        let (id, asking) = host.tool("asks");
+        let mut harness = Harness::legacy(config(), version);
+        let (id, asking) = harness.call_tool("asks");
         for (method, params, answer) in [
             (ROOTS, Value::Null, json!({"roots": []})),
             (
@@ -1325,10 +1365,14 @@ fn a_legacy_client_is_asked_with_a_request() {
                 json!({"messages": []}),
                 json!({"role": "assistant"}),
             ),
-            (ELICIT, form("well?"), json!({"action": "decline"})),
+            (
+                ELICIT,
+                form_elicitation("well?"),
+                json!({"action": "decline"}),
+            ),
         ] {
             if method == ELICIT && version < "2025-06-18" {
-                let asked = host.try_ask(asking, method, params);
+                let asked = harness.try_ask(asking, method, params);
                 let why = Unaskable::Unknown;
                 assert_eq!(
                     asked,
@@ -1339,369 +1383,395 @@ fn a_legacy_client_is_asked_with_a_request() {
                 );
                 continue;
             }
-            let ask = host.ask(asking, method, params.clone());
-            let question = host.said(method)[0].clone();
+            let ask = harness.ask(asking, method, params.clone());
+            let sent = harness.messages_with(method)[0].clone();
             if !params.is_null() {
-                assert_eq!(question["params"], params, "{method} in {version}");
+                assert_eq!(sent["params"], params, "{method} in {version}");
             }
-            assert!(host.replies(&id).is_empty(), "the request stays open");
-            host.answer(&question["id"], answer.clone());
-            assert_eq!(host.outcome(ask), Some(Ok(answer)), "{method} in {version}");
+            assert!(harness.replies(&id).is_empty(), "the request stays open");
+            harness.answer(&sent["id"], answer.clone());
+            assert_eq!(
+                harness.outcome(ask),
+                Some(Ok(answer)),
+                "{method} in {version}"
+            );
         }
-        host.respond(asking, json!({"content": []}));
-        assert_eq!(host.result(&id), json!({"content": []}));
-        host.finish();
+        harness.respond(asking, json!({"content": []}));
+        assert_eq!(harness.result(&id), json!({"content": []}));
+        harness.finish();
     }
 }
 
 /// S-MRTR-02: a legacy client can be asked during any request.
 #[test]
 fn a_legacy_client_can_be_asked_during_any_request() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    host.call("tools/list", json!({}));
-    let listing = host.newest();
-    let ask = host.roots(listing);
-    let question = host.said(ROOTS)[0]["id"].clone();
-    host.answer(&question, json!({"roots": []}));
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    host.finish();
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    harness.call("tools/list", json!({}));
+    let listing = harness.newest_request();
+    let ask = harness.ask_for_roots(listing);
+    let ask_id = harness.messages_with(ROOTS)[0]["id"].clone();
+    harness.answer(&ask_id, json!({"roots": []}));
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    harness.finish();
 }
 
 /// S-ERR-09, S-ERR-15: an error from the client reaches the application with its code, message and data. A timeout that the
 /// server detects is a different outcome.
 #[test]
-fn an_error_of_a_legacy_client_is_its_answer() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (_, asking) = host.tool("asks");
-    let rejected = host.ask(asking, SAMPLE, json!({"messages": []}));
-    let late = host.roots(asking);
-    let question = host.said(SAMPLE)[0]["id"].clone();
+fn error_from_a_legacy_client_reaches_the_application_unchanged() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (_, asking) = harness.call_tool("asks");
+    let rejected = harness.ask(asking, SAMPLE, json!({"messages": []}));
+    let late = harness.ask_for_roots(asking);
+    let ask_id = harness.messages_with(SAMPLE)[0]["id"].clone();
     let error = json!({"code": -1, "message": "the user said no", "data": [1]});
-    host.say(json!({"jsonrpc": "2.0", "id": question, "error": error}));
-    let mut told = ErrorObject::new(code::USER_REJECTED, "the user said no");
-    told.data = Some(payload(&json!([1])));
-    assert_eq!(host.outcome(rejected), Some(Err(Unanswered::Error(told))));
-    host.pass(seconds(601));
-    assert_eq!(host.outcome(late), Some(Err(Unanswered::TimedOut)));
-    host.finish();
+    harness.send(json!({"jsonrpc": "2.0", "id": ask_id, "error": error}));
+    let mut expected = ErrorObject::new(code::USER_REJECTED, "the user said no");
+    expected.data = Some(payload(&json!([1])));
+    assert_eq!(
+        harness.outcome(rejected),
+        Some(Err(Unanswered::Error(expected)))
+    );
+    harness.advance(seconds(601));
+    assert_eq!(harness.outcome(late), Some(Err(Unanswered::TimedOut)));
+    harness.finish();
 }
 
 /// S-TIME-01, S-TIME-02, S-TIME-03: an ask to a legacy client times out, and the client is then told by a cancellation.
 #[test]
-fn a_legacy_question_has_its_time() {
-    for patience in [seconds(600), seconds(7)] {
+fn ask_to_a_legacy_client_times_out_and_is_cancelled() {
+    for timeout in [seconds(600), seconds(7)] {
         let mut config = config();
-        config.ask_timeout = patience;
-        let mut host = Host::legacy(config, "2025-11-25");
-        let (id, asking) = host.tool("asks");
-        let ask = host.roots(asking);
-        let question = host.said(ROOTS)[0]["id"].clone();
-        host.pass(patience - millis(1));
-        assert_eq!(host.outcome(ask), None);
-        assert!(host.said(CANCELLED).is_empty());
-        host.pass(millis(1));
-        assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
-        let told = host.said(CANCELLED);
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0]["params"]["requestId"], question);
-        assert_eq!(host.why_cancelled(asking), None, "the request goes on");
-        host.respond(asking, json!({"content": []}));
-        assert_eq!(host.result(&id), json!({"content": []}));
-        host.finish();
+        config.ask_timeout = timeout;
+        let mut harness = Harness::legacy(config, "2025-11-25");
+        let (id, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
+        let ask_id = harness.messages_with(ROOTS)[0]["id"].clone();
+        harness.advance(timeout - millis(1));
+        assert_eq!(harness.outcome(ask), None);
+        assert!(harness.messages_with(CANCELLED).is_empty());
+        harness.advance(millis(1));
+        assert_eq!(harness.outcome(ask), Some(Err(Unanswered::TimedOut)));
+        let cancellations = harness.messages_with(CANCELLED);
+        assert_eq!(cancellations.len(), 1);
+        assert_eq!(cancellations[0]["params"]["requestId"], ask_id);
+        assert_eq!(
+            harness.cancel_reason(asking),
+            None,
+            "the request stays open"
+        );
+        harness.respond(asking, json!({"content": []}));
+        assert_eq!(harness.result(&id), json!({"content": []}));
+        harness.finish();
     }
 }
 
 /// S-TIME-04, S-TIME-05: progress from the client does not extend the timeout of an ask without limit.
 #[test]
-fn progress_does_not_keep_a_question_for_ever() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (_, asking) = host.tool("asks");
+fn progress_does_not_extend_the_ask_timeout_forever() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (_, asking) = harness.call_tool("asks");
     let params = json!({"messages": [], "_meta": {"progressToken": "q"}});
-    let ask = host.ask(asking, SAMPLE, params);
+    let ask = harness.ask(asking, SAMPLE, params);
     for step in 0..100 {
-        host.pass(seconds(300));
-        host.notify(
+        harness.advance(seconds(300));
+        harness.notify(
             "notifications/progress",
             json!({"progressToken": "q", "progress": step}),
         );
     }
-    assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
-    host.finish();
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::TimedOut)));
+    harness.finish();
 }
 
 /// S-S2C-07, S-RPC-05: the ids of the two directions are independent, and the server never reuses its own.
 #[test]
-fn the_ids_of_the_two_directions_are_apart() {
+fn ids_of_the_two_directions_are_independent() {
     every_chunking(|chunking| {
         let version = Version::LATEST_LEGACY;
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        host.say(request("asking", "tools/call", json!({"name": "asks"})));
-        let asking = host.newest();
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        harness.send(request("asking", "tools/call", json!({"name": "asks"})));
+        let asking = harness.newest_request();
         let mut ids = Vec::new();
         for number in 0..5 {
-            let ask = host.roots(asking);
-            let id = host.said(ROOTS)[number]["id"].clone();
-            assert!(!ids.contains(&id), "{id} came twice");
+            let ask = harness.ask_for_roots(asking);
+            let id = harness.messages_with(ROOTS)[number]["id"].clone();
+            assert!(!ids.contains(&id), "{id} was reused");
             let answer = json!({"roots": [number]});
             // A request of the client may have the same id, once the ids of its handshake are past.
             if number > 0 {
-                host.say(request(id.clone(), "tools/call", json!({"name": "same"})));
-                let same = host.newest();
-                host.answer(&id, answer.clone());
-                assert_eq!(host.outcome(ask), Some(Ok(answer)));
-                host.respond(same, json!({"content": [number]}));
-                assert_eq!(host.result(&id)["content"], json!([number]));
+                harness.send(request(id.clone(), "tools/call", json!({"name": "same"})));
+                let same = harness.newest_request();
+                harness.answer(&id, answer.clone());
+                assert_eq!(harness.outcome(ask), Some(Ok(answer)));
+                harness.respond(same, json!({"content": [number]}));
+                assert_eq!(harness.result(&id)["content"], json!([number]));
             } else {
-                host.answer(&id, answer);
+                harness.answer(&id, answer);
             }
             ids.push(id);
         }
-        host
+        harness
     });
 }
 
 /// S-RPC-07 requires the same type. Clients in use reply with the number as a string; no other spelling is accepted.
 #[test]
-fn answer_whose_id_is_the_text_of_the_number_is_taken() {
+fn answer_with_the_ask_id_as_a_string_is_accepted() {
     for is_text in [false, true] {
-        let mut host = Host::legacy(config(), "2025-11-25");
-        let (_, asking) = host.tool("asks");
-        let ask = host.roots(asking);
-        let id = host.said(ROOTS)[0]["id"].clone();
-        let heard = host.heard().len();
+        let mut harness = Harness::legacy(config(), "2025-11-25");
+        let (_, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
+        let id = harness.messages_with(ROOTS)[0]["id"].clone();
+        let received_before = harness.received().len();
         for other in [format!("0{id}"), format!("+{id}"), format!("{id}.0")] {
-            host.answer(&json!(other), json!({"roots": ["wrong"]}));
-            assert_eq!(host.outcome(ask), None, "{other:?}");
+            harness.answer(&json!(other), json!({"roots": ["wrong"]}));
+            assert_eq!(harness.outcome(ask), None, "{other:?}");
         }
-        assert_eq!(host.heard().len(), heard, "an answer is not answered");
+        assert_eq!(
+            harness.received().len(),
+            received_before,
+            "an answer gets no reply"
+        );
         let answered = if is_text {
             json!(id.to_string())
         } else {
             id.clone()
         };
-        host.answer(&answered, json!({"roots": []}));
-        assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-        host.answer(&id, json!({"roots": ["twice"]}));
-        assert_eq!(host.server.stats().late_replies, 1);
-        assert_eq!(host.server.state(), State::Serving);
-        host.finish();
+        harness.answer(&answered, json!({"roots": []}));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+        harness.answer(&id, json!({"roots": ["twice"]}));
+        assert_eq!(harness.server.stats().late_replies, 1);
+        assert_eq!(harness.server.state(), State::Serving);
+        harness.finish();
     }
 }
 
 /// S-RPC-25: a modern client sends no replies. If it does, they are ignored.
 #[test]
-fn a_response_to_nothing_is_passed_over() {
+fn reply_from_a_modern_client_is_ignored() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        let (first, asking) = host.tool("asks");
-        let ask = host.roots(asking);
-        let heard = host.heard().len();
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        let (first, asking) = harness.call_tool("asks");
+        let ask = harness.ask_for_roots(asking);
+        let received_before = harness.received().len();
         for id in [json!(1), json!(2), first.clone(), json!("ask")] {
-            host.answer(&id, json!({"roots": []}));
-            host.say(json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "no"}}));
+            harness.answer(&id, json!({"roots": []}));
+            harness
+                .send(json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "no"}}));
         }
-        assert_eq!(host.heard().len(), heard);
-        assert_eq!(host.outcome(ask), None);
-        assert_eq!(host.server.state(), State::Serving);
-        host
+        assert_eq!(harness.received().len(), received_before);
+        assert_eq!(harness.outcome(ask), None);
+        assert_eq!(harness.server.state(), State::Serving);
+        harness
     });
 }
 
 /// S-BATCH-02: a client of 2025-03-26 may send its replies in a batch.
 #[test]
-fn answers_may_come_in_a_batch() {
+fn batched_answers_are_accepted_in_2025_03_26() {
     every_chunking(|chunking| {
         let version = Version::V2025_03_26;
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (_, asking) = host.tool("asks");
-        let roots = host.roots(asking);
-        let sampling = host.ask(asking, SAMPLE, json!({"messages": []}));
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (_, asking) = harness.call_tool("asks");
+        let roots = harness.ask_for_roots(asking);
+        let sampling = harness.ask(asking, SAMPLE, json!({"messages": []}));
         let answer = |method: &str, result: Value| {
-            let id = host.said(method)[0]["id"].clone();
+            let id = harness.messages_with(method)[0]["id"].clone();
             json!({"jsonrpc": "2.0", "id": id, "result": result})
         };
         let answers = json!([
             answer(ROOTS, json!({"roots": []})),
             answer(SAMPLE, json!({"role": "user"}))
         ]);
-        host.say(answers);
-        assert_eq!(host.outcome(roots), Some(Ok(json!({"roots": []}))));
-        assert_eq!(host.outcome(sampling), Some(Ok(json!({"role": "user"}))));
-        host
+        harness.send(answers);
+        assert_eq!(harness.outcome(roots), Some(Ok(json!({"roots": []}))));
+        assert_eq!(harness.outcome(sampling), Some(Ok(json!({"role": "user"}))));
+        harness
     });
 }
 
 /// S-LIFE-05: a legacy client gets no ask before it sends `initialized`. Then it gets the asks that waited.
 #[test]
-fn nothing_is_asked_before_the_handshake_is_over() {
+fn asks_wait_for_the_initialized_notification() {
     every_chunking(|chunking| {
-        let mut host = Host::new(config()).chunked(chunking);
-        host.initialize("2025-11-25");
-        let unbidden = host.try_ask_unbidden(ROOTS, Value::Null);
+        let mut harness = Harness::new(config()).chunked(chunking);
+        harness.initialize("2025-11-25");
+        let unbidden = harness.try_ask_unbidden(ROOTS, Value::Null);
         let unbidden = unbidden.expect("there is a client");
-        host.plain_call("tools/call", json!({"name": "early"}));
-        let early = host.newest();
-        let ask = host.roots(early);
-        assert!(host.said(ROOTS).is_empty());
-        host.notify("notifications/initialized", Value::Null);
-        let ids: Vec<Value> = host
-            .said(ROOTS)
+        harness.plain_call("tools/call", json!({"name": "early"}));
+        let early = harness.newest_request();
+        let ask = harness.ask_for_roots(early);
+        assert!(harness.messages_with(ROOTS).is_empty());
+        harness.notify("notifications/initialized", Value::Null);
+        let ids: Vec<Value> = harness
+            .messages_with(ROOTS)
             .iter()
             .map(|line| line["id"].clone())
             .collect();
         assert_eq!(ids.len(), 2);
         for (number, id) in ids.iter().enumerate() {
-            host.answer(id, json!({"roots": [number]}));
+            harness.answer(id, json!({"roots": [number]}));
         }
-        assert_eq!(host.outcome(unbidden), Some(Ok(json!({"roots": [0]}))));
-        assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": [1]}))));
-        host
+        assert_eq!(harness.outcome(unbidden), Some(Ok(json!({"roots": [0]}))));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": [1]}))));
+        harness
     });
 }
 
 /// S-TIME-01: an ask to a client that never finishes its handshake times out, unsent.
 #[test]
-fn a_question_to_a_client_that_never_ends_its_handshake_ends_in_time() {
-    let mut host = Host::new(config());
-    host.initialize("2025-11-25");
-    let ask = host.try_ask_unbidden(ROOTS, Value::Null);
+fn ask_times_out_unsent_if_the_handshake_never_completes() {
+    let mut harness = Harness::new(config());
+    harness.initialize("2025-11-25");
+    let ask = harness.try_ask_unbidden(ROOTS, Value::Null);
     let ask = ask.expect("there is a client");
-    host.pass(seconds(600));
-    assert_eq!(host.outcome(ask), Some(Err(Unanswered::TimedOut)));
-    host.notify("notifications/initialized", Value::Null);
-    assert!(host.said(ROOTS).is_empty() && host.said(CANCELLED).is_empty());
-    host.finish();
+    harness.advance(seconds(600));
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::TimedOut)));
+    harness.notify("notifications/initialized", Value::Null);
+    assert!(harness.messages_with(ROOTS).is_empty() && harness.messages_with(CANCELLED).is_empty());
+    harness.finish();
 }
 
 /// S-S2C-04: an ask without a request is possible only to a legacy client that declared it.
 #[test]
-fn an_unbidden_question_goes_to_a_legacy_client_alone() {
-    let mut host = Host::modern(config());
-    host.tool("asks");
-    let asked = host.try_ask_unbidden(ROOTS, Value::Null);
+fn unbidden_ask_needs_a_legacy_client_that_declared_it() {
+    let mut harness = Harness::modern(config());
+    harness.call_tool("asks");
+    let asked = harness.try_ask_unbidden(ROOTS, Value::Null);
     assert_eq!(asked, Err(Misuse::NoLegacyPeer));
-    assert!(host.heard().is_empty());
-    host.finish();
+    assert!(harness.received().is_empty());
+    harness.finish();
 
     let declared = json!({"roots": {}});
-    let mut host = Host::new(config())
+    let mut harness = Harness::new(config())
         .declaring(declared)
-        .speaking(Version::LATEST_LEGACY);
-    let ask = host
+        .with_version(Version::LATEST_LEGACY);
+    let ask = harness
         .try_ask_unbidden(ROOTS, Value::Null)
         .expect("roots are declared");
-    let undeclared = host.try_ask_unbidden(SAMPLE, json!({"messages": []}));
+    let undeclared = harness.try_ask_unbidden(SAMPLE, json!({"messages": []}));
     assert!(
         matches!(undeclared, Err(Misuse::Unaskable { .. })),
         "{undeclared:?}"
     );
-    let question = host.said(ROOTS)[0]["id"].clone();
-    host.answer(&question, json!({"roots": []}));
-    assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": []}))));
-    let of = host.picked(|event| match event {
+    let ask_id = harness.messages_with(ROOTS)[0]["id"].clone();
+    harness.answer(&ask_id, json!({"roots": []}));
+    assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": []}))));
+    let of = harness.pick_events(|event| match event {
         Event::Answered { request, .. } => Some(*request),
         _ => None,
     });
-    assert_eq!(of, [None], "it belongs to no request");
-    host.finish();
+    assert_eq!(of, [None], "the ask belongs to no request");
+    harness.finish();
 }
 
 /// S-S2C-04: the asks of a request end with it.
 #[test]
-fn the_questions_of_a_legacy_request_end_with_it() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (_, asking) = host.tool("asks");
-    let ask = host.roots(asking);
-    let question = host.said(ROOTS)[0]["id"].clone();
-    host.respond(asking, json!({"content": []}));
-    assert_eq!(host.outcome(ask), Some(Err(Unanswered::RequestOver)));
-    let told = host.said(CANCELLED);
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0]["params"]["requestId"], question);
-    host.finish();
+fn asks_of_a_legacy_request_are_cancelled_when_it_is_answered() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (_, asking) = harness.call_tool("asks");
+    let ask = harness.ask_for_roots(asking);
+    let ask_id = harness.messages_with(ROOTS)[0]["id"].clone();
+    harness.respond(asking, json!({"content": []}));
+    assert_eq!(harness.outcome(ask), Some(Err(Unanswered::RequestOver)));
+    let cancellations = harness.messages_with(CANCELLED);
+    assert_eq!(cancellations.len(), 1);
+    assert_eq!(cancellations[0]["params"]["requestId"], ask_id);
+    harness.finish();
 }
 
 /// S-S2C-05: the end of a URL elicitation is announced only in the version that has a notification for it.
 #[test]
-fn the_end_of_a_visit_is_told_where_there_is_a_word_for_it() {
+fn elicitation_complete_is_sent_only_in_2025_11_25() {
     const COMPLETE: &str = "notifications/elicitation/complete";
     let declared = json!({"elicitation": {"url": {}}});
     for version in Version::ALL {
-        let mut host = Host::new(config())
+        let mut harness = Harness::new(config())
             .declaring(declared.clone())
-            .speaking(*version);
-        let heard = host.heard().len();
+            .with_version(*version);
+        let received_before = harness.received().len();
         let params = payload(&json!({"elicitationId": "e"}));
-        let done = host.verb(|server, now| server.notify(now, COMPLETE, Some(params)));
-        done.expect("it is the application's to tell");
-        let told = host.said(COMPLETE);
+        let done = harness.with_server(|server, now| server.notify(now, COMPLETE, Some(params)));
+        done.expect("the application may send this notification");
+        let notifications = harness.messages_with(COMPLETE);
         if *version == Version::V2025_11_25 {
-            assert_eq!(told.len(), 1);
-            assert_eq!(told[0]["params"], json!({"elicitationId": "e"}));
+            assert_eq!(notifications.len(), 1);
+            assert_eq!(notifications[0]["params"], json!({"elicitationId": "e"}));
         } else {
-            assert_eq!(host.heard().len(), heard, "{version}");
+            assert_eq!(harness.received().len(), received_before, "{version}");
         }
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-ERR-13: only one version has an error for "URL elicitation required".
 #[test]
-fn a_visit_that_is_needed_first_has_its_own_error() {
+fn url_elicitation_required_error_is_sent_in_2025_11_25_but_not_in_modern() {
     let mut error = ErrorObject::new(code::URL_ELICITATION_REQUIRED, "sign in first");
     let elicitation = json!({"mode": "url", "elicitationId": "e", "url": "https://example.com", "message": "sign in"});
     error.data = Some(payload(&json!({"elicitations": [elicitation]})));
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (id, asking) = host.tool("asks");
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (id, asking) = harness.call_tool("asks");
     let same = error.clone();
-    host.verb(|server, now| server.fail(now, asking, same))
-        .expect("it is open");
-    assert_eq!(host.code(&id), code::URL_ELICITATION_REQUIRED);
+    harness
+        .with_server(|server, now| server.fail(now, asking, same))
+        .expect("the ask or request is open");
+    assert_eq!(harness.code(&id), code::URL_ELICITATION_REQUIRED);
     assert_eq!(
-        host.error(&id)["data"]["elicitations"][0]["elicitationId"],
+        harness.error(&id)["data"]["elicitations"][0]["elicitationId"],
         "e"
     );
-    host.finish();
+    harness.finish();
 
-    let mut host = Host::modern(config());
-    let (id, asking) = host.tool("asks");
-    host.verb(|server, now| server.fail(now, asking, error))
-        .expect("it is open");
-    assert_ne!(host.code(&id), code::URL_ELICITATION_REQUIRED, "S-ERR-06");
-    host.finish();
+    let mut harness = Harness::modern(config());
+    let (id, asking) = harness.call_tool("asks");
+    harness
+        .with_server(|server, now| server.fail(now, asking, error))
+        .expect("the ask or request is open");
+    assert_ne!(
+        harness.code(&id),
+        code::URL_ELICITATION_REQUIRED,
+        "S-ERR-06"
+    );
+    harness.finish();
 }
 
 /// S-META-15, F-068: asks of several requests, of both eras, are open at the same time, and each answer reaches its own.
 #[test]
-fn questions_of_many_requests_wait_beside_each_other() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (_, old) = host.tool("asks");
-    let legacy = host.roots(old);
+fn asks_of_several_requests_in_both_eras_are_open_at_once() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (_, legacy_request) = harness.call_tool("asks");
+    let legacy = harness.ask_for_roots(legacy_request);
     let mut waiting = Vec::new();
     for _ in 0..3 {
-        let id = host.modern_call("tools/call", json!({"name": "asks"}));
-        let asking = host.newest();
-        waiting.push((id, host.roots(asking), asking));
+        let id = harness.modern_call("tools/call", json!({"name": "asks"}));
+        let asking = harness.newest_request();
+        waiting.push((id, harness.ask_for_roots(asking), asking));
     }
     for (number, (id, ask, asking)) in waiting.iter().enumerate().rev() {
-        let second = host.back_with(id, json!({"roots": [number]}));
-        assert_eq!(host.outcome(*ask), Some(Ok(json!({"roots": [number]}))));
-        host.respond(*asking, json!({"content": [number]}));
-        assert_eq!(host.result(&second)["content"], json!([number]));
+        let second = harness.next_round_with(id, json!({"roots": [number]}));
+        assert_eq!(harness.outcome(*ask), Some(Ok(json!({"roots": [number]}))));
+        harness.respond(*asking, json!({"content": [number]}));
+        assert_eq!(harness.result(&second)["content"], json!([number]));
     }
-    assert_eq!(host.outcome(legacy), None);
-    let question = host.said(ROOTS)[0]["id"].clone();
-    host.answer(&question, json!({"roots": []}));
-    assert_eq!(host.outcome(legacy), Some(Ok(json!({"roots": []}))));
-    host.finish();
+    assert_eq!(harness.outcome(legacy), None);
+    let ask_id = harness.messages_with(ROOTS)[0]["id"].clone();
+    harness.answer(&ask_id, json!({"roots": []}));
+    assert_eq!(harness.outcome(legacy), Some(Ok(json!({"roots": []}))));
+    harness.finish();
 }
 
 /// S-CAP-03: a request without the needed capability never reaches the application, so it cannot ask.
 #[test]
-fn a_request_that_is_not_offered_never_gets_to_ask() {
-    let mut host = Host::modern(offering(ServerCapabilities::default()));
-    let id = host.call("tools/call", json!({"name": "asks", "requestState": "s"}));
-    assert_eq!(host.code(&id), code::METHOD_NOT_FOUND);
-    assert!(host.requests().is_empty());
-    host.finish();
+fn request_for_an_unoffered_capability_never_reaches_the_application() {
+    let mut harness = Harness::modern(offering(ServerCapabilities::default()));
+    let id = harness.call("tools/call", json!({"name": "asks", "requestState": "s"}));
+    assert_eq!(harness.code(&id), code::METHOD_NOT_FOUND);
+    assert!(harness.requests().is_empty());
+    harness.finish();
 }

@@ -1,8 +1,8 @@
 //! The legacy era at a server end: the handshake, its agreed terms, and how long they hold.
 
 use crate::server_pipe::{
-    self, Host, NOTHING, able, config, every_chunking, every_version, is_modern, notification,
-    offering, payload, request, seconds,
+    self, Harness, NO_MESSAGES, config, default_capabilities, every_chunking, every_version,
+    is_modern, notification, offering, payload, request, seconds,
 };
 use everlink::protocol::{LogLevel, ServerCapabilities, Version, Versions};
 use everlink::server::{Config, Misuse, Offer};
@@ -10,7 +10,7 @@ use everlink::{Change, List};
 use serde_json::{Value, json};
 
 /// Runs the script with a client of each version that has a handshake.
-fn every_legacy_version(mut script: impl FnMut(Version) -> Host) {
+fn every_legacy_version(mut script: impl FnMut(Version) -> Harness) {
     for version in Version::LEGACY {
         script(*version).finish();
     }
@@ -26,39 +26,43 @@ fn updated(uri: &str) -> Change {
 
 /// S-LIFE-01, S-LIFE-02: the handshake comes first, and its result has everything that the client needs.
 #[test]
-fn the_handshake_says_all_that_it_must() {
+fn initialize_result_has_version_capabilities_server_info_and_instructions() {
     every_chunking(|chunking| {
         let tools = ServerCapabilities::default()
             .with_tools(true)
             .with_logging();
         let offer = Offer::new("docs", "1.2").with_capabilities(tools);
         let offer = offer.with_instructions("Be kind.");
-        let mut host = Host::new(Config::new(offer, [7; 16])).chunked(chunking);
-        let id = host.initialize("2025-11-25");
+        let mut harness = Harness::new(Config::new(offer, [7; 16])).chunked(chunking);
+        let id = harness.initialize("2025-11-25");
         let expected = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {"tools": {"listChanged": true}, "logging": {}},
             "serverInfo": {"name": "docs", "version": "1.2"},
             "instructions": "Be kind.",
         });
-        assert_eq!(host.result(&id), expected);
-        let met = host.met();
+        assert_eq!(harness.result(&id), expected);
+        let met = harness.met();
         assert_eq!(met.len(), 1);
         assert_eq!(met[0].version, Version::V2025_11_25);
         assert_eq!(met[0].client.as_ref().unwrap().name(), "scripted");
         assert!(met[0].capabilities.member("roots").is_some());
-        assert_eq!(host.server.legacy_peer(), Some(met[0]));
-        host
+        assert_eq!(harness.server.legacy_peer(), Some(met[0]));
+        harness
     });
-    let mut host = Host::new(config());
-    let id = host.initialize("2025-11-25");
-    assert_eq!(host.result(&id).get("instructions"), None, "there are none");
-    host.finish();
+    let mut harness = Harness::new(config());
+    let id = harness.initialize("2025-11-25");
+    assert_eq!(
+        harness.result(&id).get("instructions"),
+        None,
+        "no instructions are offered"
+    );
+    harness.finish();
 }
 
 /// S-LIFE-01: before the handshake only a ping is served.
 #[test]
-fn nothing_is_served_before_the_handshake() {
+fn requests_before_the_handshake_are_refused() {
     for method in [
         "tools/list",
         "tools/call",
@@ -66,34 +70,34 @@ fn nothing_is_served_before_the_handshake() {
         "logging/setLevel",
         "no/such",
     ] {
-        let mut host = Host::new(config());
-        let id = host.plain_call(
+        let mut harness = Harness::new(config());
+        let id = harness.plain_call(
             method,
             json!({"uri": "file:///a", "level": "debug", "name": "add"}),
         );
-        host.error(&id);
-        assert_eq!(host.requests().len(), 0, "{method}");
-        host.publish(updated("file:///a"));
-        host.publish(changed(List::Tools));
-        assert_eq!(host.heard().len(), 1, "{method}");
-        host.finish();
+        harness.error(&id);
+        assert_eq!(harness.requests().len(), 0, "{method}");
+        harness.publish(updated("file:///a"));
+        harness.publish(changed(List::Tools));
+        assert_eq!(harness.received().len(), 1, "{method}");
+        harness.finish();
     }
 }
 
 /// S-LIFE-01: a client may send requests before it sends `initialized`.
 #[test]
-fn a_client_that_has_its_answer_is_served() {
-    let mut host = Host::new(config());
-    host.initialize("2025-11-25");
-    let id = host.plain_call("tools/list", Value::Null);
-    host.respond(host.newest(), json!({"tools": []}));
-    assert_eq!(host.result(&id), json!({"tools": []}));
-    host.finish();
+fn requests_are_served_before_the_initialized_notification() {
+    let mut harness = Harness::new(config());
+    harness.initialize("2025-11-25");
+    let id = harness.plain_call("tools/list", Value::Null);
+    harness.respond(harness.newest_request(), json!({"tools": []}));
+    assert_eq!(harness.result(&id), json!({"tools": []}));
+    harness.finish();
 }
 
 /// S-LIFE-02, S-LIFE-09: an incomplete `initialize` is refused with the code for invalid parameters, and can be repeated.
 #[test]
-fn a_handshake_that_lacks_something_is_refused() {
+fn incomplete_initialize_is_refused_and_can_be_repeated() {
     for params in [
         Value::Null,
         json!({}),
@@ -101,218 +105,252 @@ fn a_handshake_that_lacks_something_is_refused() {
         json!({"protocolVersion": 7, "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}),
         json!({"protocolVersion": "2025-11-25", "capabilities": [], "clientInfo": {"name": "a", "version": "1"}}),
     ] {
-        let mut host = Host::new(config());
-        let id = host.plain_call("initialize", params.clone());
-        assert_eq!(host.code(&id), -32602, "{params}");
-        assert!(host.server.legacy_peer().is_none(), "{params}");
-        let id = host.initialize("2025-11-25");
-        assert_eq!(host.result(&id)["protocolVersion"], "2025-11-25");
-        host.finish();
+        let mut harness = Harness::new(config());
+        let id = harness.plain_call("initialize", params.clone());
+        assert_eq!(harness.code(&id), -32602, "{params}");
+        assert!(harness.server.legacy_peer().is_none(), "{params}");
+        let id = harness.initialize("2025-11-25");
+        assert_eq!(harness.result(&id)["protocolVersion"], "2025-11-25");
+        harness.finish();
     }
 }
 
 /// S-LIFE-02: a handshake waits until the server has its offer.
 #[test]
 fn a_handshake_waits_for_the_offer() {
-    let mut host = Host::new(Config::deferred([7; 16]));
-    let id = host.initialize("2025-11-25");
-    host.pass(seconds(60));
-    assert_eq!(host.heard(), NOTHING);
+    let mut harness = Harness::new(Config::deferred([7; 16]));
+    let id = harness.initialize("2025-11-25");
+    harness.advance(seconds(60));
+    assert_eq!(harness.received(), NO_MESSAGES);
     let offer =
         Offer::new("late", "3").with_capabilities(ServerCapabilities::default().with_tools(false));
-    host.verb(|server, now| server.offer(now, offer));
-    assert_eq!(host.result(&id)["capabilities"], json!({"tools": {}}));
-    assert_eq!(host.result(&id)["serverInfo"]["name"], "late");
-    host.finish();
+    harness.with_server(|server, now| server.offer(now, offer));
+    assert_eq!(harness.result(&id)["capabilities"], json!({"tools": {}}));
+    assert_eq!(harness.result(&id)["serverInfo"]["name"], "late");
+    harness.finish();
 }
 
 /// S-LIFE-02: a client need not wait for the result of `initialize`. Its later requests are served after the handshake, in
 /// order.
 #[test]
-fn what_follows_a_handshake_that_waits_is_served_after_it() {
+fn requests_behind_a_waiting_handshake_are_served_after_it() {
     every_chunking(|chunking| {
-        let mut host = Host::new(Config::deferred([7; 16])).chunked(chunking);
-        let hello = host.initialize("2025-06-18");
-        host.say(notification("notifications/initialized", Value::Null));
-        let list = host.plain_call("tools/list", Value::Null);
-        let unknown = host.plain_call("no/such", Value::Null);
-        let cancelled = host.plain_call("tools/list", Value::Null);
-        host.cancel(&cancelled);
-        let ping = host.plain_call("ping", Value::Null);
-        assert_eq!(host.result(&ping), json!({}), "that needs no offer");
-        assert_eq!(host.heard().len(), 1);
-        host.verb(|server, now| server.offer(now, server_pipe::everything()));
-        assert_eq!(host.heard()[1]["id"], hello, "the handshake comes first");
-        assert_eq!(host.code(&unknown), -32601);
-        assert_eq!(host.requests().len(), 1);
-        assert_eq!(host.requests()[0].peer.version, Version::V2025_06_18);
-        host.respond(host.newest(), json!({"tools": []}));
-        host.result(&list);
-        assert_eq!(host.replies(&cancelled).len(), 0);
+        let mut harness = Harness::new(Config::deferred([7; 16])).chunked(chunking);
+        let handshake = harness.initialize("2025-06-18");
+        harness.send(notification("notifications/initialized", Value::Null));
+        let list = harness.plain_call("tools/list", Value::Null);
+        let unknown = harness.plain_call("no/such", Value::Null);
+        let cancelled = harness.plain_call("tools/list", Value::Null);
+        harness.cancel(&cancelled);
+        let ping = harness.plain_call("ping", Value::Null);
+        assert_eq!(harness.result(&ping), json!({}), "a ping needs no offer");
+        assert_eq!(harness.received().len(), 1);
+        harness.with_server(|server, now| server.offer(now, server_pipe::full_offer()));
+        assert_eq!(
+            harness.received()[1]["id"],
+            handshake,
+            "the handshake comes first"
+        );
+        assert_eq!(harness.code(&unknown), -32601);
+        assert_eq!(harness.requests().len(), 1);
+        assert_eq!(harness.requests()[0].peer.version, Version::V2025_06_18);
+        harness.respond(harness.newest_request(), json!({"tools": []}));
+        harness.result(&list);
+        assert_eq!(harness.replies(&cancelled).len(), 0);
         // `initialized` came early and still counts.
-        host.try_ask_unbidden("roots/list", Value::Null)
-            .expect("it may be asked");
-        assert_eq!(host.said("roots/list").len(), 1);
-        host
+        harness
+            .try_ask_unbidden("roots/list", Value::Null)
+            .expect("the client can be asked");
+        assert_eq!(harness.messages_with("roots/list").len(), 1);
+        harness
     });
 }
 
 /// S-LIFE-05: before `initialized` the client gets no asks and no change notifications. Asks wait until then.
 #[test]
-fn nothing_is_asked_before_the_handshake_is_over() {
+fn no_ask_or_change_is_sent_before_initialized() {
     every_chunking(|chunking| {
-        let mut host = Host::new(config()).chunked(chunking);
-        host.initialize("2025-11-25");
-        host.plain_call("tools/call", json!({"name": "add"}));
-        let before = host.heard().len();
-        let request = host.newest();
-        host.ask(request, "roots/list", Value::Null);
-        let unbidden = host.try_ask_unbidden("roots/list", Value::Null);
-        unbidden.expect("it waits");
-        host.publish(changed(List::Tools));
-        host.pass(seconds(60));
-        assert_eq!(host.heard()[before..], NOTHING);
+        let mut harness = Harness::new(config()).chunked(chunking);
+        harness.initialize("2025-11-25");
+        harness.plain_call("tools/call", json!({"name": "add"}));
+        let before = harness.received().len();
+        let request = harness.newest_request();
+        harness.ask(request, "roots/list", Value::Null);
+        let unbidden = harness.try_ask_unbidden("roots/list", Value::Null);
+        unbidden.expect("the ask waits");
+        harness.publish(changed(List::Tools));
+        harness.advance(seconds(60));
+        assert_eq!(harness.received()[before..], NO_MESSAGES);
 
-        host.say(notification("notifications/initialized", Value::Null));
-        assert_eq!(host.said("roots/list").len(), 2);
-        host.publish(changed(List::Tools));
-        assert!(!host.said("notifications/tools/list_changed").is_empty());
-        host
+        harness.send(notification("notifications/initialized", Value::Null));
+        assert_eq!(harness.messages_with("roots/list").len(), 2);
+        harness.publish(changed(List::Tools));
+        assert!(
+            !harness
+                .messages_with("notifications/tools/list_changed")
+                .is_empty()
+        );
+        harness
     });
 }
 
 /// S-LIFE-07: the server accepts the offered version if it supports it; otherwise it answers with its newest legacy
 /// version.
 #[test]
-fn the_version_is_the_clients_or_the_newest_there_is() {
-    let counter = |versions: Versions, offered: &str| {
+fn agreed_version_is_the_clients_or_the_newest_legacy_one() {
+    let agreed_version = |versions: Versions, offered: &str| {
         let mut config = config();
         config.versions = versions;
-        let mut host = Host::new(config);
-        let id = host.initialize(offered);
-        let version = host.result(&id)["protocolVersion"].clone();
-        let agreed = host.server.legacy_peer().expect("a client").version;
+        let mut harness = Harness::new(config);
+        let id = harness.initialize(offered);
+        let version = harness.result(&id)["protocolVersion"].clone();
+        let agreed = harness.server.legacy_peer().expect("a client").version;
         assert_eq!(version, agreed.as_str());
-        host.finish();
+        harness.finish();
         version
     };
     for version in Version::LEGACY {
-        assert_eq!(counter(Versions::ALL, version.as_str()), version.as_str());
         assert_eq!(
-            counter(Versions::LEGACY, version.as_str()),
+            agreed_version(Versions::ALL, version.as_str()),
+            version.as_str()
+        );
+        assert_eq!(
+            agreed_version(Versions::LEGACY, version.as_str()),
             version.as_str()
         );
     }
     for unknown in ["1999-01-01", "2025-04-01", "2099-01-01", "", "2026-07-28"] {
-        assert_eq!(counter(Versions::ALL, unknown), "2025-11-25", "{unknown}");
+        assert_eq!(
+            agreed_version(Versions::ALL, unknown),
+            "2025-11-25",
+            "{unknown}"
+        );
     }
     let two = Versions::between(Version::V2024_11_05, Version::V2025_03_26);
-    assert_eq!(counter(two, "2024-11-05"), "2024-11-05");
-    assert_eq!(counter(two, "2025-06-18"), "2025-03-26");
-    assert_eq!(counter(two, "2025-11-25"), "2025-03-26");
+    assert_eq!(agreed_version(two, "2024-11-05"), "2024-11-05");
+    assert_eq!(agreed_version(two, "2025-06-18"), "2025-03-26");
+    assert_eq!(agreed_version(two, "2025-11-25"), "2025-03-26");
 }
 
 /// S-LIFE-09: a client that leaves because of the version leaves nothing behind.
 #[test]
-fn a_client_that_leaves_over_the_version_costs_nothing() {
-    let mut host = Host::new(config());
-    host.initialize("1999-01-01");
-    host.eof();
+fn client_that_rejects_the_version_leaves_nothing_open() {
+    let mut harness = Harness::new(config());
+    harness.initialize("1999-01-01");
+    harness.eof();
     assert_eq!(
-        host.server.state(),
+        harness.server.state(),
         everlink::server::State::Closed,
-        "there is nothing to wait for"
+        "no request is open"
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-LIFE-12: the agreed terms hold until the next handshake.
 #[test]
-fn a_new_handshake_begins_anew() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let id = host.call("resources/subscribe", json!({"uri": "file:///a"}));
-    assert_eq!(host.result(&id), json!({}));
-    let id = host.call("logging/setLevel", json!({"level": "debug"}));
-    assert_eq!(host.result(&id), json!({}));
-    host.publish(updated("file:///a"));
-    assert_eq!(host.said("notifications/resources/updated").len(), 1);
-    let log = |host: &mut Host| {
+fn new_handshake_resets_version_capabilities_subscriptions_and_log_level() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let id = harness.call("resources/subscribe", json!({"uri": "file:///a"}));
+    assert_eq!(harness.result(&id), json!({}));
+    let id = harness.call("logging/setLevel", json!({"level": "debug"}));
+    assert_eq!(harness.result(&id), json!({}));
+    harness.publish(updated("file:///a"));
+    assert_eq!(
+        harness
+            .messages_with("notifications/resources/updated")
+            .len(),
+        1
+    );
+    let log = |harness: &mut Harness| {
         let data = payload(&json!("text"));
-        host.verb(|server, now| server.log(now, None, LogLevel::Debug, None, data))
+        harness
+            .with_server(|server, now| server.log(now, None, LogLevel::Debug, None, data))
             .unwrap();
-        host.said("notifications/message").len()
+        harness.messages_with("notifications/message").len()
     };
-    assert_eq!(log(&mut host), 1);
+    assert_eq!(log(&mut harness), 1);
 
-    let mut host = host.declaring(json!({})).speaking(Version::V2024_11_05);
-    let peer = host.server.legacy_peer().expect("a client").clone();
+    let mut harness = harness
+        .declaring(json!({}))
+        .with_version(Version::V2024_11_05);
+    let peer = harness.server.legacy_peer().expect("a client").clone();
     assert_eq!(peer.version, Version::V2024_11_05);
     assert!(peer.capabilities.member("roots").is_none());
-    let asked = host.try_ask_unbidden("roots/list", Value::Null);
+    let asked = harness.try_ask_unbidden("roots/list", Value::Null);
     assert!(matches!(asked, Err(Misuse::Unaskable { .. })), "{asked:?}");
-    host.publish(updated("file:///a"));
+    harness.publish(updated("file:///a"));
     assert_eq!(
-        host.said("notifications/resources/updated").len(),
+        harness
+            .messages_with("notifications/resources/updated")
+            .len(),
         1,
-        "nobody subscribed to it"
+        "the new handshake has no subscription"
     );
-    assert_eq!(log(&mut host), 1, "nobody asked for so much");
-    host.finish();
+    assert_eq!(log(&mut harness), 1, "the new level excludes the message");
+    harness.finish();
 }
 
-/// S-LIFE-12: subscriptions and log level of the handshake do not apply to modern requests.
+/// S-LIFE-12: the log level of the handshake does not apply to modern requests.
 #[test]
-fn what_the_handshake_scopes_is_not_for_modern_requests() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    host.call("logging/setLevel", json!({"level": "debug"}));
-    let id = host.modern_call("tools/call", json!({"name": "add"}));
-    let modern = host.newest();
+fn log_level_of_the_handshake_does_not_apply_to_modern_requests() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    harness.call("logging/setLevel", json!({"level": "debug"}));
+    let id = harness.modern_call("tools/call", json!({"name": "add"}));
+    let modern = harness.newest_request();
     let data = payload(&json!("text"));
-    let logged =
-        host.verb(|server, now| server.log(now, Some(modern), LogLevel::Error, None, data));
-    logged.expect("it is offered");
+    let logged = harness
+        .with_server(|server, now| server.log(now, Some(modern), LogLevel::Error, None, data));
+    logged.expect("logging is offered");
     assert_eq!(
-        host.said("notifications/message").len(),
+        harness.messages_with("notifications/message").len(),
         0,
-        "that request did not ask"
+        "the request has no log level"
     );
-    host.respond(modern, json!({"content": []}));
-    host.result(&id);
-    host.finish();
+    harness.respond(modern, json!({"content": []}));
+    harness.result(&id);
+    harness.finish();
 }
 
 /// S-TIME-08: a ping is answered at once with an empty result, at any time.
 #[test]
-fn a_ping_is_answered_at_once() {
+fn ping_is_answered_at_once_in_any_state() {
     every_legacy_version(|version| {
-        let mut host = Host::new(config());
-        let early = host.plain_call("ping", Value::Null);
-        assert_eq!(host.result(&early), json!({}), "before the handshake too");
-        let mut host = host.speaking(version);
-        let _busy = host.tool("slow");
-        let ping = host.call("ping", Value::Null);
-        assert_eq!(host.result(&ping), json!({}));
-        host.say(request(
+        let mut harness = Harness::new(config());
+        let early = harness.plain_call("ping", Value::Null);
+        assert_eq!(
+            harness.result(&early),
+            json!({}),
+            "before the handshake, too"
+        );
+        let mut harness = harness.with_version(version);
+        let _busy = harness.call_tool("slow");
+        let ping = harness.call("ping", Value::Null);
+        assert_eq!(harness.result(&ping), json!({}));
+        harness.send(request(
             "with",
             "ping",
             json!({"_meta": {"progressToken": 1}, "x": 1}),
         ));
-        assert_eq!(host.result(&json!("with")), json!({}));
+        assert_eq!(harness.result(&json!("with")), json!({}));
         assert_eq!(
-            host.requests().len(),
+            harness.requests().len(),
             1,
-            "the application has no part in it"
+            "the application is not involved"
         );
-        host.shutdown();
-        let last = host.call("ping", Value::Null);
-        assert_eq!(host.result(&last), json!({}), "it is still there");
-        host
+        harness.shutdown();
+        let last = harness.call("ping", Value::Null);
+        assert_eq!(
+            harness.result(&last),
+            json!({}),
+            "a draining server answers pings"
+        );
+        harness
     });
 }
 
 /// S-CAP-01: the server declares exactly what it offers. The first version has no capability for completions.
 #[test]
-fn what_is_offered_is_declared() {
+fn server_declares_exactly_the_offered_capabilities() {
     let none = ServerCapabilities::default;
     for (offered, declared) in [
         (none(), json!({})),
@@ -333,27 +371,28 @@ fn what_is_offered_is_declared() {
         (none().with_completions(), json!({"completions": {}})),
     ] {
         every_version(|version| {
-            let mut host = Host::new(offering(offered.clone()));
+            let mut harness = Harness::new(offering(offered.clone()));
             let id = if is_modern(version) {
-                host.call("server/discover", Value::Null)
+                harness.call("server/discover", Value::Null)
             } else {
-                host.initialize(version.as_str())
+                harness.initialize(version.as_str())
             };
             let mut declared = declared.clone();
             if version == Version::V2024_11_05 {
                 declared.as_object_mut().unwrap().remove("completions");
             }
-            assert_eq!(host.result(&id)["capabilities"], declared, "{version}");
-            host
+            assert_eq!(harness.result(&id)["capabilities"], declared, "{version}");
+            harness
         });
     }
 }
 
 /// S-CAP-01, S-CAP-03: methods that are not declared are not found.
 #[test]
-fn what_is_not_offered_is_not_there() {
+fn methods_and_notifications_of_unoffered_capabilities_are_refused() {
     every_version(|version| {
-        let mut host = Host::new(offering(ServerCapabilities::default())).speaking(version);
+        let mut harness =
+            Harness::new(offering(ServerCapabilities::default())).with_version(version);
         for method in [
             "tools/list",
             "tools/call",
@@ -363,8 +402,8 @@ fn what_is_not_offered_is_not_there() {
             "resources/templates/list",
             "resources/read",
         ] {
-            let id = host.call(method, json!({"name": "a", "uri": "file:///a"}));
-            assert_eq!(host.code(&id), -32601, "{version}: {method}");
+            let id = harness.call(method, json!({"name": "a", "uri": "file:///a"}));
+            assert_eq!(harness.code(&id), -32601, "{version}: {method}");
         }
         if !is_modern(version) {
             for method in [
@@ -372,91 +411,96 @@ fn what_is_not_offered_is_not_there() {
                 "resources/unsubscribe",
                 "logging/setLevel",
             ] {
-                let id = host.call(method, json!({"uri": "file:///a", "level": "info"}));
-                assert_eq!(host.code(&id), -32601, "{version}: {method}");
+                let id = harness.call(method, json!({"uri": "file:///a", "level": "info"}));
+                assert_eq!(harness.code(&id), -32601, "{version}: {method}");
             }
         }
         if version != Version::V2024_11_05 {
-            let id = host.call("completion/complete", json!({"ref": {}, "argument": {}}));
-            assert_eq!(host.code(&id), -32601, "{version}");
+            let id = harness.call("completion/complete", json!({"ref": {}, "argument": {}}));
+            assert_eq!(harness.code(&id), -32601, "{version}");
         }
-        assert_eq!(host.requests().len(), 0);
+        assert_eq!(harness.requests().len(), 0);
         for change in [
             changed(List::Tools),
             changed(List::Prompts),
             changed(List::Resources),
             updated("a:b"),
         ] {
-            let refused = host.verb(|server, now| server.publish(now, change.clone()));
+            let refused = harness.with_server(|server, now| server.publish(now, change.clone()));
             assert!(
                 matches!(refused, Err(Misuse::NotOffered { .. })),
                 "{change:?}: {refused:?}"
             );
         }
-        let refused = host
-            .verb(|server, now| server.log(now, None, LogLevel::Error, None, payload(&json!(1))));
+        let refused = harness.with_server(|server, now| {
+            server.log(now, None, LogLevel::Error, None, payload(&json!(1)))
+        });
         assert!(
             matches!(refused, Err(Misuse::NotOffered { .. })),
             "{refused:?}"
         );
-        host
+        harness
     });
 }
 
 /// S-CAP-03: a feature without change notifications sends none, and cannot be subscribed to.
 #[test]
-fn word_of_changes_is_offered_apart() {
+fn change_notifications_need_their_own_capability() {
     every_legacy_version(|version| {
         let quiet = ServerCapabilities::default()
             .with_tools(false)
             .with_resources(false, false);
-        let mut host = Host::new(offering(quiet)).speaking(version);
+        let mut harness = Harness::new(offering(quiet)).with_version(version);
         for change in [
             changed(List::Tools),
             changed(List::Resources),
             updated("file:///a"),
         ] {
-            let refused = host.verb(|server, now| server.publish(now, change.clone()));
+            let refused = harness.with_server(|server, now| server.publish(now, change.clone()));
             assert!(
                 matches!(refused, Err(Misuse::NotOffered { .. })),
                 "{change:?}: {refused:?}"
             );
         }
-        let id = host.call("resources/subscribe", json!({"uri": "file:///a"}));
-        assert_eq!(host.code(&id), -32601);
-        host
+        let id = harness.call("resources/subscribe", json!({"uri": "file:///a"}));
+        assert_eq!(harness.code(&id), -32601);
+        harness
     });
 }
 
 /// S-CAP-03: methods and notifications that the agreed version does not have are not used.
 #[test]
-fn the_version_that_was_agreed_on_is_kept_to() {
+fn methods_and_notifications_outside_the_agreed_version_are_not_used() {
     every_legacy_version(|version| {
         let urls = json!({"elicitation": {"url": {}}});
-        let mut host = Host::new(config()).declaring(urls).speaking(version);
+        let mut harness = Harness::new(config()).declaring(urls).with_version(version);
         for method in [
             "server/discover",
             "subscriptions/listen",
             "no/such",
             "tools/lists",
         ] {
-            let id = host.call(method, Value::Null);
-            assert_eq!(host.code(&id), -32601, "{version}: {method}");
+            let id = harness.call(method, Value::Null);
+            assert_eq!(harness.code(&id), -32601, "{version}: {method}");
         }
-        assert_eq!(host.requests().len(), 0);
+        assert_eq!(harness.requests().len(), 0);
         let method = "notifications/elicitation/complete";
         let done = Some(payload(&json!({"elicitationId": "1"})));
-        let told = host.verb(|server, now| server.notify(now, method, done));
-        told.expect("it is only not sent");
+        let sent = harness.with_server(|server, now| server.notify(now, method, done));
+        sent.expect("the call succeeds, although nothing is sent");
         let has_urls = version >= Version::V2025_11_25;
-        assert_eq!(host.said(method).len(), usize::from(has_urls), "{version}");
-        host
+        assert_eq!(
+            harness.messages_with(method).len(),
+            usize::from(has_urls),
+            "{version}"
+        );
+        harness
     });
 }
 
 /// S-CAP-03: asks that the agreed version does not have are not sent, whatever the client declares.
 #[test]
-fn questions_that_the_version_does_not_have_are_not_asked() {
+fn asks_outside_the_agreed_version_are_refused() {
     let form = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
     let url =
         json!({"mode": "url", "message": "?", "url": "https://example.com/", "elicitationId": "1"});
@@ -465,8 +509,8 @@ fn questions_that_the_version_does_not_have_are_not_asked() {
     every_legacy_version(|version| {
         let all =
             json!({"elicitation": {"form": {}, "url": {}}, "roots": {}, "sampling": {"tools": {}}});
-        let mut host = Host::new(config()).declaring(all).speaking(version);
-        let (_, request) = host.tool("add");
+        let mut harness = Harness::new(config()).declaring(all).with_version(version);
+        let (_, request) = harness.call_tool("add");
         for (method, params, since) in [
             ("roots/list", &Value::Null, Version::V2024_11_05),
             ("sampling/createMessage", &sample, Version::V2024_11_05),
@@ -474,34 +518,34 @@ fn questions_that_the_version_does_not_have_are_not_asked() {
             ("elicitation/create", &url, Version::V2025_11_25),
             ("sampling/createMessage", &tools, Version::V2025_11_25),
         ] {
-            let asked = host.try_ask(request, method, params.clone());
+            let asked = harness.try_ask(request, method, params.clone());
             assert_eq!(
                 asked.is_ok(),
                 version >= since,
                 "{version}: {method} {params}"
             );
         }
-        host
+        harness
     });
 }
 
 /// S-CAP-03: a client gets only asks that it declared in its handshake.
 #[test]
-fn a_client_is_asked_only_what_it_declared() {
+fn asks_not_declared_in_the_handshake_are_refused() {
     every_legacy_version(|version| {
-        let mut host = Host::new(config())
+        let mut harness = Harness::new(config())
             .declaring(json!({"sampling": {}}))
-            .speaking(version);
-        let (_, request) = host.tool("add");
+            .with_version(version);
+        let (_, request) = harness.call_tool("add");
         for ask in [
-            host.try_ask(request, "roots/list", Value::Null),
-            host.try_ask_unbidden("roots/list", Value::Null),
-            host.try_ask(
+            harness.try_ask(request, "roots/list", Value::Null),
+            harness.try_ask_unbidden("roots/list", Value::Null),
+            harness.try_ask(
                 request,
                 "elicitation/create",
                 json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}}),
             ),
-            host.try_ask(request, "tools/list", Value::Null),
+            harness.try_ask(request, "tools/list", Value::Null),
         ] {
             assert!(
                 matches!(ask, Err(Misuse::Unaskable { .. })),
@@ -509,58 +553,67 @@ fn a_client_is_asked_only_what_it_declared() {
             );
         }
         let sample = json!({"messages": [], "maxTokens": 1});
-        host.ask(request, "sampling/createMessage", sample);
-        assert_eq!(host.said("sampling/createMessage").len(), 1);
-        host
+        harness.ask(request, "sampling/createMessage", sample);
+        assert_eq!(harness.messages_with("sampling/createMessage").len(), 1);
+        harness
     });
 }
 
 /// S-CAP-13: list changes are sent unasked. Resource changes are sent only while the client is subscribed.
 #[test]
-fn changes_are_told_to_who_wants_to_hear_of_them() {
+fn list_changes_are_sent_unasked_and_resource_changes_to_subscribers() {
     every_legacy_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
+        let mut harness = Harness::new(config()).with_version(version);
         for (list, method) in [
             (List::Tools, "notifications/tools/list_changed"),
             (List::Prompts, "notifications/prompts/list_changed"),
             (List::Resources, "notifications/resources/list_changed"),
         ] {
-            host.publish(changed(list));
-            assert_eq!(host.said(method).len(), 1, "{version}: {method}");
+            harness.publish(changed(list));
+            assert_eq!(
+                harness.messages_with(method).len(),
+                1,
+                "{version}: {method}"
+            );
         }
-        host.publish(updated("file:///a"));
-        let told = |host: &Host| host.said("notifications/resources/updated").len();
-        assert_eq!(told(&host), 0, "nobody subscribed");
-        host.call("resources/subscribe", json!({"uri": "file:///a"}));
-        host.publish(updated("file:///b"));
-        assert_eq!(told(&host), 0, "not to this");
-        host.publish(updated("file:///a"));
-        assert_eq!(told(&host), 1);
+        harness.publish(updated("file:///a"));
+        let updates = |harness: &Harness| {
+            harness
+                .messages_with("notifications/resources/updated")
+                .len()
+        };
+        assert_eq!(updates(&harness), 0, "there is no subscription");
+        harness.call("resources/subscribe", json!({"uri": "file:///a"}));
+        harness.publish(updated("file:///b"));
+        assert_eq!(updates(&harness), 0, "the subscription is for another URI");
+        harness.publish(updated("file:///a"));
+        assert_eq!(updates(&harness), 1);
         assert_eq!(
-            host.said("notifications/resources/updated")[0]["params"],
+            harness.messages_with("notifications/resources/updated")[0]["params"],
             json!({"uri": "file:///a"})
         );
-        host.call("resources/unsubscribe", json!({"uri": "file:///a"}));
-        host.publish(updated("file:///a"));
-        assert_eq!(told(&host), 1, "not any more");
-        host
+        harness.call("resources/unsubscribe", json!({"uri": "file:///a"}));
+        harness.publish(updated("file:///a"));
+        assert_eq!(updates(&harness), 1, "the subscription has ended");
+        harness
     });
 }
 
 /// S-CAP-09: an invalid log level is refused, a valid one applies from then on, and without one the server decides.
 #[test]
-fn a_legacy_client_chooses_its_level() {
+fn set_level_controls_which_log_messages_are_sent() {
     every_legacy_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let heard = |host: &mut Host, level: LogLevel| {
-            let before = host.said("notifications/message").len();
+        let mut harness = Harness::new(config()).with_version(version);
+        let is_sent = |harness: &mut Harness, level: LogLevel| {
+            let before = harness.messages_with("notifications/message").len();
             let data = payload(&json!("text"));
-            let logged = host.verb(|server, now| server.log(now, None, level, Some("me"), data));
-            logged.expect("it is offered");
-            host.said("notifications/message").len() > before
+            let logged =
+                harness.with_server(|server, now| server.log(now, None, level, Some("me"), data));
+            logged.expect("logging is offered");
+            harness.messages_with("notifications/message").len() > before
         };
-        assert!(heard(&mut host, LogLevel::Info), "the default");
-        assert!(!heard(&mut host, LogLevel::Debug));
+        assert!(is_sent(&mut harness, LogLevel::Info), "the default");
+        assert!(!is_sent(&mut harness, LogLevel::Debug));
         for params in [
             json!({"level": "loud"}),
             json!({"level": 3}),
@@ -568,81 +621,88 @@ fn a_legacy_client_chooses_its_level() {
             json!({}),
             Value::Null,
         ] {
-            let id = host.call("logging/setLevel", params.clone());
-            assert_eq!(host.code(&id), -32602, "{version}: {params}");
+            let id = harness.call("logging/setLevel", params.clone());
+            assert_eq!(harness.code(&id), -32602, "{version}: {params}");
         }
-        assert!(heard(&mut host, LogLevel::Info), "still the default");
+        assert!(is_sent(&mut harness, LogLevel::Info), "still the default");
         for (at, chosen) in LogLevel::ALL.iter().enumerate() {
-            let id = host.call("logging/setLevel", json!({"level": chosen.as_str()}));
-            assert_eq!(host.result(&id), json!({}));
+            let id = harness.call("logging/setLevel", json!({"level": chosen.as_str()}));
+            assert_eq!(harness.result(&id), json!({}));
             for (level, named) in LogLevel::ALL.iter().enumerate() {
                 assert_eq!(
-                    heard(&mut host, *named),
+                    is_sent(&mut harness, *named),
                     level >= at,
                     "{named} when {chosen} was chosen"
                 );
             }
         }
-        let last = host.said("notifications/message").pop().cloned().unwrap();
+        let last = harness
+            .messages_with("notifications/message")
+            .pop()
+            .cloned()
+            .unwrap();
         assert_eq!(
             last["params"],
             json!({"level": "emergency", "logger": "me", "data": "text"})
         );
-        host
+        harness
     });
 }
 
 /// S-RPC-05: the server never reuses an id of its own requests, even after a new handshake.
 #[test]
-fn the_server_never_uses_an_id_twice() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let mut asked = 0;
+fn server_never_reuses_its_request_ids() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let mut ask_count = 0;
     for round in 0..3 {
-        let (_, request) = host.tool("add");
+        let (_, request) = harness.call_tool("add");
         for _ in 0..4 {
-            host.ask(request, "roots/list", Value::Null);
-            host.try_ask_unbidden("roots/list", Value::Null)
-                .expect("it may be asked");
-            asked += 2;
+            harness.ask(request, "roots/list", Value::Null);
+            harness
+                .try_ask_unbidden("roots/list", Value::Null)
+                .expect("the client can be asked");
+            ask_count += 2;
         }
-        for number in 0..asked {
-            let id = host.said("roots/list")[number]["id"].clone();
-            host.answer(&id, json!({"roots": []}));
+        for number in 0..ask_count {
+            let id = harness.messages_with("roots/list")[number]["id"].clone();
+            harness.answer(&id, json!({"roots": []}));
         }
-        host.respond(request, json!({"content": []}));
+        harness.respond(request, json!({"content": []}));
         if round == 1 {
-            host = host.declaring(able()).speaking(Version::V2025_06_18);
+            harness = harness
+                .declaring(default_capabilities())
+                .with_version(Version::V2025_06_18);
         }
     }
-    let mut ids: Vec<String> = host
-        .said("roots/list")
+    let mut ids: Vec<String> = harness
+        .messages_with("roots/list")
         .iter()
         .map(|m| m["id"].to_string())
         .collect();
-    assert_eq!(ids.len(), asked);
+    assert_eq!(ids.len(), ask_count);
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), asked);
-    host.finish();
+    assert_eq!(ids.len(), ask_count);
+    harness.finish();
 }
 
 /// S-RPC-28: a complete session of a legacy client: handshake, request, ask, notification, end.
 #[test]
-fn a_legacy_client_lives_its_whole_life() {
+fn complete_legacy_session_from_handshake_to_end_of_input() {
     every_chunking(|chunking| {
-        let mut host = Host::new(config())
+        let mut harness = Harness::new(config())
             .chunked(chunking)
-            .speaking(Version::V2025_11_25);
-        let (id, request) = host.tool("add");
-        let ask = host.ask(request, "roots/list", Value::Null);
-        let asked = host.said("roots/list")[0]["id"].clone();
-        host.answer(&asked, json!({"roots": [1]}));
-        assert_eq!(host.outcome(ask), Some(Ok(json!({"roots": [1]}))));
-        host.publish(changed(List::Prompts));
-        host.respond(request, json!({"content": [2]}));
-        assert_eq!(host.result(&id), json!({"content": [2]}));
-        host.eof();
-        assert_eq!(host.server.state(), everlink::server::State::Closed);
-        host
+            .with_version(Version::V2025_11_25);
+        let (id, request) = harness.call_tool("add");
+        let ask = harness.ask(request, "roots/list", Value::Null);
+        let ask_id = harness.messages_with("roots/list")[0]["id"].clone();
+        harness.answer(&ask_id, json!({"roots": [1]}));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"roots": [1]}))));
+        harness.publish(changed(List::Prompts));
+        harness.respond(request, json!({"content": [2]}));
+        assert_eq!(harness.result(&id), json!({"content": [2]}));
+        harness.eof();
+        assert_eq!(harness.server.state(), everlink::server::State::Closed);
+        harness
     });
 }

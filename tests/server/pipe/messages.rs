@@ -1,8 +1,8 @@
 //! Input that a server end accepts as a message, and messages that it writes: lines, JSON-RPC, ids, batches.
 
 use crate::server_pipe::{
-    self, Chunking, Host, NOTHING, config, every_chunking, every_era, every_version, is_modern,
-    meta, notification, request, with_meta,
+    self, Chunking, Harness, NO_MESSAGES, config, every_chunking, every_era, every_version,
+    is_modern, meta, notification, request, with_meta,
 };
 use everlink::protocol::Version;
 use everlink::server::Config;
@@ -12,107 +12,109 @@ use serde_json::{Value, json};
 
 /// Whether an error reply in this version may have no id (S-RPC-10). In the other versions a message without an id gets
 /// no reply (S-RPC-11).
-fn can_complain(version: Version) -> bool {
+fn allows_error_without_id(version: Version) -> bool {
     version >= Version::V2025_11_25
 }
 
 /// Sends a line that is no message, checks that the server still serves, and returns the error replies.
 #[track_caller]
-fn complaint_about(version: Version, line: &[u8]) -> Vec<Value> {
-    let mut host = Host::new(config()).speaking(version);
-    let before = host.heard().len();
-    host.raw(line);
-    host.raw(b"\n");
-    let complaints = host.heard()[before..].to_vec();
-    let served = host.served("tools/list", Value::Null, json!({"tools": []}));
-    assert_eq!(served["tools"], json!([]), "it does not serve any more");
-    assert_eq!(host.noise(), [1], "it is told, once");
-    host.finish();
-    complaints
+fn replies_to_line(version: Version, line: &[u8]) -> Vec<Value> {
+    let mut harness = Harness::new(config()).with_version(version);
+    let before = harness.received().len();
+    harness.send_bytes(line);
+    harness.send_bytes(b"\n");
+    let replies = harness.received()[before..].to_vec();
+    let served = harness.call_and_respond("tools/list", Value::Null, json!({"tools": []}));
+    assert_eq!(served["tools"], json!([]), "the server still serves");
+    assert_eq!(harness.noise(), [1], "the line is reported once");
+    harness.finish();
+    replies
 }
 
 /// Checks in every version that this line gets an error reply with this code and without an id. If the version requires an
 /// id, there must be no reply.
 #[track_caller]
-fn is_answered_without_id(line: &[u8], code: i64) {
+fn assert_error_without_id(line: &[u8], code: i64) {
     for version in Version::ALL {
-        let complaints = complaint_about(*version, line);
-        if can_complain(*version) {
-            assert_eq!(complaints.len(), 1, "{version}: {complaints:?}");
-            assert_eq!(complaints[0]["error"]["code"], code, "{version}");
-            assert_eq!(complaints[0].get("id"), None, "the id is absent, not null");
+        let errors = replies_to_line(*version, line);
+        if allows_error_without_id(*version) {
+            assert_eq!(errors.len(), 1, "{version}: {errors:?}");
+            assert_eq!(errors[0]["error"]["code"], code, "{version}");
+            assert_eq!(errors[0].get("id"), None, "the id is absent, not null");
         } else {
-            assert_eq!(complaints, NOTHING, "{version}");
+            assert_eq!(errors, NO_MESSAGES, "{version}");
         }
     }
 }
 
 /// Checks in every version that this invalid request with the id 77 gets an error reply with this code.
 #[track_caller]
-fn is_answered_with_id(line: &str, code: i64) {
+fn assert_error_with_id(line: &str, code: i64) {
     for version in Version::ALL {
-        let mut host = Host::new(config()).speaking(*version);
-        host.line(line);
-        assert_eq!(host.code(&json!(77)), code, "{version}: {line}");
-        host.finish();
+        let mut harness = Harness::new(config()).with_version(*version);
+        harness.send_line(line);
+        assert_eq!(harness.code(&json!(77)), code, "{version}: {line}");
+        harness.finish();
     }
 }
 
 /// S-RPC-01: a message is an object with `jsonrpc` "2.0".
 #[test]
-fn a_message_is_an_object_of_json_rpc_2() {
-    is_answered_without_id(b"17", -32600);
-    is_answered_without_id(br#""ping""#, -32600);
-    is_answered_without_id(b"null", -32600);
-    is_answered_without_id(b"{}", -32600);
-    is_answered_without_id(br#"{"jsonrpc":"2.0"}"#, -32600);
-    is_answered_with_id(r#"{"id":77,"method":"ping"}"#, -32600);
-    is_answered_with_id(r#"{"jsonrpc":"1.0","id":77,"method":"ping"}"#, -32600);
-    is_answered_with_id(r#"{"jsonrpc":2.0,"id":77,"method":"ping"}"#, -32600);
-    is_answered_with_id(r#"{"jsonrpc":null,"id":77,"method":"ping"}"#, -32600);
+fn line_that_is_no_jsonrpc_2_object_gets_invalid_request() {
+    assert_error_without_id(b"17", -32600);
+    assert_error_without_id(br#""ping""#, -32600);
+    assert_error_without_id(b"null", -32600);
+    assert_error_without_id(b"{}", -32600);
+    assert_error_without_id(br#"{"jsonrpc":"2.0"}"#, -32600);
+    assert_error_with_id(r#"{"id":77,"method":"ping"}"#, -32600);
+    assert_error_with_id(r#"{"jsonrpc":"1.0","id":77,"method":"ping"}"#, -32600);
+    assert_error_with_id(r#"{"jsonrpc":2.0,"id":77,"method":"ping"}"#, -32600);
+    assert_error_with_id(r#"{"jsonrpc":null,"id":77,"method":"ping"}"#, -32600);
 }
 
 /// S-RPC-02: bytes that are not UTF-8 are no message, and the next line is read.
 #[test]
-fn what_is_no_text_is_no_message() {
-    is_answered_without_id(
+fn invalid_utf8_gets_a_parse_error() {
+    assert_error_without_id(
         b"{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"\xff\"}",
         -32700,
     );
-    is_answered_without_id(b"\xc3(", -32700);
-    is_answered_without_id(b"\xed\xa0\x80", -32700);
+    assert_error_without_id(b"\xc3(", -32700);
+    assert_error_without_id(b"\xed\xa0\x80", -32700);
 }
 
 /// S-RPC-02: non-ASCII text passes unchanged, however it is cut.
 #[test]
-fn text_goes_through_unharmed() {
+fn non_ascii_text_passes_unchanged() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
         let name = "Grüße 世界 🌍 \u{7f}\u{2028}\\\"";
-        let id = host.call("tools/call", json!({"name": name}));
-        let params = host.requests()[0].params.clone().expect("parameters");
+        let id = harness.call("tools/call", json!({"name": name}));
+        let params = harness.requests()[0].params.clone().expect("parameters");
         assert_eq!(server_pipe::value(&params)["name"], name);
-        host.respond(host.newest(), json!({"said": name}));
-        assert_eq!(host.result(&id)["said"], name);
-        host
+        harness.respond(harness.newest_request(), json!({"said": name}));
+        assert_eq!(harness.result(&id)["said"], name);
+        harness
     });
 }
 
 /// S-RPC-03, S-RPC-04: an id is a string or an integer. A request with any other id gets an error reply without an id.
 #[test]
-fn an_id_is_a_text_or_an_integer() {
+fn request_id_that_is_no_short_string_or_integer_is_refused() {
     for id in ["null", "1.5", "true", "{}", "[7]", "1e300"] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
-        is_answered_without_id(line.as_bytes(), -32600);
+        assert_error_without_id(line.as_bytes(), -32600);
     }
     let long = "x".repeat(TEXT_ID_LIMIT + 1);
     let line = format!(r#"{{"jsonrpc":"2.0","id":"{long}","method":"tools/list"}}"#);
-    is_answered_without_id(line.as_bytes(), -32600);
+    assert_error_without_id(line.as_bytes(), -32600);
 }
 
 /// S-RPC-07: a reply has the id of its request, with the same value and type.
 #[test]
-fn a_response_has_the_id_of_its_request() {
+fn reply_has_the_id_of_its_request_with_value_and_type() {
     let ids = [
         json!(1),
         json!("1"),
@@ -126,70 +128,70 @@ fn a_response_has_the_id_of_its_request() {
         json!("x".repeat(TEXT_ID_LIMIT)),
     ];
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
-        let mut host = Host::new(config()).speaking(version);
-        let params = host.terms(json!({}));
+        let mut harness = Harness::new(config()).with_version(version);
+        let params = harness.versioned_params(json!({}));
         // All requests are open at once: `1` and `"1"` are different ids.
         let mut requests = Vec::new();
         for id in &ids {
             if !is_modern(version) && *id == json!(1) {
                 continue; // The handshake used this id.
             }
-            host.say(request(id.clone(), "tools/list", params.clone()));
-            requests.push((id.clone(), host.newest()));
+            harness.send(request(id.clone(), "tools/list", params.clone()));
+            requests.push((id.clone(), harness.newest_request()));
         }
         for (at, (_, name)) in requests.iter().enumerate().rev() {
-            host.respond(*name, json!({"tools": [], "at": at}));
+            harness.respond(*name, json!({"tools": [], "at": at}));
         }
         for (at, (id, _)) in requests.iter().enumerate() {
-            assert_eq!(host.result(id)["at"], at, "{id}");
+            assert_eq!(harness.result(id)["at"], at, "{id}");
         }
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-RPC-07: replies of the server itself, including errors, also have the exact id.
 #[test]
-fn the_answers_of_the_server_itself_have_the_id_of_their_request() {
-    let mut host = Host::modern(config());
+fn replies_of_the_server_itself_have_the_exact_id() {
+    let mut harness = Harness::modern(config());
     for id in [json!("7"), json!(7)] {
         let params = with_meta(Value::Null, json!({}));
-        host.say(request(id.clone(), "server/discover", params));
-        assert!(host.result(&id)["supportedVersions"].is_array());
+        harness.send(request(id.clone(), "server/discover", params));
+        assert!(harness.result(&id)["supportedVersions"].is_array());
     }
     for id in [json!("8"), json!(8)] {
         let params = with_meta(Value::Null, json!({}));
-        host.say(request(id.clone(), "no/such", params));
-        assert_eq!(host.code(&id), -32601);
+        harness.send(request(id.clone(), "no/such", params));
+        assert_eq!(harness.code(&id), -32601);
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-RPC-10, S-RPC-11, S-ERR-01: an unreadable line gets an error reply without an id, or none if the version requires an
 /// id.
 #[test]
-fn what_cannot_be_read_is_answered_without_an_id_or_not_at_all() {
-    is_answered_without_id(b"hello", -32700);
-    is_answered_without_id(br#"{"jsonrpc":"2.0","id":77,"method":"pi"#, -32700);
-    is_answered_without_id(br#"{"jsonrpc":"2.0","id":77,"method":"ping"} x"#, -32700);
-    is_answered_without_id(br#"{"jsonrpc":"2.0","id":77,"method":"ping",}"#, -32700);
-    is_answered_without_id(b"\0", -32700);
+fn unreadable_line_gets_a_parse_error_without_id_where_allowed() {
+    assert_error_without_id(b"hello", -32700);
+    assert_error_without_id(br#"{"jsonrpc":"2.0","id":77,"method":"pi"#, -32700);
+    assert_error_without_id(br#"{"jsonrpc":"2.0","id":77,"method":"ping"} x"#, -32700);
+    assert_error_without_id(br#"{"jsonrpc":"2.0","id":77,"method":"ping",}"#, -32700);
+    assert_error_without_id(b"\0", -32700);
 }
 
 /// S-RPC-10, S-ERR-01: an invalid request with a readable id gets an error reply with that id, in every version.
 #[test]
-fn an_invalid_request_is_answered_with_its_id() {
-    is_answered_with_id(r#"{"jsonrpc":"2.0","id":77}"#, -32600);
-    is_answered_with_id(r#"{"jsonrpc":"2.0","id":77,"method":7}"#, -32600);
-    is_answered_with_id(r#"{"jsonrpc":"2.0","id":77,"method":null}"#, -32600);
-    is_answered_with_id(
+fn invalid_request_gets_an_error_with_its_id() {
+    assert_error_with_id(r#"{"jsonrpc":"2.0","id":77}"#, -32600);
+    assert_error_with_id(r#"{"jsonrpc":"2.0","id":77,"method":7}"#, -32600);
+    assert_error_with_id(r#"{"jsonrpc":"2.0","id":77,"method":null}"#, -32600);
+    assert_error_with_id(
         r#"{"jsonrpc":"2.0","id":77,"method":"ping","result":{}}"#,
         -32600,
     );
-    is_answered_with_id(
+    assert_error_with_id(
         r#"{"jsonrpc":"2.0","id":77,"method":"ping","params":7}"#,
         -32600,
     );
-    is_answered_with_id(
+    assert_error_with_id(
         r#"{"jsonrpc":"2.0","id":77,"method":"ping","params":[]}"#,
         -32600,
     );
@@ -197,31 +199,33 @@ fn an_invalid_request_is_answered_with_its_id() {
 
 /// S-RPC-10, S-ERR-01: an oversized request is refused with its id, and the rest of its line is skipped.
 #[test]
-fn a_request_that_is_too_long_is_answered_with_its_id() {
+fn oversized_request_gets_an_error_with_its_id() {
     every_era(|chunking, version| {
         let mut config = config();
         config.limits.message_bytes = 1_000;
-        let mut host = Host::new(config).chunked(chunking).speaking(version);
+        let mut harness = Harness::new(config).chunked(chunking).with_version(version);
         let long = "x".repeat(2_000);
-        let id = host.call(
+        let id = harness.call(
             "tools/call",
             json!({"name": "add", "arguments": {"long": long}}),
         );
-        assert_eq!(host.code(&id), -32600);
-        assert_eq!(host.requests().len(), 0);
-        let served = host.served("tools/list", Value::Null, json!({"tools": []}));
+        assert_eq!(harness.code(&id), -32600);
+        assert_eq!(harness.requests().len(), 0);
+        let served = harness.call_and_respond("tools/list", Value::Null, json!({"tools": []}));
         assert_eq!(served["tools"], json!([]));
-        host
+        harness
     });
 }
 
 /// S-RPC-15: notifications and replies are never answered.
 #[test]
-fn a_notification_is_never_answered() {
+fn notifications_and_replies_are_never_answered() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let before = host.heard().len();
-        host.lines(&[
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let before = harness.received().len();
+        harness.send_lines(&[
             r#"{"jsonrpc":"2.0","method":"notifications/no/such"}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/no/such","params":{"_meta":{}}}"#,
             r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":{"a":1}}"#,
@@ -242,87 +246,87 @@ fn a_notification_is_never_answered() {
             r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}"#,
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#,
         ]);
-        assert_eq!(host.heard()[before..], NOTHING);
-        assert_eq!(host.requests().len(), 0);
-        host
+        assert_eq!(harness.received()[before..], NO_MESSAGES);
+        assert_eq!(harness.requests().len(), 0);
+        harness
     });
 }
 
 /// S-RPC-15: an oversized reply is not answered either, although its id is readable.
 #[test]
-fn a_response_that_is_too_long_is_not_answered() {
+fn oversized_reply_is_not_answered() {
     every_era(|chunking, version| {
         let mut config = config();
         config.limits.message_bytes = 1_000;
-        let mut host = Host::new(config).chunked(chunking).speaking(version);
-        let before = host.heard().len();
-        host.say(json!({"jsonrpc": "2.0", "id": 99, "result": {"long": "x".repeat(2_000)}}));
-        assert_eq!(host.heard()[before..], NOTHING);
-        assert!(!host.noise().is_empty());
-        host
+        let mut harness = Harness::new(config).chunked(chunking).with_version(version);
+        let before = harness.received().len();
+        harness.send(json!({"jsonrpc": "2.0", "id": 99, "result": {"long": "x".repeat(2_000)}}));
+        assert_eq!(harness.received()[before..], NO_MESSAGES);
+        assert!(!harness.noise().is_empty());
+        harness
     });
 }
 
 /// S-RPC-07: two replies with one id could not be distinguished. A request with an open id is therefore refused, and the
 /// first one is served.
 #[test]
-fn an_id_that_is_in_use_is_refused() {
+fn request_with_an_open_id_is_refused() {
     every_era(|chunking, version| {
         let mut config = config();
         config.limits.message_bytes = 1_000;
-        let mut host = Host::new(config).chunked(chunking).speaking(version);
-        let (id, request) = host.tool("first");
-        let params = host.terms(json!({"name": "second"}));
-        host.say(server_pipe::request(id.clone(), "tools/call", params));
-        assert_eq!(host.requests().len(), 1);
-        host.respond(request, json!({"content": ["first"]}));
-        let told = host.replies(&id);
-        assert_eq!(told.len(), 2, "the refusal and the answer");
-        assert_eq!(told[0]["error"]["code"], -32600);
-        assert_eq!(told[1]["result"]["content"], json!(["first"]));
-        host
+        let mut harness = Harness::new(config).chunked(chunking).with_version(version);
+        let (id, request) = harness.call_tool("first");
+        let params = harness.versioned_params(json!({"name": "second"}));
+        harness.send(server_pipe::request(id.clone(), "tools/call", params));
+        assert_eq!(harness.requests().len(), 1);
+        harness.respond(request, json!({"content": ["first"]}));
+        let replies = harness.replies(&id);
+        assert_eq!(replies.len(), 2, "the refusal and the answer");
+        assert_eq!(replies[0]["error"]["code"], -32600);
+        assert_eq!(replies[1]["result"]["content"], json!(["first"]));
+        harness
     });
 }
 
 /// S-RPC-07: the ids of watches and of requests that wait for the offer count as open.
 #[test]
-fn the_id_of_what_waits_is_in_use() {
-    let mut host = Host::new(Config::deferred([7; 16]));
-    let params = host.terms(json!({"notifications": {"toolsListChanged": true}}));
-    host.say(server_pipe::request(5, "server/discover", params.clone()));
-    host.say(server_pipe::request(6, "server/discover", params.clone()));
-    host.say(server_pipe::request(5, "server/discover", params.clone()));
-    assert_eq!(host.code(&json!(5)), -32600);
-    host.verb(|server, now| server.offer(now, server_pipe::everything()));
-    assert_eq!(host.replies(&json!(5)).len(), 2);
-    assert_eq!(host.replies(&json!(6)).len(), 1);
+fn ids_of_watches_and_waiting_requests_count_as_open() {
+    let mut harness = Harness::new(Config::deferred([7; 16]));
+    let params = harness.versioned_params(json!({"notifications": {"toolsListChanged": true}}));
+    harness.send(server_pipe::request(5, "server/discover", params.clone()));
+    harness.send(server_pipe::request(6, "server/discover", params.clone()));
+    harness.send(server_pipe::request(5, "server/discover", params.clone()));
+    assert_eq!(harness.code(&json!(5)), -32600);
+    harness.with_server(|server, now| server.offer(now, server_pipe::full_offer()));
+    assert_eq!(harness.replies(&json!(5)).len(), 2);
+    assert_eq!(harness.replies(&json!(6)).len(), 1);
 
-    host.say(server_pipe::request(
+    harness.send(server_pipe::request(
         7,
         "subscriptions/listen",
         params.clone(),
     ));
-    host.say(server_pipe::request(7, "tools/list", params));
-    assert_eq!(host.code(&json!(7)), -32600);
-    assert_eq!(host.requests().len(), 0);
-    host.finish();
+    harness.send(server_pipe::request(7, "tools/list", params));
+    assert_eq!(harness.code(&json!(7)), -32600);
+    assert_eq!(harness.requests().len(), 0);
+    harness.finish();
 }
 
 /// S-RPC-15: a notification with invalid parameters is not answered, either.
 #[test]
-fn a_notification_with_strange_parameters_is_never_answered() {
+fn notification_with_invalid_params_is_not_answered() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let before = host.heard().len();
+        let mut harness = Harness::new(config()).with_version(version);
+        let before = harness.received().len();
         for method in ["notifications/cancelled", "notifications/no/such", "ping"] {
             for params in ["[1]", "7", "null", r#""text""#] {
-                host.line(&format!(
+                harness.send_line(&format!(
                     r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#
                 ));
             }
         }
-        assert_eq!(host.heard()[before..], NOTHING);
-        host
+        assert_eq!(harness.received()[before..], NO_MESSAGES);
+        harness
     });
 }
 
@@ -331,8 +335,8 @@ fn a_notification_with_strange_parameters_is_never_answered() {
 #[test]
 fn every_kind_of_message_has_what_its_schema_requires() {
     every_version(|version| {
-        let mut host = one_of_each(version);
-        let kinds: Vec<String> = host.heard().iter().map(kind).collect();
+        let mut harness = harness_after_every_message_kind(version);
+        let kinds: Vec<String> = harness.received().iter().map(checked_kind).collect();
         let mut expected = vec!["error", "notifications/message", "notifications/progress"];
         expected.extend(["notifications/tools/list_changed", "result"]);
         expected.push("notifications/resources/updated");
@@ -347,45 +351,46 @@ fn every_kind_of_message_has_what_its_schema_requires() {
                 "{version}: there was no {kind}"
             );
         }
-        host.pass(server_pipe::seconds(1));
-        host
+        harness.advance(server_pipe::seconds(1));
+        harness
     });
 }
 
 /// A client of this version that has received one message of every kind.
-fn one_of_each(version: Version) -> Host {
-    let mut host = Host::new(config()).speaking(version);
-    host.call("no/such", Value::Null);
-    host.served("tools/list", Value::Null, json!({"tools": []}));
+fn harness_after_every_message_kind(version: Version) -> Harness {
+    let mut harness = Harness::new(config()).with_version(version);
+    harness.call("no/such", Value::Null);
+    harness.call_and_respond("tools/list", Value::Null, json!({"tools": []}));
     let watch = json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": ["file:///a"]}});
     if is_modern(version) {
-        host.call("subscriptions/listen", watch);
+        harness.call("subscriptions/listen", watch);
     } else {
-        host.call("resources/subscribe", json!({"uri": "file:///a"}));
+        harness.call("resources/subscribe", json!({"uri": "file:///a"}));
     }
     let meta = json!({"progressToken": "t", "io.modelcontextprotocol/logLevel": "debug"});
-    host.call("tools/call", json!({"name": "add", "_meta": meta}));
-    let request = host.newest();
-    host.progress(request, 1.0);
-    host.publish(Change::List(List::Tools));
-    host.publish(Change::Resource {
+    harness.call("tools/call", json!({"name": "add", "_meta": meta}));
+    let request = harness.newest_request();
+    harness.progress(request, 1.0);
+    harness.publish(Change::List(List::Tools));
+    harness.publish(Change::Resource {
         uri: "file:///a".into(),
     });
     let data = server_pipe::payload(&json!("text"));
     let level = everlink::protocol::LogLevel::Error;
-    let logged = host.verb(|server, now| server.log(now, Some(request), level, None, data));
+    let logged =
+        harness.with_server(|server, now| server.log(now, Some(request), level, None, data));
     logged.expect("logging is offered");
-    host.ask(request, "roots/list", Value::Null);
+    harness.ask(request, "roots/list", Value::Null);
     if !is_modern(version) {
-        host.pass(server_pipe::seconds(601));
-        host.respond(request, json!({"content": []}));
+        harness.advance(server_pipe::seconds(601));
+        harness.respond(request, json!({"content": []}));
     }
-    host
+    harness
 }
 
 /// Checks that the message has what its schema requires, and returns its kind.
 #[track_caller]
-fn kind(message: &Value) -> String {
+fn checked_kind(message: &Value) -> String {
     let Some(method) = message["method"].as_str() else {
         if let Some(error) = message.get("error") {
             assert!(error["code"].is_i64(), "{message}");
@@ -427,81 +432,87 @@ fn kind(message: &Value) -> String {
             assert!(params["notifications"].is_object(), "{message}");
         }
         "notifications/tools/list_changed" | "roots/list" => {}
-        other => panic!("nobody expected {other}"),
+        other => panic!("unexpected method {other}"),
     }
     method.to_owned()
 }
 
 /// S-STDIO-01: a message is one line, and line breaks in strings are escaped.
 #[test]
-fn a_message_is_one_line() {
+fn each_written_message_is_one_line() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (id, request) = host.tool("add");
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (id, request) = harness.call_tool("add");
         let text = "one\ntwo\r\nthree";
         // The application's payload may contain line breaks.
         let result = format!("{{\n  \"content\": [],\r\n  \"text\": {}\n}}", json!(text));
         let result = result.parse().expect("JSON");
-        let done = host.verb(|server, now| server.respond(now, request, result));
-        done.expect("an answer");
-        assert_eq!(host.result(&id)["text"], text);
+        let done = harness.with_server(|server, now| server.respond(now, request, result));
+        done.expect("the server accepts the reply");
+        assert_eq!(harness.result(&id)["text"], text);
 
-        let (id, request) = host.tool("add");
-        host.fail(request, 7, text);
-        assert_eq!(host.error(&id)["message"], text);
-        host
+        let (id, request) = harness.call_tool("add");
+        harness.fail(request, 7, text);
+        assert_eq!(harness.error(&id)["message"], text);
+        harness
     });
 }
 
 /// S-STDIO-01: lines may end with LF or CRLF and may be empty, and the last one needs no line break.
 #[test]
-fn a_line_may_end_as_it_likes() {
+fn lines_may_end_with_lf_crlf_or_end_of_input() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let before = host.heard().len();
-        let params = host.terms(json!({}));
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let before = harness.received().len();
+        let params = harness.versioned_params(json!({}));
         let one = request("one", "no/such", params.clone());
         let two = request("two", "no/such", params.clone());
         let three = request("three", "no/such", params);
-        host.raw(format!("\n\r\n   \n{one}\r\n\n  {two}  \n{three}").as_bytes());
-        assert_eq!(host.code(&json!("one")), -32601);
-        assert_eq!(host.code(&json!("two")), -32601);
+        harness.send_bytes(format!("\n\r\n   \n{one}\r\n\n  {two}  \n{three}").as_bytes());
+        assert_eq!(harness.code(&json!("one")), -32601);
+        assert_eq!(harness.code(&json!("two")), -32601);
         assert_eq!(
-            host.heard().len(),
+            harness.received().len(),
             before + 2,
             "blank lines are no messages"
         );
-        host.eof();
-        assert_eq!(host.code(&json!("three")), -32601);
-        host
+        harness.eof();
+        assert_eq!(harness.code(&json!("three")), -32601);
+        harness
     });
 }
 
 /// S-STDIO-29, S-STDIO-31: the input is a byte stream, so reads may join and cut messages anywhere.
 #[test]
-fn reads_may_be_cut_anywhere() {
+fn messages_may_be_cut_or_joined_across_reads() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
         let mut messages = Vec::new();
         for number in 100..110 {
-            let params = host.terms(json!({"name": "é"}));
+            let params = harness.versioned_params(json!({"name": "é"}));
             messages.push(request(number, "tools/call", params));
             messages.push(notification("notifications/no/such", json!({"n": number})));
         }
-        host.say_all(&messages);
-        let requests: Vec<_> = host.requests().iter().map(|r| r.request).collect();
+        harness.send_all(&messages);
+        let requests: Vec<_> = harness.requests().iter().map(|r| r.request).collect();
         assert_eq!(requests.len(), 10);
         for request in requests {
-            host.respond(request, json!({"content": []}));
+            harness.respond(request, json!({"content": []}));
         }
-        assert_eq!(host.replies(&json!(105)).len(), 1);
-        host
+        assert_eq!(harness.replies(&json!(105)).len(), 1);
+        harness
     });
 }
 
 /// S-STDIO-02, S-BATCH-07: in every version but one, a batch is no message and none of its elements is served.
 #[test]
-fn an_array_is_no_message() {
+fn batch_is_refused_except_in_2025_03_26() {
     for version in Version::ALL {
         if *version == Version::V2025_03_26 {
             continue;
@@ -516,13 +527,13 @@ fn an_array_is_no_message() {
                 request(71, "ping", Value::Null)
             ]),
         ] {
-            let complaints = complaint_about(*version, batch.to_string().as_bytes());
-            if can_complain(*version) {
-                assert_eq!(complaints.len(), 1, "{version}: {batch}");
-                assert_eq!(complaints[0]["error"]["code"], -32600, "{version}: {batch}");
+            let errors = replies_to_line(*version, batch.to_string().as_bytes());
+            if allows_error_without_id(*version) {
+                assert_eq!(errors.len(), 1, "{version}: {batch}");
+                assert_eq!(errors[0]["error"]["code"], -32600, "{version}: {batch}");
             } else {
                 // This version has no error without an id (S-RPC-11).
-                assert_eq!(complaints, NOTHING, "{version}: {batch}");
+                assert_eq!(errors, NO_MESSAGES, "{version}: {batch}");
             }
         }
     }
@@ -530,22 +541,22 @@ fn an_array_is_no_message() {
 
 /// S-BATCH-07: before a handshake there are no batches, either.
 #[test]
-fn an_array_is_no_message_before_a_handshake() {
-    let mut host = Host::new(config());
-    host.say(json!([request(70, "ping", Value::Null)]));
-    assert_eq!(host.replies(&json!(70)).len(), 0);
-    assert_eq!(host.complaints().len(), 1);
-    assert_eq!(host.complaints()[0]["error"]["code"], -32600);
-    host.finish();
+fn batch_before_the_handshake_is_refused() {
+    let mut harness = Harness::new(config());
+    harness.send(json!([request(70, "ping", Value::Null)]));
+    assert_eq!(harness.replies(&json!(70)).len(), 0);
+    assert_eq!(harness.errors_without_id().len(), 1);
+    assert_eq!(harness.errors_without_id()[0]["error"]["code"], -32600);
+    harness.finish();
 }
 
 /// S-BATCH-01, S-BATCH-02, S-BATCH-08: in 2025-03-26 a line may be a batch, whose elements are handled like separate lines.
 #[test]
-fn a_batch_is_as_good_as_its_elements() {
+fn batch_elements_are_handled_like_separate_lines() {
     every_chunking(|chunking| {
-        let host = Host::new(config()).chunked(chunking);
-        let mut host = host.speaking(Version::V2025_03_26);
-        host.say(json!([
+        let harness = Harness::new(config()).chunked(chunking);
+        let mut harness = harness.with_version(Version::V2025_03_26);
+        harness.send(json!([
             request(70, "ping", Value::Null),
             notification("notifications/no/such", json!({"n": 1})),
             request(71, "tools/list", Value::Null),
@@ -554,63 +565,63 @@ fn a_batch_is_as_good_as_its_elements() {
             request(73, "no/such", Value::Null),
             request("71", "tools/call", json!({"name": "add"})),
         ]));
-        assert_eq!(host.result(&json!(70)), json!({}));
-        assert_eq!(host.code(&json!(72)), -32600);
-        assert_eq!(host.code(&json!(73)), -32601);
-        assert_eq!(host.notified(), ["notifications/no/such"]);
-        let requests: Vec<_> = host.requests().iter().map(|r| r.request).collect();
+        assert_eq!(harness.result(&json!(70)), json!({}));
+        assert_eq!(harness.code(&json!(72)), -32600);
+        assert_eq!(harness.code(&json!(73)), -32601);
+        assert_eq!(harness.notified(), ["notifications/no/such"]);
+        let requests: Vec<_> = harness.requests().iter().map(|r| r.request).collect();
         assert_eq!(requests.len(), 2);
-        host.respond(requests[1], json!({"content": [1]}));
-        host.respond(requests[0], json!({"tools": [2]}));
-        assert_eq!(host.result(&json!(71))["tools"], json!([2]));
-        assert_eq!(host.result(&json!("71"))["content"], json!([1]));
-        host
+        harness.respond(requests[1], json!({"content": [1]}));
+        harness.respond(requests[0], json!({"tools": [2]}));
+        assert_eq!(harness.result(&json!(71))["tools"], json!([2]));
+        assert_eq!(harness.result(&json!("71"))["content"], json!([1]));
+        harness
     });
 }
 
 /// S-BATCH-08: a batch of notifications gets no reply, and an empty batch counts as one invalid request.
 #[test]
-fn a_batch_that_asks_nothing_gets_nothing() {
-    let mut host = Host::legacy(config(), "2025-03-26");
-    let before = host.heard().len();
-    let news = notification("notifications/no/such", Value::Null);
-    host.say(json!([news, news]));
-    assert_eq!(host.heard()[before..], NOTHING);
-    assert_eq!(host.notified().len(), 2);
-    host.finish();
+fn batch_of_notifications_and_empty_batch_get_no_reply() {
+    let mut harness = Harness::legacy(config(), "2025-03-26");
+    let before = harness.received().len();
+    let message = notification("notifications/no/such", Value::Null);
+    harness.send(json!([message, message]));
+    assert_eq!(harness.received()[before..], NO_MESSAGES);
+    assert_eq!(harness.notified().len(), 2);
+    harness.finish();
 
     // The schema of this version has no error without an id (S-RPC-11), so the batch is only reported as noise.
-    assert_eq!(complaint_about(Version::V2025_03_26, b"[]"), NOTHING);
+    assert_eq!(replies_to_line(Version::V2025_03_26, b"[]"), NO_MESSAGES);
 }
 
 /// S-BATCH-01: replies in a batch count as replies.
 #[test]
-fn answers_may_come_in_a_batch() {
-    let mut host = Host::legacy(config(), "2025-03-26");
-    let (_, request) = host.tool("add");
-    let one = host.ask(request, "roots/list", Value::Null);
-    let two = host.ask(request, "roots/list", Value::Null);
-    let asked: Vec<Value> = host
-        .said("roots/list")
+fn batched_answers_are_matched_by_id() {
+    let mut harness = Harness::legacy(config(), "2025-03-26");
+    let (_, request) = harness.call_tool("add");
+    let one = harness.ask(request, "roots/list", Value::Null);
+    let two = harness.ask(request, "roots/list", Value::Null);
+    let ask_ids: Vec<Value> = harness
+        .messages_with("roots/list")
         .iter()
         .map(|m| m["id"].clone())
         .collect();
-    host.say(json!([
-        {"jsonrpc": "2.0", "id": asked[1], "result": {"roots": [2]}},
-        {"jsonrpc": "2.0", "id": asked[0], "result": {"roots": [1]}},
+    harness.send(json!([
+        {"jsonrpc": "2.0", "id": ask_ids[1], "result": {"roots": [2]}},
+        {"jsonrpc": "2.0", "id": ask_ids[0], "result": {"roots": [1]}},
     ]));
-    assert_eq!(host.outcome(one), Some(Ok(json!({"roots": [1]}))));
-    assert_eq!(host.outcome(two), Some(Ok(json!({"roots": [2]}))));
-    host.finish();
+    assert_eq!(harness.outcome(one), Some(Ok(json!({"roots": [1]}))));
+    assert_eq!(harness.outcome(two), Some(Ok(json!({"roots": [2]}))));
+    harness.finish();
 }
 
 /// S-STDIO-11: there are no header fields: a request carries all its terms in its body.
 #[test]
-fn all_terms_are_in_the_body() {
-    let mut host = Host::modern(config()).chunked(Chunking::Whole);
+fn request_carries_version_and_capabilities_in_its_body() {
+    let mut harness = Harness::modern(config()).chunked(Chunking::Whole);
     let line = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {"_meta": meta(json!({}))}});
-    host.say(line);
-    host.respond(host.newest(), json!({"tools": []}));
-    assert_eq!(host.result(&json!(5))["resultType"], "complete");
-    host.finish();
+    harness.send(line);
+    harness.respond(harness.newest_request(), json!({"tools": []}));
+    assert_eq!(harness.result(&json!(5))["resultType"], "complete");
+    harness.finish();
 }

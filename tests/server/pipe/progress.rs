@@ -7,7 +7,7 @@ use everlink::server::{Config, Event, Misuse, Progress};
 use serde_json::{Value, json};
 
 use crate::server_pipe::{
-    Host, config, every_chunking, every_era, every_version, offering, payload, with_meta,
+    Harness, config, every_chunking, every_era, every_version, offering, payload, with_meta,
 };
 
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
@@ -15,38 +15,39 @@ const MESSAGE: &str = "notifications/message";
 const PROGRESS: &str = "notifications/progress";
 
 /// A server that has at most about one message on its way.
-fn narrow() -> Config {
+fn small_write_window() -> Config {
     let mut config = config();
     config.limits.write_window = 1;
     config
 }
 
-impl Host {
+impl Harness {
     /// Calls a tool with these `_meta` members.
-    fn tool_with(&mut self, meta: Value) -> (Value, RequestId) {
+    fn call_tool_with_meta(&mut self, meta: Value) -> (Value, RequestId) {
         let id = self.call("tools/call", json!({"name": "slow", "_meta": meta}));
-        (id, self.newest())
+        (id, self.newest_request())
     }
 
     /// The progress notifications: the token and the number of each.
-    fn progresses(&self) -> Vec<(Value, f64)> {
-        let told = self.said(PROGRESS).into_iter();
-        told.map(|line| {
-            let params = &line["params"];
-            let progress = params["progress"].as_f64().expect("a number");
-            (params["progressToken"].clone(), progress)
-        })
-        .collect()
+    fn progress_received(&self) -> Vec<(Value, f64)> {
+        let notifications = self.messages_with(PROGRESS).into_iter();
+        notifications
+            .map(|line| {
+                let params = &line["params"];
+                let progress = params["progress"].as_f64().expect("a number");
+                (params["progressToken"].clone(), progress)
+            })
+            .collect()
     }
 
     /// Reports progress of a request, with all its members.
     fn report_progress(&mut self, request: RequestId, progress: Progress) -> Result<(), Misuse> {
-        self.verb(|server, now| server.progress(now, request, progress))
+        self.with_server(|server, now| server.progress(now, request, progress))
     }
 
     fn log_at(&mut self, request: Option<RequestId>, level: LogLevel) -> Result<(), Misuse> {
         let data = payload(&json!(level.as_str()));
-        self.verb(|server, now| server.log(now, request, level, None, data))
+        self.with_server(|server, now| server.log(now, request, level, None, data))
     }
 
     /// Logs at every level, the least severe first.
@@ -58,9 +59,10 @@ impl Host {
     }
 
     /// The levels of the log messages, in order.
-    fn logged(&self) -> Vec<&str> {
-        let told = self.said(MESSAGE).into_iter();
-        told.map(|line| line["params"]["level"].as_str().expect("a level"))
+    fn logged_levels(&self) -> Vec<&str> {
+        let messages = self.messages_with(MESSAGE).into_iter();
+        messages
+            .map(|line| line["params"]["level"].as_str().expect("a level"))
             .collect()
     }
 }
@@ -75,40 +77,49 @@ fn from(level: LogLevel) -> Vec<&'static str> {
 #[test]
 fn progress_carries_the_token_of_its_request() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
         let tokens = [json!(1), json!("1"), json!(0), json!(-3), json!("")];
         let running: Vec<RequestId> = tokens
             .iter()
-            .map(|token| host.tool_with(json!({"progressToken": token})).1)
+            .map(|token| {
+                harness
+                    .call_tool_with_meta(json!({"progressToken": token}))
+                    .1
+            })
             .collect();
-        for request in host.requests() {
+        for request in harness.requests() {
             assert!(request.wants_progress);
         }
         for (at, request) in [0.25, 1.0, 2.5, 3.0, 4.0].into_iter().zip(&running) {
-            host.progress(*request, at);
+            harness.progress(*request, at);
         }
-        let told: Vec<(Value, f64)> = tokens.into_iter().zip([0.25, 1.0, 2.5, 3.0, 4.0]).collect();
-        assert_eq!(host.progresses(), told);
-        host
+        let expected: Vec<(Value, f64)> =
+            tokens.into_iter().zip([0.25, 1.0, 2.5, 3.0, 4.0]).collect();
+        assert_eq!(harness.progress_received(), expected);
+        harness
     });
 }
 
 /// S-PROG-04: no progress is sent without a token.
 #[test]
-fn nothing_is_told_without_a_token() {
+fn no_progress_is_sent_without_a_token() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (_, running) = host.tool("slow");
-        assert!(!host.requests()[0].wants_progress);
-        host.progress(running, 1.0);
-        assert!(host.said(PROGRESS).is_empty());
-        host
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (_, running) = harness.call_tool("slow");
+        assert!(!harness.requests()[0].wants_progress);
+        harness.progress(running, 1.0);
+        assert!(harness.messages_with(PROGRESS).is_empty());
+        harness
     });
 }
 
 /// S-PROG-01: an invalid token is never sent back.
 #[test]
-fn what_is_no_token_is_never_repeated() {
+fn invalid_progress_token_is_never_sent_back() {
     for token in [
         json!(null),
         json!(1.5),
@@ -117,157 +128,179 @@ fn what_is_no_token_is_never_repeated() {
         json!(["t"]),
     ] {
         for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
-            let mut host = Host::new(config()).speaking(version);
+            let mut harness = Harness::new(config()).with_version(version);
             let params = json!({"name": "slow", "_meta": {"progressToken": token}});
-            let id = host.call("tools/call", params);
-            if let Some(running) = host.requests().last().map(|request| request.request) {
-                host.progress(running, 1.0);
+            let id = harness.call("tools/call", params);
+            if let Some(running) = harness.requests().last().map(|request| request.request) {
+                harness.progress(running, 1.0);
             } else {
-                assert_eq!(host.code(&id), code::INVALID_PARAMS, "{token}");
+                assert_eq!(harness.code(&id), code::INVALID_PARAMS, "{token}");
             }
-            assert!(host.said(PROGRESS).is_empty(), "{token}");
-            host.finish();
+            assert!(harness.messages_with(PROGRESS).is_empty(), "{token}");
+            harness.finish();
         }
     }
 }
 
 /// S-PROG-03: only growing values are sent. Others are ignored without harm.
 #[test]
-fn progress_is_told_only_when_it_grows() {
+fn only_growing_progress_is_sent() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (id, running) = host.tool_with(json!({"progressToken": "t"}));
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (id, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
         for number in [-1.0, -1.0, 0.0, 0.5, 0.25, 0.5, 0.75, 0.0, 1e300] {
-            host.progress(running, number);
+            harness.progress(running, number);
         }
-        let told: Vec<f64> = host.progresses().into_iter().map(|(_, at)| at).collect();
-        assert_eq!(told, [-1.0, 0.0, 0.5, 0.75, 1e300]);
-        host.respond(running, json!({"content": []}));
-        assert_eq!(host.result(&id)["content"], json!([]));
-        host
+        let values: Vec<f64> = harness
+            .progress_received()
+            .into_iter()
+            .map(|(_, at)| at)
+            .collect();
+        assert_eq!(values, [-1.0, 0.0, 0.5, 0.75, 1e300]);
+        harness.respond(running, json!({"content": []}));
+        assert_eq!(harness.result(&id)["content"], json!([]));
+        harness
     });
 }
 
 /// S-PROG-02: values that are no JSON number are refused.
 #[test]
-fn progress_is_a_number() {
-    let mut host = Host::modern(config());
-    let (_, running) = host.tool_with(json!({"progressToken": "t"}));
-    for odd in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        for progress in [Progress::new(odd), Progress::new(1.0).of(odd)] {
+fn progress_that_is_not_finite_is_refused() {
+    let mut harness = Harness::modern(config());
+    let (_, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        for progress in [Progress::new(value), Progress::new(1.0).of(value)] {
             assert_eq!(
-                host.report_progress(running, progress),
+                harness.report_progress(running, progress),
                 Err(Misuse::NotFinite)
             );
         }
     }
-    assert!(host.said(PROGRESS).is_empty());
-    host.progress(running, 0.0);
-    assert_eq!(host.progresses(), [(json!("t"), 0.0)]);
-    host.finish();
+    assert!(harness.messages_with(PROGRESS).is_empty());
+    harness.progress(running, 0.0);
+    assert_eq!(harness.progress_received(), [(json!("t"), 0.0)]);
+    harness.finish();
 }
 
 /// S-PROG-03: the values of different requests are independent.
 #[test]
-fn requests_grow_apart_from_each_other() {
-    let mut host = Host::modern(config());
-    let (_, first) = host.tool_with(json!({"progressToken": "a"}));
-    let (_, second) = host.tool_with(json!({"progressToken": "b"}));
-    host.progress(first, 5.0);
-    host.progress(second, 1.0);
-    assert_eq!(host.progresses(), [(json!("a"), 5.0), (json!("b"), 1.0)]);
-    host.finish();
+fn progress_of_different_requests_is_independent() {
+    let mut harness = Harness::modern(config());
+    let (_, first) = harness.call_tool_with_meta(json!({"progressToken": "a"}));
+    let (_, second) = harness.call_tool_with_meta(json!({"progressToken": "b"}));
+    harness.progress(first, 5.0);
+    harness.progress(second, 1.0);
+    assert_eq!(
+        harness.progress_received(),
+        [(json!("a"), 5.0), (json!("b"), 1.0)]
+    );
+    harness.finish();
 }
 
 /// S-PROG-04: progress stops with the reply, and earlier progress is sent before it.
 #[test]
-fn progress_stops_with_the_answer() {
+fn progress_after_the_reply_is_refused() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (_, running) = host.tool_with(json!({"progressToken": "t"}));
-        host.progress(running, 1.0);
-        host.respond(running, json!({"content": []}));
-        let done = host.report_progress(running, Progress::new(2.0));
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (_, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
+        harness.progress(running, 1.0);
+        harness.respond(running, json!({"content": []}));
+        let done = harness.report_progress(running, Progress::new(2.0));
         assert_eq!(done, Err(Misuse::UnknownRequest));
-        assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
-        host
+        assert_eq!(harness.progress_received(), [(json!("t"), 1.0)]);
+        harness
     });
 }
 
 /// S-PROG-04: queued progress is sent before the reply, or not at all.
 #[test]
-fn progress_that_waits_does_not_come_after_the_answer() {
+fn queued_progress_is_never_sent_after_the_reply() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
-        let mut host = Host::new(narrow()).speaking(version);
-        let (id, running) = host.tool_with(json!({"progressToken": "t"}));
-        host.fill_pipe();
-        host.progress(running, 1.0);
-        host.respond(running, json!({"content": []}));
-        host.reads_again();
-        let place = |what: &dyn Fn(&Value) -> bool| host.heard().iter().position(what);
-        let answer = place(&|line| line.get("id") == Some(&id));
-        let progress = place(&|line| line["method"] == PROGRESS);
-        assert!(answer.is_some());
-        assert!(progress < answer, "{progress:?} of {answer:?}");
-        host.finish();
+        let mut harness = Harness::new(small_write_window()).with_version(version);
+        let (id, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
+        harness.fill_pipe();
+        harness.progress(running, 1.0);
+        harness.respond(running, json!({"content": []}));
+        harness.resume_reading();
+        let position_of = |what: &dyn Fn(&Value) -> bool| harness.received().iter().position(what);
+        let reply = position_of(&|line| line.get("id") == Some(&id));
+        let progress = position_of(&|line| line["method"] == PROGRESS);
+        assert!(reply.is_some());
+        assert!(
+            progress < reply,
+            "progress at {progress:?}, reply at {reply:?}"
+        );
+        harness.finish();
     }
 }
 
 /// S-PROG-05: a client that does not read gets only the newest value; unwritten progress is replaced.
 #[test]
-fn progress_that_was_not_written_is_replaced() {
-    let mut host = Host::modern(narrow());
-    let (_, running) = host.tool_with(json!({"progressToken": "t"}));
-    host.fill_pipe();
+fn unwritten_progress_is_replaced_by_the_newest() {
+    let mut harness = Harness::modern(small_write_window());
+    let (_, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
+    harness.fill_pipe();
     for number in 0..10_000 {
-        host.progress(running, f64::from(number));
+        harness.progress(running, f64::from(number));
     }
-    host.reads_again();
-    assert_eq!(host.progresses(), [(json!("t"), 9_999.0)]);
-    host.finish();
+    harness.resume_reading();
+    assert_eq!(harness.progress_received(), [(json!("t"), 9_999.0)]);
+    harness.finish();
 }
 
 /// S-PROG-02: a client that reads gets every step, and the newest 16 of a large burst.
 #[test]
-fn steps_that_come_at_once_are_all_told() {
+fn burst_of_progress_sends_at_most_the_newest_16_steps() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (_, running) = host.tool_with(json!({"progressToken": "t"}));
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (_, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
         let mut burst = |steps: core::ops::Range<u32>| {
-            host.verb(|server, now| {
+            harness.with_server(|server, now| {
                 for step in steps {
                     let step = Progress::new(f64::from(step));
-                    server.progress(now, running, step).expect("it is running");
+                    server
+                        .progress(now, running, step)
+                        .expect("the request is running");
                 }
             });
-            host.progresses()
+            harness
+                .progress_received()
                 .into_iter()
                 .map(|(_, step)| step)
                 .collect()
         };
-        let told: Vec<f64> = burst(1..4);
-        assert_eq!(told, [1.0, 2.0, 3.0]);
-        let told: Vec<f64> = burst(4..1_000);
+        let sent: Vec<f64> = burst(1..4);
+        assert_eq!(sent, [1.0, 2.0, 3.0]);
+        let sent: Vec<f64> = burst(4..1_000);
         let newest: Vec<f64> = (984..1_000).map(f64::from).collect();
-        assert_eq!(told[3..], newest);
-        host.respond(running, json!({"content": []}));
-        host
+        assert_eq!(sent[3..], newest);
+        harness.respond(running, json!({"content": []}));
+        harness
     });
 }
 
 /// S-PROG-02: total and message are optional. The oldest version has no message.
 #[test]
-fn progress_has_a_total_and_words_where_the_version_has_them() {
+fn progress_has_total_and_message_where_the_version_has_them() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let (_, running) = host.tool_with(json!({"progressToken": 7}));
+        let mut harness = Harness::new(config()).with_version(version);
+        let (_, running) = harness.call_tool_with_meta(json!({"progressToken": 7}));
         let full = Progress::new(1.5)
             .of(4.0)
             .with_message("one and a half\nof four");
-        host.report_progress(running, full).expect("it is running");
-        host.report_progress(running, Progress::new(2.0))
-            .expect("it is running");
-        let told = host.said(PROGRESS);
+        harness
+            .report_progress(running, full)
+            .expect("the request is running");
+        harness
+            .report_progress(running, Progress::new(2.0))
+            .expect("the request is running");
+        let notifications = harness.messages_with(PROGRESS);
         let mut expected = json!({
             "progressToken": 7, "progress": 1.5, "total": 4, "message": "one and a half\nof four",
         });
@@ -277,245 +310,249 @@ fn progress_has_a_total_and_words_where_the_version_has_them() {
                 .expect("an object")
                 .remove("message");
         }
-        assert_eq!(told[0]["params"]["total"].as_f64(), Some(4.0));
-        expected["total"] = told[0]["params"]["total"].clone();
-        assert_eq!(told[0]["params"], expected, "{version}");
-        let bare = &told[1]["params"];
-        assert_eq!(bare["progress"].as_f64(), Some(2.0));
+        assert_eq!(notifications[0]["params"]["total"].as_f64(), Some(4.0));
+        expected["total"] = notifications[0]["params"]["total"].clone();
+        assert_eq!(notifications[0]["params"], expected, "{version}");
+        let second = &notifications[1]["params"];
+        assert_eq!(second["progress"].as_f64(), Some(2.0));
         assert!(
-            bare.get("total").is_none() && bare.get("message").is_none(),
-            "{bare}"
+            second.get("total").is_none() && second.get("message").is_none(),
+            "{second}"
         );
-        host
+        harness
     });
 }
 
 /// S-PROG-02: the size of a progress message is limited.
 #[test]
-fn words_that_are_too_long_are_a_mistake_of_the_application() {
+fn oversized_progress_message_is_refused() {
     let mut config = config();
     config.limits.message_bytes = 4_096;
-    let mut host = Host::modern(config);
-    let (_, running) = host.tool_with(json!({"progressToken": 7}));
+    let mut harness = Harness::modern(config);
+    let (_, running) = harness.call_tool_with_meta(json!({"progressToken": 7}));
     let long = Progress::new(1.0).with_message("x".repeat(5_000));
-    let done = host.report_progress(running, long);
+    let done = harness.report_progress(running, long);
     assert!(matches!(done, Err(Misuse::TooLarge { .. })), "{done:?}");
-    assert!(host.said(PROGRESS).is_empty());
-    host.progress(running, 1.0);
-    assert_eq!(host.progresses().len(), 1);
-    host.finish();
+    assert!(harness.messages_with(PROGRESS).is_empty());
+    harness.progress(running, 1.0);
+    assert_eq!(harness.progress_received().len(), 1);
+    harness.finish();
 }
 
 /// S-PROG-06, S-PROG-09: progress from a modern client is ignored.
 #[test]
-fn progress_of_a_modern_client_is_passed_over() {
+fn progress_from_a_modern_client_is_ignored() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        let (id, running) = host.tool_with(json!({"progressToken": "t"}));
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        let (id, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
         for params in [
             json!({"progressToken": "t", "progress": 1}),
             json!({"progressToken": "unknown", "progress": 1}),
             json!({"progress": "much"}),
             Value::Null,
         ] {
-            host.notify(PROGRESS, params);
+            harness.notify(PROGRESS, params);
         }
-        assert!(host.heard().is_empty());
-        host.respond(running, json!({"content": []}));
-        assert_eq!(host.result(&id)["content"], json!([]));
-        host
+        assert!(harness.received().is_empty());
+        harness.respond(running, json!({"content": []}));
+        assert_eq!(harness.result(&id)["content"], json!([]));
+        harness
     });
 }
 
 /// S-PROG-06, S-PROG-09: a legacy client may report progress of an ask, which does not answer the ask.
 #[test]
-fn progress_of_a_legacy_client_harms_nobody() {
+fn progress_from_a_legacy_client_does_not_answer_the_ask() {
     every_chunking(|chunking| {
         let version = Version::LATEST_LEGACY;
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (_, asking) = host.tool("asks");
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (_, asking) = harness.call_tool("asks");
         let params = json!({"messages": [], "_meta": {"progressToken": "q"}});
-        let ask = host.ask(asking, "sampling/createMessage", params);
-        let question = host.said("sampling/createMessage")[0].clone();
-        assert_eq!(question["params"]["_meta"]["progressToken"], "q");
-        let heard = host.heard().len();
-        host.notify(PROGRESS, json!({"progressToken": "q", "progress": 1}));
-        host.notify(PROGRESS, json!({"progressToken": "unknown", "progress": 1}));
-        host.notify(PROGRESS, json!({"progressToken": {}, "progress": "much"}));
-        assert_eq!(host.outcome(ask), None);
-        assert_eq!(host.heard().len(), heard);
-        host.answer(&question["id"], json!({"role": "assistant"}));
-        assert_eq!(host.outcome(ask), Some(Ok(json!({"role": "assistant"}))));
-        host
+        let ask = harness.ask(asking, "sampling/createMessage", params);
+        let ask_request = harness.messages_with("sampling/createMessage")[0].clone();
+        assert_eq!(ask_request["params"]["_meta"]["progressToken"], "q");
+        let received_before = harness.received().len();
+        harness.notify(PROGRESS, json!({"progressToken": "q", "progress": 1}));
+        harness.notify(PROGRESS, json!({"progressToken": "unknown", "progress": 1}));
+        harness.notify(PROGRESS, json!({"progressToken": {}, "progress": "much"}));
+        assert_eq!(harness.outcome(ask), None);
+        assert_eq!(harness.received().len(), received_before);
+        harness.answer(&ask_request["id"], json!({"role": "assistant"}));
+        assert_eq!(harness.outcome(ask), Some(Ok(json!({"role": "assistant"}))));
+        harness
     });
 }
 
 /// S-PROG-08, S-CAP-07: a watch gets only changes, even if it has a token and a log level.
 #[test]
-fn a_watch_is_told_neither_progress_nor_logs() {
-    let mut host = Host::modern(config());
+fn watch_receives_neither_progress_nor_logs() {
+    let mut harness = Harness::modern(config());
     let filter = json!({"toolsListChanged": true});
     let meta = json!({"progressToken": "w", LOG_LEVEL: "debug"});
     let params = json!({"notifications": filter, "_meta": meta});
-    host.modern_call("subscriptions/listen", params);
-    host.log_all(None);
+    harness.modern_call("subscriptions/listen", params);
+    harness.log_all(None);
     assert!(
-        host.said(MESSAGE).is_empty(),
+        harness.messages_with(MESSAGE).is_empty(),
         "there is no request to log for"
     );
-    let (_, running) = host.tool_with(json!({"progressToken": "t", LOG_LEVEL: "debug"}));
-    host.progress(running, 1.0);
-    host.log_at(Some(running), LogLevel::Error)
-        .expect("it is running");
-    assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
-    let told = host.said(MESSAGE);
-    assert_eq!(told.len(), 1, "for the request alone");
-    assert!(told[0]["params"].get("_meta").is_none(), "{}", told[0]);
-    host.finish();
+    let (_, running) =
+        harness.call_tool_with_meta(json!({"progressToken": "t", LOG_LEVEL: "debug"}));
+    harness.progress(running, 1.0);
+    harness
+        .log_at(Some(running), LogLevel::Error)
+        .expect("the request is running");
+    assert_eq!(harness.progress_received(), [(json!("t"), 1.0)]);
+    let messages = harness.messages_with(MESSAGE);
+    assert_eq!(messages.len(), 1, "only for the request");
+    assert!(
+        messages[0]["params"].get("_meta").is_none(),
+        "{}",
+        messages[0]
+    );
+    harness.finish();
 }
 
 /// S-PROG-04, S-RPC-26: while a modern request waits for its client, no progress is sent. The next round has its own
 /// token.
 #[test]
-fn each_round_of_a_modern_request_has_its_own_token() {
-    let mut host = Host::modern(config());
-    let (id, asking) = host.tool_with(json!({"progressToken": "first"}));
-    host.progress(asking, 1.0);
-    host.ask(asking, "roots/list", Value::Null);
-    host.progress(asking, 2.0);
-    assert_eq!(host.progresses(), [(json!("first"), 1.0)]);
+fn each_round_of_a_modern_request_has_its_own_progress_token() {
+    let mut harness = Harness::modern(config());
+    let (id, asking) = harness.call_tool_with_meta(json!({"progressToken": "first"}));
+    harness.progress(asking, 1.0);
+    harness.ask(asking, "roots/list", Value::Null);
+    harness.progress(asking, 2.0);
+    assert_eq!(harness.progress_received(), [(json!("first"), 1.0)]);
 
-    let round = host.result(&id);
+    let round = harness.result(&id);
     let mut params = json!({
         "name": "slow",
         "requestState": round["requestState"],
         "inputResponses": {},
         "_meta": {"progressToken": "second"},
     });
-    for key in round["inputRequests"]
-        .as_object()
-        .expect("questions")
-        .keys()
-    {
+    for key in round["inputRequests"].as_object().expect("asks").keys() {
         params["inputResponses"][key] = json!({"roots": []});
     }
-    host.modern_call("tools/call", params);
-    host.progress(asking, 3.0);
+    harness.modern_call("tools/call", params);
+    harness.progress(asking, 3.0);
     assert_eq!(
-        host.progresses(),
+        harness.progress_received(),
         [(json!("first"), 1.0), (json!("second"), 3.0)]
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-PROG-04, S-CAP-05: `notify` cannot send progress and log messages.
 #[test]
-fn progress_and_logs_go_through_their_verbs_alone() {
+fn notify_refuses_progress_and_log_messages() {
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
-        let mut host = Host::new(config()).speaking(version);
-        let heard = host.heard().len();
+        let mut harness = Harness::new(config()).with_version(version);
+        let received_before = harness.received().len();
         for method in [PROGRESS, MESSAGE] {
             let params = payload(&json!({"progressToken": 1, "progress": 1}));
-            let done = host.verb(|server, now| server.notify(now, method, Some(params)));
+            let done = harness.with_server(|server, now| server.notify(now, method, Some(params)));
             assert!(
                 matches!(done, Err(Misuse::OwnedByLink { .. })),
                 "{method}: {done:?}"
             );
         }
-        assert_eq!(host.heard().len(), heard);
-        host.finish();
+        assert_eq!(harness.received().len(), received_before);
+        harness.finish();
     }
 }
 
 /// S-CAP-05: a modern request without a log level gets no log messages, whatever other requests asked for.
 #[test]
-fn nothing_is_logged_to_a_modern_request_that_did_not_ask() {
+fn modern_request_without_a_log_level_gets_no_logs() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        host.tool_with(json!({LOG_LEVEL: "debug"}));
-        let (_, silent) = host.tool("slow");
-        assert_eq!(host.requests()[0].log_level, Some(LogLevel::Debug));
-        assert_eq!(host.requests()[1].log_level, None);
-        host.log_all(Some(silent));
-        assert!(host.said(MESSAGE).is_empty());
-        host
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        harness.call_tool_with_meta(json!({LOG_LEVEL: "debug"}));
+        let (_, silent) = harness.call_tool("slow");
+        assert_eq!(harness.requests()[0].log_level, Some(LogLevel::Debug));
+        assert_eq!(harness.requests()[1].log_level, None);
+        harness.log_all(Some(silent));
+        assert!(harness.messages_with(MESSAGE).is_empty());
+        harness
     });
 }
 
 /// S-CAP-05, S-CAP-07: a log message without a request goes to a modern client only while one of its requests asks for
 /// logs. It is sent once, from the lowest requested level up.
 #[test]
-fn what_is_logged_for_no_request_is_heard_while_a_modern_request_asks() {
-    let mut host = Host::modern(config());
-    host.tool("silent");
-    host.log_all(None);
-    assert!(host.said(MESSAGE).is_empty());
+fn log_without_a_request_is_sent_while_a_modern_request_wants_logs() {
+    let mut harness = Harness::modern(config());
+    harness.call_tool("silent");
+    harness.log_all(None);
+    assert!(harness.messages_with(MESSAGE).is_empty());
 
-    let (_, first) = host.tool_with(json!({LOG_LEVEL: "critical"}));
-    let (_, second) = host.tool_with(json!({LOG_LEVEL: "alert"}));
-    host.log_all(None);
-    assert_eq!(host.logged(), ["critical", "alert", "emergency"]);
-    host.respond(first, json!({"content": []}));
-    host.log_all(None);
-    assert_eq!(host.logged()[3..], ["alert", "emergency"]);
-    host.respond(second, json!({"content": []}));
-    host.log_all(None);
-    assert_eq!(host.logged().len(), 5);
-    host.finish();
+    let (_, first) = harness.call_tool_with_meta(json!({LOG_LEVEL: "critical"}));
+    let (_, second) = harness.call_tool_with_meta(json!({LOG_LEVEL: "alert"}));
+    harness.log_all(None);
+    assert_eq!(harness.logged_levels(), ["critical", "alert", "emergency"]);
+    harness.respond(first, json!({"content": []}));
+    harness.log_all(None);
+    assert_eq!(harness.logged_levels()[3..], ["alert", "emergency"]);
+    harness.respond(second, json!({"content": []}));
+    harness.log_all(None);
+    assert_eq!(harness.logged_levels().len(), 5);
+    harness.finish();
 }
 
 /// S-CAP-06, S-RPC-26: a modern request gets log messages from its level up, before its reply.
 #[test]
-fn a_modern_request_is_logged_to_from_its_level_on() {
+fn modern_request_gets_logs_from_its_level_up() {
     for level in LogLevel::ALL {
-        let mut host = Host::modern(config());
-        let (id, running) = host.tool_with(json!({LOG_LEVEL: level.as_str()}));
-        assert_eq!(host.requests()[0].log_level, Some(*level));
-        host.log_all(Some(running));
-        assert_eq!(host.logged(), from(*level));
-        host.respond(running, json!({"content": []}));
+        let mut harness = Harness::modern(config());
+        let (id, running) = harness.call_tool_with_meta(json!({LOG_LEVEL: level.as_str()}));
+        assert_eq!(harness.requests()[0].log_level, Some(*level));
+        harness.log_all(Some(running));
+        assert_eq!(harness.logged_levels(), from(*level));
+        harness.respond(running, json!({"content": []}));
         assert_eq!(
-            host.heard().last().and_then(|line| line.get("id")),
+            harness.received().last().and_then(|line| line.get("id")),
             Some(&id)
         );
-        let done = host.log_at(Some(running), LogLevel::Emergency);
+        let done = harness.log_at(Some(running), LogLevel::Emergency);
         assert_eq!(done, Err(Misuse::UnknownRequest));
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-META-05: a log level applies only to its own modern request.
 #[test]
-fn the_level_of_one_request_is_not_that_of_another() {
-    let mut host = Host::modern(config());
-    let (_, quiet) = host.tool_with(json!({LOG_LEVEL: "alert"}));
-    let (_, chatty) = host.tool_with(json!({LOG_LEVEL: "debug"}));
-    host.log_all(Some(quiet));
-    assert_eq!(host.logged(), ["alert", "emergency"]);
-    host.log_all(Some(chatty));
-    assert_eq!(host.logged().len(), 2 + LogLevel::ALL.len());
-    host.finish();
+fn log_level_applies_only_to_its_own_request() {
+    let mut harness = Harness::modern(config());
+    let (_, quiet) = harness.call_tool_with_meta(json!({LOG_LEVEL: "alert"}));
+    let (_, chatty) = harness.call_tool_with_meta(json!({LOG_LEVEL: "debug"}));
+    harness.log_all(Some(quiet));
+    assert_eq!(harness.logged_levels(), ["alert", "emergency"]);
+    harness.log_all(Some(chatty));
+    assert_eq!(harness.logged_levels().len(), 2 + LogLevel::ALL.len());
+    harness.finish();
 }
 
 /// S-CAP-07, S-STDIO-14: queued log messages of a request are sent before its reply, or not at all.
 #[test]
-fn logs_that_wait_do_not_come_after_the_answer() {
-    let mut host = Host::modern(narrow());
-    let (id, running) = host.tool_with(json!({LOG_LEVEL: "debug"}));
-    host.fill_pipe();
-    host.log_all(Some(running));
-    host.respond(running, json!({"content": []}));
-    host.reads_again();
+fn queued_logs_are_never_sent_after_the_reply() {
+    let mut harness = Harness::modern(small_write_window());
+    let (id, running) = harness.call_tool_with_meta(json!({LOG_LEVEL: "debug"}));
+    harness.fill_pipe();
+    harness.log_all(Some(running));
+    harness.respond(running, json!({"content": []}));
+    harness.resume_reading();
     assert_eq!(
-        host.heard().last().and_then(|line| line.get("id")),
+        harness.received().last().and_then(|line| line.get("id")),
         Some(&id)
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-CAP-08: a request with an unknown log level is refused.
 #[test]
-fn an_unknown_level_is_refused() {
+fn request_with_an_unknown_log_level_is_refused() {
     for level in [
         json!("loud"),
         json!("ERROR"),
@@ -524,190 +561,201 @@ fn an_unknown_level_is_refused() {
         json!(null),
         json!({}),
     ] {
-        let mut host = Host::modern(config());
-        let id = host.call(
+        let mut harness = Harness::modern(config());
+        let id = harness.call(
             "tools/call",
             json!({"name": "slow", "_meta": {LOG_LEVEL: level}}),
         );
-        assert_eq!(host.code(&id), code::INVALID_PARAMS, "{level}");
-        assert!(host.requests().is_empty(), "{level}");
-        host.finish();
+        assert_eq!(harness.code(&id), code::INVALID_PARAMS, "{level}");
+        assert!(harness.requests().is_empty(), "{level}");
+        harness.finish();
     }
 }
 
 /// S-CAP-09: a legacy client sets one level for everything, and may change it.
 #[test]
-fn a_legacy_client_chooses_its_level() {
+fn legacy_log_level_applies_to_all_messages_and_can_change() {
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         for level in LogLevel::ALL {
-            let mut host = Host::legacy(config(), version);
-            let id = host.call("logging/setLevel", json!({"level": level.as_str()}));
-            assert_eq!(host.result(&id), json!({}));
+            let mut harness = Harness::legacy(config(), version);
+            let id = harness.call("logging/setLevel", json!({"level": level.as_str()}));
+            assert_eq!(harness.result(&id), json!({}));
             assert!(
-                host.requests().is_empty(),
+                harness.requests().is_empty(),
                 "the server keeps the level itself"
             );
-            host.log_all(None);
-            assert_eq!(host.logged(), from(*level), "{version}");
+            harness.log_all(None);
+            assert_eq!(harness.logged_levels(), from(*level), "{version}");
 
-            host.call("logging/setLevel", json!({"level": "emergency"}));
-            let (_, running) = host.tool("slow");
-            let before = host.logged().len();
-            host.log_all(Some(running));
-            assert_eq!(host.logged()[before..], ["emergency"], "{version}");
-            host.finish();
+            harness.call("logging/setLevel", json!({"level": "emergency"}));
+            let (_, running) = harness.call_tool("slow");
+            let before = harness.logged_levels().len();
+            harness.log_all(Some(running));
+            assert_eq!(
+                harness.logged_levels()[before..],
+                ["emergency"],
+                "{version}"
+            );
+            harness.finish();
         }
     }
 }
 
 /// S-CAP-09: until a legacy client sets a level, the configured one applies.
 #[test]
-fn a_legacy_client_that_never_chose_gets_what_the_server_decides() {
+fn configured_log_level_applies_until_a_legacy_client_sets_one() {
     for level in LogLevel::ALL {
         let mut config = config();
         config.log_level = *level;
-        let mut host = Host::legacy(config, "2025-11-25");
-        host.log_all(None);
-        assert_eq!(host.logged(), from(*level));
-        host.finish();
+        let mut harness = Harness::legacy(config, "2025-11-25");
+        harness.log_all(None);
+        assert_eq!(harness.logged_levels(), from(*level));
+        harness.finish();
     }
 }
 
 /// S-LIFE-05: a legacy client gets log messages from `initialize` on, even before `initialized`.
 #[test]
-fn a_legacy_client_is_logged_to_from_its_introduction_on() {
-    let mut host = Host::new(config());
-    host.log_all(None);
-    assert!(host.heard().is_empty());
-    host.initialize("2025-11-25");
-    host.log_all(None);
-    assert_eq!(host.logged(), from(LogLevel::Info));
-    host.finish();
+fn legacy_client_gets_logs_from_initialize_on() {
+    let mut harness = Harness::new(config());
+    harness.log_all(None);
+    assert!(harness.received().is_empty());
+    harness.initialize("2025-11-25");
+    harness.log_all(None);
+    assert_eq!(harness.logged_levels(), from(LogLevel::Info));
+    harness.finish();
 }
 
 /// S-CAP-09: an invalid level is refused, and the previous one stays.
 #[test]
-fn an_invalid_choice_of_a_level_changes_nothing() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    host.call("logging/setLevel", json!({"level": "alert"}));
+fn invalid_log_level_is_refused_and_the_previous_one_stays() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    harness.call("logging/setLevel", json!({"level": "alert"}));
     for params in [
         json!({"level": "loud"}),
         json!({"level": 3}),
         json!({}),
         Value::Null,
     ] {
-        let id = host.call("logging/setLevel", params.clone());
-        assert_eq!(host.code(&id), code::INVALID_PARAMS, "{params}");
+        let id = harness.call("logging/setLevel", params.clone());
+        assert_eq!(harness.code(&id), code::INVALID_PARAMS, "{params}");
     }
-    host.log_all(None);
-    assert_eq!(host.logged(), ["alert", "emergency"]);
-    host.finish();
+    harness.log_all(None);
+    assert_eq!(harness.logged_levels(), ["alert", "emergency"]);
+    harness.finish();
 }
 
 /// S-CAP-09, S-VER-07: a modern client has no `logging/setLevel`, and the level of a legacy client does not apply to modern
 /// requests.
 #[test]
-fn the_level_of_a_legacy_client_is_not_for_modern_requests() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let id = host.modern_call("logging/setLevel", json!({"level": "alert"}));
-    assert_eq!(host.code(&id), code::METHOD_NOT_FOUND);
-    host.call("logging/setLevel", json!({"level": "debug"}));
-    host.modern_call("tools/call", json!({"name": "silent"}));
-    let silent = host.newest();
-    host.log_all(Some(silent));
-    assert!(host.said(MESSAGE).is_empty());
+fn legacy_log_level_does_not_apply_to_modern_requests() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let id = harness.modern_call("logging/setLevel", json!({"level": "alert"}));
+    assert_eq!(harness.code(&id), code::METHOD_NOT_FOUND);
+    harness.call("logging/setLevel", json!({"level": "debug"}));
+    harness.modern_call("tools/call", json!({"name": "silent"}));
+    let silent = harness.newest_request();
+    harness.log_all(Some(silent));
+    assert!(harness.messages_with(MESSAGE).is_empty());
 
     let params = with_meta(
         json!({"name": "chatty", "_meta": {LOG_LEVEL: "alert"}}),
         json!({}),
     );
-    host.plain_call("tools/call", params);
-    let chatty = host.newest();
-    host.log_all(Some(chatty));
-    assert_eq!(host.logged(), ["alert", "emergency"]);
-    host.finish();
+    harness.plain_call("tools/call", params);
+    let chatty = harness.newest_request();
+    harness.log_all(Some(chatty));
+    assert_eq!(harness.logged_levels(), ["alert", "emergency"]);
+    harness.finish();
 }
 
 /// S-CAP-01, S-CAP-03: a server that does not offer logging sends no log messages and has no level to set.
 #[test]
-fn a_server_that_does_not_offer_logging_does_not_log() {
+fn server_without_logging_refuses_log_calls_and_set_level() {
     let capabilities = ServerCapabilities::default().with_tools(false);
     for version in [Version::LATEST_LEGACY, Version::LATEST_MODERN] {
-        let mut host = Host::new(offering(capabilities.clone())).speaking(version);
-        let (_, running) = host.tool_with(json!({LOG_LEVEL: "debug"}));
+        let mut harness = Harness::new(offering(capabilities.clone())).with_version(version);
+        let (_, running) = harness.call_tool_with_meta(json!({LOG_LEVEL: "debug"}));
         for request in [Some(running), None] {
-            let done = host.log_at(request, LogLevel::Error);
+            let done = harness.log_at(request, LogLevel::Error);
             assert!(matches!(done, Err(Misuse::NotOffered { .. })), "{done:?}");
         }
-        assert!(host.said(MESSAGE).is_empty());
-        let id = host.call("logging/setLevel", json!({"level": "debug"}));
-        assert_eq!(host.code(&id), code::METHOD_NOT_FOUND);
-        host.finish();
+        assert!(harness.messages_with(MESSAGE).is_empty());
+        let id = harness.call("logging/setLevel", json!({"level": "debug"}));
+        assert_eq!(harness.code(&id), code::METHOD_NOT_FOUND);
+        harness.finish();
     }
 }
 
 /// S-CAP-06: a log message has its level, its unchanged data, and the logger's name if there is one, all on one line.
 #[test]
-fn a_message_says_who_logged_what() {
+fn log_message_has_level_logger_and_data() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let (_, running) = host.tool_with(json!({LOG_LEVEL: "debug"}));
+        let mut harness = Harness::new(config()).with_version(version);
+        let (_, running) = harness.call_tool_with_meta(json!({LOG_LEVEL: "debug"}));
         let data = payload(&json!({"lines": "a\nb", "n": [1, null]}));
-        host.verb(|server, now| {
-            server.log(now, Some(running), LogLevel::Notice, Some("db\n"), data)
-        })
-        .expect("it is running");
+        harness
+            .with_server(|server, now| {
+                server.log(now, Some(running), LogLevel::Notice, Some("db\n"), data)
+            })
+            .expect("the request is running");
         let expected =
             json!({"level": "notice", "logger": "db\n", "data": {"lines": "a\nb", "n": [1, null]}});
-        assert_eq!(host.said(MESSAGE)[0]["params"], expected);
-        host.log_at(Some(running), LogLevel::Error)
-            .expect("it is running");
-        assert!(host.said(MESSAGE)[1]["params"].get("logger").is_none());
-        host
+        assert_eq!(harness.messages_with(MESSAGE)[0]["params"], expected);
+        harness
+            .log_at(Some(running), LogLevel::Error)
+            .expect("the request is running");
+        assert!(
+            harness.messages_with(MESSAGE)[1]["params"]
+                .get("logger")
+                .is_none()
+        );
+        harness
     });
 }
 
 /// S-INH-06: an oversized log message is a misuse by the application and is not sent.
 #[test]
-fn a_message_that_is_too_long_is_not_logged() {
+fn oversized_log_message_is_refused() {
     let mut config = config();
     config.limits.message_bytes = 4_096;
-    let mut host = Host::legacy(config, "2025-11-25");
+    let mut harness = Harness::legacy(config, "2025-11-25");
     let data = payload(&json!("x".repeat(5_000)));
-    let done = host.verb(|server, now| server.log(now, None, LogLevel::Error, None, data));
+    let done =
+        harness.with_server(|server, now| server.log(now, None, LogLevel::Error, None, data));
     assert!(matches!(done, Err(Misuse::TooLarge { .. })), "{done:?}");
-    assert!(host.said(MESSAGE).is_empty());
-    host.finish();
+    assert!(harness.messages_with(MESSAGE).is_empty());
+    harness.finish();
 }
 
 /// S-CAP-09: the application is told the lowest wanted level, so that it need not produce unwanted messages.
 #[test]
-fn the_application_is_told_which_level_is_listened_to() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    host.call("logging/setLevel", json!({"level": "alert"}));
-    let logs = host.picked(|event| match event {
+fn watching_event_reports_the_log_level_of_a_legacy_client() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    harness.call("logging/setLevel", json!({"level": "alert"}));
+    let logs = harness.pick_events(|event| match event {
         Event::Watching(watch) => Some(watch.logs),
         _ => None,
     });
     assert_eq!(logs.last(), Some(&Some(LogLevel::Alert)));
-    host.finish();
+    harness.finish();
 }
 
 /// S-PROG-04: a legacy call that became a task is answered, and its progress stops.
 #[test]
-fn a_call_that_became_a_task_is_answered_and_its_progress_stops() {
+fn progress_stops_when_a_call_becomes_a_task() {
     use everlink::protocol::ServerFeature::TasksToolsCall;
     let capabilities = ServerCapabilities::default()
         .with(TasksToolsCall)
         .with_tools(false);
-    let mut host = Host::legacy(offering(capabilities), "2025-11-25");
+    let mut harness = Harness::legacy(offering(capabilities), "2025-11-25");
     let params = json!({"name": "long", "task": {}, "_meta": {"progressToken": "t"}});
-    host.call("tools/call", params);
-    let long = host.newest();
-    host.progress(long, 1.0);
-    host.respond(long, json!({"task": {"taskId": "t", "status": "working"}}));
-    let done = host.report_progress(long, Progress::new(2.0));
+    harness.call("tools/call", params);
+    let long = harness.newest_request();
+    harness.progress(long, 1.0);
+    harness.respond(long, json!({"task": {"taskId": "t", "status": "working"}}));
+    let done = harness.report_progress(long, Progress::new(2.0));
     assert_eq!(done, Err(Misuse::UnknownRequest));
-    assert_eq!(host.progresses(), [(json!("t"), 1.0)]);
-    host.finish();
+    assert_eq!(harness.progress_received(), [(json!("t"), 1.0)]);
+    harness.finish();
 }

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use crate::server_pipe::{
-    Host, NOTHING, config, every_chunking, every_era, every_version, is_modern, offering, payload,
-    seconds,
+    Harness, NO_MESSAGES, config, every_chunking, every_era, every_version, is_modern, offering,
+    payload, seconds,
 };
 use everlink::protocol::{LogLevel, ServerCapabilities, Version, meta};
 use everlink::server::{
@@ -37,7 +37,7 @@ fn cacheable() -> [(&'static str, Value, Value); 5] {
 }
 
 /// Methods whose results have no cache lifetime.
-fn others() -> [(&'static str, Value, Value); 3] {
+fn uncacheable() -> [(&'static str, Value, Value); 3] {
     [
         ("tools/call", json!({"name": "add"}), json!({"content": []})),
         ("prompts/get", json!({"name": "p"}), json!({"messages": []})),
@@ -51,77 +51,82 @@ fn others() -> [(&'static str, Value, Value); 3] {
 
 /// S-RPC-09, S-RPC-17: a result is any object, and it arrives unchanged.
 #[test]
-fn a_result_is_any_object() {
+fn result_object_arrives_unchanged() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        for given in [
+        let mut harness = Harness::new(config()).with_version(version);
+        for result in [
             json!({}),
             json!({"deep": {"er": [null, 1.5, "x", {"a": []}]}}),
             json!({"isError": true, "content": [{"type": "text", "text": "no"}]}),
             json!({"result": 1, "error": 2, "id": 3, "jsonrpc": 4}),
         ] {
-            let mut told = host.served("tools/call", json!({"name": "add"}), given.clone());
+            let mut received =
+                harness.call_and_respond("tools/call", json!({"name": "add"}), result.clone());
             if is_modern(version) {
-                let told = told.as_object_mut().unwrap();
-                assert_eq!(told.remove("resultType"), Some(json!("complete")));
-                told.remove("_meta");
+                let received = received.as_object_mut().unwrap();
+                assert_eq!(received.remove("resultType"), Some(json!("complete")));
+                received.remove("_meta");
             }
-            assert_eq!(told, given, "{version}");
+            assert_eq!(received, result, "{version}");
         }
-        host
+        harness
     });
 }
 
 /// S-RPC-17: a result that is not an object is refused, and the request stays open.
 #[test]
-fn what_is_no_object_is_no_result() {
+fn result_that_is_no_object_is_refused_and_the_request_stays_open() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let (id, request) = host.tool("add");
-        for given in [json!(null), json!(7), json!("text"), json!([]), json!(true)] {
-            let done = host.verb(|server, now| server.respond(now, request, payload(&given)));
+        let mut harness = Harness::new(config()).with_version(version);
+        let (id, request) = harness.call_tool("add");
+        for result in [json!(null), json!(7), json!("text"), json!([]), json!(true)] {
+            let done =
+                harness.with_server(|server, now| server.respond(now, request, payload(&result)));
             assert!(
                 matches!(done, Err(Misuse::NotAnObject { .. })),
-                "{given}: {done:?}"
+                "{result}: {done:?}"
             );
         }
-        assert_eq!(host.replies(&id).len(), 0);
-        host.respond(request, json!({}));
-        assert_eq!(host.replies(&id).len(), 1);
-        host
+        assert_eq!(harness.replies(&id).len(), 0);
+        harness.respond(request, json!({}));
+        assert_eq!(harness.replies(&id).len(), 1);
+        harness
     });
 }
 
 /// S-RPC-08, S-RPC-09: a request gets one reply, a result or an error. A second one is refused and not written.
 #[test]
-fn a_request_has_one_answer() {
+fn second_reply_to_a_request_is_refused() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
         for first_fails in [false, true] {
-            let (id, request) = host.tool("add");
+            let (id, request) = harness.call_tool("add");
             if first_fails {
-                host.fail(request, 7, "no");
+                harness.fail(request, 7, "no");
             } else {
-                host.respond(request, json!({"content": []}));
+                harness.respond(request, json!({"content": []}));
             }
             let error = ErrorObject::new(8, "twice");
-            let done = host.verb(|server, now| server.fail(now, request, error));
+            let done = harness.with_server(|server, now| server.fail(now, request, error));
             assert_eq!(done, Err(Misuse::UnknownRequest));
-            let done = host.verb(|server, now| server.respond(now, request, payload(&json!({}))));
+            let done = harness
+                .with_server(|server, now| server.respond(now, request, payload(&json!({}))));
             assert_eq!(done, Err(Misuse::UnknownRequest));
-            let reply = host.reply(&id);
+            let reply = harness.reply(&id);
             assert_eq!(reply.get("error").is_some(), first_fails);
             assert_eq!(reply.get("result").is_some(), !first_fails);
         }
-        host
+        harness
     });
 }
 
 /// S-RPC-12, S-RPC-13: an error has a code, a message, and optional data of any type.
 #[test]
-fn an_error_says_what_it_was_given() {
+fn error_code_message_and_data_arrive_unchanged() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
+        let mut harness = Harness::new(config()).with_version(version);
         for data in [
             json!(null),
             json!(1.5),
@@ -130,54 +135,55 @@ fn an_error_says_what_it_was_given() {
             json!({"a": 1}),
             json!(false),
         ] {
-            let (id, request) = host.tool("add");
+            let (id, request) = harness.call_tool("add");
             let mut error = ErrorObject::new(-5, "it\n\"failed\"");
             error.data = Some(payload(&data));
-            host.verb(|server, now| server.fail(now, request, error))
-                .expect("an answer");
+            harness
+                .with_server(|server, now| server.fail(now, request, error))
+                .expect("the server accepts the reply");
             assert_eq!(
-                host.error(&id),
+                harness.error(&id),
                 json!({"code": -5, "message": "it\n\"failed\"", "data": data})
             );
         }
-        let (id, request) = host.tool("add");
-        host.fail(request, i64::MAX, "no");
+        let (id, request) = harness.call_tool("add");
+        harness.fail(request, i64::MAX, "no");
         assert_eq!(
-            host.error(&id),
+            harness.error(&id),
             json!({"code": i64::MAX, "message": "no"}),
-            "no data is none"
+            "an error without data has no member for it"
         );
-        host
+        harness
     });
 }
 
 /// S-RPC-18, S-META-06: every modern result names its type and its server, including empty results and results of the server
 /// itself. No legacy result does.
 #[test]
-fn every_modern_result_says_its_kind_and_its_server() {
+fn every_modern_result_has_its_type_and_server_info() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let before = host.heard().len();
-        for (method, params, result) in cacheable().into_iter().chain(others()) {
-            host.served(method, params.clone(), result);
-            host.served(method, params, json!({}));
+        let mut harness = Harness::new(config()).with_version(version);
+        let before = harness.received().len();
+        for (method, params, result) in cacheable().into_iter().chain(uncacheable()) {
+            harness.call_and_respond(method, params.clone(), result);
+            harness.call_and_respond(method, params, json!({}));
         }
-        host.call("server/discover", Value::Null);
-        let (first, request) = host.tool("add");
-        host.ask(request, "roots/list", Value::Null);
-        let listen = host.call("subscriptions/listen", json!({"notifications": {}}));
+        harness.call("server/discover", Value::Null);
+        let (first, request) = harness.call_tool("add");
+        harness.ask(request, "roots/list", Value::Null);
+        let listen = harness.call("subscriptions/listen", json!({"notifications": {}}));
         if is_modern(version) {
-            assert_eq!(host.result(&first)["resultType"], "input_required");
+            assert_eq!(harness.result(&first)["resultType"], "input_required");
         }
-        host.shutdown();
+        harness.shutdown();
         if is_modern(version) {
             assert_eq!(
-                host.result(&listen)["resultType"],
+                harness.result(&listen)["resultType"],
                 "complete",
                 "a watch that ends"
             );
         }
-        let results: Vec<_> = host.heard()[before..]
+        let results: Vec<_> = harness.received()[before..]
             .iter()
             .filter_map(|m| m.get("result"))
             .collect();
@@ -192,133 +198,134 @@ fn every_modern_result_says_its_kind_and_its_server() {
                 assert_eq!(result.get("_meta"), None, "{result}");
             }
         }
-        host
+        harness
     });
 }
 
 /// S-META-06: the server's name can be switched off, and the application's own value is kept.
 #[test]
-fn the_server_need_not_name_itself() {
-    let mut shy = config();
-    shy.names_itself = false;
-    let mut host = Host::modern(shy);
-    let told = host.served("tools/list", Value::Null, json!({"tools": []}));
-    assert_eq!(told.get("_meta"), None);
-    let id = host.call("server/discover", Value::Null);
-    assert_eq!(host.result(&id)["_meta"].get(meta::SERVER_INFO), None);
-    host.finish();
+fn server_info_can_be_disabled_or_set_by_the_application() {
+    let mut unnamed = config();
+    unnamed.names_itself = false;
+    let mut harness = Harness::modern(unnamed);
+    let result = harness.call_and_respond("tools/list", Value::Null, json!({"tools": []}));
+    assert_eq!(result.get("_meta"), None);
+    let id = harness.call("server/discover", Value::Null);
+    assert_eq!(harness.result(&id)["_meta"].get(meta::SERVER_INFO), None);
+    harness.finish();
 
-    let mut host = Host::modern(config());
+    let mut harness = Harness::modern(config());
     let own = json!({"content": [], "_meta": {"com.example/x": 1, meta::SERVER_INFO: {"name": "behind", "version": "0"}}});
-    let told = host.served("tools/call", json!({"name": "add"}), own.clone());
-    assert_eq!(told["_meta"], own["_meta"]);
+    let result = harness.call_and_respond("tools/call", json!({"name": "add"}), own.clone());
+    assert_eq!(result["_meta"], own["_meta"]);
     let mixed = json!({"content": [], "_meta": {"com.example/x": 1}});
-    let told = host.served("tools/call", json!({"name": "add"}), mixed);
-    assert_eq!(told["_meta"]["com.example/x"], 1);
-    assert_eq!(told["_meta"][meta::SERVER_INFO]["name"], "host");
-    host.finish();
+    let result = harness.call_and_respond("tools/call", json!({"name": "add"}), mixed);
+    assert_eq!(result["_meta"]["com.example/x"], 1);
+    assert_eq!(result["_meta"][meta::SERVER_INFO]["name"], "host");
+    harness.finish();
 }
 
 /// S-CACHE-01: complete cacheable results have a lifetime and a scope. Other results and all legacy results have neither.
 #[test]
-fn what_can_be_held_says_for_how_long_and_for_whom() {
+fn cacheable_modern_results_have_lifetime_and_scope() {
     every_version(|version| {
         let mut config = config();
         config.cache = Cache::new(Duration::from_millis(2_500), true);
-        let mut host = Host::new(config).speaking(version);
+        let mut harness = Harness::new(config).with_version(version);
         for (method, params, result) in cacheable() {
-            let told = host.served(method, params, result.clone());
+            let received = harness.call_and_respond(method, params, result.clone());
             if is_modern(version) {
-                assert_eq!(told["ttlMs"], 2_500, "{method}");
-                assert_eq!(told["cacheScope"], "public", "{method}");
+                assert_eq!(received["ttlMs"], 2_500, "{method}");
+                assert_eq!(received["cacheScope"], "public", "{method}");
             } else {
-                assert_eq!(told, result, "{method}");
+                assert_eq!(received, result, "{method}");
             }
         }
-        for (method, params, result) in others() {
-            let told = host.served(method, params, result);
-            assert_eq!(told.get("ttlMs"), None, "{method}");
-            assert_eq!(told.get("cacheScope"), None, "{method}");
+        for (method, params, result) in uncacheable() {
+            let received = harness.call_and_respond(method, params, result);
+            assert_eq!(received.get("ttlMs"), None, "{method}");
+            assert_eq!(received.get("cacheScope"), None, "{method}");
         }
-        let id = host.call("server/discover", Value::Null);
+        let id = harness.call("server/discover", Value::Null);
         if is_modern(version) {
-            assert_eq!(host.result(&id)["ttlMs"], 2_500);
-            assert_eq!(host.result(&id)["cacheScope"], "public");
+            assert_eq!(harness.result(&id)["ttlMs"], 2_500);
+            assert_eq!(harness.result(&id)["cacheScope"], "public");
         }
-        host
+        harness
     });
 }
 
 /// S-CACHE-01: by default the lifetime is 0 and the scope is private. Values of the application are kept.
 #[test]
-fn what_the_application_says_of_freshness_is_left() {
-    let mut host = Host::modern(config());
+fn application_cache_values_replace_the_defaults() {
+    let mut harness = Harness::modern(config());
     for (method, params, mut result) in cacheable() {
-        let told = host.served(method, params.clone(), result.clone());
+        let received = harness.call_and_respond(method, params.clone(), result.clone());
         assert_eq!(
-            (&told["ttlMs"], &told["cacheScope"]),
+            (&received["ttlMs"], &received["cacheScope"]),
             (&json!(0), &json!("private")),
             "{method}"
         );
         result["ttlMs"] = json!(7);
-        let told = host.served(method, params.clone(), result.clone());
+        let received = harness.call_and_respond(method, params.clone(), result.clone());
         assert_eq!(
-            (&told["ttlMs"], &told["cacheScope"]),
+            (&received["ttlMs"], &received["cacheScope"]),
             (&json!(7), &json!("private")),
             "{method}"
         );
         result["cacheScope"] = json!("public");
-        let told = host.served(method, params, result);
+        let received = harness.call_and_respond(method, params, result);
         assert_eq!(
-            (&told["ttlMs"], &told["cacheScope"]),
+            (&received["ttlMs"], &received["cacheScope"]),
             (&json!(7), &json!("public")),
             "{method}"
         );
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-CACHE-01: even the longest lifetime is written as an integer.
 #[test]
-fn a_very_long_time_is_an_integer() {
+fn longest_cache_lifetime_is_written_as_an_integer() {
     let mut config = config();
     config.cache = Cache::new(Duration::MAX, false);
-    let mut host = Host::modern(config);
-    let told = host.served("tools/list", Value::Null, json!({"tools": []}));
-    assert!(told["ttlMs"].is_u64(), "{told}");
-    host.finish();
+    let mut harness = Harness::modern(config);
+    let result = harness.call_and_respond("tools/list", Value::Null, json!({"tools": []}));
+    assert!(result["ttlMs"].is_u64(), "{result}");
+    harness.finish();
 }
 
 /// S-CACHE-02: a result that asks for input has no cache lifetime.
 #[test]
-fn a_result_that_wants_input_is_not_to_be_held() {
+fn input_required_result_has_no_cache_lifetime() {
     let mut config = config();
     config.cache = Cache::new(Duration::from_secs(1), true);
-    let mut host = Host::modern(config);
-    let stateless = host.call("resources/read", json!({"uri": "file:///a"}));
-    let request = host.newest();
+    let mut harness = Harness::modern(config);
+    let stateless = harness.call("resources/read", json!({"uri": "file:///a"}));
+    let request = harness.newest_request();
     let input = InputRequired::new()
         .and_ask("where", "roots/list", None)
         .with_state("s");
-    host.verb(|server, now| server.require_input(now, request, input))
-        .expect("it may be asked");
-    let stateful = host.call("resources/read", json!({"uri": "file:///a"}));
-    let request = host.newest();
-    host.ask(request, "roots/list", Value::Null);
+    harness
+        .with_server(|server, now| server.require_input(now, request, input))
+        .expect("the client can be asked");
+    let stateful = harness.call("resources/read", json!({"uri": "file:///a"}));
+    let request = harness.newest_request();
+    harness.ask(request, "roots/list", Value::Null);
     for id in [stateless, stateful] {
-        let told = host.result(&id);
-        assert_eq!(told["resultType"], "input_required");
-        assert_eq!(told.get("ttlMs"), None);
-        assert_eq!(told.get("cacheScope"), None);
+        let result = harness.result(&id);
+        assert_eq!(result["resultType"], "input_required");
+        assert_eq!(result.get("ttlMs"), None);
+        assert_eq!(result.get("cacheScope"), None);
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-ERR-01: unknown methods and names of notifications are refused.
 #[test]
-fn a_method_that_there_is_not_is_refused() {
+fn unknown_method_is_refused() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
+        let mut harness = Harness::new(config()).with_version(version);
         for method in [
             "no/such",
             "Tools/list",
@@ -329,120 +336,131 @@ fn a_method_that_there_is_not_is_refused() {
             "roots/list",
             "sampling/createMessage",
         ] {
-            let id = host.call(method, json!({"requestId": 1}));
-            assert_eq!(host.code(&id), -32601, "{version}: {method:?}");
+            let id = harness.call(method, json!({"requestId": 1}));
+            assert_eq!(harness.code(&id), -32601, "{version}: {method:?}");
         }
-        assert_eq!(host.requests().len(), 0);
-        host
+        assert_eq!(harness.requests().len(), 0);
+        harness
     });
 }
 
 /// S-ERR-01: an application may receive methods that the protocol does not know.
 #[test]
-fn an_application_may_have_methods_of_its_own() {
+fn unknown_methods_can_be_delivered_to_the_application() {
     every_version(|version| {
         let mut config = config();
         config.unknown_methods = UnknownMethods::Delivered;
-        let mut host = Host::new(config).speaking(version);
-        let told = host.served("com.example/sum", json!({"a": 1}), json!({"sum": 2}));
-        assert_eq!(told["sum"], 2);
-        assert_eq!(host.requests()[0].method, "com.example/sum");
-        host
+        let mut harness = Harness::new(config).with_version(version);
+        let result =
+            harness.call_and_respond("com.example/sum", json!({"a": 1}), json!({"sum": 2}));
+        assert_eq!(result["sum"], 2);
+        assert_eq!(harness.requests()[0].method, "com.example/sum");
+        harness
     });
 }
 
 /// S-ERR-10: methods of a capability that is not offered are not found, also for modern clients. A missing capability of the
 /// client has another code.
 #[test]
-fn a_capability_that_is_not_offered_has_no_methods() {
+fn methods_of_an_unoffered_capability_are_not_found() {
     let only_tools = offering(ServerCapabilities::default().with_tools(false));
-    let mut host = Host::modern(only_tools).declaring(json!({}));
-    for (method, params, _) in cacheable().into_iter().chain(others()) {
+    let mut harness = Harness::modern(only_tools).declaring(json!({}));
+    for (method, params, _) in cacheable().into_iter().chain(uncacheable()) {
         let is_offered = method.starts_with("tools/");
-        let id = host.call(method, params);
+        let id = harness.call(method, params);
         if is_offered {
-            assert_eq!(host.replies(&id).len(), 0, "{method}");
+            assert_eq!(harness.replies(&id).len(), 0, "{method}");
         } else {
-            assert_eq!(host.code(&id), -32601, "{method}");
+            assert_eq!(harness.code(&id), -32601, "{method}");
         }
     }
-    let (id, request) = host.tool("add");
+    let (id, request) = harness.call_tool("add");
     let error = everlink::server::missing_capability(everlink::protocol::ClientFeature::Roots);
-    host.verb(|server, now| server.fail(now, request, error))
-        .expect("an answer");
-    assert_eq!(host.code(&id), -32021);
-    host.finish();
+    harness
+        .with_server(|server, now| server.fail(now, request, error))
+        .expect("the server accepts the reply");
+    assert_eq!(harness.code(&id), -32021);
+    harness.finish();
 }
 
 /// S-ERR-02, S-ERR-05, S-ERR-06: a modern server does not send a reserved code, even if the application uses it. A legacy client
 /// gets the codes of its version.
 #[test]
-fn reserved_codes_are_not_used() {
+fn reserved_error_codes_are_not_sent() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
+        let mut harness = Harness::new(config()).with_version(version);
         for code in -32_099..=-32_000 {
-            let (id, request) = host.tool("add");
-            host.fail(request, code, "no");
-            let told = host.code(&id);
+            let (id, request) = harness.call_tool("add");
+            harness.fail(request, code, "no");
+            let sent_code = harness.code(&id);
             match code {
                 // Only 2025-11-25 has this code (S-ERR-13).
-                -32_042 => assert_eq!(told == code, version == Version::V2025_11_25, "{version}"),
+                -32_042 => assert_eq!(
+                    sent_code == code,
+                    version == Version::V2025_11_25,
+                    "{version}"
+                ),
                 // To a legacy client these codes would prove a modern server (S-VER-09).
-                -32_022..=-32_020 => assert_eq!(told == code, is_modern(version), "{version}"),
-                _ if !is_modern(version) => assert_eq!(told, code, "{version}"),
-                -32_002 => assert_eq!(told, -32_602, "a resource that there is not (S-ERR-11)"),
+                -32_022..=-32_020 => assert_eq!(sent_code == code, is_modern(version), "{version}"),
+                _ if !is_modern(version) => assert_eq!(sent_code, code, "{version}"),
+                -32_002 => assert_eq!(sent_code, -32_602, "a missing resource (S-ERR-11)"),
                 -32_099..=-32_020 => {
-                    assert!(!(-32_099..=-32_020).contains(&told), "{code} became {told}");
+                    assert!(
+                        !(-32_099..=-32_020).contains(&sent_code),
+                        "{code} became {sent_code}"
+                    );
                 }
                 _ => assert!(
-                    told == code || !(-32_099..=-32_000).contains(&told),
-                    "{code} became {told}"
+                    sent_code == code || !(-32_099..=-32_000).contains(&sent_code),
+                    "{code} became {sent_code}"
                 ),
             }
         }
-        host
+        harness
     });
 }
 
 /// S-ERR-11, S-ERR-12: a missing resource has the code of the version.
 #[test]
-fn a_resource_that_there_is_not_has_the_code_of_the_version() {
+fn missing_resource_error_has_the_code_of_the_version() {
     every_version(|version| {
-        let mut host = Host::new(config()).speaking(version);
-        let id = host.call("resources/read", json!({"uri": "file:///none"}));
+        let mut harness = Harness::new(config()).with_version(version);
+        let id = harness.call("resources/read", json!({"uri": "file:///none"}));
         let mut error = ErrorObject::new(-32_002, "there is no such resource");
         error.data = Some(payload(&json!({"uri": "file:///none"})));
-        let request = host.newest();
-        host.verb(|server, now| server.fail(now, request, error))
-            .expect("an answer");
+        let request = harness.newest_request();
+        harness
+            .with_server(|server, now| server.fail(now, request, error))
+            .expect("the server accepts the reply");
         let expected = if is_modern(version) { -32_602 } else { -32_002 };
-        assert_eq!(host.code(&id), expected, "{version}");
-        assert_eq!(host.error(&id)["data"]["uri"], "file:///none");
-        host
+        assert_eq!(harness.code(&id), expected, "{version}");
+        assert_eq!(harness.error(&id)["data"]["uri"], "file:///none");
+        harness
     });
 }
 
 /// S-ERR-13: in 2025-11-25 an error may ask for a URL elicitation first, with all its data.
 #[test]
-fn an_error_may_send_the_user_elsewhere() {
-    let mut host = Host::legacy(config(), "2025-11-25");
-    let (id, request) = host.tool("add");
+fn url_elicitation_required_error_arrives_with_its_data() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let (id, request) = harness.call_tool("add");
     let data = json!({"elicitations": [{"mode": "url", "message": "?", "url": "https://example.com/", "elicitationId": "1"}]});
     let mut error = ErrorObject::new(-32_042, "go there first");
     error.data = Some(payload(&data));
-    host.verb(|server, now| server.fail(now, request, error))
-        .expect("an answer");
+    harness
+        .with_server(|server, now| server.fail(now, request, error))
+        .expect("the server accepts the reply");
     assert_eq!(
-        host.error(&id),
+        harness.error(&id),
         json!({"code": -32_042, "message": "go there first", "data": data})
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-ERR-03, S-ERR-05: every refusal by the server itself has a code that the specification defines.
 #[test]
-fn the_servers_own_codes_are_defined() {
-    const DEFINED: [i64; 8] = [
+fn errors_of_the_server_itself_have_defined_codes() {
+    const DEFINED_CODES: [i64; 8] = [
         -32_700, -32_600, -32_601, -32_602, -32_603, -32_020, -32_021, -32_022,
     ];
     every_version(|version| {
@@ -451,50 +469,50 @@ fn the_servers_own_codes_are_defined() {
         config.limits.message_bytes = 2_000;
         config.limits.listens = 1;
         config.limits.watched_uris = 1;
-        let mut host = Host::new(config).speaking(version);
+        let mut harness = Harness::new(config).with_version(version);
         // Too many, too long, unknown, malformed, of an unknown version, too much to watch, too late.
         let watch =
             json!({"notifications": {"resourceSubscriptions": ["a:1", "a:2"]}, "uri": "a:1"});
-        host.call("subscriptions/listen", watch);
-        host.call("subscriptions/listen", json!({"notifications": {}}));
-        host.call("subscriptions/listen", json!({"notifications": {}}));
-        host.call("subscriptions/listen", json!({"notifications": 7}));
-        host.call("resources/subscribe", json!({"uri": "a:1"}));
-        host.call("resources/subscribe", json!({"uri": "a:2"}));
-        host.call("resources/subscribe", json!({"uri": 7}));
-        host.call("tools/call", json!({"name": "x".repeat(3_000)}));
-        host.call("no/such", Value::Null);
-        host.line("{");
-        host.line("[]");
-        host.call(
+        harness.call("subscriptions/listen", watch);
+        harness.call("subscriptions/listen", json!({"notifications": {}}));
+        harness.call("subscriptions/listen", json!({"notifications": {}}));
+        harness.call("subscriptions/listen", json!({"notifications": 7}));
+        harness.call("resources/subscribe", json!({"uri": "a:1"}));
+        harness.call("resources/subscribe", json!({"uri": "a:2"}));
+        harness.call("resources/subscribe", json!({"uri": 7}));
+        harness.call("tools/call", json!({"name": "x".repeat(3_000)}));
+        harness.call("no/such", Value::Null);
+        harness.send_line("{");
+        harness.send_line("[]");
+        harness.call(
             "tools/call",
             json!({"_meta": {meta::PROTOCOL_VERSION: "1999-01-01"}}),
         );
-        host.call("tools/call", json!({"_meta": {meta::LOG_LEVEL: "loud"}}));
-        host.call("tools/call", json!({"_meta": {"progressToken": {}}}));
-        host.call(
+        harness.call("tools/call", json!({"_meta": {meta::LOG_LEVEL: "loud"}}));
+        harness.call("tools/call", json!({"_meta": {"progressToken": {}}}));
+        harness.call(
             "tools/call",
             json!({"name": "add", "requestState": 7, "inputResponses": 7}),
         );
-        host.call(
+        harness.call(
             "tools/call",
             json!({"name": "add", "requestState": "everlink.9.9.ff", "inputResponses": {}}),
         );
         for _ in 0..4 {
-            host.call("tools/call", json!({"name": "add"}));
+            harness.call("tools/call", json!({"name": "add"}));
         }
-        host.shutdown();
-        host.call("tools/call", json!({"name": "add"}));
-        host.pass(seconds(60));
+        harness.shutdown();
+        harness.call("tools/call", json!({"name": "add"}));
+        harness.advance(seconds(60));
         let mut errors = 0;
-        for error in host
-            .heard()
+        for error in harness
+            .received()
             .iter()
             .filter_map(|message| message.get("error"))
         {
             let code = error["code"].as_i64().expect("an integer");
-            assert!(DEFINED.contains(&code), "{version}: {error}");
-            let text = error["message"].as_str().expect("a text");
+            assert!(DEFINED_CODES.contains(&code), "{version}: {error}");
+            let text = error["message"].as_str().expect("a string");
             assert!(
                 !text.is_empty() && !text.contains('\n'),
                 "{text:?} (S-RPC-14)"
@@ -502,77 +520,83 @@ fn the_servers_own_codes_are_defined() {
             errors += 1;
         }
         assert!(errors >= 9, "{version}: {errors}");
-        host
+        harness
     });
 }
 
 /// S-ERR-01, S-ERR-03: a request over the limit is refused with the code for internal errors. A finished request makes room.
 #[test]
-fn one_request_too_many_is_refused() {
+fn request_over_the_limit_gets_an_internal_error() {
     every_era(|chunking, version| {
         let mut config = config();
         config.limits.requests = 2;
-        let mut host = Host::new(config).chunked(chunking).speaking(version);
-        let (_, first) = host.tool("first");
-        let (_, _second) = host.tool("second");
-        let third = host.call("tools/call", json!({"name": "third"}));
-        assert_eq!(host.code(&third), -32_603);
-        assert_eq!(host.requests().len(), 2);
-        host.respond(first, json!({"content": []}));
-        let (_, fourth) = host.tool("fourth");
-        assert_eq!(host.requests().len(), 3, "{fourth}");
-        host
+        let mut harness = Harness::new(config).chunked(chunking).with_version(version);
+        let (_, first) = harness.call_tool("first");
+        let (_, _second) = harness.call_tool("second");
+        let third = harness.call("tools/call", json!({"name": "third"}));
+        assert_eq!(harness.code(&third), -32_603);
+        assert_eq!(harness.requests().len(), 2);
+        harness.respond(first, json!({"content": []}));
+        let (_, fourth) = harness.call_tool("fourth");
+        assert_eq!(harness.requests().len(), 3, "{fourth}");
+        harness
     });
 }
 
 /// S-ERR-09: the outcome of an ask distinguishes errors of the client from errors of the server end.
 #[test]
-fn local_errors_are_not_those_of_the_client() {
+fn ask_outcome_distinguishes_client_errors_from_local_ones() {
     let mut config = config();
     config.ask_timeout = seconds(10);
-    let mut host = Host::new(config).speaking(Version::V2025_11_25);
-    let (_, request) = host.tool("add");
-    let refused = host.ask(request, "roots/list", Value::Null);
-    let ignored = host.ask(request, "roots/list", Value::Null);
-    let withdrawn = host.ask(request, "roots/list", Value::Null);
-    let asked = host.said("roots/list")[0]["id"].clone();
+    let mut harness = Harness::new(config).with_version(Version::V2025_11_25);
+    let (_, request) = harness.call_tool("add");
+    let refused = harness.ask(request, "roots/list", Value::Null);
+    let ignored = harness.ask(request, "roots/list", Value::Null);
+    let withdrawn = harness.ask(request, "roots/list", Value::Null);
+    let ask_id = harness.messages_with("roots/list")[0]["id"].clone();
     // The same text that other implementations use for a timeout.
     let error =
         json!({"code": -32_001, "message": "the client did not answer in time", "data": [1]});
-    host.say(json!({"jsonrpc": "2.0", "id": asked, "error": error}));
-    host.verb(|server, now| server.withdraw(now, withdrawn, None))
-        .expect("it is open");
-    host.pass(seconds(10));
-    let mut said = ErrorObject::new(-32_001, "the client did not answer in time");
-    said.data = Some(payload(&json!([1])));
-    assert_eq!(host.outcome(refused), Some(Err(Unanswered::Error(said))));
-    assert_eq!(host.outcome(ignored), Some(Err(Unanswered::TimedOut)));
-    assert_eq!(host.outcome(withdrawn), Some(Err(Unanswered::Withdrawn)));
-    let over = host.ask(request, "roots/list", Value::Null);
-    host.respond(request, json!({"content": []}));
-    assert_eq!(host.outcome(over), Some(Err(Unanswered::RequestOver)));
-    let gone = host.try_ask_unbidden("roots/list", Value::Null);
-    let gone = gone.expect("it may be asked");
-    host.write_fails(&[]);
-    assert_eq!(host.outcome(gone), Some(Err(Unanswered::PeerGone)));
-    host.finish();
+    harness.send(json!({"jsonrpc": "2.0", "id": ask_id, "error": error}));
+    harness
+        .with_server(|server, now| server.withdraw(now, withdrawn, None))
+        .expect("the ask is open");
+    harness.advance(seconds(10));
+    let mut client_error = ErrorObject::new(-32_001, "the client did not answer in time");
+    client_error.data = Some(payload(&json!([1])));
+    assert_eq!(
+        harness.outcome(refused),
+        Some(Err(Unanswered::Error(client_error)))
+    );
+    assert_eq!(harness.outcome(ignored), Some(Err(Unanswered::TimedOut)));
+    assert_eq!(harness.outcome(withdrawn), Some(Err(Unanswered::Withdrawn)));
+    let ended = harness.ask(request, "roots/list", Value::Null);
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.outcome(ended), Some(Err(Unanswered::RequestOver)));
+    let gone = harness.try_ask_unbidden("roots/list", Value::Null);
+    let gone = gone.expect("the client can be asked");
+    harness.fail_writes(&[]);
+    assert_eq!(harness.outcome(gone), Some(Err(Unanswered::PeerGone)));
+    harness.finish();
 }
 
 /// S-RPC-26, S-CAP-06: while a request runs, its client gets progress and log messages; after the reply it gets none.
 #[test]
-fn a_request_is_accompanied_until_it_is_answered() {
+fn progress_and_logs_are_sent_until_the_reply() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let terms = json!({"progressToken": "p", meta::LOG_LEVEL: "info"});
-        let id = host.call("tools/call", json!({"name": "add", "_meta": terms}));
-        let request = host.newest();
-        assert!(host.requests()[0].wants_progress);
-        let before = host.heard().len();
-        host.progress(request, 1.0);
-        log(&mut host, request, LogLevel::Warning).expect("it runs");
-        host.progress(request, 2.0);
-        host.respond(request, json!({"content": []}));
-        let told: Vec<String> = host.heard()[before..]
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let request_meta = json!({"progressToken": "p", meta::LOG_LEVEL: "info"});
+        let id = harness.call("tools/call", json!({"name": "add", "_meta": request_meta}));
+        let request = harness.newest_request();
+        assert!(harness.requests()[0].wants_progress);
+        let before = harness.received().len();
+        harness.progress(request, 1.0);
+        log(&mut harness, request, LogLevel::Warning).expect("the request is running");
+        harness.progress(request, 2.0);
+        harness.respond(request, json!({"content": []}));
+        let kinds: Vec<String> = harness.received()[before..]
             .iter()
             .map(|message| {
                 message["method"]
@@ -587,83 +611,84 @@ fn a_request_is_accompanied_until_it_is_answered() {
             "notifications/progress",
             "the answer",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(kinds, expected);
         let progress = everlink::server::Progress::new(3.0);
-        let late = host.verb(|server, now| server.progress(now, request, progress));
+        let late = harness.with_server(|server, now| server.progress(now, request, progress));
         assert_eq!(late, Err(Misuse::UnknownRequest));
         assert_eq!(
-            log(&mut host, request, LogLevel::Warning),
+            log(&mut harness, request, LogLevel::Warning),
             Err(Misuse::UnknownRequest)
         );
-        assert_eq!(host.heard().len(), before + 4);
-        host.result(&id);
-        host
+        assert_eq!(harness.received().len(), before + 4);
+        harness.result(&id);
+        harness
     });
 }
 
-fn log(host: &mut Host, request: everlink::RequestId, level: LogLevel) -> Result<(), Misuse> {
+fn log(harness: &mut Harness, request: everlink::RequestId, level: LogLevel) -> Result<(), Misuse> {
     let data = payload(&json!({"text": "hello"}));
-    host.verb(|server, now| server.log(now, Some(request), level, None, data))
+    harness.with_server(|server, now| server.log(now, Some(request), level, None, data))
 }
 
 /// S-CAP-05, S-CAP-06: a modern request without a level gets no log messages; one with a level gets those from it up.
 #[test]
-fn a_modern_request_hears_logs_from_its_level_on() {
-    let mut host = Host::modern(config());
-    let (_, quiet) = host.tool("add");
+fn modern_request_gets_logs_only_from_its_level_up() {
+    let mut harness = Harness::modern(config());
+    let (_, quiet) = harness.call_tool("add");
     for level in LogLevel::ALL {
-        log(&mut host, quiet, *level).expect("it is only not sent");
+        log(&mut harness, quiet, *level).expect("the call succeeds, although nothing is sent");
     }
-    assert_eq!(host.heard(), NOTHING);
+    assert_eq!(harness.received(), NO_MESSAGES);
     for (at, wanted) in LogLevel::ALL.iter().enumerate() {
-        let terms = json!({meta::LOG_LEVEL: wanted.as_str()});
-        host.call("tools/call", json!({"name": "add", "_meta": terms}));
+        let request_meta = json!({meta::LOG_LEVEL: wanted.as_str()});
+        harness.call("tools/call", json!({"name": "add", "_meta": request_meta}));
         assert_eq!(
-            host.requests().pop().expect("a request").log_level,
+            harness.requests().pop().expect("a request").log_level,
             Some(*wanted)
         );
-        let request = host.newest();
+        let request = harness.newest_request();
         for (level, named) in LogLevel::ALL.iter().enumerate() {
-            let before = host.heard().len();
-            log(&mut host, request, *named).expect("it runs");
+            let before = harness.received().len();
+            log(&mut harness, request, *named).expect("the request is running");
             assert_eq!(
-                host.heard().len() - before,
+                harness.received().len() - before,
                 usize::from(level >= at),
                 "{named} for {wanted}"
             );
             // The other request still gets nothing.
-            log(&mut host, quiet, *named).expect("it is only not sent");
-            assert_eq!(host.heard().len() - before, usize::from(level >= at));
+            log(&mut harness, quiet, *named).expect("the call succeeds, although nothing is sent");
+            assert_eq!(harness.received().len() - before, usize::from(level >= at));
         }
-        host.respond(request, json!({"content": []}));
+        harness.respond(request, json!({"content": []}));
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-CAP-05, S-CAP-07: a watch gets no log messages, and neither does a modern client without a request that asks for them.
 #[test]
-fn a_watch_hears_no_logs() {
-    let mut host = Host::modern(config());
-    let everything =
+fn watch_receives_no_logs() {
+    let mut harness = Harness::modern(config());
+    let all_lists =
         json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
-    let terms = json!({meta::LOG_LEVEL: "debug"});
-    host.call(
+    let request_meta = json!({meta::LOG_LEVEL: "debug"});
+    harness.call(
         "subscriptions/listen",
-        json!({"notifications": everything, "_meta": terms}),
+        json!({"notifications": all_lists, "_meta": request_meta}),
     );
-    let before = host.heard().len();
+    let before = harness.received().len();
     let data = payload(&json!("text"));
-    let logged = host.verb(|server, now| server.log(now, None, LogLevel::Emergency, None, data));
-    logged.expect("it is offered");
-    let (_, quiet) = host.tool("add");
-    log(&mut host, quiet, LogLevel::Emergency).expect("it is offered");
-    assert_eq!(host.heard().len(), before);
-    host.finish();
+    let logged =
+        harness.with_server(|server, now| server.log(now, None, LogLevel::Emergency, None, data));
+    logged.expect("logging is offered");
+    let (_, quiet) = harness.call_tool("add");
+    log(&mut harness, quiet, LogLevel::Emergency).expect("logging is offered");
+    assert_eq!(harness.received().len(), before);
+    harness.finish();
 }
 
 /// S-CAP-08: an unknown level is refused with the code for invalid parameters.
 #[test]
-fn a_level_that_there_is_not_is_refused() {
+fn unknown_log_level_is_refused_for_every_method() {
     for level in [
         json!("loud"),
         json!("INFO"),
@@ -673,15 +698,15 @@ fn a_level_that_there_is_not_is_refused() {
         json!({}),
     ] {
         for method in ["tools/call", "server/discover", "subscriptions/listen"] {
-            let mut host = Host::modern(config());
-            let terms = json!({meta::LOG_LEVEL: level});
-            let id = host.call(
+            let mut harness = Harness::modern(config());
+            let request_meta = json!({meta::LOG_LEVEL: level});
+            let id = harness.call(
                 method,
-                json!({"name": "add", "notifications": {}, "_meta": terms}),
+                json!({"name": "add", "notifications": {}, "_meta": request_meta}),
             );
-            assert_eq!(host.code(&id), -32_602, "{method}: {level}");
-            assert_eq!(host.requests().len(), 0);
-            host.finish();
+            assert_eq!(harness.code(&id), -32_602, "{method}: {level}");
+            assert_eq!(harness.requests().len(), 0);
+            harness.finish();
         }
     }
 }
@@ -690,166 +715,183 @@ fn a_level_that_there_is_not_is_refused() {
 #[test]
 fn a_modern_client_is_never_sent_a_request() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(config()).chunked(chunking);
-        let unbidden = host.try_ask_unbidden("roots/list", Value::Null);
+        let mut harness = Harness::modern(config()).chunked(chunking);
+        let unbidden = harness.try_ask_unbidden("roots/list", Value::Null);
         assert_eq!(unbidden, Err(Misuse::NoLegacyPeer));
-        let (id, request) = host.tool("add");
-        host.ask(request, "roots/list", Value::Null);
-        assert_eq!(host.result(&id)["resultType"], "input_required");
-        let ping = host.verb(|server, now| server.notify(now, "ping", None));
+        let (id, request) = harness.call_tool("add");
+        harness.ask(request, "roots/list", Value::Null);
+        assert_eq!(harness.result(&id)["resultType"], "input_required");
+        let ping = harness.with_server(|server, now| server.notify(now, "ping", None));
         assert!(ping.is_err(), "{ping:?}");
-        host.pass(seconds(3_600));
+        harness.advance(seconds(3_600));
         // The same holds beside a legacy client, which did not make the request.
-        let mut host = host.speaking(Version::V2025_11_25);
-        let id = host.modern_call("tools/call", json!({"name": "add"}));
-        let request = host.newest();
-        host.ask(request, "roots/list", Value::Null);
-        assert_eq!(host.result(&id)["resultType"], "input_required");
-        for message in host.heard() {
+        let mut harness = harness.with_version(Version::V2025_11_25);
+        let id = harness.modern_call("tools/call", json!({"name": "add"}));
+        let request = harness.newest_request();
+        harness.ask(request, "roots/list", Value::Null);
+        assert_eq!(harness.result(&id)["resultType"], "input_required");
+        for message in harness.received() {
             assert!(
                 message.get("method").is_none() || message.get("id").is_none(),
                 "{message}"
             );
         }
-        host
+        harness
     });
 }
 
 /// S-STDIO-14: after a cancellation no message about the request is sent, and the application stops.
 #[test]
-fn a_cancelled_request_is_heard_of_no_more() {
+fn no_message_follows_a_cancellation() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let terms = json!({"progressToken": 7, meta::LOG_LEVEL: "debug"});
-        let id = host.call("tools/call", json!({"name": "add", "_meta": terms}));
-        let request = host.newest();
-        host.progress(request, 1.0);
-        let before = host.heard().len();
-        host.notify(
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let request_meta = json!({"progressToken": 7, meta::LOG_LEVEL: "debug"});
+        let id = harness.call("tools/call", json!({"name": "add", "_meta": request_meta}));
+        let request = harness.newest_request();
+        harness.progress(request, 1.0);
+        let before = harness.received().len();
+        harness.notify(
             "notifications/cancelled",
             json!({"requestId": id, "reason": "enough"}),
         );
-        let why = host.picked(|event| match event {
+        let why = harness.pick_events(|event| match event {
             Event::Cancelled { request: of, why } if *of == request => Some(why.clone()),
             _ => None,
         });
         let reason = Some("enough".into());
         assert_eq!(why, [Cancelled::ByPeer { reason, meta: None }]);
         let progress = everlink::server::Progress::new(2.0);
-        let told = host.verb(|server, now| server.progress(now, request, progress));
-        assert_eq!(told, Err(Misuse::UnknownRequest));
+        let late = harness.with_server(|server, now| server.progress(now, request, progress));
+        assert_eq!(late, Err(Misuse::UnknownRequest));
         assert_eq!(
-            log(&mut host, request, LogLevel::Error),
+            log(&mut harness, request, LogLevel::Error),
             Err(Misuse::UnknownRequest)
         );
         let answer = payload(&json!({"content": []}));
-        let told = host.verb(|server, now| server.respond(now, request, answer));
-        assert_eq!(told, Err(Misuse::UnknownRequest));
-        let told = host.verb(|server, now| server.fail(now, request, ErrorObject::new(1, "no")));
-        assert_eq!(told, Err(Misuse::UnknownRequest));
-        assert!(host.try_ask(request, "roots/list", Value::Null).is_err());
-        host.pass(seconds(3_600));
-        assert_eq!(host.heard()[before..], NOTHING);
-        host
+        let late = harness.with_server(|server, now| server.respond(now, request, answer));
+        assert_eq!(late, Err(Misuse::UnknownRequest));
+        let late =
+            harness.with_server(|server, now| server.fail(now, request, ErrorObject::new(1, "no")));
+        assert_eq!(late, Err(Misuse::UnknownRequest));
+        assert!(harness.try_ask(request, "roots/list", Value::Null).is_err());
+        harness.advance(seconds(3_600));
+        assert_eq!(harness.received()[before..], NO_MESSAGES);
+        harness
     });
 }
 
 /// S-STDIO-14: queued messages about a cancelled request are not sent, either.
 #[test]
-fn a_cancelled_request_is_heard_of_no_more_even_if_its_answer_waited() {
+fn queued_reply_progress_and_logs_are_dropped_on_cancellation() {
     let mut config = config();
     config.limits.write_window = 100;
-    let mut host = Host::modern(config);
-    let (_, first) = host.tool("first");
-    let terms = json!({"progressToken": 7, meta::LOG_LEVEL: "debug"});
-    let id = host.call("tools/call", json!({"name": "second", "_meta": terms}));
-    let second = host.newest();
-    host.stops_reading();
-    host.respond(first, json!({"content": ["x".repeat(200)]}));
-    let before = host.heard().len();
-    host.progress(second, 1.0);
-    log(&mut host, second, LogLevel::Error).expect("it runs");
-    host.respond(second, json!({"content": []}));
-    assert_eq!(host.heard().len(), before, "the pipe is full");
-    host.cancel(&id);
-    host.reads_again();
-    assert_eq!(host.replies(&id).len(), 0);
-    assert_eq!(host.said("notifications/progress").len(), 0);
-    assert_eq!(host.said("notifications/message").len(), 0);
-    host.finish();
+    let mut harness = Harness::modern(config);
+    let (_, first) = harness.call_tool("first");
+    let request_meta = json!({"progressToken": 7, meta::LOG_LEVEL: "debug"});
+    let id = harness.call(
+        "tools/call",
+        json!({"name": "second", "_meta": request_meta}),
+    );
+    let second = harness.newest_request();
+    harness.stop_reading();
+    harness.respond(first, json!({"content": ["x".repeat(200)]}));
+    let before = harness.received().len();
+    harness.progress(second, 1.0);
+    log(&mut harness, second, LogLevel::Error).expect("the request is running");
+    harness.respond(second, json!({"content": []}));
+    assert_eq!(harness.received().len(), before, "the pipe is full");
+    harness.cancel(&id);
+    harness.resume_reading();
+    assert_eq!(harness.replies(&id).len(), 0);
+    assert_eq!(harness.messages_with("notifications/progress").len(), 0);
+    assert_eq!(harness.messages_with("notifications/message").len(), 0);
+    harness.finish();
 }
 
 /// S-STDIO-17: without open requests, the server closes at once when its input ends.
 #[test]
-fn the_end_of_input_is_the_end() {
+fn end_of_input_closes_an_idle_server() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        host.served("tools/list", Value::Null, json!({"tools": []}));
-        host.eof();
-        assert_eq!(host.server.state(), State::Closed);
-        host
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        harness.call_and_respond("tools/list", Value::Null, json!({"tools": []}));
+        harness.eof();
+        assert_eq!(harness.server.state(), State::Closed);
+        harness
     });
 }
 
 /// S-STDIO-17: after the end of the input, open requests have 5 s. The server closes as soon as none is left.
 #[test]
-fn the_end_of_input_leaves_a_while_for_what_is_in_flight() {
+fn open_requests_have_5_s_after_the_end_of_input() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (quick, first) = host.tool("quick");
-        let (slow, second) = host.tool("slow");
-        host.eof();
-        assert_eq!(host.server.state(), State::Draining);
-        host.pass(seconds(1));
-        host.respond(first, json!({"content": []}));
-        host.result(&quick);
-        host.pass(seconds(3));
-        assert_eq!(host.server.state(), State::Draining);
-        host.pass(seconds(1));
-        assert_eq!(host.server.state(), State::Closed, "five seconds are over");
-        assert_eq!(host.cancellations(), [second]);
-        host.error(&slow);
-        host
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (quick, first) = harness.call_tool("quick");
+        let (slow, second) = harness.call_tool("slow");
+        harness.eof();
+        assert_eq!(harness.server.state(), State::Draining);
+        harness.advance(seconds(1));
+        harness.respond(first, json!({"content": []}));
+        harness.result(&quick);
+        harness.advance(seconds(3));
+        assert_eq!(harness.server.state(), State::Draining);
+        harness.advance(seconds(1));
+        assert_eq!(
+            harness.server.state(),
+            State::Closed,
+            "five seconds are over"
+        );
+        assert_eq!(harness.cancellations(), [second]);
+        harness.error(&slow);
+        harness
     });
 }
 
 /// S-STDIO-18: a server may end by itself: it refuses new requests, answers open ones, and releases the stream.
 #[test]
-fn a_server_may_end_by_itself() {
+fn shutdown_answers_open_requests_and_closes_without_end_of_input() {
     every_era(|chunking, version| {
-        let mut host = Host::new(config()).chunked(chunking).speaking(version);
-        let (id, request) = host.tool("add");
-        host.shutdown();
-        assert_eq!(host.server.state(), State::Draining);
-        let late = host.call("tools/list", Value::Null);
-        host.error(&late);
-        host.respond(request, json!({"content": []}));
-        host.result(&id);
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .with_version(version);
+        let (id, request) = harness.call_tool("add");
+        harness.shutdown();
+        assert_eq!(harness.server.state(), State::Draining);
+        let late = harness.call("tools/list", Value::Null);
+        harness.error(&late);
+        harness.respond(request, json!({"content": []}));
+        harness.result(&id);
         assert_eq!(
-            host.server.state(),
+            harness.server.state(),
             State::Closed,
-            "without an end of input"
+            "the server closes without an end of input"
         );
-        host
+        harness
     });
 }
 
 /// S-RPC-09: an oversized reply is refused, and the request stays open.
 #[test]
-fn an_answer_that_is_too_large_is_refused() {
+fn oversized_reply_is_refused_and_the_request_stays_open() {
     every_version(|version| {
         let mut config: Config = config();
         config.limits.message_bytes = 1_000;
-        let mut host = Host::new(config).speaking(version);
-        let (id, request) = host.tool("add");
+        let mut harness = Harness::new(config).with_version(version);
+        let (id, request) = harness.call_tool("add");
         let long = "x".repeat(2_000);
         let large: Payload = payload(&json!({"content": [long]}));
-        let done = host.verb(|server, now| server.respond(now, request, large));
+        let done = harness.with_server(|server, now| server.respond(now, request, large));
         assert!(matches!(done, Err(Misuse::TooLarge { .. })), "{done:?}");
-        let done = host.verb(|server, now| server.fail(now, request, ErrorObject::new(1, long)));
+        let done =
+            harness.with_server(|server, now| server.fail(now, request, ErrorObject::new(1, long)));
         assert!(matches!(done, Err(Misuse::TooLarge { .. })), "{done:?}");
-        host.respond(request, json!({"content": []}));
-        host.result(&id);
-        host
+        harness.respond(request, json!({"content": []}));
+        harness.result(&id);
+        harness
     });
 }

@@ -7,15 +7,15 @@ use everlink::server::{Config, Misuse, missing_capability};
 use serde_json::{Value, json};
 
 use crate::server_pipe::{
-    self, Host, config, every_chunking, everything, offering, payload, value, with_meta,
+    self, Harness, config, every_chunking, full_offer, offering, payload, value, with_meta,
 };
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// A server that offers everything and these features.
-fn with(features: &[ServerFeature]) -> Config {
-    let mut offer = everything();
+fn config_with(features: &[ServerFeature]) -> Config {
+    let mut offer = full_offer();
     for feature in features {
         offer.capabilities = offer.capabilities.with(*feature);
     }
@@ -25,16 +25,16 @@ fn with(features: &[ServerFeature]) -> Config {
 /// A server with all tasks of 2025-11-25.
 fn with_legacy_tasks() -> Config {
     use ServerFeature::{TasksCancel, TasksList, TasksToolsCall};
-    with(&[TasksCancel, TasksList, TasksToolsCall])
+    config_with(&[TasksCancel, TasksList, TasksToolsCall])
 }
 
 /// A server with the tasks of the modern extension.
 fn with_extension() -> Config {
-    with(&[ServerFeature::TasksExtension])
+    config_with(&[ServerFeature::TasksExtension])
 }
 
 /// The capabilities of a modern client with the extension.
-fn declaring_it() -> Value {
+fn extension_capabilities() -> Value {
     json!({"extensions": {EXTENSION: {}}})
 }
 
@@ -43,10 +43,10 @@ fn task() -> Value {
     json!({"resultType": "task", "taskId": "t", "status": "working", "ttlMs": null, "pollIntervalMs": 100})
 }
 
-impl Host {
+impl Harness {
     fn try_respond(&mut self, request: RequestId, result: &Value) -> Result<(), Misuse> {
         let result = payload(result);
-        self.verb(|server, now| server.respond(now, request, result))
+        self.with_server(|server, now| server.respond(now, request, result))
     }
 }
 
@@ -54,7 +54,7 @@ impl Host {
 
 /// S-LTASK-01: the handshake declares each supported part of tasks, and only in the version that has them.
 #[test]
-fn tasks_are_declared_in_the_handshake() {
+fn handshake_declares_tasks_only_in_2025_11_25() {
     use ServerFeature::{Tasks, TasksCancel, TasksList, TasksToolsCall};
     for (features, declared) in [
         (vec![], Value::Null),
@@ -70,20 +70,20 @@ fn tasks_are_declared_in_the_handshake() {
         ),
     ] {
         for version in Version::LEGACY {
-            let mut host = Host::new(with(&features));
-            let id = host.initialize(version.as_str());
-            let tasks = host.result(&id)["capabilities"]["tasks"].clone();
+            let mut harness = Harness::new(config_with(&features));
+            let id = harness.initialize(version.as_str());
+            let tasks = harness.result(&id)["capabilities"]["tasks"].clone();
             let has_tasks = *version == Version::V2025_11_25;
             let expected = if has_tasks { &declared } else { &Value::Null };
             assert_eq!(tasks, *expected, "{version}");
-            host.finish();
+            harness.finish();
         }
     }
 }
 
 /// S-LTASK-01, S-CAP-03: a task method works only if it was declared, and only in the version that has it.
 #[test]
-fn a_task_method_needs_what_it_belongs_to() {
+fn task_methods_need_their_declared_feature_and_version() {
     use ServerFeature::{Tasks, TasksCancel, TasksList};
     let methods = ["tasks/get", "tasks/result", "tasks/list", "tasks/cancel"];
     for (features, served) in [
@@ -100,114 +100,127 @@ fn a_task_method_needs_what_it_belongs_to() {
         (vec![TasksCancel, TasksList], methods.to_vec()),
     ] {
         for version in Version::LEGACY {
-            let mut host = Host::new(with(&features)).speaking(*version);
+            let mut harness = Harness::new(config_with(&features)).with_version(*version);
             for method in methods {
-                let given = host.requests().len();
-                let id = host.call(method, json!({"taskId": "t"}));
+                let delivered = harness.requests().len();
+                let id = harness.call(method, json!({"taskId": "t"}));
                 if served.contains(&method) && *version == Version::V2025_11_25 {
-                    assert_eq!(host.requests().len(), given + 1, "{method} in {version}");
+                    assert_eq!(
+                        harness.requests().len(),
+                        delivered + 1,
+                        "{method} in {version}"
+                    );
                 } else {
                     assert_eq!(
-                        host.code(&id),
+                        harness.code(&id),
                         code::METHOD_NOT_FOUND,
                         "{method} in {version}"
                     );
                 }
             }
-            host.finish();
+            harness.finish();
         }
     }
 }
 
 /// S-LTASK-03: without the capability, the `task` parameter has no effect.
 #[test]
-fn a_wish_for_a_task_that_is_not_offered_changes_nothing() {
+fn task_parameter_without_the_capability_has_no_effect() {
     for version in [Version::V2025_06_18, Version::V2025_11_25] {
-        let mut host = Host::new(config()).speaking(version);
-        let wish = json!({"name": "add", "task": {"ttl": 60_000}});
-        let result = host.served("tools/call", wish, json!({"content": []}));
+        let mut harness = Harness::new(config()).with_version(version);
+        let params = json!({"name": "add", "task": {"ttl": 60_000}});
+        let result = harness.call_and_respond("tools/call", params, json!({"content": []}));
         assert_eq!(result, json!({"content": []}), "{version}");
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-LTASK-03: with the capability, the `task` parameter reaches the application. Its task goes to the client unchanged.
 #[test]
-fn a_wish_for_a_task_reaches_the_application_and_its_answer_the_client() {
+fn task_parameter_reaches_the_application_and_the_task_the_client() {
     every_chunking(|chunking| {
         let version = Version::V2025_11_25;
-        let mut host = Host::new(with_legacy_tasks())
+        let mut harness = Harness::new(with_legacy_tasks())
             .chunked(chunking)
-            .speaking(version);
-        let wish = json!({"name": "add", "task": {"ttl": 60_000}});
-        let id = host.call("tools/call", wish.clone());
-        let request = host.requests().pop().expect("it arrived");
-        assert_eq!(request.params.as_ref().map(value), Some(wish));
+            .with_version(version);
+        let params = json!({"name": "add", "task": {"ttl": 60_000}});
+        let id = harness.call("tools/call", params.clone());
+        let request = harness.requests().pop().expect("the request arrived");
+        assert_eq!(request.params.as_ref().map(value), Some(params));
         let long = request.request;
         let created = json!({
             "task": {"taskId": "t", "status": "working", "ttl": 60_000, "createdAt": "a", "lastUpdatedAt": "b"},
             "_meta": {"io.modelcontextprotocol/model-immediate-response": "soon"},
         });
-        host.respond(long, created.clone());
-        assert_eq!(host.result(&id), created);
-        host
+        harness.respond(long, created.clone());
+        assert_eq!(harness.result(&id), created);
+        harness
     });
 }
 
 /// S-LTASK-05, S-LTASK-06: the request for the result of a task may stay open for any time. The application's result or error,
 /// and its `_meta`, are sent unchanged.
 #[test]
-fn the_outcome_of_a_task_is_waited_for() {
-    let mut host = Host::legacy(with_legacy_tasks(), "2025-11-25");
-    let id = host.call("tasks/result", json!({"taskId": "t"}));
-    let waiting = host.newest();
-    host.pass(server_pipe::seconds(24 * 60 * 60));
-    assert!(host.replies(&id).is_empty(), "it waits");
+fn tasks_result_may_stay_open_for_a_day() {
+    let mut harness = Harness::legacy(with_legacy_tasks(), "2025-11-25");
+    let id = harness.call("tasks/result", json!({"taskId": "t"}));
+    let waiting = harness.newest_request();
+    harness.advance(server_pipe::seconds(24 * 60 * 60));
+    assert!(harness.replies(&id).is_empty(), "the request waits");
     let outcome = json!({"content": [], "isError": true, "_meta": {RELATED: {"taskId": "t"}}});
-    host.respond(waiting, outcome.clone());
-    assert_eq!(host.result(&id), outcome);
+    harness.respond(waiting, outcome.clone());
+    assert_eq!(harness.result(&id), outcome);
 
-    let id = host.call("tasks/result", json!({"taskId": "u"}));
-    let waiting = host.newest();
-    host.fail(waiting, code::INVALID_PARAMS, "there is no such task");
-    assert_eq!(host.code(&id), code::INVALID_PARAMS);
-    host.finish();
+    let id = harness.call("tasks/result", json!({"taskId": "u"}));
+    let waiting = harness.newest_request();
+    harness.fail(waiting, code::INVALID_PARAMS, "there is no such task");
+    assert_eq!(harness.code(&id), code::INVALID_PARAMS);
+    harness.finish();
 }
 
 /// S-LTASK-06, S-META-13: the related task in the `_meta` of asks and requests passes unchanged.
 #[test]
-fn the_task_that_a_message_belongs_to_is_not_touched() {
-    let mut host = Host::legacy(with_legacy_tasks(), "2025-11-25");
+fn related_task_in_meta_passes_unchanged() {
+    let mut harness = Harness::legacy(with_legacy_tasks(), "2025-11-25");
     let related = json!({RELATED: {"taskId": "t"}});
-    host.call("tasks/result", json!({"taskId": "t", "_meta": related}));
-    let request = host.requests().pop().expect("it arrived");
-    let params = request.params.as_ref().map(value).expect("it has some");
+    harness.call("tasks/result", json!({"taskId": "t", "_meta": related}));
+    let request = harness.requests().pop().expect("the request arrived");
+    let params = request
+        .params
+        .as_ref()
+        .map(value)
+        .expect("the request has parameters");
     assert_eq!(params["_meta"], related);
     let waiting = request.request;
-    host.ask(
+    harness.ask(
         waiting,
         "sampling/createMessage",
         json!({"messages": [], "_meta": related}),
     );
     assert_eq!(
-        host.said("sampling/createMessage")[0]["params"]["_meta"],
+        harness.messages_with("sampling/createMessage")[0]["params"]["_meta"],
         related
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-LTASK-02: an ask runs as a task only at a client that declared this kind of task.
 #[test]
-fn a_question_is_put_as_a_task_where_the_client_takes_it_so() {
-    let able = json!({
+fn ask_runs_as_a_task_only_if_the_client_declared_it() {
+    let capabilities = json!({
         "sampling": {}, "elicitation": {},
         "tasks": {"requests": {"sampling": {"createMessage": {}}}},
     });
     let sampling = json!({"messages": [], "task": {"ttl": 1}});
     let elicitation = json!({"message": "?", "requestedSchema": {}, "task": {"ttl": 1}});
-    for (declared, method, params, takes) in [
-        (able.clone(), "sampling/createMessage", &sampling, true),
-        (able, "elicitation/create", &elicitation, false),
+    for (declared, method, params, is_sent) in [
+        (
+            capabilities.clone(),
+            "sampling/createMessage",
+            &sampling,
+            true,
+        ),
+        (capabilities, "elicitation/create", &elicitation, false),
         (
             json!({"sampling": {}, "tasks": {}}),
             "sampling/createMessage",
@@ -222,59 +235,62 @@ fn a_question_is_put_as_a_task_where_the_client_takes_it_so() {
         ),
     ] {
         let version = Version::V2025_11_25;
-        let mut host = Host::new(config())
+        let mut harness = Harness::new(config())
             .declaring(declared.clone())
-            .speaking(version);
-        let (_, asking) = host.tool("asks");
-        let asked = host.try_ask(asking, method, params.clone());
-        assert_eq!(asked.is_ok(), takes, "{declared}: {method}: {asked:?}");
-        let was_put_so = host
-            .said(method)
+            .with_version(version);
+        let (_, asking) = harness.call_tool("asks");
+        let asked = harness.try_ask(asking, method, params.clone());
+        assert_eq!(asked.is_ok(), is_sent, "{declared}: {method}: {asked:?}");
+        let was_sent_as_task = harness
+            .messages_with(method)
             .iter()
             .any(|line| line["params"].get("task").is_some());
-        assert_eq!(was_put_so, takes, "{declared}: {method}");
-        host.finish();
+        assert_eq!(was_sent_as_task, is_sent, "{declared}: {method}");
+        harness.finish();
     }
 }
 
 /// S-S2C-01, S-LTASK-01: a server may query the tasks of a client that declared tasks.
 #[test]
-fn a_client_with_tasks_is_asked_after_them() {
+fn server_may_query_declared_tasks_of_the_client() {
     let declared = json!({"tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}}}});
     let version = Version::V2025_11_25;
-    let mut host = Host::new(config()).declaring(declared).speaking(version);
-    let ask = host
+    let mut harness = Harness::new(config())
+        .declaring(declared)
+        .with_version(version);
+    let ask = harness
         .try_ask_unbidden("tasks/get", json!({"taskId": "c"}))
         .expect("tasks are declared");
-    let id = host.said("tasks/get")[0]["id"].clone();
-    host.answer(&id, json!({"taskId": "c", "status": "working"}));
-    assert!(matches!(host.outcome(ask), Some(Ok(_))));
-    host.try_ask_unbidden("tasks/list", json!({}))
+    let id = harness.messages_with("tasks/get")[0]["id"].clone();
+    harness.answer(&id, json!({"taskId": "c", "status": "working"}));
+    assert!(matches!(harness.outcome(ask), Some(Ok(_))));
+    harness
+        .try_ask_unbidden("tasks/list", json!({}))
         .expect("lists are declared");
-    let cancel = host.try_ask_unbidden("tasks/cancel", json!({"taskId": "c"}));
+    let cancel = harness.try_ask_unbidden("tasks/cancel", json!({"taskId": "c"}));
     assert!(
         matches!(cancel, Err(Misuse::Unaskable { .. })),
         "{cancel:?}"
     );
-    host.finish();
+    harness.finish();
 }
 
 /// S-LTASK-07: task status notifications go only to clients of the version that has tasks.
 #[test]
-fn how_a_task_fares_is_told_where_there_are_tasks() {
+fn task_status_is_sent_only_in_2025_11_25() {
     const STATUS: &str = "notifications/tasks/status";
     for version in Version::ALL {
-        let mut host = Host::new(with_legacy_tasks()).speaking(*version);
-        let heard = host.heard().len();
+        let mut harness = Harness::new(with_legacy_tasks()).with_version(*version);
+        let received_before = harness.received().len();
         let params = payload(&json!({"taskId": "t", "status": "working"}));
-        let done = host.verb(|server, now| server.notify(now, STATUS, Some(params)));
-        done.expect("it is the application's to tell");
+        let done = harness.with_server(|server, now| server.notify(now, STATUS, Some(params)));
+        done.expect("the application may send this notification");
         if *version == Version::V2025_11_25 {
-            assert_eq!(host.said(STATUS).len(), 1);
+            assert_eq!(harness.messages_with(STATUS).len(), 1);
         } else {
-            assert_eq!(host.heard().len(), heard, "{version}");
+            assert_eq!(harness.received().len(), received_before, "{version}");
         }
-        host.finish();
+        harness.finish();
     }
 }
 
@@ -285,83 +301,84 @@ fn how_a_task_fares_is_told_where_there_are_tasks() {
 #[test]
 fn each_era_declares_its_own_tasks() {
     use ServerFeature::{TasksCancel, TasksExtension, TasksToolsCall};
-    let mut host = Host::new(with(&[TasksCancel, TasksExtension, TasksToolsCall]));
-    let discovered = host.modern_call("server/discover", json!({}));
-    let modern = host.result(&discovered)["capabilities"].clone();
+    let mut harness = Harness::new(config_with(&[TasksCancel, TasksExtension, TasksToolsCall]));
+    let discovered = harness.modern_call("server/discover", json!({}));
+    let modern = harness.result(&discovered)["capabilities"].clone();
     assert_eq!(modern["extensions"][EXTENSION], json!({}));
     assert!(modern.get("tasks").is_none(), "{modern}");
-    let agreed = host.initialize("2025-11-25");
-    let legacy = host.result(&agreed)["capabilities"].clone();
+    let agreed = harness.initialize("2025-11-25");
+    let legacy = harness.result(&agreed)["capabilities"].clone();
     assert!(legacy["tasks"].is_object(), "{legacy}");
     assert!(legacy.get("extensions").is_none(), "{legacy}");
-    host.finish();
+    harness.finish();
 }
 
 /// S-TASKX-01: in 2025-11-25 the extension has no effect.
 #[test]
-fn the_extension_enables_nothing_in_the_legacy_era() {
+fn tasks_extension_has_no_effect_in_2025_11_25() {
     let version = Version::V2025_11_25;
-    let mut host = Host::new(with_extension())
-        .declaring(declaring_it())
-        .speaking(version);
+    let mut harness = Harness::new(with_extension())
+        .declaring(extension_capabilities())
+        .with_version(version);
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-        let id = host.call(method, json!({"taskId": "t"}));
-        assert_eq!(host.code(&id), code::METHOD_NOT_FOUND, "{method}");
+        let id = harness.call(method, json!({"taskId": "t"}));
+        assert_eq!(harness.code(&id), code::METHOD_NOT_FOUND, "{method}");
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-TASKX-02, S-RPC-21, S-RPC-22: a tool call that declared the extension may be answered with a task, unchanged.
 #[test]
 fn a_tool_call_that_declared_the_extension_may_become_a_task() {
     every_chunking(|chunking| {
-        let mut host = Host::modern(with_extension())
+        let mut harness = Harness::modern(with_extension())
             .chunked(chunking)
-            .declaring(declaring_it());
-        let result = host.served("tools/call", json!({"name": "long"}), task());
+            .declaring(extension_capabilities());
+        let result = harness.call_and_respond("tools/call", json!({"name": "long"}), task());
         for (member, expected) in task().as_object().expect("an object") {
             assert_eq!(result[member], *expected, "{member}");
         }
-        host
+        harness
     });
 }
 
 /// S-TASKX-02, S-RPC-21, S-META-08: a request that did not declare the extension is never answered with a task, and stays
 /// open.
 #[test]
-fn a_request_that_did_not_declare_the_extension_never_becomes_a_task() {
-    let mut host = Host::modern(with_extension());
-    let declared = with_meta(json!({"name": "long"}), declaring_it());
-    host.plain_call("tools/call", declared);
-    let (id, plain) = host.tool("long");
-    let done = host.try_respond(plain, &task());
+fn request_without_the_extension_cannot_be_answered_with_a_task() {
+    let mut harness = Harness::modern(with_extension());
+    let declared = with_meta(json!({"name": "long"}), extension_capabilities());
+    harness.plain_call("tools/call", declared);
+    let (id, plain) = harness.call_tool("long");
+    let done = harness.try_respond(plain, &task());
     assert_eq!(
         done,
         Err(Misuse::InvalidResultType {
             kind: "task".into()
         })
     );
-    assert!(host.replies(&id).is_empty());
+    assert!(harness.replies(&id).is_empty());
     let error = missing_capability(everlink::protocol::ClientFeature::TasksExtension);
-    host.verb(|server, now| server.fail(now, plain, error))
-        .expect("it is open");
-    assert_eq!(host.code(&id), code::MISSING_REQUIRED_CLIENT_CAPABILITY);
-    host.finish();
+    harness
+        .with_server(|server, now| server.fail(now, plain, error))
+        .expect("the request is open");
+    assert_eq!(harness.code(&id), code::MISSING_REQUIRED_CLIENT_CAPABILITY);
+    harness.finish();
 }
 
 /// S-TASKX-03: only a tool call may become a task.
 #[test]
-fn nothing_but_a_tool_call_becomes_a_task() {
-    let mut host = Host::modern(with_extension()).declaring(declaring_it());
+fn only_a_tool_call_can_be_answered_with_a_task() {
+    let mut harness = Harness::modern(with_extension()).declaring(extension_capabilities());
     for (method, params) in [
         ("tools/list", json!({})),
         ("prompts/get", json!({"name": "p"})),
         ("resources/read", json!({"uri": "file:///a"})),
         ("tasks/get", json!({"taskId": "t"})),
     ] {
-        let id = host.call(method, params);
-        let request = host.newest();
-        let done = host.try_respond(request, &task());
+        let id = harness.call(method, params);
+        let request = harness.newest_request();
+        let done = harness.try_respond(request, &task());
         assert_eq!(
             done,
             Err(Misuse::InvalidResultType {
@@ -369,16 +386,16 @@ fn nothing_but_a_tool_call_becomes_a_task() {
             }),
             "{method}"
         );
-        assert!(host.replies(&id).is_empty(), "{method}");
+        assert!(harness.replies(&id).is_empty(), "{method}");
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-RPC-21: an unknown result type is not sent.
 #[test]
-fn a_kind_of_result_that_nobody_knows_is_not_sent() {
-    let mut host = Host::modern(with_extension()).declaring(declaring_it());
-    let (id, request) = host.tool("odd");
+fn unknown_result_type_is_refused() {
+    let mut harness = Harness::modern(with_extension()).declaring(extension_capabilities());
+    let (id, request) = harness.call_tool("odd");
     for kind in [
         json!("banana"),
         json!("TASK"),
@@ -386,28 +403,28 @@ fn a_kind_of_result_that_nobody_knows_is_not_sent() {
         json!(5),
         json!(null),
     ] {
-        let done = host.try_respond(request, &json!({"resultType": kind, "content": []}));
+        let done = harness.try_respond(request, &json!({"resultType": kind, "content": []}));
         assert!(
             matches!(done, Err(Misuse::InvalidResultType { .. })),
             "{kind}: {done:?}"
         );
     }
-    assert!(host.replies(&id).is_empty());
-    host.respond(request, json!({"resultType": "complete", "content": []}));
-    assert_eq!(host.result(&id)["resultType"], "complete");
-    host.finish();
+    assert!(harness.replies(&id).is_empty());
+    harness.respond(request, json!({"resultType": "complete", "content": []}));
+    assert_eq!(harness.result(&id)["resultType"], "complete");
+    harness.finish();
 }
 
 /// S-RPC-22, S-VER-15: an unknown extension may have its own result types, if both sides have the extension.
 #[test]
-fn an_extension_of_both_may_have_kinds_of_results_of_its_own() {
-    const FRUIT: &str = "com.example/fruit";
-    let declared = json!({"extensions": {FRUIT: {}}});
-    let mut offer = everything();
+fn shared_extension_may_use_its_own_result_types() {
+    const OTHER_EXTENSION: &str = "com.example/fruit";
+    let declared = json!({"extensions": {OTHER_EXTENSION: {}}});
+    let mut offer = full_offer();
     let settings = payload(&json!({})).into_raw();
-    let capabilities = offer.capabilities.with_extension(FRUIT, settings);
+    let capabilities = offer.capabilities.with_extension(OTHER_EXTENSION, settings);
     offer.capabilities = capabilities.expect("an extension");
-    let fruit = json!({"resultType": "banana", "content": []});
+    let result = json!({"resultType": "banana", "content": []});
     for (offers, declares) in [(true, true), (true, false), (false, true)] {
         let config = if offers {
             Config::new(offer.clone(), [7; 16])
@@ -419,97 +436,98 @@ fn an_extension_of_both_may_have_kinds_of_results_of_its_own() {
         } else {
             json!({})
         };
-        let mut host = Host::modern(config).declaring(declared);
-        let (id, odd) = host.tool("odd");
-        let done = host.try_respond(odd, &fruit);
+        let mut harness = Harness::modern(config).declaring(declared);
+        let (id, request) = harness.call_tool("odd");
+        let done = harness.try_respond(request, &result);
         assert_eq!(done.is_ok(), offers && declares, "{offers} {declares}");
         if done.is_ok() {
-            assert_eq!(host.result(&id)["resultType"], "banana");
+            assert_eq!(harness.result(&id)["resultType"], "banana");
         }
-        host.finish();
+        harness.finish();
     }
 }
 
 /// S-TASKX-04, S-META-09, S-ERR-10: a client without the extension is told that it is needed. If the server does not offer it, the method is not
 /// found.
 #[test]
-fn the_methods_of_the_extension_need_it_on_both_sides() {
+fn extension_methods_need_the_extension_on_both_sides() {
     for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-        let mut host = Host::modern(with_extension());
-        let id = host.call(method, json!({"taskId": "t"}));
+        let mut harness = Harness::modern(with_extension());
+        let id = harness.call(method, json!({"taskId": "t"}));
         assert_eq!(
-            host.code(&id),
+            harness.code(&id),
             code::MISSING_REQUIRED_CLIENT_CAPABILITY,
             "{method}"
         );
-        let needed = host.error(&id)["data"]["requiredCapabilities"].clone();
+        let needed = harness.error(&id)["data"]["requiredCapabilities"].clone();
         assert_eq!(needed["extensions"][EXTENSION], json!({}), "{method}");
-        assert!(host.requests().is_empty());
-        host.finish();
+        assert!(harness.requests().is_empty());
+        harness.finish();
 
-        let mut host = Host::modern(config()).declaring(declaring_it());
-        let id = host.call(method, json!({"taskId": "t"}));
-        assert_eq!(host.code(&id), code::METHOD_NOT_FOUND, "{method}");
-        host.finish();
+        let mut harness = Harness::modern(config()).declaring(extension_capabilities());
+        let id = harness.call(method, json!({"taskId": "t"}));
+        assert_eq!(harness.code(&id), code::METHOD_NOT_FOUND, "{method}");
+        harness.finish();
     }
 }
 
 /// S-TASKX-06, S-RPC-18: if both sides have the extension, the application serves its methods. Their results are
 /// complete.
 #[test]
-fn the_methods_of_the_extension_have_complete_results() {
-    let mut host = Host::modern(with_extension()).declaring(declaring_it());
+fn extension_methods_have_complete_results() {
+    let mut harness = Harness::modern(with_extension()).declaring(extension_capabilities());
     let completed = json!({"taskId": "t", "status": "completed", "result": {"content": []}});
     for (method, answer) in [
         ("tasks/get", completed),
         ("tasks/update", json!({})),
         ("tasks/cancel", json!({})),
     ] {
-        let result = host.served(method, json!({"taskId": "t"}), answer.clone());
+        let result = harness.call_and_respond(method, json!({"taskId": "t"}), answer.clone());
         assert_eq!(result["resultType"], "complete", "{method}");
         for (member, expected) in answer.as_object().expect("an object") {
             assert_eq!(result[member], *expected, "{method}");
         }
     }
-    host.finish();
+    harness.finish();
 }
 
 /// S-TASKX-06, S-TASKX-08: the client's answers to a task reach the application.
 #[test]
-fn the_answers_to_a_task_reach_the_application() {
-    let mut host = Host::modern(with_extension()).declaring(declaring_it());
+fn tasks_update_answers_reach_the_application() {
+    let mut harness = Harness::modern(with_extension()).declaring(extension_capabilities());
     let params = json!({"taskId": "t", "inputResponses": {"k": {"action": "accept"}}});
-    host.call("tasks/update", params.clone());
-    let request = host.requests().pop().expect("it arrived");
+    harness.call("tasks/update", params.clone());
+    let request = harness.requests().pop().expect("the request arrived");
     assert_eq!(request.params.as_ref().map(value), Some(params));
-    host.finish();
+    harness.finish();
 }
 
 /// S-TASKX-11: the modern era has no `tasks/result`, no `tasks/list`, and no `task` parameter.
 #[test]
-fn the_tasks_of_the_legacy_era_are_gone() {
+fn legacy_task_methods_and_parameter_do_not_work_in_the_modern_era() {
     use ServerFeature::{TasksCancel, TasksExtension, TasksList, TasksToolsCall};
     let features = [TasksCancel, TasksExtension, TasksList, TasksToolsCall];
-    let mut host = Host::modern(with(&features)).declaring(declaring_it());
+    let mut harness = Harness::modern(config_with(&features)).declaring(extension_capabilities());
     for method in ["tasks/result", "tasks/list"] {
-        let id = host.call(method, json!({"taskId": "t"}));
-        assert_eq!(host.code(&id), code::METHOD_NOT_FOUND, "{method}");
+        let id = harness.call(method, json!({"taskId": "t"}));
+        assert_eq!(harness.code(&id), code::METHOD_NOT_FOUND, "{method}");
     }
-    let wish = json!({"name": "add", "task": {"ttl": 60_000}});
-    let result = host.served("tools/call", wish, json!({"content": []}));
+    let params = json!({"name": "add", "task": {"ttl": 60_000}});
+    let result = harness.call_and_respond("tools/call", params, json!({"content": []}));
     assert_eq!(result["resultType"], "complete");
-    host.finish();
+    harness.finish();
 }
 
 /// S-VER-16: a server has no tasks by default.
 #[test]
 fn a_server_has_no_tasks_by_default() {
-    let mut host = Host::modern(offering(ServerCapabilities::default())).declaring(declaring_it());
-    let discovered = host.modern_call("server/discover", json!({}));
-    let capabilities = host.result(&discovered)["capabilities"].clone();
+    let mut harness = Harness::modern(offering(ServerCapabilities::default()))
+        .declaring(extension_capabilities());
+    let discovered = harness.modern_call("server/discover", json!({}));
+    let capabilities = harness.result(&discovered)["capabilities"].clone();
     assert!(capabilities.get("extensions").is_none(), "{capabilities}");
-    let agreed = host.initialize("2025-11-25");
-    let capabilities = host.result(&agreed)["capabilities"].clone();
+    let agreed = harness.initialize("2025-11-25");
+    let capabilities = harness.result(&agreed)["capabilities"].clone();
     assert!(capabilities.get("tasks").is_none(), "{capabilities}");
-    host.finish();
+    harness.finish();
 }

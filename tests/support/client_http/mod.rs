@@ -1,16 +1,16 @@
 //! A client link over HTTP with a server that the test plays: the test sees each request of the link and decides its response.
 //!
 //! ```text
-//! let mut web = Web::legacy();                       // ready, in the session "s-1", its stream of news refused
-//! let call = web.call("tools/call", json!({"name": "add"}));
-//! let post = web.posted("tools/call");               // the exchange that carries it
-//! web.json(post.stream, 200, &result(&post, json!({})));
-//! assert!(web.reply(call).is_ok());
+//! let mut harness = Harness::legacy();               // ready, in the session "s-1", the listen stream refused
+//! let call = harness.call("tools/call", json!({"name": "add"}));
+//! let post = harness.next_post("tools/call");        // the exchange that carries the call
+//! harness.json(post.stream, 200, &result(&post, json!({})));
+//! assert!(harness.reply(call).is_ok());
 //! ```
 //!
 //! After every step the harness checks:
 //!
-//! - The link gives out outputs exactly when `poll_timeout` says so.
+//! - The link returns outputs exactly when `poll_timeout` says so.
 //! - Exchanges are counted, and each begins once, under a new id and within its epoch.
 //! - No exchange is aborted twice.
 //! - Each call has at most one outcome.
@@ -35,7 +35,7 @@ pub(crate) const URL: &str = "https://mcp.example/mcp";
 
 /// An exchange that the link began.
 #[derive(Clone, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct Exchange {
     pub(crate) epoch: Epoch,
     pub(crate) stream: StreamId,
     pub(crate) verb: Verb,
@@ -45,11 +45,11 @@ pub(crate) struct Begun {
     pub(crate) body: Value,
     /// The message as it was written.
     pub(crate) text: String,
-    /// The time at which it was begun.
+    /// The time at which the link began it.
     pub(crate) at: Instant,
 }
 
-impl Begun {
+impl Exchange {
     /// The value of a header field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.get(name)
@@ -69,18 +69,18 @@ impl Begun {
         &self.body["params"]["_meta"][format!("io.modelcontextprotocol/{name}")]
     }
 
-    pub(crate) fn token(&self) -> &Value {
+    pub(crate) fn progress_token(&self) -> &Value {
         &self.body["params"]["_meta"]["progressToken"]
     }
 }
 
-pub(crate) struct Web {
+pub(crate) struct Harness {
     pub(crate) client: Client,
     pub(crate) now: Instant,
     /// All exchanges so far, in order.
-    pub(crate) all: Vec<Begun>,
+    pub(crate) exchanges: Vec<Exchange>,
     /// The exchanges that the test has not looked at.
-    fresh: Vec<Begun>,
+    unseen: Vec<Exchange>,
     /// The exchanges that are not over.
     open: BTreeMap<StreamId, Epoch>,
     pub(crate) aborted: Vec<StreamId>,
@@ -88,8 +88,10 @@ pub(crate) struct Web {
     pub(crate) events: Vec<Event>,
     outcomes: BTreeMap<CallId, Outcome>,
     pub(crate) opens: u32,
-    life: Option<Epoch>,
-    names: BTreeSet<StreamId>,
+    /// The epoch whose transport is open.
+    epoch: Option<Epoch>,
+    /// All stream ids so far.
+    used_ids: BTreeSet<StreamId>,
     chunking: Chunking,
     drawn: u64,
 }
@@ -114,83 +116,83 @@ pub(crate) fn config() -> Config {
     Config::http("test", "1.0", URL).expect("a URL")
 }
 
-impl Web {
-    pub(crate) fn new(config: Config) -> Web {
-        Web {
+impl Harness {
+    pub(crate) fn new(config: Config) -> Harness {
+        Harness {
             client: Client::new(config),
             now: Instant::ZERO,
-            all: Vec::new(),
-            fresh: Vec::new(),
+            exchanges: Vec::new(),
+            unseen: Vec::new(),
             open: BTreeMap::new(),
             aborted: Vec::new(),
             events: Vec::new(),
             outcomes: BTreeMap::new(),
             opens: 0,
-            life: None,
-            names: BTreeSet::new(),
+            epoch: None,
+            used_ids: BTreeSet::new(),
             chunking: Chunking::usual(),
             drawn: 0,
         }
     }
 
     /// Sets how bodies are cut into reads.
-    pub(crate) fn chunked(mut self, chunking: Chunking) -> Web {
+    pub(crate) fn chunked(mut self, chunking: Chunking) -> Harness {
         self.chunking = chunking;
         self
     }
 
     /// A ready link to a server of this version.
-    pub(crate) fn speaking(version: &str) -> Web {
-        Web::speaking_with(config(), version)
+    pub(crate) fn ready(version: &str) -> Harness {
+        Harness::ready_with(config(), version)
     }
 
-    pub(crate) fn speaking_with(config: Config, version: &str) -> Web {
+    pub(crate) fn ready_with(config: Config, version: &str) -> Harness {
         match version {
-            MODERN => Web::modern_with(config),
-            version => Web::legacy_with(config, version),
+            MODERN => Harness::modern_with(config),
+            version => Harness::legacy_with(config, version),
         }
     }
 
     /// A ready link with these capabilities, to a server of this version.
-    pub(crate) fn declaring(version: &str, capabilities: ClientCapabilities) -> Web {
+    pub(crate) fn with_capabilities(version: &str, capabilities: ClientCapabilities) -> Harness {
         let mut config = config();
         config.capabilities = capabilities;
-        Web::speaking_with(config, version)
+        Harness::ready_with(config, version)
     }
 
     /// A ready link to a modern server that offers everything.
-    pub(crate) fn modern() -> Web {
-        Web::modern_with(config())
+    pub(crate) fn modern() -> Harness {
+        Harness::modern_with(config())
     }
 
-    pub(crate) fn modern_with(config: Config) -> Web {
-        let mut web = Web::new(config);
-        web.connect();
-        web.agree_modern();
-        web
+    pub(crate) fn modern_with(config: Config) -> Harness {
+        let mut harness = Harness::new(config);
+        harness.connect();
+        harness.agree_modern();
+        harness
     }
 
     /// A ready link in the session "s-1" of 2025-11-25. The server refused the listen stream.
-    pub(crate) fn legacy() -> Web {
-        Web::legacy_with(config(), "2025-11-25")
+    pub(crate) fn legacy() -> Harness {
+        Harness::legacy_with(config(), "2025-11-25")
     }
 
     /// Like `legacy`, but the request for the listen stream is still unanswered.
-    pub(crate) fn legacy_with_news() -> Web {
+    pub(crate) fn legacy_awaiting_listen() -> Harness {
         let mut config = config();
         config.dialect = everlink::Dialect::Legacy;
-        let mut web = Web::new(config);
-        web.connect();
-        web.agree_with_news("2025-11-25", Some("s-1"));
-        web
+        let mut harness = Harness::new(config);
+        harness.connect();
+        harness.agree_legacy_awaiting_listen("2025-11-25", Some("s-1"));
+        harness
     }
 
-    pub(crate) fn legacy_with(mut config: Config, version: &str) -> Web {
+    pub(crate) fn legacy_with(mut config: Config, version: &str) -> Harness {
         config.dialect = everlink::Dialect::Legacy;
-        let mut web = Web::new(config);
-        web.connect();
-        web.agree_legacy(version, Some("s-1"));
-        web
+        let mut harness = Harness::new(config);
+        harness.connect();
+        harness.agree_legacy(version, Some("s-1"));
+        harness
     }
 
     pub(crate) fn connect(&mut self) {
@@ -200,11 +202,11 @@ impl Web {
 
     /// Answers the modern probe, and the watch that follows.
     pub(crate) fn agree_modern(&mut self) {
-        let probe = self.posted("server/discover");
-        self.json(probe.stream, 200, &result(&probe, discovery()));
+        let probe = self.next_post("server/discover");
+        self.json(probe.stream, 200, &result(&probe, discover_result()));
         assert_eq!(self.client.state(), State::Ready);
-        if let Some(listen) = self.find(|begun| begun.method() == "subscriptions/listen") {
-            self.stream(listen.stream);
+        if let Some(listen) = self.find(|exchange| exchange.method() == "subscriptions/listen") {
+            self.begin_stream(listen.stream);
             let id = &listen.body["id"];
             let granted = &listen.body["params"]["notifications"];
             self.event(
@@ -218,25 +220,25 @@ impl Web {
 
     /// Answers the whole legacy handshake, and refuses the listen stream.
     pub(crate) fn agree_legacy(&mut self, version: &str, session: Option<&str>) {
-        self.agree_with_news(version, session);
-        self.no_news();
+        self.agree_legacy_awaiting_listen(version, session);
+        self.refuse_listen();
     }
 
     /// Refuses the listen stream with 405 if the link asked for it. Calls work without the stream.
-    pub(crate) fn no_news(&mut self) {
-        if let Some(listen) = self.find(|begun| begun.verb == Verb::Get) {
+    pub(crate) fn refuse_listen(&mut self) {
+        if let Some(listen) = self.find(|exchange| exchange.verb == Verb::Get) {
             self.status(listen.stream, 405);
         }
     }
 
     /// Answers the whole legacy handshake, and leaves the request for the listen stream unanswered.
-    pub(crate) fn agree_with_news(&mut self, version: &str, session: Option<&str>) {
-        let post = self.posted("initialize");
+    pub(crate) fn agree_legacy_awaiting_listen(&mut self, version: &str, session: Option<&str>) {
+        let post = self.next_post("initialize");
         let mut fields = vec![("content-type", "application/json")];
         fields.extend(session.map(|id| ("Mcp-Session-Id", id)));
-        let body = result(&post, introduction(version)).to_string();
+        let body = result(&post, initialize_result(version)).to_string();
         self.respond(post.stream, 200, &fields, &body);
-        let post = self.posted("notifications/initialized");
+        let post = self.next_post("notifications/initialized");
         self.status(post.stream, 202);
         assert_eq!(self.client.state(), State::Ready);
     }
@@ -269,15 +271,15 @@ impl Web {
         self.pump();
     }
 
-    pub(crate) fn watch(&mut self, wish: Watch) {
-        self.client.watch(self.now, wish);
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        self.client.watch(self.now, watch);
         self.pump();
     }
 
     pub(crate) fn notify(&mut self, method: &'static str, params: &Value) {
         let params = Payload::of(params).expect("JSON");
-        let said = self.client.notify(self.now, method, Some(params));
-        said.expect("said");
+        let sent = self.client.notify(self.now, method, Some(params));
+        sent.expect("accepted");
         self.pump();
     }
 
@@ -294,12 +296,12 @@ impl Web {
             .position(|e| matches!(e, Event::Ask(_)))?;
         match self.events.remove(at) {
             Event::Ask(ask) => Some(ask),
-            event => panic!("no question: {event:?}"),
+            event => panic!("not an ask: {event:?}"),
         }
     }
 
     pub(crate) fn ask(&mut self) -> Ask {
-        self.find_ask().expect("a question")
+        self.find_ask().expect("an ask")
     }
 
     pub(crate) fn answer(&mut self, ask: &Ask, answer: Result<Value, ErrorObject>) {
@@ -331,10 +333,10 @@ impl Web {
 
     /// The grant of the server, accumulated over the newest epoch.
     pub(crate) fn granted(&self) -> Option<Watch> {
-        let (mut life, mut all) = (None, None);
+        let (mut newest, mut all) = (None, None);
         for event in &self.events {
             if let Event::Watching { epoch, granted } = event {
-                if life.replace(*epoch) != Some(*epoch) {
+                if newest.replace(*epoch) != Some(*epoch) {
                     all = None;
                 }
                 granted.apply_to(all.get_or_insert_default());
@@ -345,17 +347,17 @@ impl Web {
 
     /// The progress values of a call, in order.
     pub(crate) fn progress(&self, of: CallId) -> Vec<f64> {
-        let told = self.events.iter().filter_map(|event| match event {
+        let values = self.events.iter().filter_map(|event| match event {
             Event::Progress { call, progress, .. } if *call == of => Some(*progress),
             _ => None,
         });
-        told.collect()
+        values.collect()
     }
 
     /// All exchanges with this method.
-    pub(crate) fn carrying(&self, method: &str) -> Vec<&Begun> {
-        let all = self.all.iter();
-        all.filter(|begun| begun.method() == method).collect()
+    pub(crate) fn exchanges_of(&self, method: &str) -> Vec<&Exchange> {
+        let all = self.exchanges.iter();
+        all.filter(|exchange| exchange.method() == method).collect()
     }
 
     /// Takes the outcome of a call, which must exist.
@@ -387,26 +389,26 @@ impl Web {
     }
 
     /// The oldest matching exchange that the test has not looked at.
-    pub(crate) fn find(&mut self, is_it: impl Fn(&Begun) -> bool) -> Option<Begun> {
-        let at = self.fresh.iter().position(is_it)?;
-        Some(self.fresh.remove(at))
+    pub(crate) fn find(&mut self, predicate: impl Fn(&Exchange) -> bool) -> Option<Exchange> {
+        let at = self.unseen.iter().position(predicate)?;
+        Some(self.unseen.remove(at))
     }
 
     /// The oldest POST with this method that the test has not looked at.
-    pub(crate) fn posted(&mut self, method: &str) -> Begun {
+    pub(crate) fn next_post(&mut self, method: &str) -> Exchange {
         let seen: Vec<String> = self
-            .fresh
+            .unseen
             .iter()
             .map(|b| format!("{} {}", b.verb, b.method()))
             .collect();
-        self.find(|begun| begun.verb == Verb::Post && begun.method() == method)
+        self.find(|exchange| exchange.verb == Verb::Post && exchange.method() == method)
             .unwrap_or_else(|| panic!("no {method} was posted, but {seen:?}"))
     }
 
     /// The oldest exchange with this verb that the test has not looked at.
-    pub(crate) fn begun(&mut self, verb: Verb) -> Begun {
-        self.find(|begun| begun.verb == verb)
-            .unwrap_or_else(|| panic!("no {verb} was begun"))
+    pub(crate) fn next_exchange(&mut self, verb: Verb) -> Exchange {
+        self.find(|exchange| exchange.verb == verb)
+            .unwrap_or_else(|| panic!("the link began no {verb}"))
     }
 
     /// Whether an exchange is not over.
@@ -415,8 +417,8 @@ impl Web {
     }
 
     /// The number of exchanges that the test has not looked at.
-    pub(crate) fn unseen(&self) -> usize {
-        self.fresh.len()
+    pub(crate) fn unseen_count(&self) -> usize {
+        self.unseen.len()
     }
 
     /// Gives a whole response.
@@ -441,8 +443,8 @@ impl Web {
     }
 
     /// Replies to a POST with a complete result.
-    pub(crate) fn reply_with(&mut self, begun: &Begun, members: Value) {
-        self.json(begun.stream, 200, &complete(begun, members));
+    pub(crate) fn reply_with(&mut self, exchange: &Exchange, members: Value) {
+        self.json(exchange.stream, 200, &complete(exchange, members));
     }
 
     /// Gives a whole response with only a status.
@@ -451,7 +453,7 @@ impl Web {
     }
 
     /// Begins an event stream.
-    pub(crate) fn stream(&mut self, stream: StreamId) {
+    pub(crate) fn begin_stream(&mut self, stream: StreamId) {
         self.head(
             stream,
             200,
@@ -505,7 +507,7 @@ impl Web {
     }
 
     /// Advances the clock by `span` and handles each deadline at its time.
-    pub(crate) fn pass(&mut self, span: Duration) {
+    pub(crate) fn advance(&mut self, span: Duration) {
         let until = self.now + span;
         self.pump();
         while let Some(deadline) = self.client.poll_timeout().filter(|due| due.at <= until) {
@@ -523,21 +525,25 @@ impl Web {
         let mut buf = Vec::new();
         loop {
             let due = self.client.poll_timeout();
-            let waits = due.is_some_and(|due| due.wake == everlink::Wake::Output);
+            let is_due = due.is_some_and(|due| due.wake == everlink::Wake::Output);
             let output = self.client.poll_output(&mut buf);
-            assert_eq!(output.is_some(), waits, "said to wait or not: {output:?}");
+            assert_eq!(
+                output.is_some(),
+                is_due,
+                "poll_timeout and poll_output disagree: {output:?}"
+            );
             let Some(output) = output else {
                 break;
             };
             match output {
                 Output::Open { epoch } => {
-                    assert!(self.life.is_none(), "two lives at once");
-                    self.life = Some(epoch);
+                    assert!(self.epoch.is_none(), "two epochs at once");
+                    self.epoch = Some(epoch);
                     self.opens += 1;
                     self.client.handle(self.now, epoch, Input::Opened);
                 }
                 Output::Release { epoch } => {
-                    assert_eq!(self.life.take(), Some(epoch));
+                    assert_eq!(self.epoch.take(), Some(epoch));
                     self.open.clear();
                 }
                 Output::Request {
@@ -546,11 +552,15 @@ impl Web {
                     head,
                     len,
                 } => {
-                    assert_eq!(self.life, Some(epoch), "begun in a life that is not");
-                    assert!(self.names.insert(stream), "{stream} is not new");
+                    assert_eq!(
+                        self.epoch,
+                        Some(epoch),
+                        "begun in an epoch that is not open"
+                    );
+                    assert!(self.used_ids.insert(stream), "{stream} is not new");
                     assert_ne!(stream, StreamId::DUPLEX);
                     let body = buf.split_off(buf.len() - len);
-                    let begun = Begun {
+                    let exchange = Exchange {
                         epoch,
                         stream,
                         verb: head.verb,
@@ -565,11 +575,11 @@ impl Web {
                         at: self.now,
                     };
                     self.open.insert(stream, epoch);
-                    self.all.push(begun.clone());
-                    self.fresh.push(begun);
+                    self.exchanges.push(exchange.clone());
+                    self.unseen.push(exchange);
                 }
                 Output::Abort { epoch, stream } => {
-                    assert_eq!(self.life, Some(epoch));
+                    assert_eq!(self.epoch, Some(epoch));
                     assert!(self.open.remove(&stream).is_some(), "{stream} was not open");
                     self.aborted.push(stream);
                 }
@@ -578,27 +588,27 @@ impl Web {
                     assert!(before.is_none(), "{call} is settled twice");
                 }
                 Output::Event(event) => self.events.push(event),
-                output => panic!("not over HTTP: {output:?}"),
+                output => panic!("{output:?} is not an output over HTTP"),
             }
         }
-        assert_eq!(self.client.stats().exchanges, self.all.len() as u64);
+        assert_eq!(self.client.stats().exchanges, self.exchanges.len() as u64);
     }
 
     /// Whether there is such an event.
-    pub(crate) fn was_told(&self, is_it: impl Fn(&Event) -> bool) -> bool {
-        self.events.iter().any(is_it)
+    pub(crate) fn has_event(&self, predicate: impl Fn(&Event) -> bool) -> bool {
+        self.events.iter().any(predicate)
     }
 }
 
 /// A reply to a POST with this result.
-pub(crate) fn result(begun: &Begun, result: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": begun.body["id"], "result": result})
+pub(crate) fn result(exchange: &Exchange, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": exchange.body["id"], "result": result})
 }
 
 /// A reply to a POST with a complete result, valid in both eras.
-pub(crate) fn complete(begun: &Begun, mut members: Value) -> Value {
+pub(crate) fn complete(exchange: &Exchange, mut members: Value) -> Value {
     members["resultType"] = json!("complete");
-    result(begun, members)
+    result(exchange, members)
 }
 
 pub(crate) fn notification(method: &str, params: &Value) -> Value {
@@ -606,13 +616,13 @@ pub(crate) fn notification(method: &str, params: &Value) -> Value {
 }
 
 /// A request of the server (an ask).
-pub(crate) fn question(id: impl Into<Value>, method: &str, params: &Value) -> Value {
+pub(crate) fn ask_message(id: impl Into<Value>, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
 }
 
 /// An error reply to a POST.
-pub(crate) fn error(begun: &Begun, code: i64) -> Value {
-    json!({"jsonrpc": "2.0", "id": begun.body["id"], "error": {"code": code, "message": "no"}})
+pub(crate) fn error(exchange: &Exchange, code: i64) -> Value {
+    json!({"jsonrpc": "2.0", "id": exchange.body["id"], "error": {"code": code, "message": "no"}})
 }
 
 fn capabilities() -> Value {
@@ -621,13 +631,13 @@ fn capabilities() -> Value {
 }
 
 /// The result of a modern server for `server/discover`.
-pub(crate) fn discovery() -> Value {
+pub(crate) fn discover_result() -> Value {
     json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities(),
         "ttlMs": 0, "cacheScope": "private"})
 }
 
 /// The result of a legacy server for `initialize`.
-pub(crate) fn introduction(version: &str) -> Value {
+pub(crate) fn initialize_result(version: &str) -> Value {
     json!({"protocolVersion": version, "capabilities": capabilities(), "serverInfo": {"name": "s", "version": "1"}})
 }
 
@@ -636,66 +646,70 @@ pub(crate) const fn seconds(seconds: u64) -> Duration {
 }
 
 /// Helpers for the failure tests: ready-made responses, and counts.
-impl Web {
+impl Harness {
     /// A ready link over the transport of 2024-11-05, and its event stream.
-    pub(crate) fn old() -> (Web, StreamId) {
-        Web::old_with(config())
+    pub(crate) fn sse2024() -> (Harness, StreamId) {
+        Harness::sse2024_with(config())
     }
 
-    pub(crate) fn old_with(mut config: Config) -> (Web, StreamId) {
+    pub(crate) fn sse2024_with(mut config: Config) -> (Harness, StreamId) {
         config.dialect = everlink::Dialect::Legacy;
-        let mut web = Web::new(config);
-        web.connect();
-        let post = web.posted("initialize");
-        web.status(post.stream, 405);
-        let stream = web.agree_old();
-        (web, stream)
+        let mut harness = Harness::new(config);
+        harness.connect();
+        let post = harness.next_post("initialize");
+        harness.status(post.stream, 405);
+        let stream = harness.agree_sse2024();
+        (harness, stream)
     }
 
     /// Answers the handshake over the transport of 2024-11-05, from its GET on.
-    pub(crate) fn agree_old(&mut self) -> StreamId {
-        let get = self.begun(Verb::Get);
-        self.stream(get.stream);
+    pub(crate) fn agree_sse2024(&mut self) -> StreamId {
+        let get = self.next_exchange(Verb::Get);
+        self.begin_stream(get.stream);
         self.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
-        let post = self.posted("initialize");
+        let post = self.next_post("initialize");
         self.status(post.stream, 202);
-        let introduced = result(&post, introduction("2024-11-05"));
-        self.event(get.stream, None, &introduced);
-        let post = self.posted("notifications/initialized");
+        let reply = result(&post, initialize_result("2024-11-05"));
+        self.event(get.stream, None, &reply);
+        let post = self.next_post("notifications/initialized");
         self.status(post.stream, 202);
         get.stream
     }
 
     /// Answers only `initialize`, and opens this session.
-    pub(crate) fn introduce(&mut self, session: &str) {
-        let post = self.posted("initialize");
+    pub(crate) fn answer_initialize(&mut self, session: &str) {
+        let post = self.next_post("initialize");
         let fields = [
             ("content-type", "application/json"),
             ("mcp-session-id", session),
         ];
-        let body = result(&post, introduction("2025-11-25")).to_string();
+        let body = result(&post, initialize_result("2025-11-25")).to_string();
         self.respond(post.stream, 200, &fields, &body);
     }
 
     /// Answers a request with a result that is valid in both eras.
-    pub(crate) fn serve(&mut self, post: &Begun) {
-        let done = match post.method() {
-            "server/discover" => discovery(),
+    pub(crate) fn serve(&mut self, post: &Exchange) {
+        let members = match post.method() {
+            "server/discover" => discover_result(),
             "tools/list" => json!({"resultType": "complete", "ttlMs": 0, "tools": []}),
             _ => json!({"resultType": "complete", "content": [], "contents": []}),
         };
-        self.json(post.stream, 200, &result(post, done));
+        self.json(post.stream, 200, &result(post, members));
     }
 
     /// Advances the clock second by second, and answers every POST meanwhile.
-    pub(crate) fn pass_served(&mut self, span: Duration) {
+    pub(crate) fn advance_serving(&mut self, span: Duration) {
         let until = self.now + span;
         loop {
-            while let Some(post) = self.find(|begun| begun.verb == Verb::Post) {
+            while let Some(post) = self.find(|exchange| exchange.verb == Verb::Post) {
                 if post.body["id"].is_null() {
                     self.status(post.stream, 202);
                 } else if post.method() == "initialize" {
-                    self.json(post.stream, 200, &result(&post, introduction("2025-11-25")));
+                    self.json(
+                        post.stream,
+                        200,
+                        &result(&post, initialize_result("2025-11-25")),
+                    );
                 } else {
                     self.serve(&post);
                 }
@@ -703,7 +717,7 @@ impl Web {
             if self.now >= until {
                 return;
             }
-            self.pass(until.since(self.now).min(seconds(1)));
+            self.advance(until.since(self.now).min(seconds(1)));
         }
     }
 
@@ -714,12 +728,15 @@ impl Web {
     }
 
     /// The number of matching exchanges so far.
-    pub(crate) fn count(&self, is_it: impl Fn(&Begun) -> bool) -> usize {
-        self.all.iter().filter(|begun| is_it(begun)).count()
+    pub(crate) fn count(&self, predicate: impl Fn(&Exchange) -> bool) -> usize {
+        self.exchanges
+            .iter()
+            .filter(|exchange| predicate(exchange))
+            .count()
     }
 
     /// The number of exchanges that are not over.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_count(&self) -> usize {
         self.open.len()
     }
 

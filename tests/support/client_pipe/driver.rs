@@ -1,25 +1,29 @@
-//! The driver of the scripted world. It carries out every output, advances the clock from deadline to deadline, and
+//! The driver of the harness. It carries out every output, advances the clock from deadline to deadline, and
 //! feeds the servers' acts to the link. Holds no policy.
 
 use everlink::client::{Event, State};
 use everlink::{Epoch, Input, Instant, Output, Wake};
 use serde_json::Value;
 
-use super::{Act, Chunking, Command, Life, Peer, World, told};
+use super::{Act, Chunking, Command, Harness, Peer, ServerProcess, describe};
 
-/// A link that takes this many steps without any time passing is spinning.
-const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+/// The driver fails a link that takes this many steps at one instant.
+const MAX_STEPS_PER_INSTANT: u32 = 200_000;
 
 /// # Driver
-impl World {
-    /// Runs until `is_so` holds, or until nothing more is due before `goal`. Returns whether `is_so` holds.
-    pub(super) fn run(&mut self, goal: Instant, mut is_so: impl FnMut(&World) -> bool) -> bool {
+impl Harness {
+    /// Runs until `condition` holds, or until nothing more is due before `goal`. Returns whether `condition` holds.
+    pub(super) fn run(
+        &mut self,
+        goal: Instant,
+        mut condition: impl FnMut(&Harness) -> bool,
+    ) -> bool {
         loop {
-            self.turn();
-            if is_so(self) {
+            self.pump();
+            if condition(self) {
                 return true;
             }
-            let act = self.calendar.keys().next().map(|(at, _)| *at);
+            let act = self.schedule.keys().next().map(|(at, _)| *at);
             let deadline = self.link.poll_timeout().map(|deadline| deadline.at);
             let next = match (act, deadline) {
                 (Some(act), Some(deadline)) => act.min(deadline),
@@ -35,38 +39,38 @@ impl World {
             }
             // Input that arrives at the exact time of a deadline is delivered before the deadline.
             if act != Some(next) {
-                self.tell_time();
+                self.fire_timeout();
             }
         }
     }
 
-    fn tell_time(&mut self) {
+    fn fire_timeout(&mut self) {
         self.count_step();
         self.link.handle_timeout(self.now);
         if let Some(deadline) = self.link.poll_timeout() {
             assert!(
                 deadline.at > self.now || deadline.wake == Wake::Output,
-                "{deadline:?} is due again right after it was told"
+                "{deadline:?} is due again right after its timeout was handled"
             );
         }
     }
 
     /// Carries out every output and performs every act that is due, until neither is left.
-    pub(crate) fn turn(&mut self) {
+    pub(crate) fn pump(&mut self) {
         loop {
-            self.drain();
-            let Some(entry) = self.calendar.first_entry() else {
+            self.drain_outputs();
+            let Some(entry) = self.schedule.first_entry() else {
                 return;
             };
             if entry.key().0 > self.now {
                 return;
             }
             let (epoch, act) = entry.remove();
-            self.perform(epoch, act);
+            self.deliver(epoch, act);
         }
     }
 
-    fn drain(&mut self) {
+    fn drain_outputs(&mut self) {
         let mut buf = Vec::new();
         while let Some(output) = self.link.poll_output(&mut buf) {
             self.count_step();
@@ -80,9 +84,9 @@ impl World {
                 Output::Inspect { epoch } => {
                     let since = self.now.since(Instant::ZERO);
                     self.react(epoch, |peer| {
-                        let seen = peer.activity.map(|activity| activity(since));
-                        let told = seen.map(|(cpu, stopped)| Act::Activity(cpu, stopped));
-                        told.into_iter().collect()
+                        let activity = peer.activity.map(|activity| activity(since));
+                        let act = activity.map(|(cpu, stopped)| Act::Activity(cpu, stopped));
+                        act.into_iter().collect()
                     });
                 }
                 Output::Kill { epoch } => {
@@ -91,12 +95,12 @@ impl World {
                 }
                 Output::Open { epoch } => {
                     self.command(epoch, Command::Open);
-                    let life = Life {
-                        peer: (self.cast)(epoch.number()),
+                    let process = ServerProcess {
+                        peer: (self.new_server)(epoch.number()),
                         has_ended: false,
                         has_exited: false,
                     };
-                    self.lives.insert(epoch, life);
+                    self.processes.insert(epoch, process);
                     self.react(epoch, |peer| peer.on_open.clone());
                 }
                 Output::Release { epoch } => self.command(epoch, Command::Release),
@@ -108,7 +112,7 @@ impl World {
                     let line = buf.split_off(buf.len() - len);
                     self.write(epoch, &line);
                 }
-                other => panic!("{other:?} means nothing for a byte stream"),
+                other => panic!("{other:?} is not an output of a byte stream"),
             }
         }
         assert!(buf.is_empty(), "bytes that belong to no Write");
@@ -116,39 +120,43 @@ impl World {
         assert_ne!(
             waits,
             Some(Wake::Output),
-            "output waits, but none is given out"
+            "poll_timeout reports output, but poll_output returns none"
         );
-        self.rules.at_rest(&self.link);
+        self.rules.check_at_rest(&self.link);
     }
 
-    fn write(&mut self, epoch: Epoch, line: &[u8]) {
-        let text = core::str::from_utf8(line).expect("what is written is text");
-        let text = text.strip_suffix('\n').expect("a line ends");
+    fn write(&mut self, epoch: Epoch, bytes: &[u8]) {
+        let text = core::str::from_utf8(bytes).expect("written bytes are UTF-8");
+        let text = text.strip_suffix('\n').expect("a line ends with a newline");
         assert!(!text.contains(['\n', '\r']), "{text:?} is not one line");
         let message: Value = serde_json::from_str(text).expect("a line is JSON");
         assert_eq!(message["jsonrpc"], "2.0", "{text} is no message");
-        let noted = self.note(format!("-> {text}"));
-        self.record.written.push(noted);
+        let line = self.note(format!("-> {text}"));
+        self.record.written.push(line);
         self.lines.push((epoch.number(), message.clone()));
-        if self.lives.get(&epoch).is_some_and(|life| life.peer.reads) {
-            self.plan(epoch, self.now, Act::Sent(line.len()));
-            self.react(epoch, |peer| peer.hear(&message));
+        if self
+            .processes
+            .get(&epoch)
+            .is_some_and(|process| process.peer.reads)
+        {
+            self.schedule_act(epoch, self.now, Act::Sent(bytes.len()));
+            self.react(epoch, |peer| peer.react_to(&message));
         }
     }
 
     fn command(&mut self, epoch: Epoch, of: fn(u64) -> Command) {
         let command = of(epoch.number());
         let line = self.note(format!("{command:?}"));
-        self.record.told.push(line);
+        self.record.events.push(line);
         self.commands.push((self.now, command));
     }
 
     fn event(&mut self, event: Event) {
         let line = self.note(match &event {
-            Event::Done { call, outcome } => format!("{call} is done: {}", told(outcome)),
+            Event::Done { call, outcome } => format!("{call} is done: {}", describe(outcome)),
             event => format!("{event:?}"),
         });
-        self.record.told.push(line);
+        self.record.events.push(line);
         if let Event::Done { call, .. } = &event {
             self.outcomes.insert(*call, self.events.len());
         }
@@ -165,7 +173,7 @@ impl World {
     fn count_step(&mut self) {
         self.steps += 1;
         assert!(
-            self.steps < MOST_STEPS_AT_ONE_TIME,
+            self.steps < MAX_STEPS_PER_INSTANT,
             "the link spins at {:?}",
             self.now
         );
@@ -173,53 +181,57 @@ impl World {
 }
 
 /// # System around the servers
-impl World {
+impl Harness {
     fn react(&mut self, epoch: Epoch, decide: impl FnOnce(&mut Peer) -> Vec<Act>) {
-        let life = self.lives.get_mut(&epoch).expect("a life has its server");
-        for act in decide(&mut life.peer) {
-            self.plan(epoch, self.now, act);
+        let process = self
+            .processes
+            .get_mut(&epoch)
+            .expect("an epoch has its server");
+        for act in decide(&mut process.peer) {
+            self.schedule_act(epoch, self.now, act);
         }
     }
 
-    pub(super) fn plan(&mut self, epoch: Epoch, at: Instant, act: Act) {
+    pub(super) fn schedule_act(&mut self, epoch: Epoch, at: Instant, act: Act) {
         match act {
-            Act::Later(span, act) => self.plan(epoch, at + span, *act),
+            Act::Later(span, act) => self.schedule_act(epoch, at + span, *act),
             act => {
-                self.planned += 1;
-                self.calendar.insert((at, self.planned), (epoch, act));
+                self.schedule_count += 1;
+                self.schedule
+                    .insert((at, self.schedule_count), (epoch, act));
             }
         }
     }
 
     /// Feeds an act of a server to the link. Drops stdout bytes after the end of the stream, a second end, and a
     /// second exit.
-    fn perform(&mut self, epoch: Epoch, act: Act) {
-        let Some(life) = self.lives.get_mut(&epoch) else {
+    fn deliver(&mut self, epoch: Epoch, act: Act) {
+        let Some(process) = self.processes.get_mut(&epoch) else {
             return;
         };
-        let (has_ended, has_exited) = (life.has_ended, life.has_exited);
+        let (has_ended, has_exited) = (process.has_ended, process.has_exited);
         match act {
             Act::AtOnce(acts) => {
                 for act in acts {
                     self.feed(epoch, &act);
                 }
             }
-            Act::Raw(_) | Act::Say(_) if !has_ended => {
+            Act::Raw(_) | Act::Message(_) if !has_ended => {
                 let bytes = self.joined(epoch, bytes_of(&act));
                 for piece in self.chunking.cut(&bytes, &mut self.drawn) {
                     self.link.handle(self.now, epoch, Input::bytes(piece));
-                    self.drain();
+                    self.drain_outputs();
                 }
             }
             Act::Stderr(bytes) => {
                 for bytes in self.chunking.cut(&bytes, &mut self.drawn) {
                     self.link.handle(self.now, epoch, Input::stderr(bytes));
-                    self.drain();
+                    self.drain_outputs();
                 }
             }
             Act::End(_) if has_ended => {}
             Act::Exit(_) if has_exited => {}
-            Act::Raw(_) | Act::Say(_) => {}
+            Act::Raw(_) | Act::Message(_) => {}
             act => self.feed(epoch, &act),
         }
     }
@@ -227,9 +239,9 @@ impl World {
     /// Appends the other bytes that the server writes at this time, if the chunking joins them into one read.
     fn joined(&mut self, epoch: Epoch, mut bytes: Vec<u8>) -> Vec<u8> {
         while self.chunking == Chunking::Joined {
-            match self.calendar.first_entry() {
+            match self.schedule.first_entry() {
                 Some(entry) if entry.key().0 <= self.now => match entry.get() {
-                    (of, act @ (Act::Raw(_) | Act::Say(_))) if *of == epoch => {
+                    (of, act @ (Act::Raw(_) | Act::Message(_))) if *of == epoch => {
                         bytes.extend(bytes_of(act));
                         entry.remove();
                     }
@@ -243,18 +255,21 @@ impl World {
 
     /// Feeds one act to the link, uncut, and polls no output.
     pub(super) fn feed(&mut self, epoch: Epoch, act: &Act) {
-        let life = self.lives.get_mut(&epoch).expect("a life has its server");
+        let process = self
+            .processes
+            .get_mut(&epoch)
+            .expect("an epoch has its server");
         let input = match act {
             Act::Activity(cpu, is_stopped) => Input::Activity {
                 cpu: *cpu,
                 is_stopped: *is_stopped,
             },
             Act::End(faults) => {
-                life.has_ended = true;
+                process.has_ended = true;
                 Input::end(faults.as_slice())
             }
             Act::Exit(status) => {
-                life.has_exited = true;
+                process.has_exited = true;
                 Input::exited(*status)
             }
             Act::Opened => {
@@ -262,26 +277,26 @@ impl World {
                 Input::Opened
             }
             Act::OpenFailed(faults) => {
-                life.has_ended = true;
-                life.has_exited = true;
+                process.has_ended = true;
+                process.has_exited = true;
                 Input::open_failed(faults.as_slice())
             }
-            Act::Raw(_) | Act::Say(_) => Input::bytes(bytes_of(act)),
+            Act::Raw(_) | Act::Message(_) => Input::bytes(bytes_of(act)),
             Act::Sent(len) => Input::sent(*len),
             Act::Stderr(bytes) => Input::stderr(bytes.as_slice()),
             Act::WriteFailed(faults) => {
                 self.rules.write_failed(epoch);
-                life.peer.reads = false;
+                process.peer.reads = false;
                 Input::write_failed(faults.as_slice())
             }
             Act::AtOnce(_) | Act::Later(..) => panic!("{act:?} within another act"),
         };
         self.link.handle(self.now, epoch, input);
-        let is_death = matches!(
+        let ends_transport = matches!(
             act,
             Act::End(_) | Act::Exit(_) | Act::OpenFailed(_) | Act::WriteFailed(_)
         );
-        if is_death && self.link.epoch() == epoch {
+        if ends_transport && self.link.epoch() == epoch {
             let state = self.link.state();
             assert_ne!(state, State::Ready, "{act:?} left the link ready");
         }
@@ -291,7 +306,7 @@ impl World {
 fn bytes_of(act: &Act) -> Vec<u8> {
     match act {
         Act::Raw(bytes) => bytes.clone(),
-        Act::Say(message) => format!("{message}\n").into_bytes(),
+        Act::Message(message) => format!("{message}\n").into_bytes(),
         _ => Vec::new(),
     }
 }

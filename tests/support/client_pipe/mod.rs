@@ -1,16 +1,16 @@
-//! A scripted world around one client link: a virtual clock, a driver, and scripted servers.
+//! A harness for one client link: a virtual clock, a driver, and scripted servers.
 //!
 //! ```ignore
 //! every_chunking(|chunking| {
-//!     let mut world = World::new(config()).chunked(chunking).served_by(|life| match life {
-//!         1 => Peer::legacy("2025-11-25").dies_of("tools/call", ExitStatus::Code(1)),
+//!     let mut harness = Harness::new(config()).chunked(chunking).served_by(|epoch| match epoch {
+//!         1 => Peer::legacy("2025-11-25").dies_on("tools/call", ExitStatus::Code(1)),
 //!         _ => Peer::legacy("2025-11-25"),
 //!     });
-//!     world.until_ready();
-//!     let call = world.tool("add");
-//!     assert_eq!(world.failure(call).delivery, Delivery::Unknown);
-//!     world.until_ready();
-//!     world
+//!     harness.until_ready();
+//!     let call = harness.call_tool("add");
+//!     assert_eq!(harness.failure(call).delivery, Delivery::Unknown);
+//!     harness.until_ready();
+//!     harness
 //! });
 //! ```
 //!
@@ -33,13 +33,13 @@ use serde_json::{Value, json};
 
 pub(crate) use crate::chunking::Chunking;
 pub(crate) use peer::{
-    Act, Peer, agreed, ask, dies, dies_exit_first, discovered, error, error_with, everything,
-    notify, progress, reply, stderr,
+    Act, Peer, all_capabilities, ask, dies, dies_exit_first, discover_result, error, error_with,
+    initialize_result, notify, progress, reply, stderr,
 };
 use rules::Rules;
 
-/// An event that does not happen within this time never happens.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The harness waits this long for an event before it fails the test.
+const WAIT_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -55,21 +55,25 @@ pub(crate) fn config() -> Config {
 }
 
 /// Runs the script with every way of cutting the server's bytes. The link must behave the same each time.
-pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> World) {
+pub(crate) fn every_chunking(mut script: impl FnMut(Chunking) -> Harness) {
     let mut first: Option<Record> = None;
     for chunking in Chunking::ALL {
         let record = script(chunking).finish();
         let expected = first.get_or_insert_with(|| record.clone());
-        same(&record.told, &expected.told, chunking);
-        same(&record.written, &expected.written, chunking);
+        assert_same(&record.events, &expected.events, chunking);
+        assert_same(&record.written, &expected.written, chunking);
     }
 }
 
-fn same(here: &[String], there: &[String], chunking: Chunking) {
-    for (line, (here, there)) in here.iter().zip(there).enumerate() {
-        assert_eq!(here, there, "{chunking:?} differs at line {line}");
+fn assert_same(actual: &[String], expected: &[String], chunking: Chunking) {
+    for (line, (actual, expected)) in actual.iter().zip(expected).enumerate() {
+        assert_eq!(actual, expected, "{chunking:?} differs at line {line}");
     }
-    assert_eq!(here.len(), there.len(), "{chunking:?} differs in length");
+    assert_eq!(
+        actual.len(),
+        expected.len(),
+        "{chunking:?} differs in length"
+    );
 }
 
 /// The actions of a link, with their times. The cuts may change how events and messages interleave, but not the order
@@ -77,13 +81,13 @@ fn same(here: &[String], there: &[String], chunking: Chunking) {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     /// The events and the transport commands.
-    pub(crate) told: Vec<String>,
+    pub(crate) events: Vec<String>,
     /// The messages that the link wrote.
     pub(crate) written: Vec<String>,
 }
 
 /// Runs the script with a server of each era and every way of cutting its bytes.
-pub(crate) fn every_era(mut script: impl FnMut(Chunking, fn() -> Peer) -> World) {
+pub(crate) fn every_era(mut script: impl FnMut(Chunking, fn() -> Peer) -> Harness) {
     for peer in [latest_legacy as fn() -> Peer, Peer::modern] {
         every_chunking(|chunking| script(chunking, peer));
     }
@@ -103,17 +107,18 @@ pub(crate) enum Command {
     Terminate(u64),
 }
 
-pub(crate) struct World {
+pub(crate) struct Harness {
     link: Client,
     now: Instant,
     chunking: Chunking,
     /// The number of random numbers used for cuts so far.
     drawn: u64,
-    cast: Box<dyn FnMut(u64) -> Peer>,
-    lives: BTreeMap<Epoch, Life>,
+    /// Creates the server of an epoch from its number.
+    new_server: Box<dyn FnMut(u64) -> Peer>,
+    processes: BTreeMap<Epoch, ServerProcess>,
     /// The planned acts of the servers, by time and then by the order in which they were planned.
-    calendar: BTreeMap<(Instant, u64), (Epoch, Act)>,
-    planned: u64,
+    schedule: BTreeMap<(Instant, u64), (Epoch, Act)>,
+    schedule_count: u64,
     rules: Rules,
     steps: u32,
     events: Vec<(Instant, Event)>,
@@ -126,25 +131,25 @@ pub(crate) struct World {
 }
 
 /// The server of one epoch, as the operating system sees it.
-struct Life {
+struct ServerProcess {
     peer: Peer,
     has_ended: bool,
     has_exited: bool,
 }
 
 /// # Setup
-impl World {
-    pub(crate) fn new(config: Config) -> World {
-        World {
+impl Harness {
+    pub(crate) fn new(config: Config) -> Harness {
+        Harness {
             rules: Rules::new(config.policy.retry.floor),
             link: Client::new(config),
             now: Instant::ZERO,
             chunking: Chunking::usual(),
             drawn: 0,
-            cast: Box::new(|_| Peer::legacy("2025-11-25")),
-            lives: BTreeMap::new(),
-            calendar: BTreeMap::new(),
-            planned: 0,
+            new_server: Box::new(|_| Peer::legacy("2025-11-25")),
+            processes: BTreeMap::new(),
+            schedule: BTreeMap::new(),
+            schedule_count: 0,
             steps: 0,
             events: Vec::new(),
             outcomes: BTreeMap::new(),
@@ -155,23 +160,23 @@ impl World {
         }
     }
 
-    pub(crate) fn chunked(mut self, chunking: Chunking) -> World {
+    pub(crate) fn chunked(mut self, chunking: Chunking) -> Harness {
         self.chunking = chunking;
         self
     }
 
     /// Sets the server of the first epoch, the second, and so on. The default is a legacy server.
-    pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Peer + 'static) -> World {
-        self.cast = Box::new(cast);
+    pub(crate) fn served_by(mut self, new_server: impl FnMut(u64) -> Peer + 'static) -> Harness {
+        self.new_server = Box::new(new_server);
         self
     }
 }
 
 /// # Application
-impl World {
+impl Harness {
     pub(crate) fn connect(&mut self) {
         self.link.connect(self.now);
-        self.turn();
+        self.pump();
     }
 
     pub(crate) fn call(&mut self, method: &'static str, params: Value) -> CallId {
@@ -185,7 +190,7 @@ impl World {
         options: CallOptions,
     ) -> CallId {
         self.try_call(method, params, options)
-            .expect("the link takes the call")
+            .expect("the link accepts the call")
     }
 
     pub(crate) fn try_call(
@@ -197,25 +202,25 @@ impl World {
         let params = (!params.is_null()).then(|| payload(&params));
         let call = self.link.call(self.now, method, params, options)?;
         self.rules.accepted(call);
-        self.turn();
+        self.pump();
         Ok(call)
     }
 
     /// Calls a tool of this name.
-    pub(crate) fn tool(&mut self, name: &str) -> CallId {
+    pub(crate) fn call_tool(&mut self, name: &str) -> CallId {
         self.call("tools/call", json!({"name": name, "arguments": {}}))
     }
 
     pub(crate) fn list(&mut self, list: List) -> CallId {
         let call = self.list_unpolled(list);
-        self.turn();
+        self.pump();
         call
     }
 
-    /// Calls `list` without polling the link. `turn` or the next verb polls it.
+    /// Calls `list` without polling the link. `pump` or the next call of the harness polls it.
     pub(crate) fn list_unpolled(&mut self, list: List) -> CallId {
         let call = self.link.list(self.now, list, CallOptions::new());
-        let call = call.expect("the link takes the call");
+        let call = call.expect("the link accepts the call");
         self.rules.accepted(call);
         call
     }
@@ -223,14 +228,14 @@ impl World {
     pub(crate) fn cancel(&mut self, call: CallId, reason: &str) {
         let cancelled = self.link.cancel(self.now, call, Some(reason));
         cancelled.expect("the call is under way");
-        self.turn();
+        self.pump();
     }
 
     pub(crate) fn answer(&mut self, ask: AskId, answer: Result<Value, ErrorObject>) {
         let answer = answer.map(|answer| payload(&answer));
         let answered = self.link.answer(self.now, ask, answer);
-        answered.expect("the question is open");
-        self.turn();
+        answered.expect("the ask is open");
+        self.pump();
     }
 
     /// Asks for a replacement of the present transport.
@@ -241,78 +246,78 @@ impl World {
     /// Asks for a replacement of the transport `seen`.
     pub(crate) fn reconnect_seen(&mut self, seen: Epoch, why: &str) {
         self.link.reconnect(self.now, seen, why);
-        self.turn();
+        self.pump();
     }
 
     pub(crate) fn shutdown(&mut self) {
         self.link.shutdown(self.now);
-        self.turn();
+        self.pump();
     }
 
     pub(crate) fn wake(&mut self) {
         self.link.wake(self.now);
-        self.turn();
+        self.pump();
     }
 
-    pub(crate) fn watch(&mut self, wish: Watch) {
-        self.link.watch(self.now, wish);
-        self.turn();
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        self.link.watch(self.now, watch);
+        self.pump();
     }
 
-    /// Calls any other verb, including one that is refused.
-    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
-        let done = verb(&mut self.link, self.now);
-        self.turn();
-        done
+    /// Calls any other method of the link, including one that it refuses, and polls the link.
+    pub(crate) fn with_link<T>(&mut self, call: impl FnOnce(&mut Client, Instant) -> T) -> T {
+        let result = call(&mut self.link, self.now);
+        self.pump();
+        result
     }
 }
 
 /// # Acts of the present server
-impl World {
+impl Harness {
     /// Performs one act now, then polls the link.
-    pub(crate) fn peer(&mut self, act: Act) {
-        self.peer_of(self.link.epoch(), act);
+    pub(crate) fn perform(&mut self, act: Act) {
+        self.perform_in(self.link.epoch(), act);
     }
 
     /// Performs several acts, one after the other, and polls the link after each.
-    pub(crate) fn peer_all(&mut self, acts: Vec<Act>) {
+    pub(crate) fn perform_all(&mut self, acts: Vec<Act>) {
         for act in acts {
-            self.peer(act);
+            self.perform(act);
         }
     }
 
     /// Makes the server stop reading: its pipe fills up, and no written byte is reported as sent.
     pub(crate) fn peer_stops_reading(&mut self) {
-        if let Some(life) = self.lives.get_mut(&self.link.epoch()) {
-            life.peer.reads = false;
+        if let Some(process) = self.processes.get_mut(&self.link.epoch()) {
+            process.peer.reads = false;
         }
     }
 
     /// Performs one act of the server of `epoch`, which may be over.
-    pub(crate) fn peer_of(&mut self, epoch: Epoch, act: Act) {
-        self.plan(epoch, self.now, act);
-        self.turn();
+    pub(crate) fn perform_in(&mut self, epoch: Epoch, act: Act) {
+        self.schedule_act(epoch, self.now, act);
+        self.pump();
     }
 
-    /// Feeds one act to the link without polling it. `turn` polls it.
-    pub(crate) fn peer_unpolled(&mut self, act: &Act) {
+    /// Feeds one act to the link without polling it. `pump` polls it.
+    pub(crate) fn feed_unpolled(&mut self, act: &Act) {
         self.feed(self.link.epoch(), act);
     }
 
-    /// Feeds an input to the link, unchecked by the world, without polling the link.
-    pub(crate) fn force(&mut self, epoch: Epoch, input: Input<'_>) {
+    /// Feeds an input to the link, unchecked by the harness, without polling the link.
+    pub(crate) fn feed_input(&mut self, epoch: Epoch, input: Input<'_>) {
         self.link.handle(self.now, epoch, input);
     }
 }
 
 /// # Time
-impl World {
+impl Harness {
     pub(crate) const fn now(&self) -> Instant {
         self.now
     }
 
     /// Advances the clock by `span`.
-    pub(crate) fn pass(&mut self, span: Duration) {
+    pub(crate) fn advance(&mut self, span: Duration) {
         let goal = self.now + span;
         if !self.run(goal, |_| false) {
             self.now = goal;
@@ -320,10 +325,13 @@ impl World {
         }
     }
 
-    /// Advances the clock until `is_so` holds.
-    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&World) -> bool) {
-        let goal = self.now + PATIENCE;
-        assert!(self.run(goal, |world| is_so(world)), "never: {what}");
+    /// Advances the clock until `condition` holds.
+    pub(crate) fn until(&mut self, what: &str, mut condition: impl FnMut(&Harness) -> bool) {
+        let goal = self.now + WAIT_LIMIT;
+        assert!(
+            self.run(goal, |harness| condition(harness)),
+            "never: {what}"
+        );
     }
 
     /// Connects if the link is idle, and advances the clock until the link is ready.
@@ -335,22 +343,22 @@ impl World {
     }
 
     pub(crate) fn until_state(&mut self, state: State) {
-        self.until(&format!("the link is {state}"), |world| {
-            world.state() == state
+        self.until(&format!("the link is {state}"), |harness| {
+            harness.state() == state
         });
     }
 
     pub(crate) fn until_done(&mut self, call: CallId) {
-        self.until(&format!("{call} is done"), |world| world.is_done(call));
+        self.until(&format!("{call} is done"), |harness| harness.is_done(call));
     }
 
     /// Shuts the link down, checks that every `Open` has its `Release`, and returns the record.
     pub(crate) fn finish(mut self) -> Record {
         self.shutdown();
         self.until_state(State::Closed);
-        self.pass(PATIENCE);
+        self.advance(WAIT_LIMIT);
         let count = |wanted: fn(u64) -> Command| {
-            let of = |(_, command): &&(Instant, Command)| *command == wanted(number(command));
+            let of = |(_, command): &&(Instant, Command)| *command == wanted(epoch_of(command));
             self.commands.iter().filter(of).count()
         };
         assert_eq!(
@@ -363,7 +371,7 @@ impl World {
 }
 
 /// # Results
-impl World {
+impl Harness {
     pub(crate) const fn link(&self) -> &Client {
         &self.link
     }
@@ -373,7 +381,7 @@ impl World {
     }
 
     /// The number of the newest epoch.
-    pub(crate) const fn life(&self) -> u64 {
+    pub(crate) const fn epoch_number(&self) -> u64 {
         self.link.epoch().number()
     }
 
@@ -400,7 +408,7 @@ impl World {
     pub(crate) fn result(&self, call: CallId) -> Value {
         match self.outcome(call) {
             Outcome::Reply(result) => result.parse().expect("a result is JSON"),
-            other => panic!("{call} has no reply: {}", told(other)),
+            other => panic!("{call} has no reply: {}", describe(other)),
         }
     }
 
@@ -409,7 +417,7 @@ impl World {
     pub(crate) fn failure(&self, call: CallId) -> &Failure {
         match self.outcome(call) {
             Outcome::Failed(failure) => failure,
-            other => panic!("{call} did not fail: {}", told(other)),
+            other => panic!("{call} did not fail: {}", describe(other)),
         }
     }
 
@@ -419,7 +427,7 @@ impl World {
     }
 
     /// The values that `pick` finds in the events, in order.
-    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+    pub(crate) fn pick_events<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
         self.events
             .iter()
             .map(|(_, event)| event)
@@ -432,7 +440,7 @@ impl World {
         let mut all: Vec<(u64, Watch)> = Vec::new();
         for (_, event) in &self.events {
             if let Event::Watching { epoch, granted } = event {
-                let last = all.last().filter(|(life, _)| *life == epoch.number());
+                let last = all.last().filter(|(of, _)| *of == epoch.number());
                 let mut watch = last.map_or_else(Watch::none, |(_, watch)| watch.clone());
                 granted.apply_to(&mut watch);
                 all.push((epoch.number(), watch));
@@ -451,20 +459,20 @@ impl World {
     }
 
     /// The transport commands of one epoch.
-    pub(crate) fn commands_of(&self, life: u64) -> Vec<Command> {
+    pub(crate) fn commands_of(&self, epoch: u64) -> Vec<Command> {
         let all = self.commands().into_iter();
-        all.filter(|command| number(command) == life).collect()
+        all.filter(|command| epoch_of(command) == epoch).collect()
     }
 
     /// The messages that were written to the server of this epoch.
-    pub(crate) fn lines_of(&self, life: u64) -> Vec<&Value> {
-        let of = self.lines.iter().filter(|(of, _)| *of == life);
-        of.map(|(_, line)| line).collect()
+    pub(crate) fn lines_of(&self, epoch: u64) -> Vec<&Value> {
+        let lines = self.lines.iter().filter(|(of, _)| *of == epoch);
+        lines.map(|(_, line)| line).collect()
     }
 
     /// The methods that were written to the server of this epoch, in order. A reply counts as an empty method.
-    pub(crate) fn methods_of(&self, life: u64) -> Vec<&str> {
-        let lines = self.lines_of(life).into_iter();
+    pub(crate) fn methods_of(&self, epoch: u64) -> Vec<&str> {
+        let lines = self.lines_of(epoch).into_iter();
         lines
             .map(|line| line["method"].as_str().unwrap_or(""))
             .collect()
@@ -472,7 +480,7 @@ impl World {
 
     /// The asks of the server, in order.
     pub(crate) fn asks(&self) -> Vec<AskId> {
-        self.picked(|event| match event {
+        self.pick_events(|event| match event {
             Event::Ask(ask) => Some(ask.ask),
             _ => None,
         })
@@ -480,11 +488,11 @@ impl World {
 }
 
 /// Prints the last 60 lines of the transcript if the test fails.
-impl Drop for World {
+impl Drop for Harness {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let from = self.transcript.len().saturating_sub(60);
-            eprintln!("the last of what happened ({:?}):", self.chunking);
+            eprintln!("the last lines of the transcript ({:?}):", self.chunking);
             for line in &self.transcript[from..] {
                 eprintln!("  {line}");
             }
@@ -496,18 +504,18 @@ pub(crate) fn payload(value: &Value) -> Payload {
     Payload::of(value).expect("a value is JSON")
 }
 
-fn number(command: &Command) -> u64 {
+fn epoch_of(command: &Command) -> u64 {
     match command {
-        Command::CloseWrite(life)
-        | Command::Kill(life)
-        | Command::Open(life)
-        | Command::Release(life)
-        | Command::Terminate(life) => *life,
+        Command::CloseWrite(epoch)
+        | Command::Kill(epoch)
+        | Command::Open(epoch)
+        | Command::Release(epoch)
+        | Command::Terminate(epoch) => *epoch,
     }
 }
 
 /// Formats an outcome with its content, which its `Debug` leaves out.
-fn told(outcome: &Outcome) -> String {
+fn describe(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Error(error) => format!("error {error}"),
         Outcome::Failed(failure) => format!("failure: {failure}"),

@@ -26,7 +26,7 @@ pub(crate) enum Act {
     /// Any bytes on stdout.
     Raw(Vec<u8>),
     /// One message on stdout.
-    Say(Value),
+    Message(Value),
     /// The system accepted this many of the bytes that were written to the server.
     Sent(usize),
     /// Bytes on stderr.
@@ -44,7 +44,7 @@ impl Act {
 
 /// The reply to a request.
 pub(crate) fn reply(request: &Value, result: Value) -> Act {
-    Act::Say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
+    Act::Message(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
 /// An error reply to a request.
@@ -58,17 +58,17 @@ pub(crate) fn error_with(request: &Value, code: i64, message: &str, data: Value)
     if !data.is_null() {
         error["data"] = data;
     }
-    Act::Say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}))
+    Act::Message(json!({"jsonrpc": "2.0", "id": request["id"], "error": error}))
 }
 
 /// A request of the server to the client (an ask).
 pub(crate) fn ask(id: impl Into<Value>, method: &str, params: Value) -> Act {
-    Act::Say(json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}))
+    Act::Message(json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}))
 }
 
 /// A notification of the server.
 pub(crate) fn notify(method: &str, params: Value) -> Act {
-    Act::Say(json!({"jsonrpc": "2.0", "method": method, "params": params}))
+    Act::Message(json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
 
 /// A progress notification for a call that asked for progress.
@@ -95,7 +95,7 @@ pub(crate) fn dies_exit_first(status: ExitStatus) -> Vec<Act> {
     vec![Act::Exit(status), Act::End(Vec::new())]
 }
 
-type Habit = Box<dyn FnMut(&Value) -> Vec<Act>>;
+type Reaction = Box<dyn FnMut(&Value) -> Vec<Act>>;
 
 /// A server as a list of reactions to methods. Start from one of the servers below and change what differs.
 pub(crate) struct Peer {
@@ -105,15 +105,15 @@ pub(crate) struct Peer {
     pub(super) on_kill: Vec<Act>,
     /// Whether the server reads the bytes that are written to it.
     pub(super) reads: bool,
-    /// Maps the time since the start of the world to the CPU time of the process and whether it is stopped. `None`:
+    /// Maps the time since the start of the harness to the CPU time of the process and whether it is stopped. `None`:
     /// the system does not report either.
     pub(super) activity: Option<fn(Duration) -> (Duration, bool)>,
-    habits: Vec<(String, Habit)>,
+    reactions: Vec<(String, Reaction)>,
 }
 
 /// # Ready-made servers
 impl Peer {
-    /// A server that opens, reads, never writes, and ends when it is told to.
+    /// A server that opens, reads, never writes, and ends on the first close command.
     pub(crate) fn silent() -> Peer {
         Peer {
             on_open: vec![Act::Opened],
@@ -122,7 +122,7 @@ impl Peer {
             on_kill: dies(ExitStatus::Signal(9)),
             reads: true,
             activity: None,
-            habits: Vec::new(),
+            reactions: Vec::new(),
         }
     }
 
@@ -131,7 +131,9 @@ impl Peer {
     pub(crate) fn legacy(version: &'static str) -> Peer {
         Peer::silent()
             .refuses("server/discover", -32601)
-            .replies("initialize", move |_| agreed(version, everything()))
+            .replies("initialize", move |_| {
+                initialize_result(version, all_capabilities())
+            })
             .with_tools()
             .replies("ping", |_| json!({}))
     }
@@ -141,7 +143,7 @@ impl Peer {
     pub(crate) fn modern() -> Peer {
         Peer::silent()
             .refuses("initialize", -32601)
-            .replies("server/discover", |_| discovered(everything()))
+            .replies("server/discover", |_| discover_result(all_capabilities()))
             .on("subscriptions/listen", |request| {
                 vec![notify(
                     "notifications/subscriptions/acknowledged",
@@ -179,7 +181,7 @@ impl Peer {
 }
 
 /// The result of a legacy server for `initialize`.
-pub(crate) fn agreed(version: &str, capabilities: Value) -> Value {
+pub(crate) fn initialize_result(version: &str, capabilities: Value) -> Value {
     json!({
         "protocolVersion": version,
         "capabilities": capabilities,
@@ -188,7 +190,7 @@ pub(crate) fn agreed(version: &str, capabilities: Value) -> Value {
 }
 
 /// The result of a modern server for `server/discover`.
-pub(crate) fn discovered(capabilities: Value) -> Value {
+pub(crate) fn discover_result(capabilities: Value) -> Value {
     json!({
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
@@ -200,7 +202,7 @@ pub(crate) fn discovered(capabilities: Value) -> Value {
 }
 
 /// Every capability that a server can have.
-pub(crate) fn everything() -> Value {
+pub(crate) fn all_capabilities() -> Value {
     json!({
         "completions": {},
         "logging": {},
@@ -216,10 +218,10 @@ impl Peer {
     pub(crate) fn on(
         mut self,
         method: &str,
-        habit: impl FnMut(&Value) -> Vec<Act> + 'static,
+        reaction: impl FnMut(&Value) -> Vec<Act> + 'static,
     ) -> Peer {
-        self.habits.retain(|(known, _)| known != method);
-        self.habits.push((method.into(), Box::new(habit)));
+        self.reactions.retain(|(known, _)| known != method);
+        self.reactions.push((method.into(), Box::new(reaction)));
         self
     }
 
@@ -246,18 +248,21 @@ impl Peer {
     }
 
     /// Makes the server exit with `status` when it receives `method`.
-    pub(crate) fn dies_of(self, method: &str, status: ExitStatus) -> Peer {
+    pub(crate) fn dies_on(self, method: &str, status: ExitStatus) -> Peer {
         self.on(method, move |_| dies(status))
     }
 
-    /// Shows every message to `habit`, which may change the reaction.
-    pub(crate) fn on_any(mut self, mut habit: impl FnMut(&Value, &mut Vec<Act>) + 'static) -> Peer {
-        let mut before = core::mem::take(&mut self.habits);
-        self.habits.push((
+    /// Passes every message to `reaction`, which may change the acts.
+    pub(crate) fn on_any(
+        mut self,
+        mut reaction: impl FnMut(&Value, &mut Vec<Act>) + 'static,
+    ) -> Peer {
+        let mut before = core::mem::take(&mut self.reactions);
+        self.reactions.push((
             "*".into(),
             Box::new(move |message| {
                 let mut acts = react(&mut before, message);
-                habit(message, &mut acts);
+                reaction(message, &mut acts);
                 acts
             }),
         ));
@@ -265,13 +270,13 @@ impl Peer {
     }
 
     /// Replaces the acts that follow the opening, including the system's own `Opened`.
-    pub(crate) fn opens_with(mut self, acts: Vec<Act>) -> Peer {
+    pub(crate) fn on_open(mut self, acts: Vec<Act>) -> Peer {
         self.on_open = acts;
         self
     }
 
     /// Adds acts that the server performs as soon as it is open, before it receives anything.
-    pub(crate) fn greets_with(mut self, acts: Vec<Act>) -> Peer {
+    pub(crate) fn after_open(mut self, acts: Vec<Act>) -> Peer {
         self.on_open.extend(acts);
         self
     }
@@ -294,8 +299,8 @@ impl Peer {
         self
     }
 
-    /// Sets the reported CPU time and stopped state of the process, by the time since the start of the world.
-    pub(crate) fn seen_as(mut self, activity: fn(Duration) -> (Duration, bool)) -> Peer {
+    /// Sets the reported CPU time and stopped state of the process, by the time since the start of the harness.
+    pub(crate) fn with_activity(mut self, activity: fn(Duration) -> (Duration, bool)) -> Peer {
         self.activity = Some(activity);
         self
     }
@@ -311,21 +316,21 @@ impl Peer {
     }
 
     /// Makes the server never report its end, not even after `Kill`.
-    pub(crate) fn immortal(self) -> Peer {
+    pub(crate) fn ignores_kill(self) -> Peer {
         self.ignores_terminate().on_kill(Vec::new())
     }
 
     /// Returns the acts with which the server reacts to a message.
-    pub(super) fn hear(&mut self, message: &Value) -> Vec<Act> {
-        react(&mut self.habits, message)
+    pub(super) fn react_to(&mut self, message: &Value) -> Vec<Act> {
+        react(&mut self.reactions, message)
     }
 }
 
-fn react(habits: &mut [(String, Habit)], message: &Value) -> Vec<Act> {
+fn react(reactions: &mut [(String, Reaction)], message: &Value) -> Vec<Act> {
     let method = message["method"].as_str().unwrap_or_default();
-    let known = habits
+    let known = reactions
         .iter_mut()
         .rev()
         .find(|(known, _)| known == method || known == "*");
-    known.map_or_else(Vec::new, |(_, habit)| habit(message))
+    known.map_or_else(Vec::new, |(_, reaction)| reaction(message))
 }

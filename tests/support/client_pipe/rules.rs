@@ -10,8 +10,8 @@ use everlink::{CallId, Epoch, Instant, Output};
 pub(super) struct Rules {
     floor: Duration,
     /// The state of the link according to its events.
-    told: State,
-    present: Option<Present>,
+    reported_state: State,
+    transport: Option<TransportState>,
     last_open: Option<Instant>,
     last_epoch: Option<Epoch>,
     /// Every accepted call, and whether it has its outcome.
@@ -19,19 +19,19 @@ pub(super) struct Rules {
 }
 
 /// The transport from its `Open` to its `Release`.
-struct Present {
+struct TransportState {
     epoch: Epoch,
     is_open: bool,
     is_closing: bool,
-    has_story: bool,
+    has_ended: bool,
 }
 
 impl Rules {
     pub(super) fn new(floor: Duration) -> Rules {
         Rules {
             floor,
-            told: State::Idle,
-            present: None,
+            reported_state: State::Idle,
+            transport: None,
             last_open: None,
             last_epoch: None,
             calls: BTreeMap::new(),
@@ -41,7 +41,7 @@ impl Rules {
     /// Records that the link accepted a call.
     pub(super) fn accepted(&mut self, call: CallId) {
         let known = self.calls.insert(call, false);
-        assert!(known.is_none(), "{call} was given out twice");
+        assert!(known.is_none(), "{call} was accepted twice");
     }
 
     /// All accepted calls, in order.
@@ -51,99 +51,106 @@ impl Rules {
 
     /// Records that the driver reported the transport as open.
     pub(super) fn opened(&mut self, epoch: Epoch) {
-        if let Some(present) = self.present.as_mut().filter(|p| p.epoch == epoch) {
-            present.is_open = true;
+        if let Some(transport) = self.transport.as_mut().filter(|p| p.epoch == epoch) {
+            transport.is_open = true;
         }
     }
 
     /// Records that the driver reported a failed write.
     pub(super) fn write_failed(&mut self, epoch: Epoch) {
-        if let Some(present) = self.present.as_mut().filter(|p| p.epoch == epoch) {
-            present.is_closing = true;
+        if let Some(transport) = self.transport.as_mut().filter(|p| p.epoch == epoch) {
+            transport.is_closing = true;
         }
     }
 
     /// Checks an output of the link.
     pub(super) fn output(&mut self, now: Instant, output: &Output<Event>) {
         assert_ne!(
-            self.told,
+            self.reported_state,
             State::Closed,
-            "{output:?} after the last event there is"
+            "{output:?} after the event Closed"
         );
         match output {
             Output::Open { epoch } => self.open(now, *epoch),
             Output::Write { epoch, .. } => {
-                let present = self.present(*epoch, output);
-                assert!(present.is_open, "{output:?} before it was open");
-                assert!(!present.is_closing, "{output:?} after it was closed");
+                let transport = self.transport(*epoch, output);
+                assert!(transport.is_open, "{output:?} before it was open");
+                assert!(!transport.is_closing, "{output:?} after it was closed");
             }
             Output::CloseWrite { epoch } | Output::Terminate { epoch } | Output::Kill { epoch } => {
-                self.present(*epoch, output).is_closing = true;
+                self.transport(*epoch, output).is_closing = true;
             }
             Output::Release { epoch } => {
-                let present = self.present(*epoch, output);
-                assert!(present.has_story, "{output:?} without an Ended before it");
-                self.present = None;
+                let transport = self.transport(*epoch, output);
+                assert!(transport.has_ended, "{output:?} without an Ended before it");
+                self.transport = None;
             }
             Output::Inspect { epoch } => {
-                let present = self.present(*epoch, output);
-                assert!(present.is_open, "{output:?} before it was open");
+                let transport = self.transport(*epoch, output);
+                assert!(transport.is_open, "{output:?} before it was open");
             }
             Output::Event(event) => self.event(event),
-            _ => panic!("{output:?} means nothing for a byte stream"),
+            _ => panic!("{output:?} is not an output of a byte stream"),
         }
     }
 
     /// Checks the link after every output was carried out.
-    pub(super) fn at_rest(&self, link: &Client) {
-        assert_eq!(link.state(), self.told, "the state is not what was told");
+    pub(super) fn check_at_rest(&self, link: &Client) {
+        assert_eq!(
+            link.state(),
+            self.reported_state,
+            "the state differs from the events"
+        );
         let deadline = link.poll_timeout();
         assert_eq!(deadline, link.poll_timeout(), "poll_timeout is not pure");
-        if self.told == State::Closed {
-            assert_eq!(deadline, None, "something is due after the end");
-            assert!(self.present.is_none(), "closed with a transport in hand");
-            self.all_settled();
+        if self.reported_state == State::Closed {
+            assert_eq!(deadline, None, "a closed link has a deadline");
+            assert!(
+                self.transport.is_none(),
+                "closed before the transport was released"
+            );
+            self.check_all_settled();
         }
         assert_eq!(
             link.session().is_some(),
-            self.told == State::Ready,
+            self.reported_state == State::Ready,
             "a session exists exactly while the link is ready"
         );
     }
 
-    fn all_settled(&self) {
+    fn check_all_settled(&self) {
         for (call, settled) in &self.calls {
             assert!(settled, "{call} has no outcome and never will");
         }
     }
 
-    fn present(&mut self, epoch: Epoch, what: &Output<Event>) -> &mut Present {
-        match &mut self.present {
-            Some(present) if present.epoch == epoch => present,
+    fn transport(&mut self, epoch: Epoch, what: &Output<Event>) -> &mut TransportState {
+        match &mut self.transport {
+            Some(transport) if transport.epoch == epoch => transport,
             Some(_) | None => panic!("{what:?} for a transport that does not exist"),
         }
     }
 
     fn open(&mut self, now: Instant, epoch: Epoch) {
         assert!(
-            self.present.is_none(),
-            "{epoch} was opened before the one before was released"
+            self.transport.is_none(),
+            "{epoch} was opened before the previous transport was released"
         );
         assert!(self.last_epoch < Some(epoch), "{epoch} was used before");
         if let Some(last) = self.last_open {
             let pause = now.since(last);
             assert!(
                 pause >= self.floor,
-                "{epoch} was opened only {pause:?} after the one before"
+                "{epoch} was opened only {pause:?} after the previous one"
             );
         }
         self.last_open = Some(now);
         self.last_epoch = Some(epoch);
-        self.present = Some(Present {
+        self.transport = Some(TransportState {
             epoch,
             is_open: false,
             is_closing: false,
-            has_story: false,
+            has_ended: false,
         });
     }
 
@@ -151,21 +158,21 @@ impl Rules {
         match event {
             Event::Done { call, outcome } => self.done(*call, outcome),
             Event::Ended(ended) => {
-                let present = self.present.as_mut().filter(|p| p.epoch == ended.epoch);
-                let present = present.expect("an Ended tells of the transport that exists");
-                assert!(!present.has_story, "{} ended twice", ended.epoch);
-                present.has_story = true;
+                let transport = self.transport.as_mut().filter(|p| p.epoch == ended.epoch);
+                let transport = transport.expect("Ended names the current transport");
+                assert!(!transport.has_ended, "{} ended twice", ended.epoch);
+                transport.has_ended = true;
                 assert!(!ended.to_string().is_empty());
             }
             _ => {}
         }
         if let Some(next) = event.state() {
             assert!(
-                follows(self.told, next),
-                "{next} was told right after {}",
-                self.told
+                may_follow(self.reported_state, next),
+                "{next} was reported right after {}",
+                self.reported_state
             );
-            self.told = next;
+            self.reported_state = next;
         }
     }
 
@@ -173,16 +180,16 @@ impl Rules {
         match self.calls.insert(call, true) {
             Some(false) => {}
             Some(true) => panic!("{call} has a second outcome: {outcome:?}"),
-            None => panic!("{call} has an outcome and was never made"),
+            None => panic!("{call} has an outcome and was never accepted"),
         }
         if let Outcome::Failed(failure) = outcome {
-            speaks(failure);
+            check_failure_text(failure);
         }
     }
 }
 
 /// Whether `to` may follow `from` in the lifecycle.
-fn follows(from: State, to: State) -> bool {
+fn may_follow(from: State, to: State) -> bool {
     match to {
         State::Opening => matches!(from, State::Idle | State::Waiting | State::Parked),
         State::Handshaking => from == State::Opening,
@@ -202,10 +209,10 @@ fn follows(from: State, to: State) -> bool {
 }
 
 /// Checks that the text of a failure names its method, its call and its target.
-fn speaks(failure: &Failure) {
+fn check_failure_text(failure: &Failure) {
     let text = failure.to_string();
-    for said in [failure.method.to_string(), failure.call.to_string()] {
-        assert!(text.contains(&said), "{text:?} does not name {said}");
+    for name in [failure.method.to_string(), failure.call.to_string()] {
+        assert!(text.contains(&name), "{text:?} does not name {name}");
     }
     if let Some(target) = &failure.target {
         assert!(text.contains(&**target), "{text:?} does not name {target}");

@@ -8,14 +8,14 @@ use everlink::{
 };
 
 use super::pipe::{Pipe, Read};
-use super::service::{Behind, Service};
-use super::{Chain, Deed};
+use super::service::{Backend, Service};
+use super::{Action, Chain};
 
 /// Parties that take this many steps without any time passing are spinning.
-const MOST_STEPS_AT_ONE_TIME: u32 = 2_000_000;
+const MAX_STEPS_AT_ONE_TIME: u32 = 2_000_000;
 
 /// The server of one epoch, from its `Open` to its `Release`.
-pub(super) struct Life {
+pub(super) struct ServerProcess {
     pub(super) epoch: Epoch,
     /// The server end, or `None` if the server has ended or never speaks.
     pub(super) server: Option<Server>,
@@ -32,18 +32,18 @@ pub(super) struct Life {
 /// A party that can read something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    RelayOfHost,
-    Server,
-    RelayOfServer,
-    Host,
+    RelayReadsHost,
+    ServerReads,
+    RelayReadsServer,
+    HostReads,
 }
 
 /// The round-robin order of the parties.
 const TURNS: [Turn; 4] = [
-    Turn::RelayOfHost,
-    Turn::Server,
-    Turn::RelayOfServer,
-    Turn::Host,
+    Turn::RelayReadsHost,
+    Turn::ServerReads,
+    Turn::RelayReadsServer,
+    Turn::HostReads,
 ];
 
 /// # Steps
@@ -52,42 +52,43 @@ impl Chain {
     pub(crate) fn step(&mut self) -> bool {
         self.drain_host();
         self.drain_relay();
-        let is_due = |(at, _): &mut (u64, Deed)| *at <= self.steps;
-        if let Some((_, deed)) = self.plan.take_if(is_due) {
+        let is_due = |(at, _): &mut (u64, Action)| *at <= self.steps;
+        if let Some((_, action)) = self.planned_action.take_if(is_due) {
             self.count_step();
-            self.perform(deed);
+            self.perform(action);
             return true;
         }
         let after_last = (1..=TURNS.len()).map(|later| (self.last_turn + later) % TURNS.len());
-        let ready: Vec<usize> = after_last.filter(|at| self.can(TURNS[*at])).collect();
+        let ready: Vec<usize> = after_last.filter(|at| self.is_ready(TURNS[*at])).collect();
         if ready.is_empty() {
             return false;
         }
         self.last_turn = ready[self.order.draw(ready.len())];
         self.count_step();
         match TURNS[self.last_turn] {
-            Turn::Host => self.host_reads(),
-            Turn::RelayOfHost => self.relay_reads_host(),
-            Turn::RelayOfServer => self.relay_reads_server(),
-            Turn::Server => self.server_reads(),
+            Turn::HostReads => self.host_reads(),
+            Turn::RelayReadsHost => self.relay_reads_host(),
+            Turn::RelayReadsServer => self.relay_reads_server(),
+            Turn::ServerReads => self.server_reads(),
         }
         true
     }
 
-    fn can(&self, turn: Turn) -> bool {
+    fn is_ready(&self, turn: Turn) -> bool {
         let wants = |side| self.relay.wants_input(side, StreamId::DUPLEX);
-        let life = self.life.as_ref();
+        let process = self.process.as_ref();
         match turn {
-            Turn::Host => self.host.reads_from <= self.now && self.to_host.has_news(),
-            Turn::RelayOfHost => {
-                let is_over = self.over.contains(&Side::Downstream);
-                !is_over && wants(Side::Downstream) && self.from_host.has_news()
+            Turn::HostReads => self.host.reads_from <= self.now && self.to_host.is_readable(),
+            Turn::RelayReadsHost => {
+                let is_closed = self.closed_sides.contains(&Side::Downstream);
+                !is_closed && wants(Side::Downstream) && self.from_host.is_readable()
             }
-            Turn::RelayOfServer => life.is_some_and(|life| {
-                life.exit.is_some() || wants(Side::Upstream) && life.output.has_news()
+            Turn::RelayReadsServer => process.is_some_and(|process| {
+                process.exit.is_some() || wants(Side::Upstream) && process.output.is_readable()
             }),
-            Turn::Server => life
-                .is_some_and(|life| life.reads && life.server.is_some() && life.input.has_news()),
+            Turn::ServerReads => process.is_some_and(|process| {
+                process.reads && process.server.is_some() && process.input.is_readable()
+            }),
         }
     }
 
@@ -95,7 +96,7 @@ impl Chain {
         self.steps += 1;
         self.steps_at_one_time += 1;
         assert!(
-            self.steps_at_one_time < MOST_STEPS_AT_ONE_TIME,
+            self.steps_at_one_time < MAX_STEPS_AT_ONE_TIME,
             "the parties spin at {:?}",
             self.now
         );
@@ -106,18 +107,18 @@ impl Chain {
 impl Chain {
     /// The earliest deadline of any party.
     fn due(&self) -> Option<Instant> {
-        let life = self.life.as_ref();
-        let server = life.and_then(|life| life.server.as_ref());
+        let process = self.process.as_ref();
+        let server = process.and_then(|process| process.server.as_ref());
         let due = [
             self.relay.poll_timeout(),
             self.host.client.as_ref().and_then(Client::poll_timeout),
             server.and_then(Server::poll_timeout),
         ];
         let due = due.into_iter().flatten().map(|deadline| deadline.at);
-        let service = life.filter(|life| life.server.is_some());
-        let service = service.and_then(|life| life.service.due());
+        let service = process.filter(|process| process.server.is_some());
+        let service = service.and_then(|process| process.service.due());
         let host = self.host.reads_from;
-        let host = (host > self.now && self.to_host.has_news()).then_some(host);
+        let host = (host > self.now && self.to_host.is_readable()).then_some(host);
         due.chain(service)
             .chain(host)
             .min()
@@ -139,17 +140,17 @@ impl Chain {
             self.relay.handle_timeout(now);
             let next = self.relay.poll_timeout();
             let is_later = next.is_none_or(|next| next.at > now || next.wake == Wake::Output);
-            assert!(is_later, "{next:?} is due again right after it was told");
+            assert!(is_later, "{next:?} is due again right after handle_timeout");
             self.drain_relay();
         }
         if let Some(host) = &mut self.host.client {
             host.handle_timeout(now);
             self.drain_host();
         }
-        if let Some(life) = &mut self.life {
-            if let Some(server) = &mut life.server {
+        if let Some(process) = &mut self.process {
+            if let Some(server) = &mut process.server {
                 server.handle_timeout(now);
-                life.service.go_on(server, now);
+                process.service.perform_due(server, now);
             }
         }
         self.drain_server();
@@ -165,14 +166,11 @@ impl Chain {
         let (mut buf, mut outputs) = (Vec::new(), 0);
         while let Some((side, output)) = self.relay.poll_output(&mut buf) {
             outputs += 1;
-            assert!(outputs < MOST_STEPS_AT_ONE_TIME, "the relay spins");
+            assert!(outputs < MAX_STEPS_AT_ONE_TIME, "the relay spins");
             let is_due = due.is_some_and(|due| due.at <= self.now);
+            assert!(is_due, "{output:?} waited, but the deadline was {due:?}");
             assert!(
-                is_due,
-                "{output:?} waited, but {due:?} was when to come back"
-            );
-            assert!(
-                !self.over.contains(&side),
+                !self.closed_sides.contains(&side),
                 "{output:?} after the end of {side:?}"
             );
             match (side, output) {
@@ -182,13 +180,13 @@ impl Chain {
                         relay::Event::Downstream(server::Event::Closed { .. })
                             | relay::Event::Upstream(client::Event::Closed)
                     );
-                    self.over.extend(is_last.then_some(side));
+                    self.closed_sides.extend(is_last.then_some(side));
                     self.relay_events.push((self.now, event));
                 }
                 (Side::Downstream, Output::Write { len, .. }) => {
                     let line = buf.split_off(buf.len() - len);
                     self.note(&format!("host < {}", text(&line)));
-                    self.ledger.said(&line);
+                    self.host_traffic.record_written(&line);
                     let sent = self.to_host.write(&line);
                     self.relay.handle_downstream(self.now, Input::sent(sent));
                 }
@@ -198,20 +196,20 @@ impl Chain {
                     self.relay_writes(epoch, &line);
                 }
                 (Side::Upstream, Output::Open { epoch }) => self.open(epoch),
-                (Side::Upstream, Output::CloseWrite { epoch }) => self.life(epoch).input.close(),
+                (Side::Upstream, Output::CloseWrite { epoch }) => self.process(epoch).input.close(),
                 (Side::Upstream, Output::Terminate { epoch }) => {
-                    self.life(epoch).end(ExitStatus::Signal(15));
+                    self.process(epoch).end(ExitStatus::Signal(15));
                 }
                 (Side::Upstream, Output::Inspect { .. }) => {}
                 (Side::Upstream, Output::Kill { epoch }) => {
-                    self.life(epoch).end(ExitStatus::Signal(9));
+                    self.process(epoch).end(ExitStatus::Signal(9));
                 }
                 (Side::Upstream, Output::Release { epoch }) => {
                     self.note(&format!("release {epoch}"));
-                    self.life(epoch);
-                    self.life = None;
+                    self.process(epoch);
+                    self.process = None;
                 }
-                (side, output) => panic!("{output:?} means nothing for {side:?}"),
+                (side, output) => panic!("{output:?} is not valid for {side:?}"),
             }
             due = self.relay.poll_timeout();
         }
@@ -226,13 +224,16 @@ impl Chain {
 
     fn relay_writes(&mut self, epoch: Epoch, line: &[u8]) {
         self.note(&format!("{epoch} > {}", text(line)));
-        self.deliveries.wrote(epoch.number(), text(line));
-        let life = self.life(epoch);
-        assert!(!life.input.is_closed(), "a write after the end of {epoch}");
-        let input = if life.is_running {
-            Input::sent(life.input.write(line))
+        self.server_traffic.record(epoch.number(), text(line));
+        let process = self.process(epoch);
+        assert!(
+            !process.input.is_closed(),
+            "a write after the input of {epoch} was closed"
+        );
+        let input = if process.is_running {
+            Input::sent(process.input.write(line))
         } else {
-            life.input.close();
+            process.input.close();
             Input::write_failed(vec![Fault::new(FaultKind::BrokenPipe)])
         };
         self.relay.handle_upstream(self.now, epoch, input);
@@ -241,7 +242,7 @@ impl Chain {
     fn relay_reads_host(&mut self) {
         match self.from_host.read() {
             Read::Bytes(bytes, sent) => {
-                self.ledger.heard(&bytes);
+                self.host_traffic.record_read(&bytes);
                 self.relay.handle_downstream(self.now, Input::bytes(bytes));
                 self.drain_relay();
                 if let Some(host) = self.host.client.as_mut().filter(|_| sent > 0) {
@@ -255,21 +256,21 @@ impl Chain {
     }
 
     fn relay_reads_server(&mut self) {
-        let Some(life) = &mut self.life else {
+        let Some(process) = &mut self.process else {
             return;
         };
-        let epoch = life.epoch;
+        let epoch = process.epoch;
         let wants = self.relay.wants_input(Side::Upstream, StreamId::DUPLEX);
         // The relay reads the rest of the output before the exit, as long as it wants input.
-        let has_words = wants && life.output.waiting() > 0;
-        if let Some(status) = life.exit.take_if(|_| !has_words) {
+        let has_output = wants && process.output.waiting() > 0;
+        if let Some(status) = process.exit.take_if(|_| !has_output) {
             let input = Input::exited(status);
             self.relay.handle_upstream(self.now, epoch, input);
             return self.drain_relay();
         }
-        match life.output.read() {
+        match process.output.read() {
             Read::Bytes(bytes, sent) => {
-                if let Some(server) = life.server.as_mut().filter(|_| sent > 0) {
+                if let Some(server) = process.server.as_mut().filter(|_| sent > 0) {
                     server.handle(self.now, Input::sent(sent));
                 }
                 let input = Input::bytes(bytes);
@@ -286,10 +287,13 @@ impl Chain {
 /// # Servers
 impl Chain {
     fn open(&mut self, epoch: Epoch) {
-        assert!(self.life.is_none(), "{epoch} before the last was released");
-        let behind = (self.cast)(epoch.number());
+        assert!(
+            self.process.is_none(),
+            "{epoch} opened before the last was released"
+        );
+        let backend = (self.backends)(epoch.number());
         self.note(&format!("open {epoch}"));
-        let mut life = Life {
+        let mut process = ServerProcess {
             epoch,
             server: None,
             service: Service::default(),
@@ -299,49 +303,49 @@ impl Chain {
             input: Pipe::new(self.chunking),
             output: Pipe::new(self.chunking),
         };
-        let opened = match behind {
-            Behind::Absent => {
-                life.is_running = false;
+        let opened = match backend {
+            Backend::Unreachable => {
+                process.is_running = false;
                 Input::open_failed(vec![Fault::new(FaultKind::ResourcesExhausted)])
             }
-            Behind::Missing => {
-                life.is_running = false;
+            Backend::NoSuchProgram => {
+                process.is_running = false;
                 let detail = "`serve` cannot be started: no such file";
                 let fault = Fault::with_detail(FaultKind::NotFound, detail);
                 Input::open_failed(vec![fault])
             }
-            Behind::Dying => {
-                life.end(ExitStatus::Code(127));
+            Backend::ExitsAtOnce => {
+                process.end(ExitStatus::Code(127));
                 Input::Opened
             }
-            Behind::Mute => Input::Opened,
-            Behind::Serving(serving) => {
-                life.server = Some(Server::new(serving.config));
-                life.service = serving.service;
-                life.service.life = epoch.number();
+            Backend::Mute => Input::Opened,
+            Backend::Serving(serving) => {
+                process.server = Some(Server::new(serving.config));
+                process.service = serving.service;
+                process.service.epoch = epoch.number();
                 Input::Opened
             }
         };
-        let is_dying = life.exit.is_some();
-        self.life = Some(life);
+        let is_dying = process.exit.is_some();
+        self.process = Some(process);
         self.relay.handle_upstream(self.now, epoch, opened);
         if is_dying {
-            let words = Input::stderr(b"cannot find the module");
-            self.relay.handle_upstream(self.now, epoch, words);
+            let stderr = Input::stderr(b"cannot find the module");
+            self.relay.handle_upstream(self.now, epoch, stderr);
         }
     }
 
     fn server_reads(&mut self) {
-        let Some(life) = &mut self.life else {
+        let Some(process) = &mut self.process else {
             return;
         };
-        let Some(server) = &mut life.server else {
+        let Some(server) = &mut process.server else {
             return;
         };
-        match life.input.read() {
+        match process.input.read() {
             Read::Bytes(bytes, sent) => {
                 server.handle(self.now, Input::bytes(bytes));
-                let epoch = life.epoch;
+                let epoch = process.epoch;
                 if sent > 0 {
                     self.relay
                         .handle_upstream(self.now, epoch, Input::sent(sent));
@@ -356,48 +360,51 @@ impl Chain {
 
     /// Carries out all outputs of the server.
     pub(super) fn drain_server(&mut self) {
-        let Some(life) = &mut self.life else {
+        let Some(process) = &mut self.process else {
             return;
         };
-        let Some(server) = &mut life.server else {
+        let Some(server) = &mut process.server else {
             return;
         };
-        let number = life.epoch.number();
+        let number = process.epoch.number();
         let mut buf = Vec::new();
-        let mut is_over = false;
+        let mut has_ended = false;
         while let Some(output) = server.poll_output(&mut buf) {
             match output {
                 Output::Event(event) => {
-                    life.service.event(server, self.now, event);
-                    let heard = life.service.heard.drain(..);
-                    self.heard.extend(heard.map(|what| (number, what)));
+                    process.service.event(server, self.now, event);
+                    let received = process.service.received.drain(..);
+                    self.received.extend(received.map(|what| (number, what)));
                 }
-                Output::Release { .. } => is_over = true,
+                Output::Release { .. } => has_ended = true,
                 Output::Write { len, .. } => {
                     let line = buf.split_off(buf.len() - len);
                     self.transcript
-                        .push(&format!("{} < {}", life.epoch, text(&line)));
-                    let sent = life.output.write(&line);
+                        .push(&format!("{} < {}", process.epoch, text(&line)));
+                    let sent = process.output.write(&line);
                     server.handle(self.now, Input::sent(sent));
                 }
-                other => panic!("{other:?} means nothing for a server"),
+                other => panic!("{other:?} is not valid for a server"),
             }
         }
-        if life.service.is_crashing {
-            life.end(ExitStatus::Code(70));
-            self.deaths += 1;
-        } else if is_over {
-            life.end(ExitStatus::Code(0));
+        if process.service.is_crashing {
+            process.end(ExitStatus::Code(70));
+            self.crashes += 1;
+        } else if has_ended {
+            process.end(ExitStatus::Code(0));
         }
     }
 
-    pub(super) fn life(&mut self, epoch: Epoch) -> &mut Life {
-        let life = self.life.as_mut().filter(|life| life.epoch == epoch);
-        life.unwrap_or_else(|| panic!("{epoch} does not exist"))
+    pub(super) fn process(&mut self, epoch: Epoch) -> &mut ServerProcess {
+        let process = self
+            .process
+            .as_mut()
+            .filter(|process| process.epoch == epoch);
+        process.unwrap_or_else(|| panic!("{epoch} does not exist"))
     }
 }
 
-impl Life {
+impl ServerProcess {
     /// Ends the server. Its earlier output can still be read.
     pub(super) fn end(&mut self, status: ExitStatus) {
         if self.is_running {
@@ -421,13 +428,13 @@ impl Chain {
             match output {
                 Output::Event(event) => self.host.event(self.now, event),
                 Output::Open { epoch } => {
-                    let is_over = self.over.contains(&Side::Downstream);
+                    let is_closed = self.closed_sides.contains(&Side::Downstream);
                     assert_eq!(
                         epoch != Epoch::FIRST,
-                        is_over,
+                        is_closed,
                         "the host lost its connection"
                     );
-                    let opened = if is_over {
+                    let opened = if is_closed {
                         Input::open_failed(vec![Fault::new(FaultKind::NotFound)])
                     } else {
                         Input::Opened
@@ -447,7 +454,7 @@ impl Chain {
                 }
                 Output::CloseWrite { .. } => self.from_host.close(),
                 Output::Release { .. } => {}
-                other => panic!("{other:?} before the relay had ended"),
+                other => panic!("{other:?} before the relay closed"),
             }
         }
     }
@@ -478,6 +485,6 @@ impl Chain {
 
 fn text(line: &[u8]) -> &str {
     core::str::from_utf8(line)
-        .expect("what is written is text")
+        .expect("a line is UTF-8")
         .trim_end()
 }

@@ -7,7 +7,7 @@ use everlink::protocol::{Era, LogLevel};
 use everlink::{CallId, Change, List, Watch};
 use serde_json::{Value, json};
 
-use super::{Chain, Eras, REPORTS, seconds};
+use super::{Chain, Eras, PROGRESS_REPORTS, seconds};
 
 pub(crate) struct Exchange {
     pub(crate) name: &'static str,
@@ -27,32 +27,32 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a tool",
         exists: ALWAYS,
-        play: |chain| tool(chain, "echo"),
+        play: |chain| call_tool(chain, "echo"),
         check: |chain, calls| assert_eq!(chain.text(calls[0]), "echo \"m1\" by life 1"),
     },
     Exchange {
         name: "a tool with progress",
         exists: ALWAYS,
-        play: |chain| tool(chain, "count"),
+        play: |chain| call_tool(chain, "count"),
         check: |chain, calls| {
             assert_eq!(chain.text(calls[0]), "count \"m1\" by life 1");
-            let told = chain.picked(|event| match event {
+            let reports = chain.pick_host_events(|event| match event {
                 Event::Progress {
                     call,
                     progress,
                     total,
                     message,
                 } if *call == calls[0] => {
-                    assert_eq!(*total, Some(f64::from(REPORTS)));
+                    assert_eq!(*total, Some(f64::from(PROGRESS_REPORTS)));
                     assert_eq!(
                         message.as_deref(),
-                        Some(&*format!("{progress} of {REPORTS}"))
+                        Some(&*format!("{progress} of {PROGRESS_REPORTS}"))
                     );
                     Some(*progress)
                 }
                 _ => None,
             });
-            assert_eq!(told, [1.0, 2.0, 3.0]);
+            assert_eq!(reports, [1.0, 2.0, 3.0]);
         },
     },
     Exchange {
@@ -68,13 +68,16 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         check: |chain, calls| {
             assert_eq!(chain.text(calls[0]), "count \"quiet\" by life 1");
             // The relay asks the server for progress all the same, because progress shows that the server is alive.
-            assert_eq!(chain.told("notifications/progress"), [Value::Null; 0]);
+            assert_eq!(
+                chain.sent_to_host("notifications/progress"),
+                [Value::Null; 0]
+            );
         },
     },
     Exchange {
         name: "a tool that fails",
         exists: ALWAYS,
-        play: |chain| tool(chain, "broken"),
+        play: |chain| call_tool(chain, "broken"),
         check: |chain, calls| {
             let result = chain.result(calls[0]);
             assert_eq!(result["isError"], true);
@@ -99,7 +102,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a prompt",
         exists: ALWAYS,
-        play: |chain| ask_for(chain, "prompts/get", json!({"name": "greet"})),
+        play: |chain| call_and_wait(chain, "prompts/get", json!({"name": "greet"})),
         check: |chain, calls| {
             let text = &chain.result(calls[0])["messages"][0]["content"]["text"];
             assert_eq!(*text, "\"greet\" by life 1");
@@ -108,7 +111,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a prompt that asks",
         exists: ALWAYS,
-        play: |chain| ask_for(chain, "prompts/get", json!({"name": "form"})),
+        play: |chain| call_and_wait(chain, "prompts/get", json!({"name": "form"})),
         check: |chain, calls| {
             let answers = &chain.result(calls[0])["structuredContent"]["answers"];
             assert_eq!(answers[0]["content"]["name"], "Ada");
@@ -117,7 +120,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a resource",
         exists: ALWAYS,
-        play: |chain| ask_for(chain, "resources/read", json!({"uri": "file:///a"})),
+        play: |chain| call_and_wait(chain, "resources/read", json!({"uri": "file:///a"})),
         check: |chain, calls| {
             let read = &chain.result(calls[0])["contents"][0];
             assert_eq!(read["text"], "so it says");
@@ -126,7 +129,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a resource that is missing",
         exists: ALWAYS,
-        play: |chain| ask_for(chain, "resources/read", json!({"uri": "file:///missing"})),
+        play: |chain| call_and_wait(chain, "resources/read", json!({"uri": "file:///missing"})),
         check: |chain, calls| {
             // S-ERR-06, S-ERR-11: each era has its own code for this error. The relay does not invent a legacy code for
             // the error of a modern server.
@@ -143,7 +146,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
                 "ref": {"type": "ref/prompt", "name": "greet"},
                 "argument": {"name": "who", "value": "Ad"},
             });
-            ask_for(chain, "completion/complete", params)
+            call_and_wait(chain, "completion/complete", params)
         },
         check: |chain, calls| {
             assert_eq!(
@@ -179,7 +182,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a method of their own",
         exists: ALWAYS,
-        play: |chain| ask_for(chain, "acme/weigh", json!({"what": [1, 2]})),
+        play: |chain| call_and_wait(chain, "acme/weigh", json!({"what": [1, 2]})),
         check: |chain, calls| {
             let result = chain.result(calls[0]);
             assert_eq!(result["method"], "acme/weigh");
@@ -193,18 +196,23 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
             chain.watch(Watch::lists().and_uri("file:///a").and_uri("file:///b"));
             let call = chain.tool_with("touch", json!({"uri": "file:///a"}));
             chain.until_done(call);
-            // Either the resource was touched, or its server ended and the watcher must look again. Before the server has answered, the host is
-            // offered no watches.
-            chain.until("word of the change", |chain| {
-                chain.was_offered_a_guess() || !changes_of(chain, "file:///a").is_empty()
+            // Either the resource was touched, or its server ended and the watcher must read it again. A provisional offer has no
+            // watches.
+            chain.until("the change is reported", |chain| {
+                chain.has_provisional_offer() || !resource_changes(chain, "file:///a").is_empty()
             });
             vec![call]
         },
         check: |chain, calls| {
             assert_eq!(chain.text(calls[0]), "touch \"m1\" by life 1");
-            assert!(chain.heard_by(1, "watching").last().is_some_and(|watch| {
-                watch.contains("file:///a") && watch.contains("file:///b")
-            }));
+            assert!(
+                chain
+                    .received_by(1, "watching")
+                    .last()
+                    .is_some_and(|watch| {
+                        watch.contains("file:///a") && watch.contains("file:///b")
+                    })
+            );
         },
     },
     Exchange {
@@ -231,10 +239,10 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         exists: ALWAYS,
         play: |chain| {
             chain.watch(Watch::lists().and_logs(LogLevel::Info));
-            tool(chain, "log")
+            call_tool(chain, "log")
         },
         check: |chain, _| {
-            let logs = chain.picked(|event| match event {
+            let logs = chain.pick_host_events(|event| match event {
                 Event::Log {
                     level,
                     logger,
@@ -255,41 +263,41 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a form",
         exists: ALWAYS,
-        play: |chain| tool(chain, "form"),
+        play: |chain| call_tool(chain, "form"),
         check: |chain, calls| {
             assert_eq!(answers(chain, calls[0])[0]["content"]["name"], "Ada");
-            assert_eq!(questions(chain), ["elicitation/create"]);
+            assert_eq!(ask_methods(chain), ["elicitation/create"]);
         },
     },
     Exchange {
         name: "a sample",
         exists: ALWAYS,
-        play: |chain| tool(chain, "sample"),
+        play: |chain| call_tool(chain, "sample"),
         check: |chain, calls| {
             assert_eq!(answers(chain, calls[0])[0]["content"]["text"], "Word.");
-            assert_eq!(questions(chain), ["sampling/createMessage"]);
+            assert_eq!(ask_methods(chain), ["sampling/createMessage"]);
         },
     },
     Exchange {
         name: "the roots",
         exists: ALWAYS,
-        play: |chain| tool(chain, "roots"),
+        play: |chain| call_tool(chain, "roots"),
         check: |chain, calls| {
             assert_eq!(
                 answers(chain, calls[0])[0]["roots"][0]["uri"],
                 "file:///home"
             );
-            assert_eq!(questions(chain), ["roots/list"]);
+            assert_eq!(ask_methods(chain), ["roots/list"]);
         },
     },
     Exchange {
         name: "two questions at once",
         exists: ALWAYS,
-        play: |chain| tool(chain, "both"),
+        play: |chain| call_tool(chain, "both"),
         check: |chain, calls| {
             assert_eq!(answers(chain, calls[0]).as_array().map(Vec::len), Some(2));
             assert_eq!(
-                questions(chain),
+                ask_methods(chain),
                 ["elicitation/create", "sampling/createMessage"]
             );
         },
@@ -297,7 +305,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     Exchange {
         name: "a question out of the blue",
         exists: TO_LEGACY,
-        play: |chain| tool(chain, "blurt"),
+        play: |chain| call_tool(chain, "blurt"),
         check: |chain, calls| {
             assert_eq!(answers(chain, calls[0])[0]["content"]["name"], "Ada");
         },
@@ -348,8 +356,11 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         exists: ALWAYS,
         play: |chain| {
             let call = chain.tool("wait");
-            chain.until("it is under way, or done", |chain| {
-                chain.is_done(call) || !chain.asked_of(chain.lives(), "tools/call").is_empty()
+            chain.until("the call is sent or done", |chain| {
+                chain.is_done(call)
+                    || !chain
+                        .sent_to_server(chain.newest_epoch(), "tools/call")
+                        .is_empty()
             });
             if !chain.is_done(call) {
                 chain.cancel(call, "no more");
@@ -361,7 +372,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         check: |chain, calls| {
             assert!(matches!(chain.outcome(calls[0]), Outcome::Failed(_)));
             assert_eq!(
-                chain.heard_by(1, "cancelled"),
+                chain.received_by(1, "cancelled"),
                 ["cancelled \"wait\": no more"]
             );
         },
@@ -378,25 +389,27 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
             ] {
                 let params = params.as_ref().map(super::payload);
                 // A modern host has no notification for changed roots.
-                let _ = chain.host(|host, now| host.notify(now, method, params));
+                let _ = chain.with_host(|host, now| host.notify(now, method, params));
             }
             let last = chain.tool("echo");
             chain.until_done(last);
             vec![first, last]
         },
         check: |chain, _| {
-            assert_eq!(chain.heard_by(1, "acme/"), ["acme/hint {\"at\":1}"]);
-            let roots = chain.heard_by(1, "notifications/roots/list_changed").len();
-            let both_have_a_word = ALL_LEGACY(chain.eras());
-            assert_eq!(roots, usize::from(both_have_a_word));
+            assert_eq!(chain.received_by(1, "acme/"), ["acme/hint {\"at\":1}"]);
+            let roots = chain
+                .received_by(1, "notifications/roots/list_changed")
+                .len();
+            let both_have_notification = ALL_LEGACY(chain.eras());
+            assert_eq!(roots, usize::from(both_have_notification));
         },
     },
     Exchange {
         name: "notifications to the host",
         exists: ALWAYS,
-        play: |chain| tool(chain, "tell"),
+        play: |chain| call_tool(chain, "tell"),
         check: |chain, _| {
-            let told = chain.picked(|event| match event {
+            let notifications = chain.pick_host_events(|event| match event {
                 Event::Notified { method, params, .. } => Some((
                     method.to_string(),
                     params.as_ref().map(|params| params.as_str().to_owned()),
@@ -404,7 +417,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
                 _ => None,
             });
             let expected = ("acme/news".to_owned(), Some(r#"{"of":"life"}"#.to_owned()));
-            assert_eq!(told, [expected]);
+            assert_eq!(notifications, [expected]);
         },
     },
     Exchange {
@@ -415,10 +428,10 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
                 json!({"name": "echo", "arguments": {"mark": "t"}, "task": {"ttl": 60_000}});
             let create = chain.call("tools/call", params);
             chain.until_done(create);
-            let about = json!({"taskId": "t1"});
+            let params = json!({"taskId": "t1"});
             let mut calls = vec![create];
             for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
-                calls.push(chain.call(method, about.clone()));
+                calls.push(chain.call(method, params.clone()));
             }
             calls.push(chain.call("tasks/list", Value::Null));
             chain.until_all_done();
@@ -438,10 +451,10 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         play: |chain| {
             let create = chain.tool("task");
             chain.until_done(create);
-            let about = json!({"taskId": "t1"});
+            let params = json!({"taskId": "t1"});
             let mut calls = vec![create];
             for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-                calls.push(chain.call(method, about.clone()));
+                calls.push(chain.call(method, params.clone()));
             }
             chain.until_all_done();
             calls
@@ -462,7 +475,7 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
         play: |chain| {
             let first = chain.tool("echo");
             chain.until_done(first);
-            chain.pass(seconds(100));
+            chain.advance(seconds(100));
             let last = chain.tool("echo");
             chain.until_done(last);
             vec![first, last]
@@ -471,13 +484,13 @@ pub(crate) const EXCHANGES: &[Exchange] = &[
     },
 ];
 
-fn tool(chain: &mut Chain, name: &str) -> Vec<CallId> {
+fn call_tool(chain: &mut Chain, name: &str) -> Vec<CallId> {
     let call = chain.tool(name);
     chain.until_done(call);
     vec![call]
 }
 
-fn ask_for(chain: &mut Chain, method: &'static str, params: Value) -> Vec<CallId> {
+fn call_and_wait(chain: &mut Chain, method: &'static str, params: Value) -> Vec<CallId> {
     let call = chain.call(method, params);
     chain.until_done(call);
     vec![call]
@@ -490,8 +503,8 @@ fn answers(chain: &Chain, call: CallId) -> Value {
 }
 
 /// The methods of the asks that the host received.
-pub(crate) fn questions(chain: &Chain) -> Vec<&str> {
-    chain.picked(|event| match event {
+pub(crate) fn ask_methods(chain: &Chain) -> Vec<&str> {
+    chain.pick_host_events(|event| match event {
         Event::Ask(ask) => Some(&*ask.method),
         _ => None,
     })
@@ -499,15 +512,15 @@ pub(crate) fn questions(chain: &Chain) -> Vec<&str> {
 
 /// The lists that changed, according to the events of the host.
 pub(crate) fn list_changes(chain: &Chain) -> Vec<List> {
-    chain.picked(|event| match event {
+    chain.pick_host_events(|event| match event {
         Event::Changed(Change::List(list)) => Some(*list),
         _ => None,
     })
 }
 
 /// One entry for each change of the resource at `uri` that the host was told of.
-pub(crate) fn changes_of(chain: &Chain, uri: &str) -> Vec<()> {
-    chain.picked(|event| match event {
+pub(crate) fn resource_changes(chain: &Chain, uri: &str) -> Vec<()> {
+    chain.pick_host_events(|event| match event {
         Event::Changed(Change::Resource { uri: of }) if **of == *uri => Some(()),
         _ => None,
     })

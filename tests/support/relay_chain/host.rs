@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use super::payload;
 
 /// The host's answer to an ask: a result, an error, or none for now.
-pub(crate) type Manner = Box<dyn FnMut(&Ask) -> Option<Result<Value, ErrorObject>>>;
+pub(crate) type AskHandler = Box<dyn FnMut(&Ask) -> Option<Result<Value, ErrorObject>>>;
 
 pub(super) struct Host {
     /// The client end. Without one, a script writes the lines.
     pub(super) client: Option<Client>,
     pub(super) events: Vec<(Instant, Event)>,
     pub(super) outcomes: BTreeMap<CallId, usize>,
-    pub(super) manner: Manner,
+    pub(super) ask_handler: AskHandler,
     /// The method of every call.
     pub(super) calls: BTreeMap<CallId, &'static str>,
     /// The time from which the host reads.
@@ -53,7 +53,7 @@ impl Host {
             client: config.map(Client::new),
             events: Vec::new(),
             outcomes: BTreeMap::new(),
-            manner: Box::new(agreeable),
+            ask_handler: Box::new(answer_every_ask),
             calls: BTreeMap::new(),
             reads_from: Instant::ZERO,
         }
@@ -68,10 +68,10 @@ impl Host {
     pub(super) fn event(&mut self, now: Instant, event: Event) {
         match &event {
             Event::Ask(ask) => {
-                if let Some(answer) = (self.manner)(ask) {
+                if let Some(answer) = (self.ask_handler)(ask) {
                     let answer = answer.map(|answer| payload(&answer));
                     let answered = self.client().answer(now, ask.ask, answer);
-                    answered.expect("the question is open");
+                    answered.expect("the ask is open");
                 }
             }
             Event::Done { call, .. } => {
@@ -94,7 +94,7 @@ impl Host {
 }
 
 /// Answers every ask at once.
-pub(crate) fn agreeable(ask: &Ask) -> Option<Result<Value, ErrorObject>> {
+pub(crate) fn answer_every_ask(ask: &Ask) -> Option<Result<Value, ErrorObject>> {
     Some(Ok(match &*ask.method {
         "elicitation/create" => json!({"action": "accept", "content": {"name": "Ada"}}),
         "sampling/createMessage" => json!({
@@ -108,6 +108,6 @@ pub(crate) fn agreeable(ask: &Ask) -> Option<Result<Value, ErrorObject>> {
 }
 
 /// Answers no ask.
-pub(crate) fn silent(_: &Ask) -> Option<Result<Value, ErrorObject>> {
+pub(crate) fn answer_no_ask(_: &Ask) -> Option<Result<Value, ErrorObject>> {
     None
 }

@@ -6,18 +6,18 @@
 //! let call = chain.tool("echo");
 //! chain.until_done(call);
 //! assert!(chain.text(call).ends_with("by life 1"));
-//! chain.kill(Death::Unheard);
+//! chain.kill(UnreadOutput::Lost);
 //! chain.finish();
 //! ```
 //!
 //! The host is a real client end and each server is a real server end (`host`, `service`). A script may write the host's
 //! lines instead. The driver works in steps and sleeps exactly until `poll_timeout`. Tests inject an event before each
-//! possible step (`Chain::at_step`). The relay must always follow the rules of `ledger` and `driver`.
+//! possible step (`Chain::at_step`). The relay must always follow the rules of `host_traffic` and `driver`.
 
 mod driver;
 pub(crate) mod exchanges;
 mod host;
-mod ledger;
+mod host_traffic;
 mod pipe;
 pub(crate) mod script;
 mod service;
@@ -34,19 +34,19 @@ use everlink::{
 use serde_json::{Value, json};
 
 pub(crate) use crate::chunking::Chunking;
-use driver::Life;
+use driver::ServerProcess;
 use host::Host;
-pub(crate) use host::{agreeable, host_config, silent};
-use ledger::Ledger;
-pub(crate) use ledger::Whose;
+pub(crate) use host::{answer_every_ask, answer_no_ask, host_config};
+use host_traffic::HostTraffic;
+pub(crate) use host_traffic::Sender;
 use pipe::Pipe;
-pub(crate) use service::{Behind, REPORTS};
+pub(crate) use service::{Backend, PROGRESS_REPORTS};
 
 /// An event that does not happen within this time never happens.
-const PATIENCE: Duration = seconds(24 * 60 * 60);
+const MAX_WAIT: Duration = seconds(24 * 60 * 60);
 
 /// The text that a dying server writes to standard error.
-pub(crate) const LAST_WORDS: &str = "panicked at src/main.rs:7: no more numbers";
+pub(crate) const CRASH_STDERR: &str = "panicked at src/main.rs:7: no more numbers";
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -76,47 +76,47 @@ impl Eras {
     }
 }
 
-/// How a server dies.
+/// Whether the relay still receives the unread output of a server that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Death {
+pub(crate) enum UnreadOutput {
     /// The relay still reads everything that the server wrote.
-    Heard,
+    Delivered,
     /// Output that nobody has read is lost.
-    Unheard,
+    Lost,
 }
 
 /// An event that happens to a party between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     /// The host ends its output.
     EndHost,
     /// The server dies.
-    Kill(Death),
+    Kill(UnreadOutput),
     /// The owner of the relay asks for a new transport to the server.
     Reconnect,
     /// The host does not read for 300 s.
-    DeafenHost,
+    PauseHostReading,
     /// The server of this epoch stops reading.
-    DeafenServer,
+    StopServerReading,
     /// The owner of the relay shuts it down.
     Shutdown,
 }
 
 /// The order in which the parties take their turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum TurnOrder {
     /// Round robin.
-    Fair,
+    RoundRobin,
     /// Random; the same seed gives the same order.
     Random(u64),
 }
 
-impl Order {
+impl TurnOrder {
     /// Draws the index of the next party.
     fn draw(&mut self, of: usize) -> usize {
         match self {
-            Order::Fair => 0,
-            Order::Random(seed) => {
+            TurnOrder::RoundRobin => 0,
+            TurnOrder::Random(seed) => {
                 *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 usize::try_from(*seed >> 33).unwrap_or(0) % of
             }
@@ -130,24 +130,24 @@ pub(crate) struct Chain {
     host: Host,
     from_host: Pipe,
     to_host: Pipe,
-    cast: Box<dyn FnMut(u64) -> Behind>,
-    life: Option<Life>,
+    backends: Box<dyn FnMut(u64) -> Backend>,
+    process: Option<ServerProcess>,
     now: Instant,
     chunking: Chunking,
-    order: Order,
+    order: TurnOrder,
     last_turn: usize,
     steps: u64,
     steps_at_one_time: u32,
     /// The step at which an event happens.
-    plan: Option<(u64, Deed)>,
+    planned_action: Option<(u64, Action)>,
     /// The sides of the relay that have reported their last event.
-    over: Vec<Side>,
+    closed_sides: Vec<Side>,
     marks: u64,
-    deaths: u64,
-    ledger: Ledger,
-    deliveries: Deliveries,
+    crashes: u64,
+    host_traffic: HostTraffic,
+    server_traffic: ServerTraffic,
     /// The notifications and other one-way events that the servers received, with the number of the epoch.
-    heard: Vec<(u64, String)>,
+    received: Vec<(u64, String)>,
     relay_events: Vec<(Instant, relay::Event)>,
     transcript: Transcript,
 }
@@ -156,18 +156,18 @@ pub(crate) struct Chain {
 impl Chain {
     /// A chain with a host and servers of these eras. Nothing has happened yet.
     pub(crate) fn new(eras: Eras) -> Chain {
-        Chain::relayed_by(relay_config(), eras)
+        Chain::with_config(relay_config(), eras)
     }
 
     /// Like `new`, with this configuration of the relay.
-    pub(crate) fn relayed_by(relay: Config, eras: Eras) -> Chain {
-        let mut chain = Chain::of(relay, Some(host_config(eras.host)));
+    pub(crate) fn with_config(relay: Config, eras: Eras) -> Chain {
+        let mut chain = Chain::from_configs(relay, Some(host_config(eras.host)));
         chain.eras = eras;
-        chain.served_by(move |_| Behind::of(eras.server))
+        chain.served_by(move |_| Backend::of(eras.server))
     }
 
     /// A relay and a host with these configurations. Without a host, a script writes the host's lines.
-    pub(crate) fn of(relay: Config, host: Option<everlink::Config>) -> Chain {
+    pub(crate) fn from_configs(relay: Config, host: Option<everlink::Config>) -> Chain {
         let chunking = Chunking::usual();
         Chain {
             eras: Eras::ALL[0],
@@ -175,29 +175,29 @@ impl Chain {
             host: Host::new(host),
             from_host: Pipe::new(chunking),
             to_host: Pipe::new(chunking),
-            cast: Box::new(|_| Behind::Absent),
-            life: None,
+            backends: Box::new(|_| Backend::Unreachable),
+            process: None,
             now: Instant::ZERO,
             chunking,
-            order: Order::Fair,
+            order: TurnOrder::RoundRobin,
             last_turn: 0,
             steps: 0,
             steps_at_one_time: 0,
-            plan: None,
-            over: Vec::new(),
+            planned_action: None,
+            closed_sides: Vec::new(),
             marks: 0,
-            deaths: 0,
-            ledger: Ledger::default(),
-            deliveries: Deliveries::default(),
-            heard: Vec::new(),
+            crashes: 0,
+            host_traffic: HostTraffic::default(),
+            server_traffic: ServerTraffic::default(),
+            received: Vec::new(),
             relay_events: Vec::new(),
             transcript: Transcript::default(),
         }
     }
 
     /// Sets the server of the first epoch, the second, and so on.
-    pub(crate) fn served_by(mut self, cast: impl FnMut(u64) -> Behind + 'static) -> Chain {
-        self.cast = Box::new(cast);
+    pub(crate) fn served_by(mut self, backends: impl FnMut(u64) -> Backend + 'static) -> Chain {
+        self.backends = Box::new(backends);
         self
     }
 
@@ -209,28 +209,28 @@ impl Chain {
         self
     }
 
-    pub(crate) fn ordered(mut self, order: Order) -> Chain {
+    pub(crate) fn with_turn_order(mut self, order: TurnOrder) -> Chain {
         self.order = order;
         self
     }
 
     /// Sets how the host answers asks.
-    pub(crate) fn mannered(
+    pub(crate) fn with_ask_handler(
         mut self,
-        manner: impl FnMut(&everlink::client::Ask) -> Option<Result<Value, ErrorObject>> + 'static,
+        ask_handler: impl FnMut(&everlink::client::Ask) -> Option<Result<Value, ErrorObject>> + 'static,
     ) -> Chain {
-        self.host.manner = Box::new(manner);
+        self.host.ask_handler = Box::new(ask_handler);
         self
     }
 
-    /// Makes `deed` happen before this step, counted from the beginning.
-    pub(crate) fn at_step(&mut self, step: u64, deed: Deed) {
-        self.plan = Some((step, deed));
+    /// Makes `action` happen before this step, counted from the beginning.
+    pub(crate) fn at_step(&mut self, step: u64, action: Action) {
+        self.planned_action = Some((step, action));
     }
 
     /// Drops the planned event. Returns whether it has already happened.
-    pub(crate) fn give_up_plan(&mut self) -> bool {
-        self.plan.take().is_none()
+    pub(crate) fn drop_planned_action(&mut self) -> bool {
+        self.planned_action.take().is_none()
     }
 }
 
@@ -257,7 +257,7 @@ impl Chain {
         let params = (!params.is_null()).then(|| payload(&params));
         let now = self.now;
         let call = self.host.client().call(now, method, params, options);
-        let call = call.expect("the host takes the call");
+        let call = call.expect("the host accepts the call");
         self.host.calls.insert(call, method);
         call
     }
@@ -279,23 +279,23 @@ impl Chain {
         cancelled.expect("the call is under way");
     }
 
-    pub(crate) fn watch(&mut self, wish: Watch) {
+    pub(crate) fn watch(&mut self, watch: Watch) {
         let now = self.now;
-        self.host.client().watch(now, wish);
+        self.host.client().watch(now, watch);
     }
 
-    /// Calls any other verb of the host.
-    pub(crate) fn host<T>(&mut self, verb: impl FnOnce(&mut Client, Instant) -> T) -> T {
+    /// Calls any other method of the host.
+    pub(crate) fn with_host<T>(&mut self, method: impl FnOnce(&mut Client, Instant) -> T) -> T {
         let now = self.now;
-        verb(self.host.client(), now)
+        method(self.host.client(), now)
     }
 
     /// Writes a message in place of the host.
-    pub(crate) fn say(&mut self, message: &Value) {
-        self.say_raw(&format!("{message}\n"));
+    pub(crate) fn send_as_host(&mut self, message: &Value) {
+        self.send_raw_as_host(&format!("{message}\n"));
     }
 
-    pub(crate) fn say_raw(&mut self, text: &str) {
+    pub(crate) fn send_raw_as_host(&mut self, text: &str) {
         self.transcript.push(&format!("host > {}", text.trim_end()));
         self.from_host.write(text.as_bytes());
     }
@@ -303,23 +303,23 @@ impl Chain {
 
 /// # Events
 impl Chain {
-    pub(crate) fn perform(&mut self, deed: Deed) {
-        self.note(&format!("{deed:?}"));
-        match deed {
-            Deed::EndHost => self.end_host(),
-            Deed::Kill(death) => self.kill(death),
-            Deed::Reconnect => {
+    pub(crate) fn perform(&mut self, action: Action) {
+        self.note(&format!("{action:?}"));
+        match action {
+            Action::EndHost => self.end_host(),
+            Action::Kill(unread) => self.kill(unread),
+            Action::Reconnect => {
                 let seen = self.relay.upstream().epoch();
                 self.relay.reconnect(self.now, seen, "a new version is out");
                 self.drain_relay();
             }
-            Deed::DeafenHost => self.deafen_host(seconds(300)),
-            Deed::DeafenServer => {
-                if let Some(life) = &mut self.life {
-                    life.reads = false;
+            Action::PauseHostReading => self.pause_host_reading(seconds(300)),
+            Action::StopServerReading => {
+                if let Some(process) = &mut self.process {
+                    process.reads = false;
                 }
             }
-            Deed::Shutdown => {
+            Action::Shutdown => {
                 self.relay.shutdown(self.now);
                 self.drain_relay();
             }
@@ -327,21 +327,21 @@ impl Chain {
     }
 
     /// Kills the server, if one is running. Bytes on their way to it are lost.
-    pub(crate) fn kill(&mut self, death: Death) {
-        let Some(life) = self.life.as_mut().filter(|life| life.is_running) else {
+    pub(crate) fn kill(&mut self, unread: UnreadOutput) {
+        let Some(process) = self.process.as_mut().filter(|process| process.is_running) else {
             return;
         };
-        self.deaths += 1;
-        let epoch = life.epoch;
-        let words = Input::stderr(LAST_WORDS.as_bytes());
-        self.relay.handle_upstream(self.now, epoch, words);
+        self.crashes += 1;
+        let epoch = process.epoch;
+        let stderr = Input::stderr(CRASH_STDERR.as_bytes());
+        self.relay.handle_upstream(self.now, epoch, stderr);
         self.drain_relay();
-        let life = self.life(epoch);
-        life.input.clear();
-        if death == Death::Unheard {
-            life.output.clear();
+        let process = self.process(epoch);
+        process.input.clear();
+        if unread == UnreadOutput::Lost {
+            process.output.clear();
         }
-        life.end(ExitStatus::Code(70));
+        process.end(ExitStatus::Code(70));
     }
 
     /// Ends the output of the host.
@@ -351,7 +351,7 @@ impl Chain {
     }
 
     /// Ends the output of the host and makes writing to it fail.
-    pub(crate) fn break_host(&mut self) {
+    pub(crate) fn disconnect_host(&mut self) {
         self.end_host();
         let fault = vec![Fault::new(FaultKind::BrokenPipe)];
         self.relay
@@ -360,15 +360,15 @@ impl Chain {
     }
 
     /// Makes the host stop reading for `span`.
-    pub(crate) fn deafen_host(&mut self, span: Duration) {
+    pub(crate) fn pause_host_reading(&mut self, span: Duration) {
         self.host.reads_from = self.now + span;
     }
 
-    /// Calls any verb of the relay.
-    pub(crate) fn relay<T>(&mut self, verb: impl FnOnce(&mut Relay, Instant) -> T) -> T {
-        let done = verb(&mut self.relay, self.now);
+    /// Calls any method of the relay.
+    pub(crate) fn with_relay<T>(&mut self, method: impl FnOnce(&mut Relay, Instant) -> T) -> T {
+        let result = method(&mut self.relay, self.now);
         self.drain_relay();
-        done
+        result
     }
 }
 
@@ -384,7 +384,7 @@ impl Chain {
     }
 
     /// Advances the clock by `span`.
-    pub(crate) fn pass(&mut self, span: Duration) {
+    pub(crate) fn advance(&mut self, span: Duration) {
         let goal = self.now + span;
         self.settle();
         while self.sleep(goal) {
@@ -395,28 +395,31 @@ impl Chain {
     }
 
     /// Takes one step, or sleeps until the next deadline. Returns false if there is neither.
-    pub(crate) fn go_on(&mut self) -> bool {
-        self.step() || self.sleep(self.now + PATIENCE)
+    pub(crate) fn step_or_sleep(&mut self) -> bool {
+        self.step() || self.sleep(self.now + MAX_WAIT)
     }
 
-    /// Runs until `is_so` holds or nothing more happens. Returns whether it holds.
-    fn run(&mut self, is_so: &mut dyn FnMut(&Chain) -> bool) -> bool {
-        let goal = self.now + PATIENCE;
+    /// Runs until `condition` holds or nothing more happens. Returns whether it holds.
+    fn run(&mut self, condition: &mut dyn FnMut(&Chain) -> bool) -> bool {
+        let goal = self.now + MAX_WAIT;
         loop {
-            if is_so(self) {
+            if condition(self) {
                 return true;
             }
             if !self.step() && !self.sleep(goal) {
-                return is_so(self);
+                return condition(self);
             }
         }
     }
 
-    /// Runs until `is_so` holds or the relay is closed.
+    /// Runs until `condition` holds or the relay is closed.
     #[track_caller]
-    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut(&Chain) -> bool) {
-        let so = self.run(&mut is_so);
-        assert!(so || self.relay.is_closed(), "never: {what}");
+    pub(crate) fn until(&mut self, what: &str, mut condition: impl FnMut(&Chain) -> bool) {
+        let holds = self.run(&mut condition);
+        assert!(
+            holds || self.relay.is_closed(),
+            "it never happened that {what}"
+        );
     }
 
     #[track_caller]
@@ -443,25 +446,31 @@ impl Chain {
             None,
             "nothing is due after the end"
         );
-        assert!(self.life.is_none(), "the server behind was let go");
-        self.check_answers();
+        assert!(self.process.is_none(), "the server was not released");
+        self.check_replies();
         if let Some(host) = &self.host.client {
-            assert!(host.stats().readies <= 1, "the host shook hands once");
+            assert!(
+                host.stats().readies <= 1,
+                "the host did more than one handshake"
+            );
         }
-        assert!(self.ledger.handshakes <= 1, "the host shook hands once");
+        assert!(
+            self.host_traffic.handshakes <= 1,
+            "the host did more than one handshake"
+        );
     }
 
     /// Checks that every request that the relay read has its reply or was cancelled.
     #[track_caller]
-    pub(crate) fn check_answers(&self) {
-        let open = self.ledger.open();
-        assert!(open.is_empty(), "without an answer: {open:?}");
+    pub(crate) fn check_replies(&self) {
+        let open = self.host_traffic.open();
+        assert!(open.is_empty(), "requests without a reply: {open:?}");
     }
 }
 
 /// # Results
 impl Chain {
-    pub(crate) const fn link(&self) -> &Relay {
+    pub(crate) const fn relay(&self) -> &Relay {
         &self.relay
     }
 
@@ -481,15 +490,17 @@ impl Chain {
 
     /// Whether a server is running.
     pub(crate) fn has_server(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.is_running)
+        self.process
+            .as_ref()
+            .is_some_and(|process| process.is_running)
     }
 
-    pub(crate) const fn deaths(&self) -> u64 {
-        self.deaths
+    pub(crate) const fn crashes(&self) -> u64 {
+        self.crashes
     }
 
     /// The number of the newest epoch of the server.
-    pub(crate) const fn lives(&self) -> u64 {
+    pub(crate) const fn newest_epoch(&self) -> u64 {
         self.relay.upstream().epoch().number()
     }
 
@@ -504,11 +515,13 @@ impl Chain {
 
     /// Whether the input of the server has ended, or no server exists.
     pub(crate) fn has_server_input_ended(&self) -> bool {
-        self.life.as_ref().is_none_or(|life| life.input.is_closed())
+        self.process
+            .as_ref()
+            .is_none_or(|process| process.input.is_closed())
     }
 
     /// Whether the relay made its offer to the host before the server had answered.
-    pub(crate) fn was_offered_a_guess(&self) -> bool {
+    pub(crate) fn has_provisional_offer(&self) -> bool {
         let host = self.host.client.as_ref();
         let session = host.and_then(|host| host.session()?.server.as_ref());
         session.is_some_and(|server| server.name() == "guard")
@@ -546,18 +559,21 @@ impl Chain {
     pub(crate) fn text(&self, call: CallId) -> String {
         let result = self.result(call);
         let text = result["content"][0]["text"].as_str();
-        text.unwrap_or_else(|| panic!("{call} says nothing: {result}"))
+        text.unwrap_or_else(|| panic!("the result of {call} has no text: {result}"))
             .to_owned()
     }
 
     /// The values that `pick` finds in the events of the host, in order.
-    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+    pub(crate) fn pick_host_events<'a, T>(
+        &'a self,
+        pick: impl FnMut(&'a Event) -> Option<T>,
+    ) -> Vec<T> {
         let events = self.host.events.iter().map(|(_, event)| event);
         events.filter_map(pick).collect()
     }
 
     /// The values that `pick` finds in the events of the relay, in order.
-    pub(crate) fn picked_of_relay<'a, T>(
+    pub(crate) fn pick_relay_events<'a, T>(
         &'a self,
         pick: impl FnMut(&'a relay::Event) -> Option<T>,
     ) -> Vec<T> {
@@ -566,49 +582,63 @@ impl Chain {
     }
 
     /// The messages of one side, in the order in which the relay read or wrote them.
-    pub(crate) fn messages(&self, whose: Whose) -> Vec<Value> {
-        self.ledger.messages(whose).collect()
+    pub(crate) fn messages_from(&self, sender: Sender) -> Vec<Value> {
+        self.host_traffic.messages_from(sender).collect()
     }
 
     /// The messages with this method that the relay wrote to the host.
-    pub(crate) fn told(&self, method: &str) -> Vec<Value> {
-        let messages = self.ledger.messages(Whose::Relay);
-        messages.filter(|said| said["method"] == method).collect()
+    pub(crate) fn sent_to_host(&self, method: &str) -> Vec<Value> {
+        let messages = self.host_traffic.messages_from(Sender::Relay);
+        messages
+            .filter(|message| message["method"] == method)
+            .collect()
     }
 
     /// The reply of the relay to the request with this id.
-    pub(crate) fn answer_to(&self, id: &Value) -> Option<Value> {
-        let mut messages = self.ledger.messages(Whose::Relay);
-        messages.find(|said| said["method"].is_null() && said["id"] == *id)
+    pub(crate) fn reply_to(&self, id: &Value) -> Option<Value> {
+        let mut messages = self.host_traffic.messages_from(Sender::Relay);
+        messages.find(|message| message["method"].is_null() && message["id"] == *id)
     }
 
     /// The numbers of requests that the relay read, of replies that it wrote, and of cancelled requests.
     pub(crate) const fn counts(&self) -> (u64, u64, u64) {
-        let ledger = &self.ledger;
-        (ledger.asked, ledger.answered, ledger.cancelled)
+        let traffic = &self.host_traffic;
+        (
+            traffic.request_count,
+            traffic.reply_count,
+            traffic.cancel_count,
+        )
     }
 
     pub(crate) const fn handshakes(&self) -> u32 {
-        self.ledger.handshakes
+        self.host_traffic.handshakes
     }
 
     /// The messages that the relay wrote to the server of this epoch.
-    pub(crate) fn written_to(&self, life: u64) -> Vec<Value> {
-        let of = self.deliveries.lines.iter().filter(|(of, _)| *of == life);
-        of.filter_map(|(_, line)| serde_json::from_str(line).ok())
+    pub(crate) fn all_sent_to_server(&self, epoch: u64) -> Vec<Value> {
+        let lines = self
+            .server_traffic
+            .lines
+            .iter()
+            .filter(|(of, _)| *of == epoch);
+        lines
+            .filter_map(|(_, line)| serde_json::from_str(line).ok())
             .collect()
     }
 
     /// The messages with this method that the relay wrote to the server of this epoch.
-    pub(crate) fn asked_of(&self, life: u64, method: &str) -> Vec<Value> {
-        let written = self.written_to(life).into_iter();
-        written.filter(|said| said["method"] == method).collect()
+    pub(crate) fn sent_to_server(&self, epoch: u64, method: &str) -> Vec<Value> {
+        let written = self.all_sent_to_server(epoch).into_iter();
+        written
+            .filter(|message| message["method"] == method)
+            .collect()
     }
 
     /// The one-way events of the server of this epoch that begin with this text.
-    pub(crate) fn heard_by(&self, life: u64, beginning: &str) -> Vec<&str> {
-        let of = self.heard.iter().filter(|(of, _)| *of == life);
-        of.map(|(_, what)| what.as_str())
+    pub(crate) fn received_by(&self, epoch: u64, beginning: &str) -> Vec<&str> {
+        let events = self.received.iter().filter(|(of, _)| *of == epoch);
+        events
+            .map(|(_, what)| what.as_str())
             .filter(|what| what.starts_with(beginning))
             .collect()
     }
@@ -626,21 +656,24 @@ impl Chain {
 
 /// The messages to the servers, with the number of the epoch. Checks that a tool call goes to only one epoch.
 #[derive(Debug, Default)]
-struct Deliveries {
+struct ServerTraffic {
     lines: Vec<(u64, String)>,
     /// The epoch that each marked call was written to.
     marks: BTreeMap<String, u64>,
 }
 
-impl Deliveries {
-    fn wrote(&mut self, life: u64, line: &str) {
+impl ServerTraffic {
+    fn record(&mut self, epoch: u64, line: &str) {
         let mark = line.split_once(r#""mark":""#);
         let mark = mark.and_then(|(_, rest)| rest.split_once('"'));
         if let Some((mark, _)) = mark {
-            let first = *self.marks.entry(mark.into()).or_insert(life);
-            assert_eq!(first, life, "a tool call was sent to a second life: {line}");
+            let first = *self.marks.entry(mark.into()).or_insert(epoch);
+            assert_eq!(
+                first, epoch,
+                "a tool call was sent to a second server: {line}"
+            );
         }
-        self.lines.push((life, line.into()));
+        self.lines.push((epoch, line.into()));
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Pipe {
     /// The number of bytes at the end that the system has not accepted yet.
     unsent: usize,
     is_closed: bool,
-    has_told_end: bool,
+    has_reported_end: bool,
 }
 
 /// The result of a read.
@@ -41,7 +41,7 @@ impl Pipe {
             waiting: 0,
             unsent: 0,
             is_closed: false,
-            has_told_end: false,
+            has_reported_end: false,
         }
     }
 
@@ -51,7 +51,7 @@ impl Pipe {
         self.pieces.extend(cut.into_iter().map(<[u8]>::to_vec));
         self.waiting += bytes.len();
         self.unsent += bytes.len();
-        self.take()
+        self.accept_unsent()
     }
 
     /// Ends the pipe after the bytes that are already written.
@@ -74,8 +74,8 @@ impl Pipe {
     }
 
     /// Whether a read would return bytes or the end.
-    pub(super) fn has_news(&self) -> bool {
-        !self.pieces.is_empty() || self.is_closed && !self.has_told_end
+    pub(super) fn is_readable(&self) -> bool {
+        !self.pieces.is_empty() || self.is_closed && !self.has_reported_end
     }
 
     pub(super) fn read(&mut self) -> Read {
@@ -86,22 +86,22 @@ impl Pipe {
             }
         };
         if bytes.is_empty() {
-            let is_end = self.is_closed && !self.has_told_end;
-            self.has_told_end |= is_end;
+            let is_end = self.is_closed && !self.has_reported_end;
+            self.has_reported_end |= is_end;
             return if is_end { Read::End } else { Read::Nothing };
         }
         self.waiting -= bytes.len();
         // The system has accepted every byte that was read.
-        let by_reading = self.unsent.saturating_sub(self.waiting);
-        self.unsent -= by_reading;
-        let taken = by_reading + self.take();
-        Read::Bytes(bytes, taken)
+        let accepted_by_reading = self.unsent.saturating_sub(self.waiting);
+        self.unsent -= accepted_by_reading;
+        let accepted = accepted_by_reading + self.accept_unsent();
+        Read::Bytes(bytes, accepted)
     }
 
-    fn take(&mut self) -> usize {
-        let held = self.waiting - self.unsent;
-        let taken = self.unsent.min(CAPACITY.saturating_sub(held));
-        self.unsent -= taken;
-        taken
+    fn accept_unsent(&mut self) -> usize {
+        let buffered = self.waiting - self.unsent;
+        let accepted = self.unsent.min(CAPACITY.saturating_sub(buffered));
+        self.unsent -= accepted;
+        accepted
     }
 }

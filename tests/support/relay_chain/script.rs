@@ -8,27 +8,27 @@ use super::{Chain, Eras, relay_config};
 impl Chain {
     /// A chain with a script in place of the host, and servers of this era.
     pub(crate) fn scripted(server: Era) -> Chain {
-        let mut chain = Chain::of(relay_config(), None);
+        let mut chain = Chain::from_configs(relay_config(), None);
         chain.eras = Eras::new(chain.eras.host, server);
-        chain.served_by(move |_| super::Behind::of(server))
+        chain.served_by(move |_| super::Backend::of(server))
     }
 
     /// Does the handshake as a legacy host of the newest version.
-    pub(crate) fn shake_hands(&mut self, capabilities: Value) {
-        self.say(&initialize("2025-11-25", capabilities));
+    pub(crate) fn do_handshake(&mut self, capabilities: Value) {
+        self.send_as_host(&initialize("2025-11-25", capabilities));
         self.until("the handshake is answered", |chain| {
-            chain.answer_to(&json!("hello")).is_some()
+            chain.reply_to(&json!("hello")).is_some()
         });
-        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        self.send_as_host(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
     /// Sends a request and returns the reply.
     #[track_caller]
-    pub(crate) fn ask(&mut self, request: &Value) -> Value {
-        self.say(request);
+    pub(crate) fn round_trip(&mut self, request: &Value) -> Value {
+        self.send_as_host(request);
         let id = &request["id"];
-        self.until("the answer", |chain| chain.answer_to(id).is_some());
-        self.answer_to(id).expect("the answer is there")
+        self.until("the reply is written", |chain| chain.reply_to(id).is_some());
+        self.reply_to(id).expect("the reply is there")
     }
 }
 

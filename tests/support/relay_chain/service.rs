@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::{payload, seconds};
 
 /// The behaviour of the server in one epoch.
-pub(crate) enum Behind {
+pub(crate) enum Backend {
     /// The server cannot be opened at present.
-    Absent,
+    Unreachable,
     /// The process exits as soon as it is started.
-    Dying,
+    ExitsAtOnce,
     /// The server cannot be opened because its program does not exist.
-    Missing,
+    NoSuchProgram,
     /// The server opens and never writes anything.
     Mute,
     /// The server serves requests.
@@ -30,47 +30,47 @@ pub(crate) struct Serving {
     pub(crate) service: Service,
 }
 
-impl Behind {
+impl Backend {
     /// A server that supports the versions of this era and offers everything.
-    pub(crate) fn of(era: Era) -> Behind {
-        Behind::speaking(match era {
+    pub(crate) fn of(era: Era) -> Backend {
+        Backend::with_versions(match era {
             Era::Modern => Versions::MODERN,
             _ => Versions::LEGACY,
         })
     }
 
     /// A server that supports only this version and offers everything.
-    pub(crate) fn of_version(version: Version) -> Behind {
-        Behind::speaking(Versions::only(version))
+    pub(crate) fn of_version(version: Version) -> Backend {
+        Backend::with_versions(Versions::only(version))
     }
 
-    fn speaking(versions: Versions) -> Behind {
+    fn with_versions(versions: Versions) -> Backend {
         let offer = Offer::new("shop", "1")
-            .with_capabilities(everything())
+            .with_capabilities(all_capabilities())
             .with_instructions("ask for anything");
         let mut config = server::Config::new(offer, [3; 16]);
         config.versions = versions;
         config.unknown_methods = server::UnknownMethods::Delivered;
         let service = Service::default();
-        Behind::Serving(Box::new(Serving { config, service }))
+        Backend::Serving(Box::new(Serving { config, service }))
     }
 
     /// Changes the configuration or the application of the server.
-    pub(crate) fn with(mut self, change: impl FnOnce(&mut Serving)) -> Behind {
-        if let Behind::Serving(serving) = &mut self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Serving)) -> Backend {
+        if let Backend::Serving(serving) = &mut self {
             change(serving);
         }
         self
     }
 
     /// Sets the tools on its list.
-    pub(crate) fn listing(self, tools: &[&str]) -> Behind {
+    pub(crate) fn listing(self, tools: &[&str]) -> Backend {
         let tools = tools.iter().map(|tool| (*tool).into()).collect();
         self.with(|serving| serving.service.tools = tools)
     }
 
     /// Limits its offer to these capabilities.
-    pub(crate) fn offering(self, capabilities: ServerCapabilities) -> Behind {
+    pub(crate) fn offering(self, capabilities: ServerCapabilities) -> Backend {
         self.with(|serving| {
             let offer = serving.config.offer.take();
             serving.config.offer = offer.map(|offer| offer.with_capabilities(capabilities));
@@ -78,8 +78,8 @@ impl Behind {
     }
 }
 
-pub(crate) fn everything() -> ServerCapabilities {
-    static EVERYTHING: LazyLock<ServerCapabilities> = LazyLock::new(|| {
+pub(crate) fn all_capabilities() -> ServerCapabilities {
+    static ALL: LazyLock<ServerCapabilities> = LazyLock::new(|| {
         ServerCapabilities::default()
             .with_tools(true)
             .with_prompts(true)
@@ -91,28 +91,28 @@ pub(crate) fn everything() -> ServerCapabilities {
             .with(ServerFeature::TasksList)
             .with(ServerFeature::TasksExtension)
     });
-    EVERYTHING.clone()
+    ALL.clone()
 }
 
 /// The application of one epoch.
 pub(crate) struct Service {
     /// The number of the epoch.
-    pub(super) life: u64,
+    pub(super) epoch: u64,
     pub(crate) tools: Vec<String>,
     /// Whether a page of the tool list has only one tool.
-    pub(crate) pages: bool,
+    pub(crate) one_tool_per_page: bool,
     pub(crate) resources: Vec<String>,
     /// The parameters of the unanswered tool calls.
     running: BTreeMap<RequestId, Value>,
     /// The request that each ask belongs to.
-    asked: BTreeMap<AskId, RequestId>,
+    open_asks: BTreeMap<AskId, RequestId>,
     /// The answers so far to the asks of a request.
     answers: BTreeMap<RequestId, Vec<Value>>,
     /// The planned actions, by time and then by the order in which they were planned.
-    calendar: BTreeMap<(Instant, u64), Deed>,
-    planned: u64,
+    schedule: BTreeMap<(Instant, u64), PlannedAction>,
+    scheduled_count: u64,
     /// The one-way events that the server received.
-    pub(super) heard: Vec<String>,
+    pub(super) received: Vec<String>,
     /// Whether the server dies after its present output.
     pub(super) is_crashing: bool,
 }
@@ -120,51 +120,51 @@ pub(crate) struct Service {
 impl Default for Service {
     fn default() -> Service {
         Service {
-            life: 0,
+            epoch: 0,
             tools: vec!["echo".into(), "count".into()],
-            pages: false,
+            one_tool_per_page: false,
             resources: vec!["file:///a".into()],
             running: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            open_asks: BTreeMap::new(),
             answers: BTreeMap::new(),
-            calendar: BTreeMap::new(),
-            planned: 0,
-            heard: Vec::new(),
+            schedule: BTreeMap::new(),
+            scheduled_count: 0,
+            received: Vec::new(),
             is_crashing: false,
         }
     }
 }
 
-enum Deed {
+enum PlannedAction {
     Progress(RequestId, f64),
     Reply(RequestId),
     Withdraw(AskId),
 }
 
 /// The number of progress reports that `count` makes, one each second.
-pub(crate) const REPORTS: u32 = 3;
+pub(crate) const PROGRESS_REPORTS: u32 = 3;
 
 impl Service {
     /// The time of the next planned action.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.calendar.keys().next().map(|(at, _)| *at)
+        self.schedule.keys().next().map(|(at, _)| *at)
     }
 
     /// Performs the actions that are due.
-    pub(super) fn go_on(&mut self, server: &mut Server, now: Instant) {
-        while let Some(entry) = self.calendar.first_entry() {
+    pub(super) fn perform_due(&mut self, server: &mut Server, now: Instant) {
+        while let Some(entry) = self.schedule.first_entry() {
             if entry.key().0 > now {
                 return;
             }
             match entry.remove() {
-                Deed::Progress(request, so_far) => {
+                PlannedAction::Progress(request, so_far) => {
                     let progress = Progress::new(so_far)
-                        .of(f64::from(REPORTS))
-                        .with_message(format!("{so_far} of {REPORTS}"));
-                    may_be_over(server.progress(now, request, progress));
+                        .of(f64::from(PROGRESS_REPORTS))
+                        .with_message(format!("{so_far} of {PROGRESS_REPORTS}"));
+                    allow_unknown_request(server.progress(now, request, progress));
                 }
-                Deed::Reply(request) => self.echo(server, now, request),
-                Deed::Withdraw(ask) => {
+                PlannedAction::Reply(request) => self.echo(server, now, request),
+                PlannedAction::Withdraw(ask) => {
                     let _ = server.withdraw(now, ask, None);
                 }
             }
@@ -179,7 +179,7 @@ impl Service {
                     (self.running.remove(&request), why)
                 {
                     let reason = reason.unwrap_or_default();
-                    self.heard
+                    self.received
                         .push(format!("cancelled {}: {reason}", call["name"]));
                 }
             }
@@ -188,17 +188,18 @@ impl Service {
                     Ok(answer) => answer.parse().expect("an answer is JSON"),
                     Err(why) => json!({"unanswered": why.to_string()}),
                 };
-                self.answered(server, now, ask, answer);
+                self.record_answer(server, now, ask, answer);
             }
             Event::Notified { method, params, .. } => {
                 let params = params.as_ref().map_or("", |params| params.as_str());
-                self.heard.push(format!("{method} {params}").trim().into());
+                self.received
+                    .push(format!("{method} {params}").trim().into());
             }
             Event::Watching(_) => {
                 let watch = server.watched();
-                self.heard.push(format!("watching {watch:?}"));
+                self.received.push(format!("watching {watch:?}"));
             }
-            Event::Met(peer) => self.heard.push(format!("met {:?}", peer.capabilities)),
+            Event::Met(peer) => self.received.push(format!("met {:?}", peer.capabilities)),
             _ => {}
         }
     }
@@ -214,7 +215,7 @@ impl Service {
                 self.running.insert(id, params.clone());
                 return self.tool(server, now, id, &params);
             }
-            "prompts/get" if params["name"] == "form in the second life" && self.life == 1 => {
+            "prompts/get" if params["name"] == "form in the second life" && self.epoch == 1 => {
                 return;
             }
             "prompts/get"
@@ -230,12 +231,12 @@ impl Service {
                 return;
             }
             "prompts/get" => {
-                let text = format!("{} by life {}", params["name"], self.life);
+                let text = format!("{} by life {}", params["name"], self.epoch);
                 json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
             }
             "resources/read" if params["uri"] == "file:///missing" => {
                 let error = ErrorObject::new(-32_002, "there is no such resource");
-                return server.fail(now, id, error).expect("it is open");
+                return server.fail(now, id, error).expect("the request is open");
             }
             "resources/read" => json!({"contents": [{"uri": params["uri"], "text": "so it says"}]}),
             "completion/complete" => {
@@ -245,7 +246,7 @@ impl Service {
                 let of = |name: &String| json!({"name": name, "inputSchema": {"type": "object"}});
                 let tools: Vec<Value> = self.tools.iter().map(of).collect();
                 let next = params["cursor"].as_str().map_or(0, |cursor| cursor.len());
-                match tools.get(next).filter(|_| self.pages) {
+                match tools.get(next).filter(|_| self.one_tool_per_page) {
                     Some(tool) if next + 1 < tools.len() => {
                         json!({"tools": [tool], "nextCursor": "x".repeat(next + 1)})
                     }
@@ -263,7 +264,7 @@ impl Service {
             }
             "tasks/get" => task("completed"),
             "tasks/list" => json!({"tasks": [task("completed")]}),
-            "tasks/result" => text_result(format!("a task of life {}", self.life)),
+            "tasks/result" => text_result(format!("a task of life {}", self.epoch)),
             "tasks/cancel" => task("cancelled"),
             "tasks/update" => json!({}),
             _ => json!({"method": request.method, "params": params}),
@@ -275,19 +276,19 @@ impl Service {
 
     fn tool(&mut self, server: &mut Server, now: Instant, id: RequestId, call: &Value) {
         let arguments = &call["arguments"];
-        let said = match call["name"].as_str().unwrap_or_default() {
+        let sent = match call["name"].as_str().unwrap_or_default() {
             "wait" => return,
             "nap" => {
                 let span = seconds(arguments["seconds"].as_u64().unwrap_or(1));
-                return self.plan(now + span, Deed::Reply(id));
+                return self.schedule_action(now + span, PlannedAction::Reply(id));
             }
             "count" => {
-                for number in 1..=REPORTS {
+                for number in 1..=PROGRESS_REPORTS {
                     let at = now + seconds(u64::from(number - 1));
-                    self.plan(at, Deed::Progress(id, f64::from(number)));
+                    self.schedule_action(at, PlannedAction::Progress(id, f64::from(number)));
                 }
-                let end = now + seconds(u64::from(REPORTS));
-                return self.plan(end, Deed::Reply(id));
+                let end = now + seconds(u64::from(PROGRESS_REPORTS));
+                return self.schedule_action(end, PlannedAction::Reply(id));
             }
             "form" => return self.ask(server, now, id, "elicitation/create"),
             "sample" => return self.ask(server, now, id, "sampling/createMessage"),
@@ -299,13 +300,13 @@ impl Service {
             // Like `form`, but does not wait for the answer.
             "form and go on" => {
                 self.ask(server, now, id, "elicitation/create");
-                return self.plan(now + seconds(1), Deed::Reply(id));
+                return self.schedule_action(now + seconds(1), PlannedAction::Reply(id));
             }
             // Like `form`, but withdraws the ask.
             "form and withdraw" => {
                 self.ask(server, now, id, "elicitation/create");
-                if let Some((ask, _)) = self.asked.iter().find(|(_, of)| **of == id) {
-                    self.plan(now + seconds(1), Deed::Withdraw(*ask));
+                if let Some((ask, _)) = self.open_asks.iter().find(|(_, of)| **of == id) {
+                    self.schedule_action(now + seconds(1), PlannedAction::Withdraw(*ask));
                 }
                 return;
             }
@@ -314,30 +315,30 @@ impl Service {
                 let asked = server.ask_unbidden(
                     now,
                     "elicitation/create",
-                    Some(payload(&question("elicitation/create"))),
+                    Some(payload(&ask_params("elicitation/create"))),
                 );
-                return self.asks(server, now, id, asked);
+                return self.track_ask(server, now, id, asked);
             }
             // Like `blurt`, but the call is finished before the ask.
             "blurt and go on" => {
                 self.echo(server, now, id);
-                let params = payload(&question("elicitation/create"));
+                let params = payload(&ask_params("elicitation/create"));
                 let asked = server.ask_unbidden(now, "elicitation/create", Some(params));
-                self.asked.extend(asked.ok().map(|ask| (ask, id)));
+                self.open_asks.extend(asked.ok().map(|ask| (ask, id)));
                 return;
             }
             "sample with progress" => {
-                let mut params = question("sampling/createMessage");
+                let mut params = ask_params("sampling/createMessage");
                 params["_meta"] = json!({"progressToken": "theirs"});
                 let asked = server.ask(now, id, "sampling/createMessage", Some(payload(&params)));
-                return self.asks(server, now, id, asked);
+                return self.track_ask(server, now, id, asked);
             }
             "task" => {
                 let mut created = task("working");
                 created["resultType"] = "task".into();
                 return server
                     .respond(now, id, payload(&created))
-                    .expect("a task is what was asked for");
+                    .expect("the request allows a task");
             }
             "refuse" => {
                 let code = arguments["code"].as_i64().unwrap_or(-32_603);
@@ -345,21 +346,21 @@ impl Service {
                     data: "{\"why\":\"asked to\"}".parse().ok(),
                     ..ErrorObject::new(code, "no")
                 };
-                return server.fail(now, id, error).expect("it is open");
+                return server.fail(now, id, error).expect("the request is open");
             }
             "broken" => {
                 let result =
                     json!({"content": [{"type": "text", "text": "it broke"}], "isError": true});
                 return server
                     .respond(now, id, payload(&result))
-                    .expect("it is open");
+                    .expect("the request is open");
             }
             "big" => {
                 let bytes = arguments["bytes"].as_u64().unwrap_or(0);
                 let text = "x".repeat(usize::try_from(bytes).unwrap_or(0));
                 return server
                     .respond(now, id, payload(&text_result(text)))
-                    .expect("it is open");
+                    .expect("the request is open");
             }
             "crash" => {
                 self.is_crashing = true;
@@ -395,17 +396,17 @@ impl Service {
             }
             _ => Ok(()),
         };
-        said.expect("it may be said");
+        sent.expect("the server may send it");
         self.echo(server, now, id);
     }
 
     fn ask(&mut self, server: &mut Server, now: Instant, id: RequestId, method: &'static str) {
-        let params = Some(question(method)).filter(|params| !params.is_null());
+        let params = Some(ask_params(method)).filter(|params| !params.is_null());
         let asked = server.ask(now, id, method, params.as_ref().map(payload));
-        self.asks(server, now, id, asked);
+        self.track_ask(server, now, id, asked);
     }
 
-    fn asks(
+    fn track_ask(
         &mut self,
         server: &mut Server,
         now: Instant,
@@ -414,23 +415,23 @@ impl Service {
     ) {
         match asked {
             Ok(ask) => {
-                self.asked.insert(ask, id);
+                self.open_asks.insert(ask, id);
             }
             Err(misuse) => {
                 let error = ErrorObject::new(-32_603, format!("cannot ask: {misuse}"));
-                server.fail(now, id, error).expect("it is open");
+                server.fail(now, id, error).expect("the request is open");
             }
         }
     }
 
     /// Records an answer, and replies to the request if no ask of it is open.
-    fn answered(&mut self, server: &mut Server, now: Instant, ask: AskId, answer: Value) {
-        let Some(id) = self.asked.remove(&ask) else {
+    fn record_answer(&mut self, server: &mut Server, now: Instant, ask: AskId, answer: Value) {
+        let Some(id) = self.open_asks.remove(&ask) else {
             return;
         };
-        self.heard.push(format!("answered {answer}"));
+        self.received.push(format!("answered {answer}"));
         self.answers.entry(id).or_default().push(answer);
-        if !self.asked.values().any(|other| *other == id) {
+        if !self.open_asks.values().any(|other| *other == id) {
             self.echo(server, now, id);
         }
     }
@@ -445,24 +446,24 @@ impl Service {
             "{} {} by life {}",
             call["name"].as_str().unwrap_or_default(),
             call["arguments"]["mark"],
-            self.life
+            self.epoch
         );
         let mut result = text_result(text);
         if call["arguments"].is_null() {
             result = json!({"messages": [], "description": "a prompt"});
         }
         result["structuredContent"] = json!({"answers": answers});
-        may_be_over(server.respond(now, id, payload(&result)));
+        allow_unknown_request(server.respond(now, id, payload(&result)));
     }
 
-    fn plan(&mut self, at: Instant, deed: Deed) {
-        self.planned += 1;
-        self.calendar.insert((at, self.planned), deed);
+    fn schedule_action(&mut self, at: Instant, action: PlannedAction) {
+        self.scheduled_count += 1;
+        self.schedule.insert((at, self.scheduled_count), action);
     }
 }
 
 /// Accepts that a request is unknown: it was cancelled before the application was told.
-fn may_be_over(done: Result<(), Misuse>) {
+fn allow_unknown_request(done: Result<(), Misuse>) {
     assert!(
         matches!(done, Ok(()) | Err(Misuse::UnknownRequest)),
         "{done:?}"
@@ -479,7 +480,7 @@ fn task(status: &str) -> Value {
 }
 
 /// The parameters of an ask.
-fn question(method: &str) -> Value {
+fn ask_params(method: &str) -> Value {
     match method {
         "elicitation/create" => json!({
             "message": "Who are you?",

@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 use everlink::http::{ResponseHead, Verb};
 use serde_json::Value;
 
-use super::Ask;
+use super::HttpRequest;
 
 pub(crate) struct Exchange {
     pub(crate) head: Option<ResponseHead<'static>>,
     pub(crate) body: Vec<u8>,
     /// Whether the client reads. While it does not, `unread` counts the bytes that the server wrote.
-    pub(crate) reads: bool,
+    pub(crate) is_reading: bool,
     pub(crate) unread: usize,
     /// The ids of the requests in the request body, as text.
-    pub(crate) asked: BTreeSet<String>,
+    pub(crate) request_ids: BTreeSet<String>,
     /// Whether it may carry the rest of another exchange's stream.
-    pub(crate) may_go_on: bool,
+    pub(crate) may_resume: bool,
     pub(crate) is_modern: bool,
     end: Option<End>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Exchange {
 enum End {
     Aborted,
     Finished,
-    Left,
+    ClientGone,
 }
 
 /// An event of an event stream. A comment has no other member.
@@ -39,22 +39,22 @@ pub(crate) struct Sse {
 }
 
 impl Exchange {
-    pub(super) fn new(ask: &Ask) -> Exchange {
-        let message: Value = serde_json::from_slice(&ask.body).unwrap_or_default();
+    pub(super) fn new(http_request: &HttpRequest) -> Exchange {
+        let message: Value = serde_json::from_slice(&http_request.body).unwrap_or_default();
         let messages = match message {
             Value::Array(batch) => batch,
             one => vec![one],
         };
-        let asked = messages.iter().filter(|one| one.get("method").is_some());
-        let asked = asked.filter_map(|one| one.get("id")).map(name);
+        let requests = messages.iter().filter(|one| one.get("method").is_some());
+        let ids = requests.filter_map(|one| one.get("id")).map(id_text);
         Exchange {
             head: None,
             body: Vec::new(),
-            reads: true,
+            is_reading: true,
             unread: 0,
-            asked: asked.collect(),
-            may_go_on: ask.verb == Verb::Get,
-            is_modern: ask.field("mcp-protocol-version") == Some("2026-07-28"),
+            request_ids: ids.collect(),
+            may_resume: http_request.verb == Verb::Get,
+            is_modern: http_request.field("mcp-protocol-version") == Some("2026-07-28"),
             end: None,
         }
     }
@@ -72,7 +72,7 @@ impl Exchange {
     pub(super) fn write(&mut self, body: &[u8]) {
         assert!(self.head.is_some(), "a body without a response");
         assert_eq!(self.end, None, "a body after the end");
-        assert!(!body.is_empty(), "nothing is written");
+        assert!(!body.is_empty(), "an empty write");
         self.body.extend_from_slice(body);
     }
 
@@ -90,8 +90,8 @@ impl Exchange {
     }
 
     /// Records that the client is gone.
-    pub(super) fn leave(&mut self) {
-        self.end = self.end.or(Some(End::Left));
+    pub(super) fn client_gone(&mut self) {
+        self.end = self.end.or(Some(End::ClientGone));
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -109,7 +109,10 @@ impl Exchange {
     /// The complete events and comments of an event stream.
     pub(crate) fn sse(&self) -> Vec<Sse> {
         let text = core::str::from_utf8(&self.body).expect("a stream is text");
-        assert!(text.is_empty() || text.ends_with('\n'), "{text:?} is cut");
+        assert!(
+            text.is_empty() || text.ends_with('\n'),
+            "{text:?} ends within a line"
+        );
         let (mut events, mut event) = (Vec::new(), Sse::default());
         for line in text.lines() {
             match line.split_once(':') {
@@ -130,10 +133,10 @@ impl Exchange {
                         "event" => event.name = Some(value),
                         "id" => event.id = Some(value),
                         "retry" => event.retry = value.parse().ok(),
-                        other => panic!("{other:?} is no field of an event"),
+                        other => panic!("{other:?} is not a field of an event"),
                     }
                 }
-                None => panic!("{line:?} is no field"),
+                None => panic!("{line:?} is not a field"),
             }
         }
         if event.is_comment {
@@ -143,7 +146,7 @@ impl Exchange {
     }
 
     /// The events, if the response is an event stream.
-    pub(crate) fn sse_or_nothing(&self) -> Vec<Sse> {
+    pub(crate) fn sse_or_empty(&self) -> Vec<Sse> {
         if self.field("content-type") == Some("text/event-stream") {
             return self.sse();
         }
@@ -152,9 +155,9 @@ impl Exchange {
 
     /// All messages of the response, of any content type.
     pub(crate) fn messages(&self) -> Vec<Value> {
-        let kind = self.field("content-type").unwrap_or_default();
+        let content_type = self.field("content-type").unwrap_or_default();
         let read = |text: &str| serde_json::from_str(text).expect("a message is JSON");
-        match kind {
+        match content_type {
             "text/event-stream" => {
                 let messages = self.sse().into_iter();
                 let messages = messages.filter(|event| event.name.as_deref() != Some("endpoint"));
@@ -166,7 +169,7 @@ impl Exchange {
                 core::str::from_utf8(&self.body).expect("a body is text"),
             )],
             _ => {
-                assert!(self.body.is_empty(), "a body of no kind");
+                assert!(self.body.is_empty(), "a body without a content type");
                 Vec::new()
             }
         }
@@ -174,6 +177,6 @@ impl Exchange {
 }
 
 /// An id as a reply repeats it.
-fn name(id: &Value) -> String {
+fn id_text(id: &Value) -> String {
     id.to_string()
 }

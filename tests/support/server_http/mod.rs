@@ -1,22 +1,22 @@
-//! A scripted site around one server end over HTTP: a virtual clock, a driver, and scripted clients.
+//! The test harness for one server end over HTTP: a virtual clock, a driver, and scripted clients.
 //!
 //! ```ignore
-//! let mut site = Site::new(config());
+//! let mut harness = Harness::new(config());
 //!
-//! // A modern request is one exchange. What is asked is an `Ask`: change its fields and send it.
-//! let call = site.send(modern(1, "tools/call", json!({"name": "add"})));
-//! let request = site.newest();
-//! site.respond(request, json!({"content": []}));
-//! assert_eq!(site.status(call), 200);
-//! assert_eq!(site.json(call)["result"]["content"], json!([]));
+//! // A modern request is one exchange. Change the fields of an `HttpRequest` and send it.
+//! let call = harness.send(modern(1, "tools/call", json!({"name": "add"})));
+//! let request = harness.newest_request();
+//! harness.respond(request, json!({"content": []}));
+//! assert_eq!(harness.status(call), 200);
+//! assert_eq!(harness.json(call)["result"]["content"], json!([]));
 //!
 //! // A legacy client has a session, and streams.
-//! let session = site.session("2025-11-25");
-//! let stream = site.send(session.get());
-//! let call = site.send(session.post(2, "tools/call", json!({"name": "slow"})));
-//! site.hangs_up(call); // its client is gone
-//! assert_eq!(site.messages(stream), NOTHING); // what was heard there: the data of each event
-//! site.finish();
+//! let session = harness.open_session("2025-11-25");
+//! let stream = harness.send(session.get());
+//! let call = harness.send(session.post(2, "tools/call", json!({"name": "slow"})));
+//! harness.disconnect(call);
+//! assert_eq!(harness.messages(stream), NO_MESSAGES); // The data of each event.
+//! harness.finish();
 //! ```
 //!
 //! The driver carries out every output in order and sleeps exactly until `poll_timeout`. A late deadline or a spinning server is therefore a failed
@@ -29,8 +29,8 @@
 //!
 //! `finish` ends the service and checks that nothing is left.
 
-mod ask;
 mod exchange;
+mod http_request;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,22 +45,23 @@ use everlink::{
 };
 use serde_json::Value;
 
-pub(crate) use ask::{
-    Ask, Session, declaring, delete, get, initialize, introduce, modern, notice, post, with_meta,
-};
 pub(crate) use exchange::{Exchange, Sse};
+pub(crate) use http_request::{
+    HttpRequest, Session, declaring, delete, get, initialize, initialize_with, modern,
+    notification, post, with_meta,
+};
 
 /// An event that does not happen within this time never happens.
-const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A server that takes this many steps without any time passing is spinning.
-const MOST_STEPS_AT_ONE_TIME: u32 = 200_000;
+const MAX_STEPS_AT_ONE_INSTANT: u32 = 200_000;
 
 /// All versions with a handshake.
 pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// An empty list of messages.
-pub(crate) const NOTHING: [Value; 0] = [];
+pub(crate) const NO_MESSAGES: [Value; 0] = [];
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -68,12 +69,12 @@ pub(crate) const fn seconds(seconds: u64) -> Duration {
 
 /// The configuration of a server over HTTP that offers every capability of the protocol.
 pub(crate) fn config() -> Config {
-    over(Http::new())
+    http_config(Http::new())
 }
 
 /// Like `config`, with these HTTP settings.
-pub(crate) fn over(http: Http) -> Config {
-    Config::new(everything(), [7; 16]).with_http(http)
+pub(crate) fn http_config(http: Http) -> Config {
+    Config::new(full_offer(), [7; 16]).with_http(http)
 }
 
 /// Like `config`, with exactly these capabilities.
@@ -83,7 +84,7 @@ pub(crate) fn offering(capabilities: ServerCapabilities) -> Config {
 }
 
 /// An offer with every capability of the protocol.
-pub(crate) fn everything() -> Offer {
+pub(crate) fn full_offer() -> Offer {
     let all = ServerCapabilities::default()
         .with_completions()
         .with_logging()
@@ -97,7 +98,7 @@ pub(crate) fn payload(value: &Value) -> Payload {
     Payload::of(value).expect("a value is JSON")
 }
 
-pub(crate) struct Site {
+pub(crate) struct Harness {
     pub(crate) server: Server,
     now: Instant,
     last_stream: u64,
@@ -106,7 +107,7 @@ pub(crate) struct Site {
     /// The requests that the application received, and whether each was cancelled.
     requests: BTreeMap<RequestId, bool>,
     /// Whether the application hangs up on the client of each request as soon as it arrives.
-    pub(crate) hangs_up_at_once: bool,
+    pub(crate) hangs_up_on_arrival: bool,
     is_closed: bool,
     steps: u32,
     /// Everything that was read, written and reported, printed when a test fails.
@@ -114,22 +115,22 @@ pub(crate) struct Site {
 }
 
 /// # Clients
-impl Site {
-    pub(crate) fn new(config: Config) -> Site {
-        Site::around(Server::new(config))
+impl Harness {
+    pub(crate) fn new(config: Config) -> Harness {
+        Harness::from_server(Server::new(config))
     }
 
-    /// A site around an existing server, which may have its own stores.
-    pub(crate) fn around(server: Server) -> Site {
-        assert_eq!(server.poll_timeout(), None, "a new server wants nothing");
-        Site {
+    /// A harness around an existing server, which may have its own stores.
+    pub(crate) fn from_server(server: Server) -> Harness {
+        assert_eq!(server.poll_timeout(), None, "a new server has no deadline");
+        Harness {
             server,
             now: Instant::ZERO,
             last_stream: 0,
             exchanges: BTreeMap::new(),
             events: Vec::new(),
             requests: BTreeMap::new(),
-            hangs_up_at_once: false,
+            hangs_up_on_arrival: false,
             is_closed: false,
             steps: 0,
             transcript: Vec::new(),
@@ -137,49 +138,61 @@ impl Site {
     }
 
     /// Sends a whole HTTP request, then polls the server.
-    pub(crate) fn send(&mut self, ask: Ask) -> StreamId {
-        let stream = self.begin(&ask);
-        self.body(stream, &ask.body);
+    pub(crate) fn send(&mut self, http_request: HttpRequest) -> StreamId {
+        let stream = self.begin(&http_request);
+        self.body(stream, &http_request.body);
         self.end(stream);
         stream
     }
 
     /// Sends an HTTP request that must reach the application.
     #[track_caller]
-    pub(crate) fn taken(&mut self, ask: Ask) -> (StreamId, RequestId) {
-        let (shown, before) = (ask.to_string(), self.requests().len());
-        let stream = self.send(ask);
-        assert_eq!(self.requests().len(), before + 1, "{shown} does not arrive");
-        (stream, self.newest())
+    pub(crate) fn send_accepted(&mut self, http_request: HttpRequest) -> (StreamId, RequestId) {
+        let (shown, before) = (http_request.to_string(), self.requests().len());
+        let stream = self.send(http_request);
+        assert_eq!(
+            self.requests().len(),
+            before + 1,
+            "{shown} does not reach the application"
+        );
+        (stream, self.newest_request())
     }
 
     /// Sends an HTTP request that must reach the application, and answers it with `result`.
     #[track_caller]
-    pub(crate) fn served(&mut self, ask: Ask, result: Value) -> StreamId {
-        let (stream, request) = self.taken(ask);
+    pub(crate) fn send_and_respond(
+        &mut self,
+        http_request: HttpRequest,
+        result: Value,
+    ) -> StreamId {
+        let (stream, request) = self.send_accepted(http_request);
         self.respond(request, result);
         stream
     }
 
     /// Sends an HTTP request that must not reach the application. Returns the HTTP status and the error code.
     #[track_caller]
-    pub(crate) fn refused(&mut self, ask: Ask) -> (u16, i64) {
-        let (shown, before) = (ask.to_string(), self.requests().len());
-        let stream = self.send(ask);
-        assert_eq!(self.requests().len(), before, "{shown} arrives");
+    pub(crate) fn send_refused(&mut self, http_request: HttpRequest) -> (u16, i64) {
+        let (shown, before) = (http_request.to_string(), self.requests().len());
+        let stream = self.send(http_request);
+        assert_eq!(
+            self.requests().len(),
+            before,
+            "{shown} reaches the application"
+        );
         assert!(self.is_over(stream), "{shown} is not answered");
-        let code = self.answer(stream)["error"]["code"].as_i64();
+        let code = self.reply(stream)["error"]["code"].as_i64();
         let code = code.unwrap_or_else(|| panic!("{shown} is answered: {}", self.text(stream)));
         (self.status(stream), code)
     }
 
     /// Sends only the head of an HTTP request.
-    pub(crate) fn begin(&mut self, ask: &Ask) -> StreamId {
+    pub(crate) fn begin(&mut self, http_request: &HttpRequest) -> StreamId {
         self.last_stream += 1;
         let stream = StreamId::new(self.last_stream);
-        self.note(format!("{stream} <- {ask}"));
-        self.exchanges.insert(stream, Exchange::new(ask));
-        let head = Box::new(ask.head());
+        self.note(format!("{stream} <- {http_request}"));
+        self.exchanges.insert(stream, Exchange::new(http_request));
+        let head = Box::new(http_request.head());
         self.feed(Input::Request { stream, head });
         stream
     }
@@ -201,62 +214,62 @@ impl Site {
     }
 
     /// Makes the client of an exchange disappear: writing to it fails.
-    pub(crate) fn hangs_up(&mut self, stream: StreamId) {
+    pub(crate) fn disconnect(&mut self, stream: StreamId) {
         self.note(format!("{stream} <- (gone)"));
-        self.exchange_mut(stream).leave();
+        self.exchange_mut(stream).client_gone();
         let faults = vec![Fault::new(FaultKind::BrokenPipe)].into();
         self.feed(Input::WriteFailed { stream, faults });
     }
 
     /// Makes the client of an exchange disappear: reading from it fails.
-    pub(crate) fn breaks(&mut self, stream: StreamId) {
+    pub(crate) fn reset(&mut self, stream: StreamId) {
         self.note(format!("{stream} <- (broken)"));
-        self.exchange_mut(stream).leave();
+        self.exchange_mut(stream).client_gone();
         let faults = vec![Fault::new(FaultKind::Reset)].into();
         self.feed(Input::End { stream, faults });
     }
 
     /// Makes the client of an exchange stop reading: no written byte is reported as sent.
-    pub(crate) fn stops_reading(&mut self, stream: StreamId) {
-        self.exchange_mut(stream).reads = false;
+    pub(crate) fn stop_reading(&mut self, stream: StreamId) {
+        self.exchange_mut(stream).is_reading = false;
     }
 
     /// Makes the client of an exchange read everything that it has not read.
-    pub(crate) fn reads_again(&mut self, stream: StreamId) {
+    pub(crate) fn resume_reading(&mut self, stream: StreamId) {
         let exchange = self.exchange_mut(stream);
-        exchange.reads = true;
+        exchange.is_reading = true;
         let len = core::mem::take(&mut exchange.unread);
         self.feed(Input::Sent { stream, len });
     }
 
     /// Does a whole handshake of this version.
     #[track_caller]
-    pub(crate) fn session(&mut self, version: &str) -> Session {
-        self.session_by(version, None)
+    pub(crate) fn open_session(&mut self, version: &str) -> Session {
+        self.open_session_by(version, None)
     }
 
     /// Does a whole handshake of this version on behalf of a user.
     #[track_caller]
-    pub(crate) fn session_by(&mut self, version: &str, user: Option<&str>) -> Session {
-        self.session_with(initialize(version), version, user)
+    pub(crate) fn open_session_by(&mut self, version: &str, user: Option<&str>) -> Session {
+        self.open_session_with(initialize(version), version, user)
     }
 
     /// Does a whole handshake that starts with this request.
     #[track_caller]
-    pub(crate) fn session_with(
+    pub(crate) fn open_session_with(
         &mut self,
-        begin: Ask,
+        initialize: HttpRequest,
         version: &str,
         user: Option<&str>,
     ) -> Session {
-        let begun = self.send(begin.by(user));
+        let begun = self.send(initialize.by(user));
         assert_eq!(self.status(begun), 200, "{:?}", self.text(begun));
-        let answer = self.messages(begun).remove(0);
-        assert_eq!(answer["result"]["protocolVersion"], version);
+        let reply = self.messages(begun).remove(0);
+        assert_eq!(reply["result"]["protocolVersion"], version);
         let id = self.field(begun, "mcp-session-id");
         let id = id.expect("a session has an id").to_owned();
         let session = Session::new(id, version).by(user);
-        let done = self.send(session.notice("notifications/initialized", Value::Null));
+        let done = self.send(session.notification("notifications/initialized", Value::Null));
         assert_eq!(self.status(done), 202);
         session
     }
@@ -264,38 +277,39 @@ impl Site {
     /// Feeds any other input.
     pub(crate) fn feed(&mut self, input: Input<'_>) {
         self.server.handle(self.now, input);
-        self.turn();
+        self.drain_outputs();
     }
 }
 
 /// # Application
-impl Site {
+impl Harness {
     /// Answers a request with a result.
     #[track_caller]
     pub(crate) fn respond(&mut self, request: RequestId, result: Value) {
-        let done = self.verb(|server, now| server.respond(now, request, payload(&result)));
-        done.expect("the server takes the answer");
+        let done = self.with_server(|server, now| server.respond(now, request, payload(&result)));
+        done.expect("the server accepts the reply");
     }
 
     /// Answers a request with an error.
     #[track_caller]
     pub(crate) fn fail(&mut self, request: RequestId, code: i64, message: &str) {
         let error = ErrorObject::new(code, message);
-        let done = self.verb(|server, now| server.fail(now, request, error));
-        done.expect("the server takes the answer");
+        let done = self.with_server(|server, now| server.fail(now, request, error));
+        done.expect("the server accepts the reply");
     }
 
     /// Reports progress of a request.
     #[track_caller]
     pub(crate) fn progress(&mut self, request: RequestId, progress: f64) {
-        let done = self.verb(|server, now| server.progress(now, request, Progress::new(progress)));
-        done.expect("the server takes the progress");
+        let done =
+            self.with_server(|server, now| server.progress(now, request, Progress::new(progress)));
+        done.expect("the server accepts the progress");
     }
 
     /// Hangs up on the client of a request.
     #[track_caller]
     pub(crate) fn hang_up(&mut self, request: RequestId) {
-        let done = self.verb(|server, now| server.hang_up(now, request));
+        let done = self.with_server(|server, now| server.hang_up(now, request));
         done.expect("the request is open");
     }
 
@@ -303,33 +317,33 @@ impl Site {
     #[track_caller]
     pub(crate) fn ask(&mut self, request: RequestId, method: &'static str, params: Value) -> AskId {
         let params = (!params.is_null()).then(|| payload(&params));
-        let ask = self.verb(|server, now| server.ask(now, request, method, params));
-        ask.expect("the server takes the question")
+        let ask = self.with_server(|server, now| server.ask(now, request, method, params));
+        ask.expect("the server accepts the ask")
     }
 
     /// Publishes a change.
     #[track_caller]
     pub(crate) fn publish(&mut self, change: Change) {
-        let done = self.verb(|server, now| server.publish(now, change));
-        done.expect("the server offers word of it");
+        let done = self.with_server(|server, now| server.publish(now, change));
+        done.expect("the server offers this change");
     }
 
     pub(crate) fn shutdown(&mut self) {
-        self.verb(Server::shutdown);
+        self.with_server(Server::shutdown);
     }
 
-    /// Calls any verb.
-    pub(crate) fn verb<T>(&mut self, verb: impl FnOnce(&mut Server, Instant) -> T) -> T {
-        let done = verb(&mut self.server, self.now);
-        self.turn();
+    /// Calls any method of the server.
+    pub(crate) fn with_server<T>(&mut self, act: impl FnOnce(&mut Server, Instant) -> T) -> T {
+        let done = act(&mut self.server, self.now);
+        self.drain_outputs();
         done
     }
 }
 
 /// # Time
-impl Site {
+impl Harness {
     /// Advances the clock by `span`.
-    pub(crate) fn pass(&mut self, span: Duration) {
+    pub(crate) fn advance(&mut self, span: Duration) {
         let goal = self.now + span;
         while let Some(deadline) = self.server.poll_timeout() {
             if deadline.at > goal {
@@ -344,10 +358,10 @@ impl Site {
             if let Some(deadline) = self.server.poll_timeout() {
                 assert!(
                     deadline.at > self.now || deadline.wake == Wake::Output,
-                    "{deadline:?} is due again right after it was told"
+                    "{deadline:?} is due again right after it was handled"
                 );
             }
-            self.turn();
+            self.drain_outputs();
         }
         self.now = goal;
         self.steps = 0;
@@ -356,10 +370,18 @@ impl Site {
     /// Ends the service and checks that nothing is left.
     pub(crate) fn finish(mut self) {
         self.shutdown();
-        self.pass(PATIENCE);
-        assert_eq!(self.server.state(), State::Closed, "it never closes");
-        assert_eq!(self.server.requests(), 0, "closed with requests in hand");
-        assert_eq!(self.server.poll_timeout(), None, "due after the end");
+        self.advance(MAX_WAIT);
+        assert_eq!(
+            self.server.state(),
+            State::Closed,
+            "the server never closes"
+        );
+        assert_eq!(self.server.requests(), 0, "closed with open requests");
+        assert_eq!(
+            self.server.poll_timeout(),
+            None,
+            "a deadline is left after `Closed`"
+        );
         for (stream, exchange) in &self.exchanges {
             assert!(exchange.is_over(), "{stream} never ends");
         }
@@ -367,21 +389,21 @@ impl Site {
 }
 
 /// # Driver
-impl Site {
-    fn turn(&mut self) {
+impl Harness {
+    fn drain_outputs(&mut self) {
         // The buffer may hold bytes that the driver has not handled yet; outputs refer to the appended bytes only.
         let mut buf = b"before".to_vec();
         loop {
             let due = self.server.poll_timeout();
             let output = self.server.poll_output(&mut buf);
-            let says_output = due.is_some_and(|due| due.wake == Wake::Output);
+            let is_output_due = due.is_some_and(|due| due.wake == Wake::Output);
             assert_eq!(
                 output.is_some(),
-                says_output,
-                "poll_timeout said {due:?} before {output:?}"
+                is_output_due,
+                "poll_timeout returned {due:?} before {output:?}"
             );
             let Some(output) = output else { break };
-            assert!(!self.is_closed, "{output:?} after the last event there is");
+            assert!(!self.is_closed, "{output:?} after `Closed`");
             self.count_step();
             self.carry_out(output, &mut buf);
         }
@@ -400,7 +422,7 @@ impl Site {
                 assert_eq!(epoch, Epoch::FIRST);
                 self.note(format!("{stream} -> (finish)"));
                 self.exchange_mut(stream).finish();
-                self.heard_all(stream);
+                self.check_replies(stream);
             }
             Output::Release { .. } => self.note("release".to_owned()),
             Output::Response {
@@ -418,7 +440,7 @@ impl Site {
                 self.exchange_mut(stream).respond(*head, &body, is_whole);
                 self.wrote(stream, len);
                 if is_whole {
-                    self.heard_all(stream);
+                    self.check_replies(stream);
                 }
             }
             Output::Write { epoch, stream, len } => {
@@ -429,13 +451,13 @@ impl Site {
                 self.exchange_mut(stream).write(&body);
                 self.wrote(stream, len);
             }
-            other => panic!("{other:?} means nothing for a server over HTTP"),
+            other => panic!("{other:?} is no output of a server over HTTP"),
         }
     }
 
     fn wrote(&mut self, stream: StreamId, len: usize) {
         let exchange = self.exchange_mut(stream);
-        if exchange.reads {
+        if exchange.is_reading {
             self.server.handle(self.now, Input::Sent { stream, len });
         } else {
             exchange.unread += len;
@@ -443,7 +465,7 @@ impl Site {
     }
 
     /// Checks that each request is answered at most once, and on its own exchange.
-    fn heard_all(&mut self, stream: StreamId) {
+    fn check_replies(&mut self, stream: StreamId) {
         let exchange = &self.exchanges[&stream];
         let mut answered = BTreeSet::new();
         for message in exchange.messages() {
@@ -453,8 +475,11 @@ impl Site {
                 assert!(!is_request || !is_modern, "{message} on a modern stream");
             } else if let Some(id) = message.get("id") {
                 assert!(answered.insert(id.to_string()), "{id} is answered twice");
-                let is_asked = exchange.asked.contains(&id.to_string());
-                assert!(is_asked || exchange.may_go_on, "{message} answers nothing");
+                let is_own = exchange.request_ids.contains(&id.to_string());
+                assert!(
+                    is_own || exchange.may_resume,
+                    "{message} answers no request of this exchange"
+                );
             }
         }
     }
@@ -465,14 +490,14 @@ impl Site {
             Event::Request(request) => {
                 let known = self.requests.insert(request.request, false);
                 assert!(known.is_none(), "{} arrived twice", request.request);
-                if self.hangs_up_at_once {
+                if self.hangs_up_on_arrival {
                     let done = self.server.hang_up(self.now, request.request);
                     done.expect("the request is open");
                 }
             }
             Event::Cancelled { request, .. } => match self.requests.insert(*request, true) {
                 Some(false) => {}
-                known => panic!("{event:?} where {known:?}"),
+                known => panic!("{event:?} for a request in state {known:?}"),
             },
             Event::Closed { .. } => self.is_closed = true,
             _ => {}
@@ -488,7 +513,7 @@ impl Site {
     fn count_step(&mut self) {
         self.steps += 1;
         assert!(
-            self.steps < MOST_STEPS_AT_ONE_TIME,
+            self.steps < MAX_STEPS_AT_ONE_INSTANT,
             "the server spins at {:?}",
             self.now
         );
@@ -497,12 +522,12 @@ impl Site {
     #[track_caller]
     fn exchange_mut(&mut self, stream: StreamId) -> &mut Exchange {
         let exchange = self.exchanges.get_mut(&stream);
-        exchange.unwrap_or_else(|| panic!("{stream} was never begun"))
+        exchange.unwrap_or_else(|| panic!("{stream} is unknown"))
     }
 }
 
 /// # Results
-impl Site {
+impl Harness {
     #[track_caller]
     pub(crate) fn exchange(&self, stream: StreamId) -> &Exchange {
         &self.exchanges[&stream]
@@ -534,10 +559,11 @@ impl Site {
 
     /// All values of a repeated header field of the response.
     #[track_caller]
-    pub(crate) fn all(&self, stream: StreamId, name: &str) -> Vec<String> {
+    pub(crate) fn all_values(&self, stream: StreamId, name: &str) -> Vec<String> {
         let head = self.exchange(stream).head.as_ref().expect("a response");
-        let said = head.fields.all(name);
-        said.map(|value| String::from_utf8_lossy(value).into_owned())
+        let values = head.fields.all(name);
+        values
+            .map(|value| String::from_utf8_lossy(value).into_owned())
             .collect()
     }
 
@@ -558,7 +584,9 @@ impl Site {
     #[track_caller]
     pub(crate) fn code(&self, stream: StreamId) -> i64 {
         let body = self.json(stream);
-        body["error"]["code"].as_i64().expect("it is an error")
+        body["error"]["code"]
+            .as_i64()
+            .expect("the reply is an error")
     }
 
     /// The events of an event stream, comments and primers included.
@@ -570,8 +598,8 @@ impl Site {
     }
 
     /// The events of an event stream, or none if the response is something else or has not begun.
-    pub(crate) fn sse_or_nothing(&self, stream: StreamId) -> Vec<Sse> {
-        self.exchange(stream).sse_or_nothing()
+    pub(crate) fn sse_or_empty(&self, stream: StreamId) -> Vec<Sse> {
+        self.exchange(stream).sse_or_empty()
     }
 
     /// All messages of a response of any content type.
@@ -581,32 +609,35 @@ impl Site {
 
     /// The only reply among the messages of an exchange.
     #[track_caller]
-    pub(crate) fn answer(&self, stream: StreamId) -> Value {
-        let mut answers = self.messages(stream);
-        answers.retain(|message| message.get("method").is_none());
-        assert_eq!(answers.len(), 1, "{}", self.text(stream));
-        answers.remove(0)
+    pub(crate) fn reply(&self, stream: StreamId) -> Value {
+        let mut replies = self.messages(stream);
+        replies.retain(|message| message.get("method").is_none());
+        assert_eq!(replies.len(), 1, "{}", self.text(stream));
+        replies.remove(0)
     }
 
     /// The result in the only reply of an exchange.
     #[track_caller]
     pub(crate) fn result(&self, stream: StreamId) -> Value {
-        let answer = self.answer(stream);
-        assert!(answer.get("result").is_some(), "{answer} is an error");
-        answer["result"].clone()
+        let reply = self.reply(stream);
+        assert!(reply.get("result").is_some(), "{reply} is an error");
+        reply["result"].clone()
     }
 
     /// The messages with this method, in order.
-    pub(crate) fn said(&self, stream: StreamId, method: &str) -> Vec<Value> {
-        let mut said = self.messages(stream);
-        said.retain(|message| message["method"] == method);
-        said
+    pub(crate) fn messages_with(&self, stream: StreamId, method: &str) -> Vec<Value> {
+        let mut messages = self.messages(stream);
+        messages.retain(|message| message["method"] == method);
+        messages
     }
 
     /// The ids of the asks with this method on all exchanges, in order.
-    pub(crate) fn asked(&self, method: &str) -> Vec<Value> {
-        let heard = self.exchanges.keys().flat_map(|s| self.said(*s, method));
-        let mut ids: Vec<Value> = heard.filter_map(|asked| asked.get("id").cloned()).collect();
+    pub(crate) fn ask_ids(&self, method: &str) -> Vec<Value> {
+        let asks = self
+            .exchanges
+            .keys()
+            .flat_map(|s| self.messages_with(*s, method));
+        let mut ids: Vec<Value> = asks.filter_map(|ask| ask.get("id").cloned()).collect();
         ids.sort_by_key(Value::as_u64);
         ids.dedup();
         ids
@@ -614,9 +645,9 @@ impl Site {
 
     /// The id of the newest ask with this method.
     #[track_caller]
-    pub(crate) fn question(&self, method: &str) -> Value {
-        let newest = self.asked(method).pop();
-        newest.unwrap_or_else(|| panic!("nobody is asked {method}"))
+    pub(crate) fn newest_ask_id(&self, method: &str) -> Value {
+        let newest = self.ask_ids(method).pop();
+        newest.unwrap_or_else(|| panic!("no ask with {method} was sent"))
     }
 
     /// The id of the last event that has one.
@@ -627,7 +658,7 @@ impl Site {
     }
 
     /// The values that `pick` finds in the events, in order.
-    pub(crate) fn picked<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
+    pub(crate) fn pick_events<'a, T>(&'a self, pick: impl FnMut(&'a Event) -> Option<T>) -> Vec<T> {
         self.events
             .iter()
             .map(|(_, event)| event)
@@ -637,7 +668,7 @@ impl Site {
 
     /// The requests that the application received, in order.
     pub(crate) fn requests(&self) -> Vec<&Request> {
-        self.picked(|event| match event {
+        self.pick_events(|event| match event {
             Event::Request(request) => Some(request),
             _ => None,
         })
@@ -645,14 +676,14 @@ impl Site {
 
     /// The newest request that the application received.
     #[track_caller]
-    pub(crate) fn newest(&self) -> RequestId {
+    pub(crate) fn newest_request(&self) -> RequestId {
         let newest = self.requests().pop();
         newest.expect("a request arrived").request
     }
 
     /// The methods of the clients' notifications in the events, in order.
     pub(crate) fn notified(&self) -> Vec<&str> {
-        self.picked(|event| match event {
+        self.pick_events(|event| match event {
             Event::Notified { method, .. } => Some(&**method),
             _ => None,
         })
@@ -660,7 +691,7 @@ impl Site {
 
     /// The refused requests in the events.
     pub(crate) fn refusals(&self) -> Vec<&Refused> {
-        self.picked(|event| match event {
+        self.pick_events(|event| match event {
             Event::Refused(refused) => Some(&**refused),
             _ => None,
         })
@@ -668,7 +699,7 @@ impl Site {
 
     /// The cancelled requests in the events, and the reasons.
     pub(crate) fn cancellations(&self) -> Vec<(RequestId, Cancelled)> {
-        self.picked(|event| match event {
+        self.pick_events(|event| match event {
             Event::Cancelled { request, why } => Some((*request, why.clone())),
             _ => None,
         })
@@ -676,15 +707,15 @@ impl Site {
 
     /// The versions of the clients in the `Met` events, in order.
     pub(crate) fn met(&self) -> Vec<Version> {
-        self.picked(|event| match event {
+        self.pick_events(|event| match event {
             Event::Met(peer) => Some(peer.version),
             _ => None,
         })
     }
 
     /// The asks that have an outcome, in order.
-    pub(crate) fn settled(&self) -> Vec<AskId> {
-        self.picked(|event| match event {
+    pub(crate) fn answered_asks(&self) -> Vec<AskId> {
+        self.pick_events(|event| match event {
             Event::Answered { ask, .. } => Some(*ask),
             _ => None,
         })
@@ -692,7 +723,7 @@ impl Site {
 
     /// The outcome of an ask, if it has one.
     pub(crate) fn outcome(&self, of: AskId) -> Option<Result<Value, Unanswered>> {
-        let found = self.picked(|event| match event {
+        let found = self.pick_events(|event| match event {
             Event::Answered { ask, outcome, .. } if *ask == of => Some(outcome),
             _ => None,
         });
@@ -706,11 +737,11 @@ impl Site {
 }
 
 /// Prints the last 60 lines of the transcript if the test fails.
-impl Drop for Site {
+impl Drop for Harness {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let from = self.transcript.len().saturating_sub(60);
-            eprintln!("the last of what happened:");
+            eprintln!("the last lines of the transcript:");
             for line in &self.transcript[from..] {
                 eprintln!("  {line}");
             }

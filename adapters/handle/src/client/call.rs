@@ -12,13 +12,13 @@ use everlink::client::{Delivery, Failure, Listing, Misuse, Outcome};
 use everlink::{CallId, ErrorObject, Payload};
 use serde::Deserialize;
 
-use super::link::{Errand, LinkMail};
+use super::link::{LinkQueue, OwnerCommand};
 use super::texts;
-use crate::asked::Asked;
-use crate::promise::{Cell, wait};
+use crate::commands::ClientCommand;
+use crate::promise::{Slot, wait};
 
 /// The maximum number of progress reports queued per call. The oldest report is dropped for a new one.
-const REPORTS: usize = 64;
+const MAX_REPORTS: usize = 64;
 
 /// A call in flight.
 ///
@@ -26,25 +26,25 @@ const REPORTS: usize = 64;
 /// before it is done cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
-    shared: Arc<Shared>,
-    mail: Arc<LinkMail>,
-    read: fn(Reply) -> T,
+    slot: Arc<CallSlot>,
+    queue: Arc<LinkQueue>,
+    convert: fn(Reply) -> T,
     on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
 }
 
 /// The state of a call that its caller and the owner of the link share.
-pub(crate) type Shared = Cell<Result<Reply, CallError>, Underway>;
+pub(crate) type CallSlot = Slot<Result<Reply, CallError>, CallState>;
 
 #[derive(Default)]
-pub(crate) struct Underway {
+pub(crate) struct CallState {
     /// The machine's id of the call, once the machine has accepted it.
     pub(crate) id: Option<CallId>,
     reports: VecDeque<Progress>,
 }
 
-impl Underway {
+impl CallState {
     fn report(&mut self, report: Progress) {
-        if self.reports.len() == REPORTS {
+        if self.reports.len() == MAX_REPORTS {
             self.reports.pop_front();
         }
         self.reports.push_back(report);
@@ -52,11 +52,11 @@ impl Underway {
 }
 
 /// The owner's side of a call. Dropping it settles the call with an error, so that no caller waits for ever.
-pub(crate) struct Caller(Arc<Shared>);
+pub(crate) struct Caller(Arc<CallSlot>);
 
 impl Caller {
     pub(crate) fn accepted(&self, id: CallId) {
-        self.0.look(|underway| underway.id = Some(id));
+        self.0.with_shared(|state| state.id = Some(id));
     }
 
     pub(crate) fn settle(self, outcome: Result<Reply, CallError>) {
@@ -64,18 +64,18 @@ impl Caller {
     }
 
     /// Settles the call like [`settle`](Caller::settle), but returns the caller's waker instead of waking it.
-    pub(crate) fn settle_quietly(self, outcome: Result<Reply, CallError>) -> Option<Waker> {
-        self.0.settle_quietly(Some(outcome))
+    pub(crate) fn settle_without_waking(self, outcome: Result<Reply, CallError>) -> Option<Waker> {
+        self.0.settle_without_waking(Some(outcome))
     }
 
     pub(crate) fn report(&self, report: Progress) {
-        self.0.change(|underway| underway.report(report));
+        self.0.update_shared(|state| state.report(report));
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        let was_accepted = self.0.look(|underway| underway.id.is_some());
+        let was_accepted = self.0.with_shared(|state| state.id.is_some());
         let error = if was_accepted {
             CallError::Gone
         } else {
@@ -99,21 +99,21 @@ pub struct Progress {
 
 impl<T> Call<T> {
     pub(crate) fn begin(
-        mail: &Arc<LinkMail>,
-        read: fn(Reply) -> T,
-        asked: Result<Asked, CallError>,
+        queue: &Arc<LinkQueue>,
+        convert: fn(Reply) -> T,
+        command: Result<ClientCommand, CallError>,
     ) -> Call<T> {
-        let shared = Arc::new(Cell::new(Underway::default()));
-        let caller = Caller(Arc::clone(&shared));
-        match asked {
+        let slot = Arc::new(Slot::new(CallState::default()));
+        let caller = Caller(Arc::clone(&slot));
+        match command {
             // If the driver has ended, the queue drops the caller, which settles the call.
-            Ok(asked) => mail.send(Errand::Call(asked, caller)),
+            Ok(command) => queue.send(OwnerCommand::Call(command, caller)),
             Err(error) => caller.settle(Err(error)),
         }
         Call {
-            shared,
-            mail: Arc::clone(mail),
-            read,
+            slot,
+            queue: Arc::clone(queue),
+            convert,
             on_progress: None,
         }
     }
@@ -137,8 +137,8 @@ impl<T> Call<T> {
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller {
-            shared: Arc::clone(&self.shared),
-            mail: Arc::clone(&self.mail),
+            slot: Arc::clone(&self.slot),
+            queue: Arc::clone(&self.queue),
         }
     }
 }
@@ -148,20 +148,20 @@ impl<T> Future for Call<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (polled, reports) = self
-            .shared
-            .poll_and_look(cx, |underway| mem::take(&mut underway.reports));
+            .slot
+            .poll_with_shared(cx, |state| mem::take(&mut state.reports));
         if let Some(on_progress) = &mut self.on_progress {
             reports.into_iter().for_each(on_progress);
         }
-        polled.map(|outcome| outcome.unwrap_or(Err(CallError::Gone)).map(self.read))
+        polled.map(|outcome| outcome.unwrap_or(Err(CallError::Gone)).map(self.convert))
     }
 }
 
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
-        if !self.shared.is_settled() {
-            self.mail.send(Errand::Cancel {
-                call: Arc::clone(&self.shared),
+        if !self.slot.is_settled() {
+            self.queue.send(OwnerCommand::Cancel {
+                call: Arc::clone(&self.slot),
                 reason: None,
             });
         }
@@ -170,7 +170,7 @@ impl<T> Drop for Call<T> {
 
 impl<T> fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = self.shared.look(|underway| underway.id);
+        let id = self.slot.with_shared(|state| state.id);
         f.debug_tuple("Call").field(&id).finish()
     }
 }
@@ -178,15 +178,15 @@ impl<T> fmt::Debug for Call<T> {
 /// Cancels a call that another task or thread waits for.
 #[derive(Clone)]
 pub struct Canceller {
-    shared: Arc<Shared>,
-    mail: Arc<LinkMail>,
+    slot: Arc<CallSlot>,
+    queue: Arc<LinkQueue>,
 }
 
 impl Canceller {
     /// Cancels the call and sends the reason to the server. The call ends at once. Does nothing if it is already done.
     pub fn cancel(&self, reason: &str) {
-        self.mail.send(Errand::Cancel {
-            call: Arc::clone(&self.shared),
+        self.queue.send(OwnerCommand::Cancel {
+            call: Arc::clone(&self.slot),
             reason: Some(reason.into()),
         });
     }
@@ -251,11 +251,11 @@ impl ToolResult {
     #[must_use]
     pub fn is_error(&self) -> bool {
         #[derive(Deserialize)]
-        struct Says {
+        struct Flags {
             #[serde(default, rename = "isError")]
             is_error: bool,
         }
-        self.0.parse::<Says>().is_ok_and(|says| says.is_error)
+        self.0.parse::<Flags>().is_ok_and(|flags| flags.is_error)
     }
 
     /// Returns the text of all content blocks, joined by newlines.
@@ -271,11 +271,11 @@ impl ToolResult {
     /// When there is none, or it does not deserialize as a `T`.
     pub fn structured<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         #[derive(Deserialize)]
-        struct Says<T> {
+        struct Structured<T> {
             #[serde(rename = "structuredContent")]
             content: T,
         }
-        self.0.parse::<Says<T>>().map(|says| says.content)
+        self.0.parse::<Structured<T>>().map(|result| result.content)
     }
 
     /// Returns the whole result, unchanged.
@@ -292,7 +292,7 @@ impl ToolResult {
 }
 
 /// Converts the machine's outcome of a call to what its caller receives.
-pub(crate) fn settled(outcome: Outcome) -> Result<Reply, CallError> {
+pub(crate) fn caller_result(outcome: Outcome) -> Result<Reply, CallError> {
     match outcome {
         Outcome::Error(error) => Err(CallError::Error(error)),
         Outcome::Failed(failure) => Err(CallError::Failed(failure)),

@@ -10,13 +10,13 @@ use everlink::{AskId, Config, Epoch, ErrorObject, List, Payload, Stats, Watch};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::call::{Call, CallError, Caller, Reply, Shared, ToolResult};
+use super::call::{Call, CallError, CallSlot, Caller, Reply, ToolResult};
 use super::owner::LinkOwner;
-use crate::asked::{Asked, Upkeep};
-use crate::chance;
+use crate::command_queue::CommandQueue;
+use crate::commands::{ClientCommand, LinkCommand};
 use crate::events::{Events, Listeners};
-use crate::mailbox::Mail;
 use crate::promise::{Pending, Promise, lock, promise};
+use crate::random_seed;
 
 /// A link to one server, which outlives every transport under it. Cheap to clone; dropping the last clone shuts the link down.
 ///
@@ -29,49 +29,49 @@ pub struct Link {
 
 /// The state that all clones share.
 struct Handle {
-    mail: Arc<LinkMail>,
-    desk: Arc<Desk>,
+    queue: Arc<LinkQueue>,
+    published: Arc<Published>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.mail.send(Upkeep::Shutdown.into());
+        self.queue.send(LinkCommand::Shutdown.into());
     }
 }
 
 /// The command queue of the owner of a link.
-pub(crate) type LinkMail = Mail<Client, Errand>;
+pub(crate) type LinkQueue = CommandQueue<Client, OwnerCommand>;
 
 /// A command for the owner of a link. Every change of the machine is one of these, so that it can be recorded.
-pub(crate) enum Errand {
+pub(crate) enum OwnerCommand {
     /// A command without a reply.
-    Ask(Asked),
+    Run(ClientCommand),
     /// A command whose sender waits to learn whether the machine accepted it.
-    AskAndTell(Asked, Promise<Result<(), Misuse>>),
+    RunAndReport(ClientCommand, Promise<Result<(), Misuse>>),
     /// A command that starts a call.
-    Call(Asked, Caller),
+    Call(ClientCommand, Caller),
     Cancel {
-        call: Arc<Shared>,
+        call: Arc<CallSlot>,
         reason: Option<Box<str>>,
     },
     Ready(Promise<Result<Arc<Session>, NotReady>>),
 }
 
-impl From<Upkeep> for Errand {
-    fn from(upkeep: Upkeep) -> Errand {
-        Errand::Ask(Asked::Upkeep(upkeep))
+impl From<LinkCommand> for OwnerCommand {
+    fn from(command: LinkCommand) -> OwnerCommand {
+        OwnerCommand::Run(ClientCommand::Link(command))
     }
 }
 
 /// The state that the owner of a link publishes to the handles.
-pub(crate) struct Desk {
-    pub(crate) standing: Mutex<Standing>,
+pub(crate) struct Published {
+    pub(crate) snapshot: Mutex<Snapshot>,
     pub(crate) listeners: Listeners<Event>,
 }
 
 /// A snapshot of the link's state. The owner copies it from the machine before it delivers an event or a result.
 #[derive(Clone)]
-pub(crate) struct Standing {
+pub(crate) struct Snapshot {
     pub(crate) state: State,
     pub(crate) epoch: Epoch,
     pub(crate) session: Option<Arc<Session>>,
@@ -106,16 +106,16 @@ impl Link {
     /// seed, so that many links do not reconnect at the same time.
     #[must_use]
     pub fn new(mut config: Config) -> (Link, LinkOwner) {
-        config.seed ^= chance();
+        config.seed ^= random_seed();
         let client = Client::new(config);
-        let (mail, inbox) = Mail::new();
-        let desk = Arc::new(Desk {
-            standing: Mutex::new(Standing::of(&client)),
+        let (queue, receiver) = CommandQueue::new();
+        let published = Arc::new(Published {
+            snapshot: Mutex::new(Snapshot::of(&client)),
             listeners: Listeners::new(),
         });
-        let owner = LinkOwner::new(client, inbox, Arc::clone(&desk));
+        let owner = LinkOwner::new(client, receiver, Arc::clone(&published));
         let link = Link {
-            handle: Arc::new(Handle { mail, desk }),
+            handle: Arc::new(Handle { queue, published }),
             options: CallOptions::new(),
         };
         (link, owner)
@@ -132,8 +132,8 @@ impl Link {
 
     /// Calls a tool with these arguments: any value that serializes to a JSON object. Any other value is a [`Misuse`], and nothing is sent.
     pub fn call_tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
-        let params = Named { name, arguments }.written();
-        self.post("tools/call".into(), params, Reply::tool_result)
+        let params = NamedParams { name, arguments }.to_params();
+        self.begin_call("tools/call".into(), params, Reply::tool_result)
     }
 
     /// Lists all tools of the server.
@@ -154,8 +154,8 @@ impl Link {
     /// Reads all pages of one of the server's lists. A cached list that is still fresh is returned without a request.
     pub fn list(&self, list: List) -> Call<Arc<Listing>> {
         let options = self.options;
-        let asked = Asked::List { list, options };
-        Call::begin(&self.handle.mail, Reply::list, Ok(asked))
+        let command = ClientCommand::List { list, options };
+        Call::begin(&self.handle.queue, Reply::list, Ok(command))
     }
 
     /// Reads a resource.
@@ -164,14 +164,14 @@ impl Link {
         struct Params<'a> {
             uri: &'a str,
         }
-        self.begin("resources/read", &Params { uri }, Reply::result)
+        self.begin_with_params("resources/read", &Params { uri }, Reply::result)
     }
 
     /// Gets a prompt with these arguments: any value that serializes to a JSON object of strings. A value that does not serialize to an object is a
     /// [`Misuse`], and nothing is sent.
     pub fn get_prompt(&self, name: &str, arguments: impl Serialize) -> Call<Payload> {
-        let params = Named { name, arguments }.written();
-        self.post("prompts/get".into(), params, Reply::result)
+        let params = NamedParams { name, arguments }.to_params();
+        self.begin_call("prompts/get".into(), params, Reply::result)
     }
 
     /// Calls any method.
@@ -182,38 +182,38 @@ impl Link {
     ) -> Call<Payload> {
         let method = method.into();
         let has_arguments = matches!(&*method, "tools/call" | "prompts/get");
-        let is_bad = |params: &Payload| {
+        let has_bad_arguments = |params: &Payload| {
             has_arguments && params.is_object() && params.parse::<WithArguments>().is_err()
         };
         let params = match params {
-            Some(params) if is_bad(&params) => Err(no_object()),
+            Some(params) if has_bad_arguments(&params) => Err(arguments_not_an_object()),
             params => Ok(params),
         };
-        self.post(method, params, Reply::result)
+        self.begin_call(method, params, Reply::result)
     }
 
-    fn begin<T>(
+    fn begin_with_params<T>(
         &self,
         method: &'static str,
         params: &impl Serialize,
-        read: fn(Reply) -> T,
+        convert: fn(Reply) -> T,
     ) -> Call<T> {
-        self.post(method.into(), written(params).map(Some), read)
+        self.begin_call(method.into(), serialize_params(params).map(Some), convert)
     }
 
-    fn post<T>(
+    fn begin_call<T>(
         &self,
         method: Cow<'static, str>,
         params: Result<Option<Payload>, CallError>,
-        read: fn(Reply) -> T,
+        convert: fn(Reply) -> T,
     ) -> Call<T> {
         let options = self.options;
-        let asked = params.map(|params| Asked::Call {
+        let command = params.map(|params| ClientCommand::Call {
             method,
             params,
             options,
         });
-        Call::begin(&self.handle.mail, read, asked)
+        Call::begin(&self.handle.queue, convert, command)
     }
 }
 
@@ -222,55 +222,57 @@ impl Link {
     /// Returns the state of the link.
     #[must_use]
     pub fn state(&self) -> State {
-        self.handle.desk.look().state
+        self.handle.published.load().state
     }
 
     /// Returns the epoch of the newest transport that was requested.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.handle.desk.look().epoch
+        self.handle.published.load().epoch
     }
 
     /// Returns the result of the handshake, while the link is ready.
     #[must_use]
     pub fn session(&self) -> Option<Arc<Session>> {
-        self.handle.desk.look().session
+        self.handle.published.load().session
     }
 
     /// Returns how the last transport ended, if one did.
     #[must_use]
     pub fn last_end(&self) -> Option<Arc<Ended>> {
-        self.handle.desk.look().last_end
+        self.handle.published.load().last_end
     }
 
     /// Subscribes to the events from now on: changes of the link's state, asks of the server and changes that it reports. Progress and results of a
     /// call go to its caller only.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
-        self.handle.desk.listeners.add()
+        self.handle.published.listeners.subscribe()
     }
 
     /// Connects if necessary, and waits until the link is ready, parked or closed.
     pub fn ready(&self) -> Pending<Result<Arc<Session>, NotReady>> {
         let (promise, pending) = promise();
-        self.handle.mail.send(Errand::Ready(promise));
+        self.handle.queue.send(OwnerCommand::Ready(promise));
         pending
     }
 
     /// Replaces the present transport, for this reason. Costs no attempt of the retry budget. Calls in flight get up to `policy.drain` to end.
     pub fn reconnect(&self, why: &str) {
         let (seen, why) = (self.epoch(), why.into());
-        self.ask(Upkeep::Reconnect { seen, why });
+        self.send_command(LinkCommand::Reconnect { seen, why });
     }
 
     /// Tries now, for example because the network is back or the computer woke up. A link that waits or is parked connects; a ready one is probed.
     pub fn wake(&self) {
-        self.ask(Upkeep::Wake);
+        self.send_command(LinkCommand::Wake);
     }
 
     /// Sets the changes that the application wants to be notified of, by this server and every later one.
-    pub fn watch(&self, wish: Watch) {
-        self.handle.mail.send(Errand::Ask(Asked::Watch(wish)));
+    pub fn watch(&self, watch: Watch) {
+        self.handle
+            .queue
+            .send(OwnerCommand::Run(ClientCommand::Watch(watch)));
     }
 
     /// Answers an ask of the server, which came as [`Event::Ask`].
@@ -279,7 +281,7 @@ impl Link {
         ask: AskId,
         answer: Result<Payload, ErrorObject>,
     ) -> Pending<Result<(), Misuse>> {
-        self.ask_and_hear(Asked::Answer { ask, answer })
+        self.send_and_confirm(ClientCommand::Answer { ask, answer })
     }
 
     /// Sends a notification to the server.
@@ -289,62 +291,64 @@ impl Link {
         params: Option<Payload>,
     ) -> Pending<Result<(), Misuse>> {
         let method = method.into();
-        self.ask_and_hear(Asked::Notify { method, params })
+        self.send_and_confirm(ClientCommand::Notify { method, params })
     }
 
     /// Reports that there are new credentials after the server refused the old ones. Calls that wait for them go on.
     pub fn authorized(&self) {
-        self.ask(Upkeep::Authorized);
+        self.send_command(LinkCommand::Authorized);
     }
 
     /// Reports that there are no credentials that the server would accept, for this reason. Calls that wait for them fail.
     pub fn denied(&self, why: &str) {
         let why = why.into();
-        self.ask(Upkeep::Denied { why });
+        self.send_command(LinkCommand::Denied { why });
     }
 
     /// Returns the counters of the link.
     pub fn stats(&self) -> Pending<Stats> {
-        self.handle.mail.ask(|client, _| client.stats())
+        self.handle.queue.query_machine(|client, _| client.stats())
     }
 
     /// Shuts the link down: every call ends, and the transport is closed. The returned value waits until everything is freed; the shutdown goes on
     /// even if nobody waits. One call is enough: all other clones see a closed link.
     pub fn shutdown(&self) -> Pending<()> {
-        self.ask(Upkeep::Shutdown);
-        self.handle.mail.closed()
+        self.send_command(LinkCommand::Shutdown);
+        self.handle.queue.closed()
     }
 
-    fn ask(&self, upkeep: Upkeep) {
-        self.handle.mail.send(upkeep.into());
+    fn send_command(&self, command: LinkCommand) {
+        self.handle.queue.send(command.into());
     }
 
-    fn ask_and_hear(&self, asked: Asked) -> Pending<Result<(), Misuse>> {
+    fn send_and_confirm(&self, command: ClientCommand) -> Pending<Result<(), Misuse>> {
         let (promise, pending) = promise();
-        self.handle.mail.send(Errand::AskAndTell(asked, promise));
+        self.handle
+            .queue
+            .send(OwnerCommand::RunAndReport(command, promise));
         pending
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let standing = self.handle.desk.look();
+        let snapshot = self.handle.published.load();
         f.debug_struct("Link")
-            .field("state", &standing.state)
-            .field("epoch", &standing.epoch)
+            .field("state", &snapshot.state)
+            .field("epoch", &snapshot.epoch)
             .finish_non_exhaustive()
     }
 }
 
-impl Desk {
-    fn look(&self) -> Standing {
-        lock(&self.standing).clone()
+impl Published {
+    fn load(&self) -> Snapshot {
+        lock(&self.snapshot).clone()
     }
 }
 
-impl Standing {
-    pub(crate) fn of(client: &Client) -> Standing {
-        Standing {
+impl Snapshot {
+    pub(crate) fn of(client: &Client) -> Snapshot {
+        Snapshot {
             state: client.state(),
             epoch: client.epoch(),
             session: client.session().cloned(),
@@ -355,19 +359,19 @@ impl Standing {
 
 /// Parameters with a name and arguments.
 #[derive(Serialize)]
-struct Named<'a, A> {
+struct NamedParams<'a, A> {
     name: &'a str,
     arguments: A,
 }
 
-impl<A: Serialize> Named<'_, A> {
-    fn written(&self) -> Result<Option<Payload>, CallError> {
-        let params = written(self)?;
+impl<A: Serialize> NamedParams<'_, A> {
+    fn to_params(&self) -> Result<Option<Payload>, CallError> {
+        let params = serialize_params(self)?;
         // `arguments` is serialized last and without trailing whitespace, so the text ends with `}}` exactly if they are an object.
         if params.as_str().ends_with("}}") {
             Ok(Some(params))
         } else {
-            Err(no_object())
+            Err(arguments_not_an_object())
         }
     }
 }
@@ -379,12 +383,12 @@ struct WithArguments {
     _arguments: BTreeMap<String, IgnoredAny>,
 }
 
-const fn no_object() -> CallError {
+const fn arguments_not_an_object() -> CallError {
     CallError::Misuse(Misuse::NotAnObject {
         what: "the arguments of a tool or a prompt",
     })
 }
 
-fn written(params: &impl Serialize) -> Result<Payload, CallError> {
+fn serialize_params(params: &impl Serialize) -> Result<Payload, CallError> {
     Payload::of(params).map_err(|error| CallError::Arguments(error.to_string().into()))
 }

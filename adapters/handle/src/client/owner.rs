@@ -9,20 +9,20 @@ use everlink::client::{Client, Event, Misuse, Session, State};
 use everlink::relay::Side;
 use everlink::{CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
 
-use super::call::{CallError, Caller, Progress, settled};
-use super::link::{Desk, Errand, NotReady, Standing};
-use crate::asked::{Asked, Upkeep};
-use crate::mailbox::{Duty, Inbox};
-use crate::numbers::ByNumber;
+use super::call::{CallError, Caller, Progress, caller_result};
+use super::link::{NotReady, OwnerCommand, Published, Snapshot};
+use crate::command_queue::{Command, CommandReceiver};
+use crate::commands::{ClientCommand, LinkCommand};
+use crate::id_map::IdMap;
 use crate::promise::{Promise, lock};
-use crate::record::{Recorder, Recording};
+use crate::record::{OptionalRecorder, Recorder};
 use crate::wakers::wake;
 
 /// A client machine and its command queue, as a driver owns them.
 ///
-/// A driver follows the contract of the core, with two additions. It calls [`serve`](LinkOwner::serve) at each turn of its loop, which runs the
-/// queued commands and sets the time. It registers its waker with [`belongs_to`](LinkOwner::belongs_to), which is woken when a command is queued.
-/// [`poll_output`](LinkOwner::poll_output) never returns an event: the owner delivers events to listeners and callers.
+/// A driver follows the contract of the core, with two additions. It calls [`advance`](LinkOwner::advance) at each turn of its loop, which runs the
+/// queued commands and sets the time. It registers its waker with [`register_waker`](LinkOwner::register_waker), which is woken when a command is
+/// queued. [`poll_output`](LinkOwner::poll_output) never returns an event: the owner delivers events to listeners and callers.
 ///
 /// When [`is_closed`](LinkOwner::is_closed) is true and no output is left to carry out, the driver frees everything else and then drops the owner.
 /// The drop completes the future of `shutdown`. Dropped earlier, the owner fails every call in flight.
@@ -30,39 +30,43 @@ pub struct LinkOwner {
     client: Client,
     /// The time that the driver reported last.
     now: Instant,
-    desk: Arc<Desk>,
+    published: Arc<Published>,
     /// The state and the epoch that are published.
-    shown: (State, Epoch),
+    last_published: (State, Epoch),
     /// The callers that wait, by call.
-    callers: ByNumber<CallId, Caller>,
+    callers: IdMap<CallId, Caller>,
     /// The wakers of callers whose calls are done. They are woken together, because waking one may take longer than polling the next output.
-    done: Vec<Waker>,
+    done_wakers: Vec<Waker>,
     /// The callers of `ready` that wait for a reply.
-    hopeful: Vec<Promise<Result<Arc<Session>, NotReady>>>,
-    recording: Recording<Asked, Event>,
+    ready_waiters: Vec<Promise<Result<Arc<Session>, NotReady>>>,
+    recorder: OptionalRecorder<ClientCommand, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
-    inbox: Inbox<Client, Errand>,
+    receiver: CommandReceiver<Client, OwnerCommand>,
 }
 
 impl LinkOwner {
-    pub(crate) fn new(client: Client, inbox: Inbox<Client, Errand>, desk: Arc<Desk>) -> LinkOwner {
-        let shown = (client.state(), client.epoch());
+    pub(crate) fn new(
+        client: Client,
+        receiver: CommandReceiver<Client, OwnerCommand>,
+        published: Arc<Published>,
+    ) -> LinkOwner {
+        let last_published = (client.state(), client.epoch());
         LinkOwner {
             client,
             now: Instant::ZERO,
-            desk,
-            shown,
-            callers: ByNumber::default(),
-            done: Vec::new(),
-            hopeful: Vec::new(),
-            recording: None,
-            inbox,
+            published,
+            last_published,
+            callers: IdMap::default(),
+            done_wakers: Vec::new(),
+            ready_waiters: Vec::new(),
+            recorder: None,
+            receiver,
         }
     }
 
     /// Records every step from now on. A recording can be replayed only if it starts before the first step.
-    pub fn record(&mut self, recorder: impl Recorder<Asked, Event> + 'static) {
-        self.recording = Some(Box::new(recorder));
+    pub fn record(&mut self, recorder: impl Recorder<ClientCommand, Event> + 'static) {
+        self.recorder = Some(Box::new(recorder));
     }
 
     /// Returns the machine, for reading.
@@ -72,25 +76,25 @@ impl LinkOwner {
     }
 
     /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
-    #[must_use = "what is there already wakes nobody"]
-    pub fn belongs_to(&self, driver: &Waker) -> bool {
-        self.inbox.belongs_to(driver)
+    #[must_use = "commands that are already queued do not wake the driver"]
+    pub fn register_waker(&self, driver: &Waker) -> bool {
+        self.receiver.register_waker(driver)
     }
 
     /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
-    pub fn serve(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         self.now = now;
         // Publish the present state before commands run, so that a caller that is answered here finds it published.
-        self.lay_open();
-        self.inbox.fetch();
-        while let Some(duty) = self.inbox.read() {
-            match duty {
-                Duty::Errand(errand) => self.run(now, errand),
-                Duty::Verb(verb) => verb(&mut self.client, now),
+        self.publish_state();
+        self.receiver.fetch();
+        while let Some(command) = self.receiver.next_command() {
+            match command {
+                Command::ForOwner(command) => self.run_command(now, command),
+                Command::ForMachine(function) => function(&mut self.client, now),
             }
         }
-        if let Some(recorder) = &mut self.recording {
-            recorder.timed(now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_timeout(now);
         }
         self.client.handle_timeout(now);
     }
@@ -98,8 +102,8 @@ impl LinkOwner {
     /// Reports an input of the transport `epoch`; see [`Client::handle`].
     pub fn handle(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
         self.now = now;
-        if let Some(recorder) = &mut self.recording {
-            recorder.heard(now, Side::Upstream, epoch, &input);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_input(now, Side::Upstream, epoch, &input);
         }
         self.client.handle(now, epoch, input);
     }
@@ -108,20 +112,20 @@ impl LinkOwner {
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Infallible>> {
         // Publish the state before any event, so that a listener of an event also sees the state that it announces.
-        self.lay_open();
+        self.publish_state();
         loop {
             let start = buf.len();
             let output = self.client.poll_output(buf);
-            if let Some(recorder) = &mut self.recording {
+            if let Some(recorder) = &mut self.recorder {
                 let output = output.as_ref().map(|output| (Side::Upstream, output));
-                recorder.polled(output, &buf[start..]);
+                recorder.on_poll(output, &buf[start..]);
             }
             let Some(output) = output else {
-                self.done.drain(..).for_each(wake);
+                self.done_wakers.drain(..).for_each(wake);
                 return None;
             };
             let for_driver = output.and_then_event(|event| {
-                self.tell(event);
+                self.deliver(event);
                 None
             });
             if for_driver.is_some() {
@@ -130,7 +134,7 @@ impl LinkOwner {
         }
     }
 
-    /// Returns when to call [`serve`](LinkOwner::serve) next; see [`Client::poll_timeout`].
+    /// Returns when to call [`advance`](LinkOwner::advance) next; see [`Client::poll_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.client.poll_timeout()
@@ -145,8 +149,8 @@ impl LinkOwner {
     /// Whether at most one call is in flight and no recorder is set. A step is then short and runs no foreign code, so a driver may let a caller run
     /// it on the caller's own thread.
     #[must_use]
-    pub fn is_light(&self) -> bool {
-        self.callers.len() <= 1 && self.recording.is_none()
+    pub fn allows_inline_turn(&self) -> bool {
+        self.callers.len() <= 1 && self.recorder.is_none()
     }
 
     /// Whether the link is closed for good.
@@ -155,47 +159,49 @@ impl LinkOwner {
         self.client.state() == State::Closed
     }
 
-    fn run(&mut self, now: Instant, errand: Errand) {
-        match errand {
-            Errand::Ask(asked) => {
-                let _ = self.ask(now, asked);
+    fn run_command(&mut self, now: Instant, command: OwnerCommand) {
+        match command {
+            OwnerCommand::Run(command) => {
+                let _ = self.apply(now, command);
             }
-            Errand::AskAndTell(asked, promise) => promise.keep(self.ask(now, asked).map(drop)),
-            Errand::Call(asked, call) => {
-                let accepted = self.ask(now, asked);
-                self.accepted(accepted, call);
+            OwnerCommand::RunAndReport(command, promise) => {
+                promise.resolve(self.apply(now, command).map(drop))
             }
-            Errand::Cancel { call, reason } => {
-                if let Some(call) = call.look(|underway| underway.id) {
+            OwnerCommand::Call(command, call) => {
+                let accepted = self.apply(now, command);
+                self.register_call(accepted, call);
+            }
+            OwnerCommand::Cancel { call, reason } => {
+                if let Some(call) = call.with_shared(|state| state.id) {
                     // The call may be done by now; the error is harmless.
-                    let _ = self.ask(now, Asked::Cancel { call, reason });
+                    let _ = self.apply(now, ClientCommand::Cancel { call, reason });
                 }
             }
-            Errand::Ready(promise) => {
-                let _ = self.ask(now, Asked::Upkeep(Upkeep::Connect));
-                self.hopeful.push(promise);
-                self.lay_open();
+            OwnerCommand::Ready(promise) => {
+                let _ = self.apply(now, ClientCommand::Link(LinkCommand::Connect));
+                self.ready_waiters.push(promise);
+                self.publish_state();
                 // A link that is still parked has only scheduled its attempt. It parks again if that fails, and the caller is answered then.
                 if self.client.state() != State::Parked {
-                    self.answer_the_hopeful();
+                    self.answer_ready_waiters();
                 }
             }
         }
     }
 
-    fn ask(&mut self, now: Instant, asked: Asked) -> Result<Option<CallId>, Misuse> {
-        if let Some(recorder) = &mut self.recording {
-            recorder.asked(now, &asked);
+    fn apply(&mut self, now: Instant, command: ClientCommand) -> Result<Option<CallId>, Misuse> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_command(now, &command);
         }
-        let settles = asked.settles();
-        let done = asked.of(&mut self.client, now);
-        if let (Some(subject), Ok(_)) = (settles, &done) {
-            self.desk.listeners.settle(subject);
+        let settles = command.settles();
+        let result = command.apply(&mut self.client, now);
+        if let (Some(subject), Ok(_)) = (settles, &result) {
+            self.published.listeners.settle(subject);
         }
-        done
+        result
     }
 
-    fn accepted(&mut self, accepted: Result<Option<CallId>, Misuse>, call: Caller) {
+    fn register_call(&mut self, accepted: Result<Option<CallId>, Misuse>, call: Caller) {
         match accepted {
             Ok(id) => {
                 if let Some(id) = id {
@@ -204,17 +210,18 @@ impl LinkOwner {
                 }
             }
             Err(misuse) => {
-                self.lay_open();
+                self.publish_state();
                 call.settle(Err(CallError::Misuse(misuse)));
             }
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn deliver(&mut self, event: Event) {
         match event {
             Event::Done { call, outcome } => {
                 if let Some(caller) = self.callers.remove(&call) {
-                    self.done.extend(caller.settle_quietly(settled(outcome)));
+                    self.done_wakers
+                        .extend(caller.settle_without_waking(caller_result(outcome)));
                 }
             }
             Event::Progress {
@@ -232,22 +239,22 @@ impl LinkOwner {
                     caller.report(report);
                 }
             }
-            event => self.desk.listeners.tell(self.now, event),
+            event => self.published.listeners.publish(self.now, event),
         }
     }
 
     /// Publishes the machine's state if it changed.
-    fn lay_open(&mut self) {
-        let place = (self.client.state(), self.client.epoch());
-        if self.shown != place {
-            self.shown = place;
-            *lock(&self.desk.standing) = Standing::of(&self.client);
-            self.answer_the_hopeful();
+    fn publish_state(&mut self) {
+        let current = (self.client.state(), self.client.epoch());
+        if self.last_published != current {
+            self.last_published = current;
+            *lock(&self.published.snapshot) = Snapshot::of(&self.client);
+            self.answer_ready_waiters();
         }
     }
 
-    fn answer_the_hopeful(&mut self) {
-        let verdict = match self.client.state() {
+    fn answer_ready_waiters(&mut self) {
+        let answer = match self.client.state() {
             State::Ready => Ok(self.client.session().cloned()),
             state @ (State::Parked | State::Closed) => Err(NotReady {
                 state,
@@ -255,11 +262,11 @@ impl LinkOwner {
             }),
             _ => return,
         };
-        for promise in mem::take(&mut self.hopeful) {
-            match &verdict {
-                Ok(Some(session)) => promise.keep(Ok(Arc::clone(session))),
+        for promise in mem::take(&mut self.ready_waiters) {
+            match &answer {
+                Ok(Some(session)) => promise.resolve(Ok(Arc::clone(session))),
                 Ok(None) => {}
-                Err(not_ready) => promise.keep(Err(not_ready.clone())),
+                Err(not_ready) => promise.resolve(Err(not_ready.clone())),
             }
         }
     }
@@ -269,13 +276,13 @@ impl LinkOwner {
 impl Drop for LinkOwner {
     fn drop(&mut self) {
         {
-            let mut standing = lock(&self.desk.standing);
-            standing.state = State::Closed;
-            standing.session = None;
+            let mut snapshot = lock(&self.published.snapshot);
+            snapshot.state = State::Closed;
+            snapshot.session = None;
         }
-        self.inbox.close();
-        self.done.drain(..).for_each(wake);
+        self.receiver.close();
+        self.done_wakers.drain(..).for_each(wake);
         self.callers.clear();
-        self.desk.listeners.end();
+        self.published.listeners.close();
     }
 }

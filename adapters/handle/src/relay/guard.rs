@@ -8,81 +8,81 @@ use everlink::relay::{Config, Event};
 use everlink::{Epoch, Relay, Stats, server};
 
 use super::owner::GuardOwner;
-use crate::asked::Upkeep;
-use crate::chance;
+use crate::command_queue::CommandQueue;
+use crate::commands::LinkCommand;
 use crate::events::{Events, Listeners};
-use crate::mailbox::Mail;
 use crate::promise::Pending;
+use crate::random_seed;
 
 /// A handle of a running relay. Cheap to clone. Without handles the relay runs on, until the downstream client disconnects or it is shut down.
 #[derive(Clone)]
 pub struct Guard {
-    mail: Arc<GuardMail>,
+    queue: Arc<GuardQueue>,
     listeners: Arc<Listeners<Event>>,
 }
 
-/// The command queue of the owner of a relay. Every change of the machine is an `Upkeep` command, so that it can be recorded.
-pub(super) type GuardMail = Mail<Relay, Upkeep>;
+/// The command queue of the owner of a relay. Every change of the machine is an `LinkCommand` command, so that it can be recorded.
+pub(super) type GuardQueue = CommandQueue<Relay, LinkCommand>;
 
 impl Guard {
     /// Creates a relay and the owner that its driver runs. For adapters: applications get their relay from an adapter.
     #[must_use]
     pub fn new(mut config: Config) -> (Guard, GuardOwner) {
-        config.upstream.seed ^= chance();
-        let (mail, inbox) = Mail::new();
+        config.upstream.seed ^= random_seed();
+        let (queue, receiver) = CommandQueue::new();
         let listeners = Arc::new(Listeners::new());
-        let owner = GuardOwner::new(Relay::new(config), inbox, Arc::clone(&listeners));
-        (Guard { mail, listeners }, owner)
+        let owner = GuardOwner::new(Relay::new(config), receiver, Arc::clone(&listeners));
+        (Guard { queue, listeners }, owner)
     }
 
     /// Subscribes to the events of both sides from now on. Relayed messages are not among them.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
-        self.listeners.add()
+        self.listeners.subscribe()
     }
 
     /// Returns the states and the counters of both sides.
     pub fn status(&self) -> Pending<Status> {
-        self.mail.ask(|relay, _| Status::of(relay))
+        self.queue.query_machine(|relay, _| Status::of(relay))
     }
 
     /// Connects to the upstream server without waiting for a downstream client.
     pub fn connect(&self) {
-        self.mail.send(Upkeep::Connect);
+        self.queue.send(LinkCommand::Connect);
     }
 
     /// Replaces the upstream transport `seen`, for this reason, if it is still the present one. Costs no attempt of the retry budget.
     pub fn reconnect(&self, seen: Epoch, why: &str) {
         let why = why.into();
-        self.mail.send(Upkeep::Reconnect { seen, why });
+        self.queue.send(LinkCommand::Reconnect { seen, why });
     }
 
     /// Tries now, for example because the network is back or the computer woke up.
     pub fn wake(&self) {
-        self.mail.send(Upkeep::Wake);
+        self.queue.send(LinkCommand::Wake);
     }
 
     /// Reports that there are new credentials after the upstream server refused the old ones.
     pub fn authorized(&self) {
-        self.mail.send(Upkeep::Authorized);
+        self.queue.send(LinkCommand::Authorized);
     }
 
     /// Reports that there are no credentials that the upstream server would accept, for this reason.
     pub fn denied(&self, why: &str) {
         let why = why.into();
-        self.mail.send(Upkeep::Denied { why });
+        self.queue.send(LinkCommand::Denied { why });
     }
 
     /// Shuts the relay down: requests in flight get until the drain timeout, then both sides are closed. The returned value waits until everything is
     /// freed; the shutdown goes on even if nobody waits.
     pub fn shutdown(&self) -> Pending<()> {
-        self.mail.send(Upkeep::Shutdown);
-        self.mail.closed()
+        self.queue.send(LinkCommand::Shutdown);
+        self.queue.closed()
     }
 
     /// Waits until the relay has ended: the downstream client disconnected, or the relay was shut down.
     pub fn closed(&self) -> Pending<()> {
-        self.mail.closed()
+        self.queue.closed()
     }
 }
 

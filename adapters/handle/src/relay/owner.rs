@@ -7,43 +7,43 @@ use std::task::Waker;
 use everlink::relay::{Event, Side};
 use everlink::{Deadline, Epoch, Input, Instant, Output, Relay, StreamId};
 
-use crate::asked::Upkeep;
+use crate::command_queue::{Command, CommandReceiver};
+use crate::commands::LinkCommand;
 use crate::events::Listeners;
-use crate::mailbox::{Duty, Inbox};
-use crate::record::{Recorder, Recording};
+use crate::record::{OptionalRecorder, Recorder};
 
 /// A relay and its command queue, as a driver owns them.
 ///
-/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`serve`](GuardOwner::serve) at each turn, and drops
-/// the owner last. [`poll_output`](GuardOwner::poll_output) never returns an event.
+/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`advance`](GuardOwner::advance) at each turn, and
+/// drops the owner last. [`poll_output`](GuardOwner::poll_output) never returns an event.
 pub struct GuardOwner {
     relay: Relay,
     /// The time that the driver reported last.
     now: Instant,
     listeners: Arc<Listeners<Event>>,
-    recording: Recording<Upkeep, Event>,
+    recorder: OptionalRecorder<LinkCommand, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
-    inbox: Inbox<Relay, Upkeep>,
+    receiver: CommandReceiver<Relay, LinkCommand>,
 }
 
 impl GuardOwner {
     pub(super) fn new(
         relay: Relay,
-        inbox: Inbox<Relay, Upkeep>,
+        receiver: CommandReceiver<Relay, LinkCommand>,
         listeners: Arc<Listeners<Event>>,
     ) -> GuardOwner {
         GuardOwner {
             relay,
             now: Instant::ZERO,
             listeners,
-            recording: None,
-            inbox,
+            recorder: None,
+            receiver,
         }
     }
 
     /// Records every step from now on. A recording can be replayed only if it starts before the first step.
-    pub fn record(&mut self, recorder: impl Recorder<Upkeep, Event> + 'static) {
-        self.recording = Some(Box::new(recorder));
+    pub fn record(&mut self, recorder: impl Recorder<LinkCommand, Event> + 'static) {
+        self.recorder = Some(Box::new(recorder));
     }
 
     /// Returns the machine, for reading.
@@ -53,50 +53,50 @@ impl GuardOwner {
     }
 
     /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
-    #[must_use = "what is there already wakes nobody"]
-    pub fn belongs_to(&self, driver: &Waker) -> bool {
-        self.inbox.belongs_to(driver)
+    #[must_use = "commands that are already queued do not wake the driver"]
+    pub fn register_waker(&self, driver: &Waker) -> bool {
+        self.receiver.register_waker(driver)
     }
 
     /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
-    pub fn serve(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         self.now = now;
-        self.inbox.fetch();
-        while let Some(duty) = self.inbox.read() {
-            match duty {
-                Duty::Errand(upkeep) => {
-                    if let Some(recorder) = &mut self.recording {
-                        recorder.asked(now, &upkeep);
+        self.receiver.fetch();
+        while let Some(command) = self.receiver.next_command() {
+            match command {
+                Command::ForOwner(command) => {
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.on_command(now, &command);
                     }
-                    let settles = upkeep.settles();
-                    upkeep.of_relay(&mut self.relay, now);
+                    let settles = command.settles();
+                    command.apply_to_relay(&mut self.relay, now);
                     settles.into_iter().for_each(|it| self.listeners.settle(it));
                 }
-                Duty::Verb(verb) => verb(&mut self.relay, now),
+                Command::ForMachine(function) => function(&mut self.relay, now),
             }
         }
-        if let Some(recorder) = &mut self.recording {
-            recorder.timed(now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_timeout(now);
         }
         self.relay.handle_timeout(now);
     }
 
     /// Reports an input of the downstream transport; see [`Relay::handle_downstream`].
     pub fn handle_downstream(&mut self, now: Instant, input: Input<'_>) {
-        self.heard(now, Side::Downstream, Epoch::FIRST, &input);
+        self.record_input(now, Side::Downstream, Epoch::FIRST, &input);
         self.relay.handle_downstream(now, input);
     }
 
     /// Reports an input of the upstream transport `epoch`; see [`Relay::handle_upstream`].
     pub fn handle_upstream(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
-        self.heard(now, Side::Upstream, epoch, &input);
+        self.record_input(now, Side::Upstream, epoch, &input);
         self.relay.handle_upstream(now, epoch, input);
     }
 
-    fn heard(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>) {
+    fn record_input(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>) {
         self.now = now;
-        if let Some(recorder) = &mut self.recording {
-            recorder.heard(now, side, epoch, input);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_input(now, side, epoch, input);
         }
     }
 
@@ -106,13 +106,13 @@ impl GuardOwner {
         loop {
             let start = buf.len();
             let polled = self.relay.poll_output(buf);
-            if let Some(recorder) = &mut self.recording {
+            if let Some(recorder) = &mut self.recorder {
                 let output = polled.as_ref().map(|(side, output)| (*side, output));
-                recorder.polled(output, &buf[start..]);
+                recorder.on_poll(output, &buf[start..]);
             }
             let (side, output) = polled?;
             let for_driver = output.and_then_event(|event| {
-                self.listeners.tell(self.now, event);
+                self.listeners.publish(self.now, event);
                 None
             });
             if let Some(output) = for_driver {
@@ -121,7 +121,7 @@ impl GuardOwner {
         }
     }
 
-    /// Returns when to call [`serve`](GuardOwner::serve) next; see [`Relay::poll_timeout`].
+    /// Returns when to call [`advance`](GuardOwner::advance) next; see [`Relay::poll_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.relay.poll_timeout()
@@ -143,7 +143,7 @@ impl GuardOwner {
 /// Drops every queued command and ends all event streams.
 impl Drop for GuardOwner {
     fn drop(&mut self) {
-        self.inbox.close();
-        self.listeners.end();
+        self.receiver.close();
+        self.listeners.close();
     }
 }

@@ -8,59 +8,59 @@ use everlink::{
     AskId, Deadline, ErrorObject, Input, Instant, Output, Payload, RequestId, Server, StreamId,
 };
 
-use super::service::{Conclusion, Desk, Errand, Service};
-use super::task::{Answer, AskError, Flag, Response, Task, internal};
-use crate::mailbox::{Duty, Inbox};
-use crate::numbers::ByNumber;
+use super::service::{Conclusion, OwnerCommand, Published, Service};
+use super::task::{Answer, AskError, CancelFlag, Response, Task, internal_error};
+use crate::command_queue::{Command, CommandReceiver};
+use crate::id_map::IdMap;
 use crate::promise::{Promise, lock};
 
 /// A server machine and its command queue, as a driver owns them.
 ///
-/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`serve`](ServiceOwner::serve) at each turn, and drops
-/// the owner last. The only event that [`poll_output`](ServiceOwner::poll_output) returns is a [`Task`] to run.
+/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`advance`](ServiceOwner::advance) at each turn, and
+/// drops the owner last. The only event that [`poll_output`](ServiceOwner::poll_output) returns is a [`Task`] to run.
 pub struct ServiceOwner {
     server: Server,
     /// The time that the driver reported last.
     now: Instant,
-    desk: Arc<Desk>,
+    published: Arc<Published>,
     /// The state that is published.
-    shown: State,
+    last_published: State,
     /// The cancellation flags of unanswered requests.
-    running: ByNumber<RequestId, Arc<Flag>>,
+    cancel_flags: IdMap<RequestId, Arc<CancelFlag>>,
     /// The handlers that wait for the answer to an ask, by ask.
-    asked: ByNumber<AskId, Promise<Result<Payload, AskError>>>,
+    ask_waiters: IdMap<AskId, Promise<Result<Payload, AskError>>>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
-    inbox: Inbox<Server, Errand>,
+    receiver: CommandReceiver<Server, OwnerCommand>,
 }
 
 impl ServiceOwner {
     pub(super) fn new(
         server: Server,
-        inbox: Inbox<Server, Errand>,
-        desk: Arc<Desk>,
+        receiver: CommandReceiver<Server, OwnerCommand>,
+        published: Arc<Published>,
     ) -> ServiceOwner {
-        let shown = server.state();
+        let last_published = server.state();
         ServiceOwner {
             server,
             now: Instant::ZERO,
-            desk,
-            shown,
-            running: ByNumber::default(),
-            asked: ByNumber::default(),
-            inbox,
+            published,
+            last_published,
+            cancel_flags: IdMap::default(),
+            ask_waiters: IdMap::default(),
+            receiver,
         }
     }
 
     /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
-    #[must_use = "what is there already wakes nobody"]
-    pub fn belongs_to(&self, driver: &Waker) -> bool {
-        self.inbox.belongs_to(driver)
+    #[must_use = "commands that are already queued do not wake the driver"]
+    pub fn register_waker(&self, driver: &Waker) -> bool {
+        self.receiver.register_waker(driver)
     }
 
     /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
-    pub fn serve(&mut self, now: Instant) {
+    pub fn advance(&mut self, now: Instant) {
         self.now = now;
-        self.read_letters(now);
+        self.run_commands(now);
         self.server.handle_timeout(now);
     }
 
@@ -72,17 +72,17 @@ impl ServiceOwner {
         outcome: Result<Response, ErrorObject>,
     ) {
         // Run the commands that the handler queued before its answer, such as progress, first.
-        self.read_letters(now);
+        self.run_commands(now);
         let (request, conclusion) = answer.into_conclusion(outcome);
-        self.run(now, Errand::Conclude(request, conclusion));
+        self.run_command(now, OwnerCommand::Conclude(request, conclusion));
     }
 
-    fn read_letters(&mut self, now: Instant) {
-        self.inbox.fetch();
-        while let Some(duty) = self.inbox.read() {
-            match duty {
-                Duty::Errand(errand) => self.run(now, errand),
-                Duty::Verb(verb) => verb(&mut self.server, now),
+    fn run_commands(&mut self, now: Instant) {
+        self.receiver.fetch();
+        while let Some(command) = self.receiver.next_command() {
+            match command {
+                Command::ForOwner(command) => self.run_command(now, command),
+                Command::ForMachine(function) => function(&mut self.server, now),
             }
         }
     }
@@ -97,20 +97,20 @@ impl ServiceOwner {
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Task>> {
         let state = self.server.state();
-        if self.shown != state {
-            self.shown = state;
-            *lock(&self.desk.state) = state;
+        if self.last_published != state {
+            self.last_published = state;
+            *lock(&self.published.state) = state;
         }
         loop {
             let output = self.server.poll_output(buf)?;
-            let for_driver = output.and_then_event(|event| self.tell(event));
+            let for_driver = output.and_then_event(|event| self.deliver(event));
             if for_driver.is_some() {
                 return for_driver;
             }
         }
     }
 
-    /// Returns when to call [`serve`](ServiceOwner::serve) next; see [`Server::poll_timeout`].
+    /// Returns when to call [`advance`](ServiceOwner::advance) next; see [`Server::poll_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.server.poll_timeout()
@@ -128,20 +128,20 @@ impl ServiceOwner {
         self.server.state() == State::Closed
     }
 
-    fn run(&mut self, now: Instant, errand: Errand) {
-        match errand {
-            Errand::Ask {
+    fn run_command(&mut self, now: Instant, command: OwnerCommand) {
+        match command {
+            OwnerCommand::Ask {
                 request,
                 method,
                 params,
                 promise,
             } => match self.server.ask(now, request, method, params) {
-                Ok(ask) => drop(self.asked.insert(ask, promise)),
-                Err(misuse) => promise.keep(Err(AskError::Misuse(misuse))),
+                Ok(ask) => drop(self.ask_waiters.insert(ask, promise)),
+                Err(misuse) => promise.resolve(Err(AskError::Misuse(misuse))),
             },
-            Errand::Conclude(request, conclusion) => {
+            OwnerCommand::Conclude(request, conclusion) => {
                 // Raise the flag, so that nobody waits for the cancellation of a request that is answered.
-                if let Some(flag) = self.running.remove(&request) {
+                if let Some(flag) = self.cancel_flags.remove(&request) {
                     flag.raise();
                 }
                 self.conclude(now, request, conclusion);
@@ -159,30 +159,33 @@ impl ServiceOwner {
         if let Err(misuse) = concluded {
             let text = format!("the server's answer cannot be given: {misuse}");
             // This fails if the request is over; nobody waits for the error then.
-            let _ = self.server.fail(now, request, internal(text));
+            let _ = self.server.fail(now, request, internal_error(text));
         }
     }
 
-    fn tell(&mut self, event: Event) -> Option<Task> {
+    fn deliver(&mut self, event: Event) -> Option<Task> {
         match event {
             Event::Request(request) => {
                 let id = request.request;
-                let service = Service::of(Arc::clone(self.inbox.mail()), Arc::clone(&self.desk));
+                let service = Service::of(
+                    Arc::clone(self.receiver.queue()),
+                    Arc::clone(&self.published),
+                );
                 let (task, cancelled) = Task::new(request, service);
-                self.running.insert(id, cancelled);
+                self.cancel_flags.insert(id, cancelled);
                 return Some(task);
             }
             Event::Cancelled { request, .. } => {
-                if let Some(flag) = self.running.remove(&request) {
+                if let Some(flag) = self.cancel_flags.remove(&request) {
                     flag.raise();
                 }
             }
             Event::Answered { ask, outcome, .. } => {
-                if let Some(promise) = self.asked.remove(&ask) {
-                    promise.keep(outcome.map_err(AskError::Unanswered));
+                if let Some(promise) = self.ask_waiters.remove(&ask) {
+                    promise.resolve(outcome.map_err(AskError::Unanswered));
                 }
             }
-            event => self.desk.listeners.tell(self.now, event),
+            event => self.published.listeners.publish(self.now, event),
         }
         None
     }
@@ -191,10 +194,10 @@ impl ServiceOwner {
 /// Publishes a closed state, cancels every request, and drops every queued command and pending ask.
 impl Drop for ServiceOwner {
     fn drop(&mut self) {
-        *lock(&self.desk.state) = State::Closed;
-        self.inbox.close();
-        self.running.drain().for_each(|(_, flag)| flag.raise());
-        self.asked.clear();
-        self.desk.listeners.end();
+        *lock(&self.published.state) = State::Closed;
+        self.receiver.close();
+        self.cancel_flags.drain().for_each(|(_, flag)| flag.raise());
+        self.ask_waiters.clear();
+        self.published.listeners.close();
     }
 }

@@ -10,28 +10,28 @@ use everlink::{Change, ErrorObject, Payload, RequestId, Server};
 
 use super::owner::ServiceOwner;
 use super::task::AskError;
+use crate::command_queue::CommandQueue;
 use crate::events::{Events, Listeners};
-use crate::mailbox::Mail;
 use crate::promise::{Pending, Promise, lock};
 
 /// A handle of a running server. Cheap to clone. Without handles the server runs on, until its input ends or it is shut down.
 #[derive(Clone)]
 pub struct Service {
-    mail: Arc<ServiceMail>,
-    desk: Arc<Desk>,
+    queue: Arc<ServiceQueue>,
+    published: Arc<Published>,
 }
 
 /// The command queue of the owner of a server.
-pub(crate) type ServiceMail = Mail<Server, Errand>;
+pub(crate) type ServiceQueue = CommandQueue<Server, OwnerCommand>;
 
 /// The state that the owner of a server publishes to the handles.
-pub(super) struct Desk {
+pub(super) struct Published {
     pub(super) state: Mutex<State>,
     pub(super) listeners: Listeners<Event>,
 }
 
 /// A command for the owner of a server.
-pub(crate) enum Errand {
+pub(crate) enum OwnerCommand {
     Ask {
         request: RequestId,
         method: Cow<'static, str>,
@@ -52,39 +52,40 @@ impl Service {
     /// Creates a handle and the owner that its driver runs. For adapters: applications get their service from an adapter.
     #[must_use]
     pub fn new(server: Server) -> (Service, ServiceOwner) {
-        let (mail, inbox) = Mail::new();
-        let desk = Arc::new(Desk {
+        let (queue, receiver) = CommandQueue::new();
+        let published = Arc::new(Published {
             state: Mutex::new(server.state()),
             listeners: Listeners::new(),
         });
-        let owner = ServiceOwner::new(server, inbox, Arc::clone(&desk));
-        (Service { mail, desk }, owner)
+        let owner = ServiceOwner::new(server, receiver, Arc::clone(&published));
+        (Service { queue, published }, owner)
     }
 
     /// Creates a handle of an existing server from the parts of another one.
-    pub(super) const fn of(mail: Arc<ServiceMail>, desk: Arc<Desk>) -> Service {
-        Service { mail, desk }
+    pub(super) const fn of(queue: Arc<ServiceQueue>, published: Arc<Published>) -> Service {
+        Service { queue, published }
     }
 
-    pub(super) const fn mail(&self) -> &Arc<ServiceMail> {
-        &self.mail
+    pub(super) const fn queue(&self) -> &Arc<ServiceQueue> {
+        &self.queue
     }
 
     /// Returns the state of the server.
     #[must_use]
     pub fn state(&self) -> State {
-        *lock(&self.desk.state)
+        *lock(&self.published.state)
     }
 
     /// Subscribes to the events from now on, except for requests and events that belong to a request.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
-        self.desk.listeners.add()
+        self.published.listeners.subscribe()
     }
 
     /// Notifies the clients that watch this change.
     pub fn publish(&self, change: Change) -> Pending<Result<(), Misuse>> {
-        self.mail.ask(|server, now| server.publish(now, change))
+        self.queue
+            .query_machine(|server, now| server.publish(now, change))
     }
 
     /// Sends a log message to the clients that listen to logs.
@@ -95,8 +96,8 @@ impl Service {
         data: Payload,
     ) -> Pending<Result<(), Misuse>> {
         let logger = logger.map(Box::<str>::from);
-        self.mail
-            .ask(move |server, now| server.log(now, None, level, logger.as_deref(), data))
+        self.queue
+            .query_machine(move |server, now| server.log(now, None, level, logger.as_deref(), data))
     }
 
     /// Sends any other notification to the clients.
@@ -106,35 +107,37 @@ impl Service {
         params: Option<Payload>,
     ) -> Pending<Result<(), Misuse>> {
         let method = method.into();
-        self.mail
-            .ask(move |server, now| server.notify(now, method, params))
+        self.queue
+            .query_machine(move |server, now| server.notify(now, method, params))
     }
 
     /// Replaces what the server offers.
     pub fn offer(&self, offer: Offer) -> Pending<()> {
-        self.mail.ask(|server, now| server.offer(now, offer))
+        self.queue
+            .query_machine(|server, now| server.offer(now, offer))
     }
 
     /// Sets the tools, in the form of a result of `tools/list`; see [`Server::tools`].
     pub fn tools(&self, list: Payload) -> Pending<()> {
-        self.mail.ask(move |server, now| server.tools(now, &list))
+        self.queue
+            .query_machine(move |server, now| server.tools(now, &list))
     }
 
     /// Returns the counters of the server.
     pub fn stats(&self) -> Pending<Stats> {
-        self.mail.ask(|server, _| server.stats())
+        self.queue.query_machine(|server, _| server.stats())
     }
 
     /// Shuts the server down: new requests are refused, and requests in flight get until the drain timeout. The returned value waits until everything
     /// is freed; the shutdown goes on even if nobody waits.
     pub fn shutdown(&self) -> Pending<()> {
-        self.mail.verb(Server::shutdown);
-        self.mail.closed()
+        self.queue.run_on_machine(Server::shutdown);
+        self.queue.closed()
     }
 
     /// Waits until the server has ended: its client disconnected, or it was shut down.
     pub fn closed(&self) -> Pending<()> {
-        self.mail.closed()
+        self.queue.closed()
     }
 }
 

@@ -12,7 +12,7 @@ use everlink::protocol::{LogLevel, code};
 use everlink::server::{InputRequired, Misuse, Progress, Request, Unanswered, missing_capability};
 use everlink::{ErrorObject, Payload, RequestId};
 
-use super::service::{Conclusion, Errand, Service, ServiceMail};
+use super::service::{Conclusion, OwnerCommand, Service, ServiceQueue};
 use crate::promise::{Gone, Pending, lock, promise, wait};
 use crate::wakers::wake;
 
@@ -20,7 +20,7 @@ use crate::wakers::wake;
 pub struct Task {
     /// The request.
     pub request: Request,
-    /// The handler's means to report progress, log and ask while the request runs.
+    /// Lets the handler report progress, log and ask while the request runs.
     pub context: Context,
     /// The reply to give.
     pub answer: Answer,
@@ -28,12 +28,12 @@ pub struct Task {
 
 impl Task {
     /// Creates the task for this request. Also returns the flag that is raised when its answer is no longer wanted.
-    pub(super) fn new(request: Request, service: Service) -> (Task, Arc<Flag>) {
-        let cancelled = Arc::<Flag>::default();
+    pub(super) fn new(request: Request, service: Service) -> (Task, Arc<CancelFlag>) {
+        let cancelled = Arc::<CancelFlag>::default();
         let task = Task {
             answer: Answer {
                 request: request.request,
-                mail: Arc::clone(service.mail()),
+                queue: Arc::clone(service.queue()),
                 is_given: false,
             },
             context: Context {
@@ -57,7 +57,7 @@ impl fmt::Debug for Task {
 #[must_use = "a request needs an answer"]
 pub struct Answer {
     request: RequestId,
-    mail: Arc<ServiceMail>,
+    queue: Arc<ServiceQueue>,
     is_given: bool,
 }
 
@@ -75,9 +75,9 @@ impl Answer {
 
     /// Answers with a result, with required input or with an error.
     pub fn respond(self, answer: Result<Response, ErrorObject>) {
-        let mail = Arc::clone(&self.mail);
+        let queue = Arc::clone(&self.queue);
         let (request, conclusion) = self.into_conclusion(answer);
-        mail.send(Errand::Conclude(request, conclusion));
+        queue.send(OwnerCommand::Conclude(request, conclusion));
     }
 
     /// Converts the answer to a command for the owner.
@@ -98,9 +98,10 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if !self.is_given {
-            let error = internal("the server's handler ended without an answer");
+            let error = internal_error("the server's handler ended without an answer");
             let conclusion = Conclusion::Fail(error);
-            self.mail.send(Errand::Conclude(self.request, conclusion));
+            self.queue
+                .send(OwnerCommand::Conclude(self.request, conclusion));
         }
     }
 }
@@ -138,7 +139,7 @@ impl From<Payload> for Response {
 pub struct Context {
     request: RequestId,
     service: Service,
-    cancelled: Arc<Flag>,
+    cancelled: Arc<CancelFlag>,
 }
 
 impl Context {
@@ -153,14 +154,14 @@ impl Context {
         let request = self.request;
         // The error of a request that is over is ignored.
         self.service
-            .mail()
-            .verb(move |server, now| drop(server.progress(now, request, progress)));
+            .queue()
+            .run_on_machine(move |server, now| drop(server.progress(now, request, progress)));
     }
 
     /// Logs a message for this request, if its client asked for logs.
     pub fn log(&self, level: LogLevel, logger: Option<&str>, data: Payload) {
         let (request, logger) = (self.request, logger.map(Box::<str>::from));
-        self.service.mail().verb(move |server, now| {
+        self.service.queue().run_on_machine(move |server, now| {
             drop(server.log(now, Some(request), level, logger.as_deref(), data));
         });
     }
@@ -168,8 +169,8 @@ impl Context {
     /// Disconnects a client that can come back for the answer later; see [`Server::hang_up`](everlink::Server::hang_up).
     pub fn hang_up(&self) {
         let request = self.request;
-        let mail = self.service.mail();
-        mail.verb(move |server, now| drop(server.hang_up(now, request)));
+        let queue = self.service.queue();
+        queue.run_on_machine(move |server, now| drop(server.hang_up(now, request)));
     }
 
     /// Asks the client for something that the request needs.
@@ -182,7 +183,7 @@ impl Context {
         params: Option<Payload>,
     ) -> Pending<Result<Payload, AskError>> {
         let (promise, pending) = promise();
-        self.service.mail().send(Errand::Ask {
+        self.service.queue().send(OwnerCommand::Ask {
             request: self.request,
             method: method.into(),
             params,
@@ -200,7 +201,7 @@ impl Context {
     /// Completes when the answer is no longer wanted.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
         let flag = Arc::clone(&self.cancelled);
-        async move { flag.raised().await }
+        async move { flag.wait_until_raised().await }
     }
 
     /// Blocks this thread until the answer is no longer wanted.
@@ -217,43 +218,43 @@ impl fmt::Debug for Context {
 
 /// A one-shot event that any number of tasks can wait for.
 #[derive(Default)]
-pub(super) struct Flag(Mutex<Raised>);
+pub(super) struct CancelFlag(Mutex<FlagState>);
 
 #[derive(Default)]
-struct Raised {
+struct FlagState {
     is_set: bool,
     /// The wakers of the waiting tasks, by number.
-    waiting: BTreeMap<u64, Waker>,
-    numbers: u64,
+    wakers: BTreeMap<u64, Waker>,
+    last_number: u64,
 }
 
-impl Flag {
+impl CancelFlag {
     pub(super) fn raise(&self) {
-        let waiting = {
+        let wakers = {
             let mut flag = lock(&self.0);
             flag.is_set = true;
-            std::mem::take(&mut flag.waiting)
+            std::mem::take(&mut flag.wakers)
         };
-        waiting.into_values().for_each(wake);
+        wakers.into_values().for_each(wake);
     }
 
-    fn raised(&self) -> impl Future<Output = ()> {
+    fn wait_until_raised(&self) -> impl Future<Output = ()> {
         let number = {
             let mut flag = lock(&self.0);
-            flag.numbers += 1;
-            flag.numbers
+            flag.last_number += 1;
+            flag.last_number
         };
-        Waiter { flag: self, number }
+        FlagWaiter { flag: self, number }
     }
 }
 
 /// A future that waits for a flag. Dropping it removes its waker.
-struct Waiter<'a> {
-    flag: &'a Flag,
+struct FlagWaiter<'a> {
+    flag: &'a CancelFlag,
     number: u64,
 }
 
-impl Future for Waiter<'_> {
+impl Future for FlagWaiter<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<()> {
@@ -261,16 +262,16 @@ impl Future for Waiter<'_> {
         if flag.is_set {
             return Poll::Ready(());
         }
-        let replaced = flag.waiting.insert(self.number, cx.waker().clone());
+        let replaced = flag.wakers.insert(self.number, cx.waker().clone());
         drop(flag);
         drop(replaced);
         Poll::Pending
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for FlagWaiter<'_> {
     fn drop(&mut self) {
-        let waker = lock(&self.flag.0).waiting.remove(&self.number);
+        let waker = lock(&self.flag.0).wakers.remove(&self.number);
         drop(waker);
     }
 }
@@ -304,17 +305,17 @@ impl From<AskError> for ErrorObject {
             | AskError::Unanswered(Unanswered::Unaskable(why)) => why.missing(),
             AskError::Misuse(_) | AskError::Unanswered(_) => None,
         };
-        missing.map_or_else(|| internal(error.to_string()), missing_capability)
+        missing.map_or_else(|| internal_error(error.to_string()), missing_capability)
     }
 }
 
 impl From<Gone> for ErrorObject {
     fn from(gone: Gone) -> ErrorObject {
-        internal(gone.to_string())
+        internal_error(gone.to_string())
     }
 }
 
 /// An error reply that blames the server.
-pub(super) fn internal(text: impl Into<String>) -> ErrorObject {
+pub(super) fn internal_error(text: impl Into<String>) -> ErrorObject {
     ErrorObject::new(code::INTERNAL_ERROR, text)
 }

@@ -1,11 +1,11 @@
 //! Tests links over real local sockets: their results, how they are cut, and that nothing is left of them.
 
-mod cuts;
-mod doors;
-mod host;
-mod lives;
-mod quiet;
-mod replies;
-mod site;
+mod aborts;
+mod core_server;
+mod credentials_and_proxies;
+mod epochs;
+mod listener;
+mod responses;
+mod scripted_server;
+mod serial;
 mod tls;
-mod words;

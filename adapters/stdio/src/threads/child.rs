@@ -8,216 +8,224 @@ use std::time::{Duration, Instant};
 
 use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, LAST_WORDS, Output};
 
-use super::ends::{Heard, Pen, Reader, Writer, spawn};
-use super::inbox::{Inbox, inbox};
-use crate::drive::Hands;
-use crate::system::tree::{Pipes, Seed, Tree};
-use crate::vigil::Sleep;
+use super::message_queue::{MessageQueue, message_queue};
+use super::pipe_threads::{ReadResult, ReaderThread, Writer, WriterThread, spawn};
+use crate::drive::Transport;
+use crate::sleep_plan::Sleep;
+use crate::system::process_tree::{Pipes, ProcessTree, Spawner};
 
 /// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
-const LEFT_BEHIND: usize = 1 << 20;
+const MAX_DRAINED: usize = 1 << 20;
 
 /// The transport of a client link: one child process after another.
-pub(crate) struct Children {
-    seed: Seed,
-    life: Option<Life>,
+pub(crate) struct ChildTransport {
+    spawner: Spawner,
+    child: Option<ChildProcess>,
     /// The messages of the threads. Messages of an earlier epoch are skipped.
-    inbox: Inbox<(Epoch, News)>,
+    queue: MessageQueue<(Epoch, Message)>,
 }
 
 /// One child process.
-struct Life {
+struct ChildProcess {
     epoch: Epoch,
-    tree: Tree,
+    tree: ProcessTree,
     /// `None` after the end of the output.
-    stdout: Option<Reader>,
-    stderr: Option<Reader>,
+    stdout: Option<ReaderThread>,
+    stderr: Option<ReaderThread>,
     /// Output that was read while the machine wants no input.
-    held: Option<Heard>,
-    parting: Option<Parting>,
+    held_output: Option<ReadResult>,
+    unreported_end: Option<UnreportedEnd>,
     /// Whether its exit was reported.
-    is_mourned: bool,
+    is_exit_reported: bool,
 }
 
 /// The exit and the end of the output, seen but not reported yet. Each pipe and the exit have their own thread, so their messages arrive in any
 /// order. They are held back for up to [`LAST_WORDS`], to be reported together. The wait is bounded because another process may hold the pipes, and a
 /// thread that blocks in `read` cannot tell that a pipe is empty.
-struct Parting {
+struct UnreportedEnd {
     since: Instant,
     /// The exit status, if it is known.
     exit: Option<ExitStatus>,
     /// The faults with which the output ended, if it has ended.
     end: Option<Vec<Fault>>,
     /// The number of bytes read since.
-    left_behind: usize,
+    drained: usize,
 }
 
 /// A message of one of the threads.
-pub(crate) enum News {
+pub(crate) enum Message {
     Exit(ExitStatus),
-    Stderr(Heard),
+    Stderr(ReadResult),
     Stdin(Result<usize, Fault>),
-    Stdout(Heard),
+    Stdout(ReadResult),
 }
 
-impl Hands for Children {
-    type Pen = Pen;
+impl Transport for ChildTransport {
+    type Writer = Writer;
     /// `None` if no message arrived.
-    type News = Option<News>;
+    type Wakeup = Option<Message>;
 
-    fn new(command: Command) -> io::Result<(Children, Pen, Waker)> {
-        let (inbox, waker) = inbox();
-        let children = Children {
-            seed: Seed::new(command),
-            life: None,
-            inbox,
+    fn new(command: Command) -> io::Result<(ChildTransport, Writer, Waker)> {
+        let (queue, waker) = message_queue();
+        let transport = ChildTransport {
+            spawner: Spawner::new(command),
+            child: None,
+            queue,
         };
-        Ok((children, Pen(None), waker))
+        Ok((transport, Writer(None), waker))
     }
 
     fn perform(
         &mut self,
         output: Output<Infallible>,
-        pen: &mut Pen,
+        writer: &mut Writer,
     ) -> Option<(Epoch, Input<'static>)> {
         if let Output::Open { epoch } = output {
-            let opened = self.seed.grow_now().and_then(|(tree, pipes)| {
+            let opened = self.spawner.spawn_and_wait().and_then(|(tree, pipes)| {
                 let no_thread = |error: io::Error| {
                     Fault::with_detail(FaultKind::ResourcesExhausted, error.to_string())
                 };
-                Life::new(epoch, tree, pipes, &self.inbox).map_err(no_thread)
+                ChildProcess::new(epoch, tree, pipes, &self.queue).map_err(no_thread)
             });
             return Some(match opened {
-                Ok((life, stdin)) => {
-                    self.life = Some(life);
-                    *pen = Pen(Some(stdin));
+                Ok((child, stdin)) => {
+                    self.child = Some(child);
+                    *writer = Writer(Some(stdin));
                     (epoch, Input::Opened)
                 }
                 Err(fault) => (epoch, Input::open_failed(vec![fault])),
             });
         }
-        let life = self.life.as_mut()?;
+        let child = self.child.as_mut()?;
         match output {
-            Output::CloseWrite { .. } => *pen = Pen(None),
-            Output::Terminate { .. } => life.tree.terminate(),
-            Output::Inspect { epoch } => return Some((epoch, life.tree.activity()?)),
-            Output::Kill { .. } => life.tree.kill(),
+            Output::CloseWrite { .. } => *writer = Writer(None),
+            Output::Terminate { .. } => child.tree.terminate(),
+            Output::Inspect { epoch } => return Some((epoch, child.tree.activity()?)),
+            Output::Kill { .. } => child.tree.kill(),
             Output::Release { .. } => {
-                *pen = Pen(None);
-                self.life = None;
+                *writer = Writer(None);
+                self.child = None;
             }
             other => unreachable!("a child has one stream: {other:?}"),
         }
         None
     }
 
-    fn sleep(&mut self, sleep: Sleep<Infallible>) -> io::Result<Option<News>> {
-        let Some(life) = &mut self.life else {
-            self.inbox.wait(sleep.at_most);
+    fn sleep(&mut self, sleep: Sleep<Infallible>) -> io::Result<Option<Message>> {
+        let Some(child) = &mut self.child else {
+            self.queue.wait(sleep.timeout);
             return Ok(None);
         };
-        let held = if sleep.reads { life.held.take() } else { None };
-        if let Some(heard) = held {
-            return Ok(Some(News::Stdout(heard)));
+        let held_output = if sleep.reads {
+            child.held_output.take()
+        } else {
+            None
+        };
+        if let Some(result) = held_output {
+            return Ok(Some(Message::Stdout(result)));
         }
-        let news = self.inbox.wait(life.patience(sleep.at_most));
-        Ok(news.and_then(|(of, news)| (of == life.epoch).then_some(news)))
+        let message = self.queue.wait(child.sleep_timeout(sleep.timeout));
+        Ok(message.and_then(|(of, message)| (of == child.epoch).then_some(message)))
     }
 
-    fn hear(
+    fn report_inputs(
         &mut self,
-        news: Option<News>,
+        message: Option<Message>,
         reads: bool,
-        pen: &mut Pen,
-        mut tell: impl FnMut(Epoch, Input<'_>),
+        writer: &mut Writer,
+        mut feed: impl FnMut(Epoch, Input<'_>),
     ) {
-        let Some(life) = &mut self.life else { return };
-        let epoch = life.epoch;
-        let mut tell = |input| tell(epoch, input);
-        let is_silent = news.is_none();
-        if let Some(News::Stdin(Err(_))) = &news {
-            *pen = Pen(None);
+        let Some(child) = &mut self.child else { return };
+        let epoch = child.epoch;
+        let mut feed = |input| feed(epoch, input);
+        let is_silent = message.is_none();
+        if let Some(Message::Stdin(Err(_))) = &message {
+            *writer = Writer(None);
         }
-        if let Some(input) = news.and_then(|news| life.learn(news, reads)) {
-            tell(input);
+        if let Some(input) = message.and_then(|message| child.handle_message(message, reads)) {
+            feed(input);
         }
-        if let Some(parting) = life.part(is_silent) {
+        if let Some(unreported_end) = child.take_end_to_report(is_silent) {
             // The exit comes first because it says more than the end of the output.
-            parting.exit.map(Input::exited).map(&mut tell);
-            parting.end.map(Input::end).map(&mut tell);
+            unreported_end.exit.map(Input::exited).map(&mut feed);
+            unreported_end.end.map(Input::end).map(&mut feed);
         }
     }
 }
 
-impl Life {
+impl ChildProcess {
     fn new(
         epoch: Epoch,
-        mut tree: Tree,
+        mut tree: ProcessTree,
         pipes: Pipes,
-        inbox: &Inbox<(Epoch, News)>,
-    ) -> io::Result<(Life, Writer)> {
+        queue: &MessageQueue<(Epoch, Message)>,
+    ) -> io::Result<(ChildProcess, WriterThread)> {
         let exit = {
-            let (slot, obituary) = (inbox.slot(), tree.obituary());
-            move || slot.post((epoch, News::Exit(obituary())))
+            let (sender, exit_waiter) = (queue.sender(), tree.exit_waiter());
+            move || sender.send((epoch, Message::Exit(exit_waiter())))
         };
         spawn("everlink-exit", exit)?;
-        let [said, muttered, wrote] = [inbox.slot(), inbox.slot(), inbox.slot()];
-        let stdin = Writer::new(pipes.stdin, move |written| {
-            wrote.post((epoch, News::Stdin(written)));
+        let [stdout_sender, stderr_sender, stdin_sender] =
+            [queue.sender(), queue.sender(), queue.sender()];
+        let stdin = WriterThread::new(pipes.stdin, move |written| {
+            stdin_sender.send((epoch, Message::Stdin(written)));
         })?;
-        let life = Life {
+        let child = ChildProcess {
             epoch,
             tree,
-            stdout: Some(Reader::new(pipes.stdout, move |heard| {
-                said.post((epoch, News::Stdout(heard)));
+            stdout: Some(ReaderThread::new(pipes.stdout, move |result| {
+                stdout_sender.send((epoch, Message::Stdout(result)));
             })?),
-            stderr: Some(Reader::new(pipes.stderr, move |heard| {
-                muttered.post((epoch, News::Stderr(heard)));
+            stderr: Some(ReaderThread::new(pipes.stderr, move |result| {
+                stderr_sender.send((epoch, Message::Stderr(result)));
             })?),
-            held: None,
-            parting: None,
-            is_mourned: false,
+            held_output: None,
+            unreported_end: None,
+            is_exit_reported: false,
         };
-        Ok((life, stdin))
+        Ok((child, stdin))
     }
 
     /// Returns the maximum duration of the next sleep.
-    fn patience(&self, at_most: Option<Duration>) -> Option<Duration> {
-        let moment = self.parting.as_ref().map(Parting::moment);
-        moment.into_iter().chain(at_most).min()
+    fn sleep_timeout(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let remaining_wait = self
+            .unreported_end
+            .as_ref()
+            .map(UnreportedEnd::remaining_wait);
+        remaining_wait.into_iter().chain(timeout).min()
     }
 
     /// Stores a message. Returns the input to report at once, if there is one.
-    fn learn(&mut self, news: News, reads: bool) -> Option<Input<'static>> {
-        match news {
-            News::Exit(status) => {
-                self.parting().exit = Some(status);
+    fn handle_message(&mut self, message: Message, reads: bool) -> Option<Input<'static>> {
+        match message {
+            Message::Exit(status) => {
+                self.unreported_end().exit = Some(status);
                 // The held output precedes the exit, so it is reported even if no input is wanted.
-                let held = self.held.take()?;
-                self.learn(News::Stdout(held), true)
+                let held_output = self.held_output.take()?;
+                self.handle_message(Message::Stdout(held_output), true)
             }
-            News::Stdin(Ok(len)) => Some(Input::sent(len)),
-            News::Stdin(Err(fault)) => Some(Input::write_failed(vec![fault])),
-            News::Stdout(heard) if !reads && self.parting.is_none() => {
-                self.held = Some(heard);
+            Message::Stdin(Ok(len)) => Some(Input::sent(len)),
+            Message::Stdin(Err(fault)) => Some(Input::write_failed(vec![fault])),
+            Message::Stdout(result) if !reads && self.unreported_end.is_none() => {
+                self.held_output = Some(result);
                 None
             }
-            News::Stdout(Heard::Bytes(bytes)) => {
-                self.stdout.as_ref().inspect(|pipe| pipe.read_on());
-                self.count(bytes.len());
+            Message::Stdout(ReadResult::Bytes(bytes)) => {
+                self.stdout.as_ref().inspect(|pipe| pipe.read_next());
+                self.count_drained(bytes.len());
                 Some(Input::bytes(bytes))
             }
-            News::Stdout(Heard::End(faults)) => {
+            Message::Stdout(ReadResult::End(faults)) => {
                 self.stdout = None;
-                self.parting().end = Some(faults);
+                self.unreported_end().end = Some(faults);
                 None
             }
-            News::Stderr(Heard::Bytes(bytes)) => {
-                self.stderr.as_ref().inspect(|pipe| pipe.read_on());
-                self.count(bytes.len());
+            Message::Stderr(ReadResult::Bytes(bytes)) => {
+                self.stderr.as_ref().inspect(|pipe| pipe.read_next());
+                self.count_drained(bytes.len());
                 Some(Input::stderr(bytes))
             }
-            News::Stderr(Heard::End(_)) => {
+            Message::Stderr(ReadResult::End(_)) => {
                 // The end of standard error is not reported.
                 self.stderr = None;
                 None
@@ -225,39 +233,40 @@ impl Life {
         }
     }
 
-    fn parting(&mut self) -> &mut Parting {
-        self.parting.get_or_insert_with(|| Parting {
+    fn unreported_end(&mut self) -> &mut UnreportedEnd {
+        self.unreported_end.get_or_insert_with(|| UnreportedEnd {
             since: Instant::now(),
             exit: None,
             end: None,
-            left_behind: 0,
+            drained: 0,
         })
     }
 
-    fn count(&mut self, heard: usize) {
-        if let Some(parting) = &mut self.parting {
-            parting.left_behind += heard;
+    fn count_drained(&mut self, len: usize) {
+        if let Some(unreported_end) = &mut self.unreported_end {
+            unreported_end.drained += len;
         }
     }
 
-    /// Takes what is to be reported of the end: after everything has arrived, after [`LAST_WORDS`] in silence, or after [`LEFT_BEHIND`] bytes.
-    fn part(&mut self, is_silent: bool) -> Option<Parting> {
-        let is_heard = self.stdout.is_none() && self.stderr.is_none();
-        let parting = self.parting.take_if(|parting| {
-            let is_all = is_heard && (self.is_mourned || parting.exit.is_some());
-            let is_over = is_silent && parting.moment().is_zero();
-            is_all || is_over || parting.left_behind >= LEFT_BEHIND
+    /// Takes what is to be reported of the end: after everything has arrived, after [`LAST_WORDS`] in silence, or after [`MAX_DRAINED`] bytes.
+    fn take_end_to_report(&mut self, is_silent: bool) -> Option<UnreportedEnd> {
+        let is_output_read = self.stdout.is_none() && self.stderr.is_none();
+        let unreported_end = self.unreported_end.take_if(|unreported_end| {
+            let is_complete =
+                is_output_read && (self.is_exit_reported || unreported_end.exit.is_some());
+            let is_timed_out = is_silent && unreported_end.remaining_wait().is_zero();
+            is_complete || is_timed_out || unreported_end.drained >= MAX_DRAINED
         });
-        self.is_mourned |= parting
+        self.is_exit_reported |= unreported_end
             .as_ref()
-            .is_some_and(|parting| parting.exit.is_some());
-        parting
+            .is_some_and(|unreported_end| unreported_end.exit.is_some());
+        unreported_end
     }
 }
 
-impl Parting {
+impl UnreportedEnd {
     /// Returns how long to wait for the rest.
-    fn moment(&self) -> Duration {
+    fn remaining_wait(&self) -> Duration {
         LAST_WORDS.saturating_sub(self.since.elapsed())
     }
 }

@@ -1,16 +1,16 @@
-//! Transports for systems that cannot wait for all kinds of events at once: a thread per pipe, and one message queue. `child` and `streams` are the
-//! transports of the two ends. `ends` has the threads at the pipes, and `inbox` is the queue on which the driver sleeps. The system modules spawn and
-//! end processes, and take over the standard streams of this process.
+//! Transports for systems that cannot wait for all kinds of events at once: a thread per pipe, and one message queue. `child` and `stdio` are the
+//! transports of the two ends. `pipe_threads` has the threads at the pipes, and `message_queue` is the queue on which the driver sleeps. The system
+//! modules spawn and end processes, and take over the standard streams of this process.
 //!
 //! Windows uses these transports. The feature `threads` adds them on Unix, so that the same tests can run with them.
 
 mod child;
-mod ends;
-mod inbox;
-mod streams;
+mod message_queue;
+mod pipe_threads;
+mod stdio;
 
-pub(crate) use child::Children;
-pub(crate) use streams::Streams;
+pub(crate) use child::ChildTransport;
+pub(crate) use stdio::StdioTransport;
 
 #[cfg(feature = "threads")]
 pub use for_tests::{connect, serve};
@@ -30,7 +30,7 @@ mod for_tests {
     ///
     /// Like [`connect`](crate::connect).
     pub fn connect(command: Command, config: Config) -> io::Result<Link> {
-        crate::drive::connect_by::<super::Children>(command, config)
+        crate::drive::connect_with::<super::ChildTransport>(command, config)
     }
 
     /// Like [`serve`](crate::serve), with these transports.
@@ -43,6 +43,6 @@ mod for_tests {
         F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
         R: Into<Response>,
     {
-        crate::serve::serve_by::<super::Streams, _>(config, function)
+        crate::serve::serve_with::<super::StdioTransport, _>(config, function)
     }
 }

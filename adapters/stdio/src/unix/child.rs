@@ -13,80 +13,80 @@ use everlink::{Epoch, ExitStatus, Fault, Input, LAST_WORDS, Output};
 use rustix::event::{PollFd, PollFlags};
 
 use super::CHUNK;
-use super::own::OwnStream;
-use super::pen::Pen;
 use super::poll::poll;
-use super::tree::{Pipes, Seed, Tree};
-use super::wake::{Alarm, alarm};
-use crate::drive::Hands;
-use crate::vigil::Sleep;
+use super::process_tree::{Pipes, ProcessTree, Spawner};
+use super::standard_streams::OwnedStream;
+use super::wake::{WakeFd, wake_fd};
+use super::writer::Writer;
+use crate::drive::Transport;
+use crate::sleep_plan::Sleep;
 
 /// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
-const LEFT_BEHIND: usize = 1 << 20;
+const MAX_DRAINED: usize = 1 << 20;
 
 /// The transport of a client link: one child process after another.
-pub(crate) struct Children {
-    seed: Seed,
+pub(crate) struct ChildTransport {
+    spawner: Spawner,
     /// A child that is being spawned.
     opening: Option<Opening>,
-    life: Option<Life>,
-    births: (Sender<Birth>, Receiver<Birth>),
-    alarm: Alarm,
-    bell: Waker,
+    child: Option<ChildProcess>,
+    spawn_results: (Sender<SpawnResult>, Receiver<SpawnResult>),
+    wake_fd: WakeFd,
+    driver_waker: Waker,
     chunk: Vec<u8>,
 }
 
-type Birth = (Epoch, Result<(Tree, Pipes), Fault>);
+type SpawnResult = (Epoch, Result<(ProcessTree, Pipes), Fault>);
 
 /// A child that is being spawned, and the outputs to carry out once it is there.
 struct Opening {
     epoch: Epoch,
-    closes: bool,
-    is_condemned: bool,
+    close_when_spawned: bool,
+    kill_when_spawned: bool,
 }
 
 /// One child process.
-struct Life {
+struct ChildProcess {
     epoch: Epoch,
-    tree: Tree,
-    stdout: Option<OwnStream>,
-    stderr: Option<OwnStream>,
+    tree: ProcessTree,
+    stdout: Option<OwnedStream>,
+    stderr: Option<OwnedStream>,
     /// The faults with which the output ended, and until when to wait for the exit before the end is reported.
     end: Option<(Instant, Vec<Fault>)>,
     has_exited: bool,
 }
 
 /// The descriptors that are ready.
-pub(crate) struct News {
-    alarm: bool,
+pub(crate) struct ReadyFds {
+    wake_fd: bool,
     exit: bool,
-    room: bool,
+    writable: bool,
     stdout: bool,
     stderr: bool,
 }
 
-impl Hands for Children {
-    type Pen = Pen;
-    type News = News;
+impl Transport for ChildTransport {
+    type Writer = Writer;
+    type Wakeup = ReadyFds;
 
-    fn new(command: Command) -> io::Result<(Children, Pen, Waker)> {
-        let (alarm, waker) = alarm()?;
-        let children = Children {
-            seed: Seed::new(command),
+    fn new(command: Command) -> io::Result<(ChildTransport, Writer, Waker)> {
+        let (wake_fd, waker) = wake_fd()?;
+        let transport = ChildTransport {
+            spawner: Spawner::new(command),
             opening: None,
-            life: None,
-            births: channel(),
-            alarm,
-            bell: waker.clone(),
+            child: None,
+            spawn_results: channel(),
+            wake_fd,
+            driver_waker: waker.clone(),
             chunk: vec![0; CHUNK],
         };
-        Ok((children, Pen::new(None), waker))
+        Ok((transport, Writer::new(None), waker))
     }
 
     fn perform(
         &mut self,
         output: Output<Infallible>,
-        pen: &mut Pen,
+        writer: &mut Writer,
     ) -> Option<(Epoch, Input<'static>)> {
         match (&output, &mut self.opening) {
             (Output::Open { epoch }, _) => {
@@ -94,200 +94,201 @@ impl Hands for Children {
                 return None;
             }
             (Output::Release { .. }, _) => {
-                *pen = Pen::new(None);
-                (self.opening, self.life) = (None, None);
+                *writer = Writer::new(None);
+                (self.opening, self.child) = (None, None);
                 return None;
             }
-            (Output::CloseWrite { .. }, Some(opening)) => opening.closes = true,
+            (Output::CloseWrite { .. }, Some(opening)) => opening.close_when_spawned = true,
             (Output::Inspect { .. }, Some(_)) => {}
-            (_, Some(opening)) => opening.is_condemned = true,
+            (_, Some(opening)) => opening.kill_when_spawned = true,
             (_, None) => {}
         }
-        let life = self.life.as_mut()?;
+        let child = self.child.as_mut()?;
         match output {
-            Output::CloseWrite { .. } => pen.close(),
-            Output::Terminate { .. } => life.tree.terminate(),
-            Output::Inspect { epoch } => return Some((epoch, life.tree.activity()?)),
-            Output::Kill { .. } => life.tree.kill(),
+            Output::CloseWrite { .. } => writer.close(),
+            Output::Terminate { .. } => child.tree.terminate(),
+            Output::Inspect { epoch } => return Some((epoch, child.tree.activity()?)),
+            Output::Kill { .. } => child.tree.kill(),
             other => unreachable!("a child has one stream: {other:?}"),
         }
         None
     }
 
-    fn sleep(&mut self, sleep: Sleep<Arc<OwnStream>>) -> io::Result<News> {
-        let life = self.life.as_ref();
-        let until = life.and_then(|life| Some(life.end.as_ref()?.0));
+    fn sleep(&mut self, sleep: Sleep<Arc<OwnedStream>>) -> io::Result<ReadyFds> {
+        let child = self.child.as_ref();
+        let until = child.and_then(|child| Some(child.end.as_ref()?.0));
         let until = until.map(|until| until.saturating_duration_since(Instant::now()));
         let watch =
             |fd, is_watched: bool| is_watched.then(|| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let [alarm, exit, stdout, stderr, room] = poll(
+        let [wake_fd, exit, stdout, stderr, writable] = poll(
             [
-                Some(PollFd::new(&self.alarm, PollFlags::IN)),
-                life.and_then(|life| watch(life.tree.exit(), !life.has_exited)),
-                life.and_then(|life| watch(life.stdout.as_ref()?.as_fd(), sleep.reads)),
-                life.and_then(|life| watch(life.stderr.as_ref()?.as_fd(), true)),
+                Some(PollFd::new(&self.wake_fd, PollFlags::IN)),
+                child.and_then(|child| watch(child.tree.exit_fd(), !child.has_exited)),
+                child.and_then(|child| watch(child.stdout.as_ref()?.as_fd(), sleep.reads)),
+                child.and_then(|child| watch(child.stderr.as_ref()?.as_fd(), true)),
                 sleep
-                    .room
+                    .blocked_stream
                     .as_ref()
-                    .map(|room| PollFd::new(&**room, PollFlags::OUT)),
+                    .map(|stream| PollFd::new(&**stream, PollFlags::OUT)),
             ],
-            sleep.at_most.into_iter().chain(until).min(),
+            sleep.timeout.into_iter().chain(until).min(),
         )?;
-        Ok(News {
-            alarm,
+        Ok(ReadyFds {
+            wake_fd,
             exit,
-            room,
+            writable,
             stdout,
             stderr,
         })
     }
 
-    fn hear(
+    fn report_inputs(
         &mut self,
-        news: News,
+        ready: ReadyFds,
         reads: bool,
-        pen: &mut Pen,
-        mut tell: impl FnMut(Epoch, Input<'_>),
+        writer: &mut Writer,
+        mut feed: impl FnMut(Epoch, Input<'_>),
     ) {
-        if news.alarm {
-            self.alarm.stop();
+        if ready.wake_fd {
+            self.wake_fd.reset();
         }
-        let Some(life) = &mut self.life else {
-            return self.deliver(pen, &mut tell);
+        let Some(child) = &mut self.child else {
+            return self.attach_spawned(writer, &mut feed);
         };
-        if news.room {
-            if let Some(input) = pen.go_on() {
-                tell(life.epoch, input);
+        if ready.writable {
+            if let Some(input) = writer.write_queued() {
+                feed(child.epoch, input);
             }
         }
         // A live child gets one read per turn, because `poll` reports what is left. A dead one is drained up to the limit.
-        let enough = if news.exit { LEFT_BEHIND } else { 1 };
-        if news.stderr || news.exit {
-            life.hear_stderr(&mut self.chunk, enough, &mut tell);
+        let limit = if ready.exit { MAX_DRAINED } else { 1 };
+        if ready.stderr || ready.exit {
+            child.read_stderr(&mut self.chunk, limit, &mut feed);
         }
-        if (news.stdout && reads) || news.exit {
-            life.hear_stdout(&mut self.chunk, enough, &mut tell);
+        if (ready.stdout && reads) || ready.exit {
+            child.read_stdout(&mut self.chunk, limit, &mut feed);
         }
         // While a debugger traces the child, its end may be visible before its exit status is.
-        let status = news
+        let status = ready
             .exit
-            .then(|| life.tree.exit_status().unwrap_or(ExitStatus::Unknown));
-        let is_due = life.has_exited || status.is_some();
-        let end = life
+            .then(|| child.tree.exit_status().unwrap_or(ExitStatus::Unknown));
+        let is_due = child.has_exited || status.is_some();
+        let end = child
             .end
             .take_if(|(until, _)| is_due || *until <= Instant::now());
         if let Some((_, faults)) = end {
-            tell(life.epoch, Input::end(faults));
+            feed(child.epoch, Input::end(faults));
         }
         if let Some(status) = status {
-            life.has_exited = true;
-            tell(life.epoch, Input::exited(status));
+            child.has_exited = true;
+            feed(child.epoch, Input::exited(status));
         }
     }
 }
 
-impl Children {
+impl ChildTransport {
     fn open(&mut self, epoch: Epoch) {
         self.opening = Some(Opening {
             epoch,
-            closes: false,
-            is_condemned: false,
+            close_when_spawned: false,
+            kill_when_spawned: false,
         });
-        let (births, bell) = (self.births.0.clone(), self.bell.clone());
-        self.seed.grow(move |grown| {
-            // A tree that nobody receives is dropped, which kills it.
-            let _ = births.send((epoch, grown));
-            bell.wake();
+        let (spawn_results, driver_waker) =
+            (self.spawn_results.0.clone(), self.driver_waker.clone());
+        self.spawner.spawn(move |spawned| {
+            // A process tree that is not received is dropped, which kills it.
+            let _ = spawn_results.send((epoch, spawned));
+            driver_waker.wake();
         });
     }
 
     /// Attaches the child that was spawned. Drops those that are no longer wanted, which kills them.
-    fn deliver(&mut self, pen: &mut Pen, tell: &mut impl FnMut(Epoch, Input<'_>)) {
-        for (epoch, grown) in self.births.1.try_iter() {
+    fn attach_spawned(&mut self, writer: &mut Writer, feed: &mut impl FnMut(Epoch, Input<'_>)) {
+        for (epoch, spawned) in self.spawn_results.1.try_iter() {
             let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
                 continue;
             };
-            match grown.and_then(|grown| Life::new(opening, grown)) {
-                Ok((life, stdin)) => {
-                    self.life = Some(life);
-                    *pen = Pen::new(stdin);
-                    tell(epoch, Input::Opened);
+            match spawned.and_then(|spawned| ChildProcess::new(opening, spawned)) {
+                Ok((child, stdin)) => {
+                    self.child = Some(child);
+                    *writer = Writer::new(stdin);
+                    feed(epoch, Input::Opened);
                 }
-                Err(fault) => tell(epoch, Input::open_failed(vec![fault])),
+                Err(fault) => feed(epoch, Input::open_failed(vec![fault])),
             }
         }
     }
 }
 
-impl Life {
+impl ChildProcess {
     /// Creates the state of a spawned child, and its standard input unless that is to be closed.
     fn new(
         opening: Opening,
-        (tree, pipes): (Tree, Pipes),
-    ) -> Result<(Life, Option<OwnStream>), Fault> {
-        if opening.is_condemned {
+        (tree, pipes): (ProcessTree, Pipes),
+    ) -> Result<(ChildProcess, Option<OwnedStream>), Fault> {
+        if opening.kill_when_spawned {
             tree.kill();
         }
-        let stdin = OwnStream::of_pipe(pipes.stdin.into())?;
-        let life = Life {
+        let stdin = OwnedStream::from_pipe(pipes.stdin.into())?;
+        let child = ChildProcess {
             epoch: opening.epoch,
             tree,
-            stdout: Some(OwnStream::of_pipe(pipes.stdout.into())?),
-            stderr: Some(OwnStream::of_pipe(pipes.stderr.into())?),
+            stdout: Some(OwnedStream::from_pipe(pipes.stdout.into())?),
+            stderr: Some(OwnedStream::from_pipe(pipes.stderr.into())?),
             end: None,
             has_exited: false,
         };
-        Ok((life, Some(stdin).filter(|_| !opening.closes)))
+        Ok((child, Some(stdin).filter(|_| !opening.close_when_spawned)))
     }
 
-    fn hear_stdout(
+    fn read_stdout(
         &mut self,
         chunk: &mut [u8],
-        enough: usize,
-        tell: &mut impl FnMut(Epoch, Input<'_>),
+        limit: usize,
+        feed: &mut impl FnMut(Epoch, Input<'_>),
     ) {
         let epoch = self.epoch;
-        let end = drain(&mut self.stdout, chunk, enough, |bytes| {
-            tell(epoch, Input::bytes(bytes));
+        let end = drain(&mut self.stdout, chunk, limit, |bytes| {
+            feed(epoch, Input::bytes(bytes));
         });
         if let Some(fault) = end {
             self.end = Some((Instant::now() + LAST_WORDS, Vec::from_iter(fault)));
         }
     }
 
-    fn hear_stderr(
+    fn read_stderr(
         &mut self,
         chunk: &mut [u8],
-        enough: usize,
-        tell: &mut impl FnMut(Epoch, Input<'_>),
+        limit: usize,
+        feed: &mut impl FnMut(Epoch, Input<'_>),
     ) {
         let epoch = self.epoch;
         // The end of standard error is not reported.
-        let _ = drain(&mut self.stderr, chunk, enough, |bytes| {
-            tell(epoch, Input::stderr(bytes));
+        let _ = drain(&mut self.stderr, chunk, limit, |bytes| {
+            feed(epoch, Input::stderr(bytes));
         });
     }
 }
 
-/// Reads until the pipe is empty or at least `enough` bytes were read. At the end of the pipe, closes it and returns `Some` with the fault, if any.
+/// Reads until the pipe is empty or at least `limit` bytes were read. At the end of the pipe, closes it and returns `Some` with the fault, if any.
 fn drain(
-    pipe: &mut Option<OwnStream>,
+    pipe: &mut Option<OwnedStream>,
     chunk: &mut [u8],
-    enough: usize,
-    mut hear: impl FnMut(&[u8]),
+    limit: usize,
+    mut feed: impl FnMut(&[u8]),
 ) -> Option<Option<Fault>> {
-    let mut heard = 0;
+    let mut total = 0;
     let end = loop {
         match pipe.as_ref()?.try_read(chunk) {
             Ok(0) => break None,
             Ok(len) => {
-                hear(&chunk[..len]);
-                heard += len;
+                feed(&chunk[..len]);
+                total += len;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
             Err(error) => break Some(Fault::from(error)),
         }
-        if heard >= enough {
+        if total >= limit {
             return None;
         }
     };

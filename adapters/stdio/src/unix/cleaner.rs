@@ -2,7 +2,7 @@
 //!
 //! A process that is killed with `SIGKILL` cannot end its children. On Linux each server process dies with its owner, but the processes that the
 //! server started do not. So the owner reports every server that it starts and ends to a second process, the cleaner, through a pipe. The end of the
-//! pipe tells the cleaner that the owner is gone, and the cleaner kills what is left. The application chooses the cleaner: usually the same program
+//! pipe shows the cleaner that the owner is gone, and the cleaner kills what is left. The application chooses the cleaner: usually the same program
 //! again.
 
 use std::fs::File;
@@ -19,9 +19,9 @@ use rustix::process::{Pid, Signal};
 use super::session;
 
 /// How long the cleaner waits for killed processes to end before it gives up. A process in an uninterruptible wait may never end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval at which the cleaner checks what is left.
-const PAUSE: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The pipe to the cleaner. `None` if the application has no cleaner.
 static REPORTS: Mutex<Option<File>> = Mutex::new(None);
@@ -34,11 +34,11 @@ static REPORTS: Mutex<Option<File>> = Mutex::new(None);
 ///
 /// When the system has no descriptor left.
 pub fn report() -> io::Result<OwnedFd> {
-    let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     // A cleaner that does not read must not block a driver.
-    fcntl_setfl(&writes, OFlags::NONBLOCK)?;
-    *lock() = Some(writes.into());
-    Ok(reads)
+    fcntl_setfl(&writer, OFlags::NONBLOCK)?;
+    *lock() = Some(writer.into());
+    Ok(reader)
 }
 
 /// Closes the pipe: the cleaner kills the servers that were started and not ended, and ends.
@@ -62,7 +62,7 @@ pub fn clean_up(mut reports: impl Read) -> io::Result<()> {
             None => {}
         }
     }
-    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+    for _ in 0..KILL_TIMEOUT.as_millis() / CHECK_INTERVAL.as_millis() {
         // The id of an empty session may be reused, so only sessions with members are signalled. Where members cannot be listed, one signal must do.
         servers.retain(|server| !session::CAN_BE_LISTED || !session::members(*server).is_empty());
         if servers.is_empty() {
@@ -74,7 +74,7 @@ pub fn clean_up(mut reports: impl Read) -> io::Result<()> {
         if !session::CAN_BE_LISTED {
             break;
         }
-        thread::sleep(PAUSE);
+        thread::sleep(CHECK_INTERVAL);
     }
     Ok(())
 }
@@ -90,16 +90,16 @@ fn read_record(reports: &mut impl Read, record: &mut [u8; 4]) -> io::Result<bool
 
 /// Reports that this server runs.
 pub(super) fn started(server: Pid) {
-    say(server.as_raw_nonzero().get());
+    write_record(server.as_raw_nonzero().get());
 }
 
 /// Reports that this server and its session were killed. It is reaped next, and then its pid may be reused.
 pub(super) fn ended(server: Pid) {
-    say(-server.as_raw_nonzero().get());
+    write_record(-server.as_raw_nonzero().get());
 }
 
 /// Writes one record; four bytes to a pipe are never split. An error is ignored: nobody reads then.
-fn say(number: i32) {
+fn write_record(number: i32) {
     if let Some(pipe) = lock().as_mut() {
         let _ = pipe.write(&number.to_ne_bytes());
     }

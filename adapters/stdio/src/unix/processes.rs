@@ -31,7 +31,7 @@ pub(super) fn activity(leader: i32) -> Option<(Duration, bool)> {
     let mut others = all();
     let at = others.iter().position(|process| process.pid == leader)?;
     let mut tree = vec![others.swap_remove(at)];
-    let is_led = tree[0].is_stopped();
+    let is_leader_stopped = tree[0].is_stopped();
     let mut at = 0;
     while let Some(parent) = tree.get(at).map(|process| process.pid) {
         let (children, rest) = others
@@ -43,7 +43,10 @@ pub(super) fn activity(leader: i32) -> Option<(Duration, bool)> {
     }
     let ticks: u64 = tree.iter().map(|process| process.ticks).sum();
     let cpu = TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX));
-    Some((cpu, is_led || tree.iter().all(Process::is_stopped)))
+    Some((
+        cpu,
+        is_leader_stopped || tree.iter().all(Process::is_stopped),
+    ))
 }
 
 impl Process {
@@ -84,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_proc_is_read_whatever_the_program_is_called() {
+    fn stat_line_is_parsed_for_any_program_name() {
         let line = b"7 (a) \xff (c) T 5 7 8 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1 0 99 0";
         let process = Process::parse(7, line).expect("a line of stat");
         let ids = (process.parent, process.group, process.session);
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_run_and_is_not_stopped() {
+    fn activity_of_this_process_is_known_and_it_is_not_stopped() {
         let (_, is_stopped) =
             activity(rustix::process::getpid().as_raw_nonzero().get()).expect("/proc");
         assert!(!is_stopped);

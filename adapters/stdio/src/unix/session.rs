@@ -21,12 +21,12 @@ pub(super) fn signal(leader: Pid, signal: Signal) {
     let _ = kill_process(leader, signal);
     let mut signalled = Vec::new();
     loop {
-        let mut strays = members(leader);
-        strays.retain(|member| member.group != leader && !signalled.contains(&member.pid));
-        if strays.is_empty() {
+        let mut others = members(leader);
+        others.retain(|member| member.group != leader && !signalled.contains(&member.pid));
+        if others.is_empty() {
             return;
         }
-        for member in strays {
+        for member in others {
             let _ = kill_process(member.pid, signal);
             signalled.push(member.pid);
         }

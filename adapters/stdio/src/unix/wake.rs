@@ -9,37 +9,37 @@ use rustix::io::{read, write};
 
 /// The descriptor that the thread polls: readable after a wake-up.
 #[derive(Debug)]
-pub(crate) struct Alarm(Arc<OwnedFd>);
+pub(crate) struct WakeFd(Arc<OwnedFd>);
 
-/// Creates an alarm and the waker that triggers it.
-pub(crate) fn alarm() -> io::Result<(Alarm, Waker)> {
+/// Creates the descriptor and the waker that makes it readable.
+pub(crate) fn wake_fd() -> io::Result<(WakeFd, Waker)> {
     let (ours, theirs) = ends()?;
-    Ok((Alarm(ours), Waker::from(Arc::new(Bell(theirs)))))
+    Ok((WakeFd(ours), Waker::from(Arc::new(FdWaker(theirs)))))
 }
 
-impl Alarm {
-    /// Resets the alarm after a wake-up.
-    pub(crate) fn stop(&self) {
-        let mut rings = [0; 64];
-        while read(&self.0, &mut rings).is_ok_and(|len| len == rings.len()) {}
+impl WakeFd {
+    /// Makes the descriptor unreadable again after a wake-up.
+    pub(crate) fn reset(&self) {
+        let mut bytes = [0; 64];
+        while read(&self.0, &mut bytes).is_ok_and(|len| len == bytes.len()) {}
     }
 }
 
-impl AsFd for Alarm {
+impl AsFd for WakeFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-struct Bell(Arc<OwnedFd>);
+struct FdWaker(Arc<OwnedFd>);
 
-impl Wake for Bell {
+impl Wake for FdWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // If the counter or the socket is full, the alarm is already set. An eventfd accepts no write below 8 bytes.
+        // If the counter or the socket is full, the descriptor is already readable. An eventfd accepts no write below 8 bytes.
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 }

@@ -1,14 +1,14 @@
-//! Processes and their streams on Windows: `tree` spawns and ends processes, `own` takes over the standard streams of this process. The transports
-//! are those of `threads`.
+//! Processes and their streams on Windows: `process_tree` spawns and ends processes, `standard_streams` takes over the standard streams of this
+//! process. The transports are those of `threads`.
 
-pub mod own;
-pub mod tree;
+pub mod process_tree;
+pub mod standard_streams;
 
-pub(crate) use crate::threads::{Children, Streams};
+pub(crate) use crate::threads::{ChildTransport, StdioTransport};
 
 /// Converts a `BOOL` of the Windows API to a `Result`.
-fn done(went_well: windows_sys::core::BOOL) -> std::io::Result<()> {
-    match went_well {
+fn check(result: windows_sys::core::BOOL) -> std::io::Result<()> {
+    match result {
         0 => Err(std::io::Error::last_os_error()),
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use axum::extract::{OriginalUri, Request};
 use everlink::server::Config;
 use everlink_handle::Service;
 
-use super::server::open;
+use super::server::build_server;
 use crate::drive::Handler;
 
 /// Creates a router that serves MCP, with a task on the present runtime, to be merged or nested into the router of an application.
@@ -18,14 +18,14 @@ use crate::drive::Handler;
 ///
 /// Outside a runtime.
 pub fn router(config: Config, handler: impl Handler) -> (Router, Service) {
-    let (gate, service, driver) = open(config, handler);
+    let (endpoint, service, driver) = build_server(config, handler);
     tokio::spawn(driver);
     let router = Router::new().fallback(async move |mut request: Request| {
         // A nested router sees only a part of the path.
         if let Some(OriginalUri(uri)) = request.extensions().get().cloned() {
             *request.uri_mut() = uri;
         }
-        gate.answer(request).await.map(Body::new)
+        endpoint.answer(request).await.map(Body::new)
     });
     (router, service)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, Input, Output, StreamId};
-use everlink_handle::{ByNumber, Link};
+use everlink_handle::{IdMap, Link};
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -20,21 +20,23 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use tokio::time::{Sleep, sleep};
 
-use super::bells::{Bell, Bells};
 #[cfg(feature = "http2")]
-use super::line;
-use super::line::{Credentials, Line, Means, Outgoing, Piece, Place, unfit};
-use super::road::Road;
-use super::{fields, held, known};
-use crate::drive::{Hands, Linked, start};
-use crate::helm::Steersman;
+use super::client_connection;
+use super::client_connection::{
+    ClientConnection, Credentials, RequestBody, ResponsePart, Shared, Target, unsendable,
+};
+use super::proxy_connector::ProxyConnector;
+use super::ready_set::{ReadyFlag, ReadySet};
+use super::{copy_into, fields, known};
+use crate::drive::{ClientLoop, Transport, start};
+use crate::inline_driver::InlineDriverTask;
 
 /// How long an unused connection is kept at least; it is closed after twice that at most. Some servers close theirs after 5 s, and a request that is
 /// sent at that moment is lost.
-pub(super) const IDLE: Duration = Duration::from_secs(2);
+pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The schemes of proxy addresses.
-const PROXIES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
 /// Creates a link to the server that the config names, driven by a task on the present runtime.
 ///
@@ -100,7 +102,7 @@ impl Connector {
     pub fn with_proxy(mut self, url: &str) -> io::Result<Connector> {
         let is_proxy = url.parse::<Uri>().is_ok_and(|uri| {
             let scheme = uri.scheme_str();
-            uri.host().is_some() && scheme.is_some_and(|scheme| PROXIES.contains(&scheme))
+            uri.host().is_some() && scheme.is_some_and(|scheme| PROXY_SCHEMES.contains(&scheme))
         });
         if !is_proxy {
             return Err(invalid("this is no address of a proxy"));
@@ -128,14 +130,17 @@ impl Connector {
             ));
         }
         let (link, owner) = Link::new(config);
-        start(Steersman::new(Linked::new(owner, self.hands())))?;
+        start(InlineDriverTask::new(ClientLoop::new(
+            owner,
+            self.transport(),
+        )))?;
         Ok(link)
     }
 
     /// Creates only the transport, for a driver of another kind of machine.
     #[must_use]
-    pub fn hands(self) -> Exchanges {
-        let road = Road::new(self.proxy.as_deref());
+    pub fn transport(self) -> ClientTransport {
+        let proxy_connector = ProxyConnector::new(self.proxy.as_deref());
         let builder = HttpsConnectorBuilder::new();
         let builder = match self.tls {
             Some(tls) => builder.with_tls_config(tls),
@@ -146,30 +151,30 @@ impl Connector {
         let builder = builder.https_or_http().enable_http1();
         #[cfg(feature = "http2")]
         let builder = builder.enable_http2();
-        let https = builder.wrap_connector(road.clone());
-        let bells = Arc::new(Bells::default());
-        Exchanges {
-            means: Arc::new(Means {
+        let https = builder.wrap_connector(proxy_connector.clone());
+        let ready_set = Arc::new(ReadySet::default());
+        ClientTransport {
+            shared: Arc::new(Shared {
                 #[cfg(feature = "http2")]
-                shared: line::shared(&https),
+                http2_pool: client_connection::http2_pool(&https),
                 https,
                 credentials: self.credentials,
             }),
-            road,
+            proxy_connector,
             fields: self.fields,
             #[cfg(feature = "http2")]
-            has_shared: false,
+            has_used_pool: false,
             is_open: false,
-            last: None,
-            lines: ByNumber::default(),
-            next: SWEEP + 1,
+            last_head: None,
+            connections: IdMap::default(),
+            next_key: SWEEP_KEY + 1,
             idle: Vec::new(),
-            under_way: ByNumber::default(),
-            sweep: Sweep::new(&bells),
-            due: VecDeque::new(),
-            bells,
-            told: VecDeque::new(),
-            unheard: VecDeque::new(),
+            in_flight: IdMap::default(),
+            sweep: Sweep::new(&ready_set),
+            ready_keys: VecDeque::new(),
+            ready_set,
+            results: VecDeque::new(),
+            held_inputs: VecDeque::new(),
         }
     }
 }
@@ -181,56 +186,56 @@ fn invalid(what: &'static str) -> io::Error {
 /// The transport of a client over HTTP.
 ///
 /// The task that drives it reads all exchanges itself, so that no other task is between a connection and the machine.
-pub struct Exchanges {
-    means: Arc<Means>,
-    road: Road,
+pub struct ClientTransport {
+    shared: Arc<Shared>,
+    proxy_connector: ProxyConnector,
     /// The header fields of every request.
     fields: HeaderMap,
     /// Whether an HTTP/2 connection may have been used, which carries several exchanges. Its reader wakes their waiters while it holds a lock of the
     /// connection.
     #[cfg(feature = "http2")]
-    has_shared: bool,
+    has_used_pool: bool,
     /// Whether there is an epoch whose requests are to be sent.
     is_open: bool,
     /// The head of the last request, because most requests have the same one.
-    last: Option<Beginning>,
+    last_head: Option<PreparedHead>,
     /// The connections of the present epoch. A new epoch starts with none, because the old ones may be why the last epoch ended.
-    lines: ByNumber<u64, Line>,
+    connections: IdMap<u64, ClientConnection>,
     /// The key of the next connection.
-    next: u64,
+    next_key: u64,
     /// The idle connections, the last used one at the end. Some may already be removed.
     idle: Vec<u64>,
     /// The exchanges in flight, and the keys of their connections.
-    under_way: ByNumber<StreamId, u64>,
+    in_flight: IdMap<StreamId, u64>,
     sweep: Sweep,
-    bells: Arc<Bells>,
+    ready_set: Arc<ReadySet>,
     /// The keys of the connections to poll.
-    due: VecDeque<u64>,
+    ready_keys: VecDeque<u64>,
     /// The results of outputs, which are reported even while no input is wanted.
-    told: VecDeque<Heard>,
+    results: VecDeque<EpochInput>,
     /// Input that was read while none is wanted, with the connection to poll again once it is reported. So each connection holds back at most one
-    /// piece.
-    unheard: VecDeque<(Option<u64>, Heard)>,
+    /// part.
+    held_inputs: VecDeque<(Option<u64>, EpochInput)>,
 }
 
-type Heard = (Epoch, Input<'static>);
+type EpochInput = (Epoch, Input<'static>);
 
 /// The head of a request.
-struct Beginning {
-    place: Arc<Place>,
-    said: Fields<'static>,
+struct PreparedHead {
+    target: Arc<Target>,
+    source_fields: Fields<'static>,
     fields: HeaderMap,
     /// The length of the body.
     body: Option<usize>,
 }
 
-impl Hands for Exchanges {
+impl Transport for ClientTransport {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         match output {
             Output::Open { epoch } => {
-                self.cut_all();
+                self.abort_all();
                 self.is_open = true;
-                self.told.push_back((epoch, Input::Opened));
+                self.results.push_back((epoch, Input::Opened));
             }
             Output::Request {
                 epoch,
@@ -246,96 +251,98 @@ impl Hands for Exchanges {
                         stream,
                         faults: vec![fault].into(),
                     };
-                    self.unheard.push_back((None, (epoch, end)));
+                    self.held_inputs.push_back((None, (epoch, end)));
                 }
             }
             // Dropping a connection aborts its exchange.
             Output::Abort { stream, .. } => {
-                if let Some(key) = self.under_way.remove(&stream) {
-                    self.lines.remove(&key);
+                if let Some(key) = self.in_flight.remove(&stream) {
+                    self.connections.remove(&key);
                 }
             }
-            Output::Release { .. } => self.cut_all(),
+            Output::Release { .. } => self.abort_all(),
             // There is no process, and bytes are written only with a request.
             _ => {}
         }
     }
 
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        let mut has_listened = false;
+        let mut has_checked = false;
         loop {
-            if let Some(told) = self.told.pop_front() {
-                return Poll::Ready(told);
+            if let Some(result) = self.results.pop_front() {
+                return Poll::Ready(result);
             }
             if reads {
-                if let Some((line, heard)) = self.unheard.pop_front() {
-                    self.due.extend(line);
-                    return Poll::Ready(heard);
+                if let Some((key, input)) = self.held_inputs.pop_front() {
+                    self.ready_keys.extend(key);
+                    return Poll::Ready(input);
                 }
             }
-            if self.due.is_empty() && !has_listened {
-                has_listened = true;
-                self.bells.listen(cx.waker(), &mut self.due);
+            if self.ready_keys.is_empty() && !has_checked {
+                has_checked = true;
+                self.ready_set.take_ready(cx.waker(), &mut self.ready_keys);
             }
-            let Some(key) = self.due.pop_front() else {
+            let Some(key) = self.ready_keys.pop_front() else {
                 return Poll::Pending;
             };
-            let Some((epoch, stream, piece)) = self.look_at(key) else {
+            let Some((epoch, stream, part)) = self.poll_connection(key) else {
                 continue;
             };
-            let goes_on = piece.goes_on().then_some(key);
-            if reads && self.told.is_empty() {
-                goes_on.into_iter().for_each(|key| self.due.push_front(key));
-                return Poll::Ready((epoch, heard(stream, piece, room)));
+            let poll_again = part.has_next().then_some(key);
+            if reads && self.results.is_empty() {
+                poll_again
+                    .into_iter()
+                    .for_each(|key| self.ready_keys.push_front(key));
+                return Poll::Ready((epoch, to_input(stream, part, buffer)));
             }
-            let heard = heard(stream, piece, &mut []);
-            self.unheard.push_back((goes_on, (epoch, heard)));
+            let input = to_input(stream, part, &mut []);
+            self.held_inputs.push_back((poll_again, (epoch, input)));
         }
     }
 
     #[cfg(feature = "http2")]
-    fn lets_others_drive(&self) -> bool {
-        !self.has_shared
+    fn allows_inline_turn(&self) -> bool {
+        !self.has_used_pool
     }
 }
 
-/// Converts a piece to an input.
-fn heard<'r>(stream: StreamId, piece: Piece, mut room: &'r mut [u8]) -> Input<'r> {
-    match piece {
-        Piece::Bytes(bytes) => {
-            let bytes = held(&bytes, &mut room);
+/// Converts a part of a response to an input.
+fn to_input<'r>(stream: StreamId, part: ResponsePart, mut buffer: &'r mut [u8]) -> Input<'r> {
+    match part {
+        ResponsePart::Bytes(bytes) => {
+            let bytes = copy_into(&bytes, &mut buffer);
             Input::Bytes { stream, bytes }
         }
-        Piece::End(fault) => {
+        ResponsePart::End(fault) => {
             let faults = Vec::from_iter(fault).into();
             Input::End { stream, faults }
         }
-        Piece::Head(status, map) => {
+        ResponsePart::Head(status, map) => {
             let head = ResponseHead::new(status.as_u16());
-            let head = Box::new(head.with_fields(fields(&map, &mut room)));
+            let head = Box::new(head.with_fields(fields(&map, &mut buffer)));
             Input::Response { stream, head }
         }
     }
 }
 
-impl Exchanges {
-    fn cut_all(&mut self) {
+impl ClientTransport {
+    fn abort_all(&mut self) {
         self.is_open = false;
-        self.lines.clear();
+        self.connections.clear();
         self.idle.clear();
-        self.under_way.clear();
-        self.unheard.clear();
+        self.in_flight.clear();
+        self.held_inputs.clear();
         #[cfg(feature = "http2")]
         {
-            let means = &*self.means;
-            self.means = Arc::new(Means {
-                shared: line::shared(&means.https),
-                ..means.clone()
+            let shared = &*self.shared;
+            self.shared = Arc::new(Shared {
+                http2_pool: client_connection::http2_pool(&shared.https),
+                ..shared.clone()
             });
         }
     }
@@ -347,124 +354,124 @@ impl Exchanges {
         head: RequestHead<'static>,
         body: &[u8],
     ) -> Result<(), Fault> {
-        let method = head.verb.as_str().parse().map_err(unfit)?;
-        let last = self.last.take();
-        let mut last = match last {
-            Some(last) if last.is_of(&head) => last,
-            last => self.beginning(last.map(|last| last.place), head)?,
+        let method = head.verb.as_str().parse().map_err(unsendable)?;
+        let last_head = self.last_head.take();
+        let mut last_head = match last_head {
+            Some(last_head) if last_head.matches(&head) => last_head,
+            last_head => self.prepare_head(last_head.map(|last_head| last_head.target), head)?,
         };
-        last.measure(body.len());
-        let (place, fields) = (Arc::clone(&last.place), last.fields.clone());
-        self.last = Some(last);
+        last_head.set_body_len(body.len());
+        let (target, fields) = (Arc::clone(&last_head.target), last_head.fields.clone());
+        self.last_head = Some(last_head);
         #[cfg(feature = "http2")]
         {
-            self.has_shared |= place.is_shared();
+            self.has_used_pool |= target.may_use_http2();
         }
-        let key = self.line_to(&place);
-        if let Some(line) = self.lines.get_mut(&key) {
-            let mut request = Request::new(Outgoing {
+        let key = self.connection_to(&target);
+        if let Some(connection) = self.connections.get_mut(&key) {
+            let mut request = Request::new(RequestBody {
                 bytes: Bytes::copy_from_slice(body),
-                bell: Arc::clone(&line.bell),
+                ready_flag: Arc::clone(&connection.ready_flag),
             });
             *request.method_mut() = method;
             *request.headers_mut() = fields;
-            line.carries = Some((epoch, stream));
-            line.begin(&self.means, &place, request);
+            connection.exchange = Some((epoch, stream));
+            connection.begin(&self.shared, &target, request);
         }
-        self.under_way.insert(stream, key);
+        self.in_flight.insert(stream, key);
         // Send it now, even if no input is wanted.
-        if let Some((_, _, piece)) = self.look_at(key) {
-            let goes_on = piece.goes_on().then_some(key);
-            let heard = heard(stream, piece, &mut []);
-            self.unheard.push_back((goes_on, (epoch, heard)));
+        if let Some((_, _, part)) = self.poll_connection(key) {
+            let poll_again = part.has_next().then_some(key);
+            let input = to_input(stream, part, &mut []);
+            self.held_inputs.push_back((poll_again, (epoch, input)));
         }
         Ok(())
     }
 
-    /// Builds the head of a request. Reuses the place of the last request if the target is the same.
-    fn beginning(
+    /// Builds the head of a request. Reuses the parsed target of the last request if the URL is the same.
+    fn prepare_head(
         &self,
-        place: Option<Arc<Place>>,
+        target: Option<Arc<Target>>,
         head: RequestHead<'static>,
-    ) -> Result<Beginning, Fault> {
-        let place = match place.filter(|place| place.target == head.target) {
-            Some(place) => place,
-            None => Arc::new(Place::new(&head.target, &self.road)?),
+    ) -> Result<PreparedHead, Fault> {
+        let target = match target.filter(|target| target.url == head.target) {
+            Some(target) => target,
+            None => Arc::new(Target::new(&head.target, &self.proxy_connector)?),
         };
         let mut fields = HeaderMap::new();
         for (name, value) in head.fields.iter() {
-            let value = HeaderValue::from_bytes(value).map_err(unfit)?;
+            let value = HeaderValue::from_bytes(value).map_err(unsendable)?;
             let name = match known(name) {
                 Some(name) => name.clone(),
-                None => name.parse().map_err(unfit)?,
+                None => name.parse().map_err(unsendable)?,
             };
             fields.append(name, value);
         }
         fields.extend(self.fields.clone());
-        if let Some(value) = &place.proxy_authorization {
+        if let Some(value) = &target.proxy_authorization {
             fields.append(PROXY_AUTHORIZATION, value.clone());
         }
-        fields.entry(HOST).or_insert_with(|| place.host.clone());
-        Ok(Beginning {
-            place,
-            said: head.fields,
+        fields.entry(HOST).or_insert_with(|| target.host.clone());
+        Ok(PreparedHead {
+            target,
+            source_fields: head.fields,
             fields,
             body: None,
         })
     }
 
     /// Returns the most recently used idle connection, or a new one.
-    fn line_to(&mut self, place: &Arc<Place>) -> u64 {
+    fn connection_to(&mut self, target: &Arc<Target>) -> u64 {
         while let Some(key) = self.idle.pop() {
-            let line = self.lines.get(&key);
-            if line.is_some_and(|line| line.is_free_for(place)) {
+            let connection = self.connections.get(&key);
+            if connection.is_some_and(|connection| connection.can_send_to(target)) {
                 return key;
             }
-            self.lines.remove(&key);
+            self.connections.remove(&key);
         }
-        let key = self.next;
-        self.next += 1;
-        let line = Line::new(self.bells.hang(key), Arc::clone(place));
-        self.lines.insert(key, line);
+        let key = self.next_key;
+        self.next_key += 1;
+        let connection = ClientConnection::new(self.ready_set.new_flag(key), Arc::clone(target));
+        self.connections.insert(key, connection);
         key
     }
 
-    /// Polls a connection. Returns the piece that arrived, if any; the connection must then be polled again, unless it was the end.
-    fn look_at(&mut self, key: u64) -> Option<(Epoch, StreamId, Piece)> {
-        if key == SWEEP {
+    /// Polls a connection. Returns the part that arrived, if any; the connection must then be polled again, unless it was the end.
+    fn poll_connection(&mut self, key: u64) -> Option<(Epoch, StreamId, ResponsePart)> {
+        if key == SWEEP_KEY {
             self.sweep();
             return None;
         }
-        let line = self.lines.get_mut(&key)?;
-        let piece = line.poll();
-        let (goes_on, is_end) = match &piece {
-            Poll::Ready(piece) => (piece.goes_on(), !piece.goes_on()),
+        let connection = self.connections.get_mut(&key)?;
+        let part = connection.poll();
+        let (poll_again, is_end) = match &part {
+            Poll::Ready(part) => (part.has_next(), !part.has_next()),
             Poll::Pending => (false, false),
         };
-        if !goes_on {
-            line.bell.look_away();
+        if !poll_again {
+            connection.ready_flag.end_poll();
         }
-        let carries = line.carries;
-        let taken = line.bell.taken();
-        if let Some((epoch, stream)) = carries.filter(|_| taken > 0) {
+        let exchange = connection.exchange;
+        let taken = connection.ready_flag.take_count();
+        if let Some((epoch, stream)) = exchange.filter(|_| taken > 0) {
             let sent = Input::Sent { stream, len: taken };
-            self.told.push_back((epoch, sent));
+            self.results.push_back((epoch, sent));
         }
         if is_end {
-            line.carries = None;
+            connection.exchange = None;
         }
-        if line.is_over() {
-            self.lines.remove(&key);
+        if connection.is_closed() {
+            self.connections.remove(&key);
         } else if is_end {
             self.idle.push(key);
             self.sweep.start();
         }
-        let (epoch, stream) = carries?;
+        let (epoch, stream) = exchange?;
         if is_end {
-            self.under_way.remove(&stream);
+            self.in_flight.remove(&stream);
         }
-        match piece {
-            Poll::Ready(piece) => Some((epoch, stream, piece)),
+        match part {
+            Poll::Ready(part) => Some((epoch, stream, part)),
             Poll::Pending => None,
         }
     }
@@ -474,14 +481,14 @@ impl Exchanges {
         if !self.sweep.is_due() {
             return;
         }
-        let lines = &mut self.lines;
-        self.idle.retain(|key| match lines.get_mut(key) {
-            Some(line) if !line.is_stale => {
-                line.is_stale = true;
+        let connections = &mut self.connections;
+        self.idle.retain(|key| match connections.get_mut(key) {
+            Some(connection) if !connection.is_stale => {
+                connection.is_stale = true;
                 true
             }
             _ => {
-                lines.remove(key);
+                connections.remove(key);
                 false
             }
         });
@@ -491,9 +498,9 @@ impl Exchanges {
     }
 }
 
-impl Beginning {
+impl PreparedHead {
     /// Sets `Content-Length`. hyper would add it too, but would have to grow the header map for it.
-    fn measure(&mut self, body: usize) {
+    fn set_body_len(&mut self, body: usize) {
         if self.body == Some(body) {
             return;
         }
@@ -505,35 +512,35 @@ impl Beginning {
         }
     }
 
-    fn is_of(&self, head: &RequestHead<'_>) -> bool {
-        self.place.target == head.target && self.said == head.fields
+    fn matches(&self, head: &RequestHead<'_>) -> bool {
+        self.target.url == head.target && self.source_fields == head.fields
     }
 }
 
 /// The timer for closing unused connections. It runs only while there are idle ones.
 struct Sweep {
     sleep: Option<Pin<Box<Sleep>>>,
-    bell: Arc<Bell>,
+    ready_flag: Arc<ReadyFlag>,
     waker: Waker,
 }
 
 /// The key of its ready flag.
-const SWEEP: u64 = 0;
+const SWEEP_KEY: u64 = 0;
 
 impl Sweep {
-    fn new(bells: &Arc<Bells>) -> Sweep {
-        let bell = bells.hang(SWEEP);
+    fn new(ready_set: &Arc<ReadySet>) -> Sweep {
+        let ready_flag = ready_set.new_flag(SWEEP_KEY);
         Sweep {
             sleep: None,
-            waker: Waker::from(Arc::clone(&bell)),
-            bell,
+            waker: Waker::from(Arc::clone(&ready_flag)),
+            ready_flag,
         }
     }
 
-    /// Starts the timer with [`IDLE`], unless it already runs.
+    /// Starts the timer with [`IDLE_TIMEOUT`], unless it already runs.
     fn start(&mut self) {
         if self.sleep.is_none() {
-            self.sleep = Some(Box::pin(sleep(IDLE)));
+            self.sleep = Some(Box::pin(sleep(IDLE_TIMEOUT)));
             // Registers the waker; the timer cannot be due yet.
             self.is_due();
         }
@@ -541,14 +548,14 @@ impl Sweep {
 
     /// Whether the timer has fired.
     fn is_due(&mut self) -> bool {
-        self.bell.hush();
+        self.ready_flag.begin_poll();
         let cx = &mut Context::from_waker(&self.waker);
         let sleep = self.sleep.as_mut();
         let is_due = sleep.is_some_and(|sleep| sleep.as_mut().poll(cx).is_ready());
         if is_due {
             self.sleep = None;
         }
-        self.bell.look_away();
+        self.ready_flag.end_poll();
         is_due
     }
 }
@@ -560,7 +567,7 @@ mod tests {
     use everlink::protocol::ServerCapabilities;
     use everlink::server::{self, Offer};
     use everlink::{Dialect, ErrorObject, Payload};
-    use everlink_handle::{Call, Context as Asked, ToolResult};
+    use everlink_handle::{Call, Context as HandlerContext, ToolResult};
     use serde_json::json;
     use tokio::net::TcpListener;
     use tokio::runtime::{Builder, Runtime};
@@ -572,13 +579,13 @@ mod tests {
     /// Returns a runtime with a server on it, and the URL of the server. One of its tools answers, the other one never does.
     fn server() -> (Runtime, String) {
         let runtime = Runtime::new().expect("a runtime");
-        let _within = runtime.enter();
+        let _entered = runtime.enter();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"));
         let listener = listener.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let capabilities = ServerCapabilities::default().with_tools(false);
         let offer = Offer::new("server", "1").with_capabilities(capabilities);
-        let answer = |request: server::Request, _: Asked| async move {
+        let answer = |request: server::Request, _: HandlerContext| async move {
             let params = request.params.expect("a call has parameters");
             if params.as_str().contains("silence") {
                 pending::<()>().await;
@@ -594,7 +601,7 @@ mod tests {
     }
 
     /// A link with one idle connection and one with a call in flight, and its driver.
-    struct Stage {
+    struct LinkUnderTest {
         link: Link,
         call: Call<ToolResult>,
         driver: JoinHandle<()>,
@@ -602,23 +609,23 @@ mod tests {
         left: Box<dyn Fn() -> (usize, usize)>,
     }
 
-    async fn stage(url: &str, dialect: Dialect) -> Stage {
+    async fn start_link(url: &str, dialect: Dialect) -> LinkUnderTest {
         let mut config = Config::http("client", "1", url).expect("a URL");
         config.dialect = dialect;
         let (link, owner) = Link::new(config);
-        let hands = Connector::new().hands();
-        let bells = Arc::downgrade(&hands.bells);
-        let steersman = Steersman::new(Linked::new(owner, hands));
-        let remains = steersman.remains();
-        let driver = tokio::spawn(steersman);
+        let transport = Connector::new().transport();
+        let ready_set = Arc::downgrade(&transport.ready_set);
+        let task = InlineDriverTask::new(ClientLoop::new(owner, transport));
+        let weak = task.weak();
+        let driver = tokio::spawn(task);
         let call = link.call_tool("silence", json!({}));
         for _ in 0..3 {
             let answer = link.call_tool("answer", json!({})).await;
             answer.expect("an answer");
         }
-        let left = Box::new(move || (remains.strong_count(), bells.strong_count()));
+        let left = Box::new(move || (weak.strong_count(), ready_set.strong_count()));
         assert!(left().0 > 0 && left().1 > 0);
-        Stage {
+        LinkUnderTest {
             link,
             call,
             driver,
@@ -627,44 +634,44 @@ mod tests {
     }
 
     /// Yields until nothing is left.
-    async fn nothing_left(left: impl Fn() -> (usize, usize)) {
+    async fn wait_until_freed(left: impl Fn() -> (usize, usize)) {
         while left() != (0, 0) {
             yield_now().await;
         }
     }
 
     #[test]
-    fn nothing_is_left_of_a_link_on_one_thread() {
+    fn link_on_one_thread_frees_its_driver_and_ready_set_when_it_ends() {
         let (_server, url) = server();
         let runtime = || Builder::new_current_thread().enable_all().build();
         for dialect in [Dialect::Legacy, Dialect::Modern] {
-            let alone = runtime().expect("a runtime");
-            alone.block_on(async {
-                let it = stage(&url, dialect).await;
-                it.link.shutdown().await.expect("it ends");
-                it.call.await.expect_err("it was ended");
-                nothing_left(it.left).await;
+            let single_threaded = runtime().expect("a runtime");
+            single_threaded.block_on(async {
+                let started = start_link(&url, dialect).await;
+                started.link.shutdown().await.expect("it ends");
+                started.call.await.expect_err("it was ended");
+                wait_until_freed(started.left).await;
 
-                let it = stage(&url, dialect).await;
-                drop((it.link, it.call));
-                it.driver.await.expect("it ends");
-                nothing_left(it.left).await;
+                let started = start_link(&url, dialect).await;
+                drop((started.link, started.call));
+                started.driver.await.expect("it ends");
+                wait_until_freed(started.left).await;
 
-                let it = stage(&url, dialect).await;
-                it.driver.abort();
-                it.call.await.expect_err("nobody drives it");
-                nothing_left(it.left).await;
+                let started = start_link(&url, dialect).await;
+                started.driver.abort();
+                started.call.await.expect_err("nobody drives it");
+                wait_until_freed(started.left).await;
             });
-            assert_eq!(alone.metrics().num_alive_tasks(), 0);
+            assert_eq!(single_threaded.metrics().num_alive_tasks(), 0);
             // A runtime that ends drops the driver and the tasks that wait for it, in any order.
-            let Stage {
+            let LinkUnderTest {
                 link, call, left, ..
-            } = alone.block_on(stage(&url, dialect));
-            let waiter = alone.spawn(link.call_tool("silence", json!({})));
-            drop((alone, waiter));
+            } = single_threaded.block_on(start_link(&url, dialect));
+            let waiter = single_threaded.spawn(link.call_tool("silence", json!({})));
+            drop((single_threaded, waiter));
             assert_eq!(left(), (0, 0));
-            let late = runtime().expect("a runtime");
-            late.block_on(call).expect_err("nobody drives it");
+            let later = runtime().expect("a runtime");
+            later.block_on(call).expect_err("nobody drives it");
         }
     }
 }

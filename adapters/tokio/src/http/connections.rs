@@ -18,10 +18,10 @@ use tokio::time::{sleep, timeout};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum number of bytes buffered of what a client sends, the whole head of a request included, and of what it does not read.
-const BUFFERED: usize = 64 << 10;
+const MAX_BUFFERED: usize = 64 << 10;
 
 /// How long to wait when the system has no descriptor for another connection, because `accept` would fail again at once.
-const BREATH: Duration = Duration::from_millis(20);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// How long a connection that is to be closed may still write.
 const GRACE: Duration = Duration::from_millis(100);
@@ -38,13 +38,13 @@ pub struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    most: usize,
+    limit: usize,
     next: u64,
     /// A logical clock, which orders the uses of connections.
     clock: u64,
     open: HashMap<u64, Open>,
     /// The connections of each address.
-    addresses: HashMap<IpAddr, Kinds>,
+    addresses: HashMap<IpAddr, ByKind>,
     /// The addresses, ordered by their number of connections.
     by_count: BTreeSet<(usize, IpAddr)>,
 }
@@ -52,42 +52,42 @@ struct Table {
 #[derive(Debug)]
 struct Open {
     address: IpAddr,
-    turn: Turn,
-    switch: Arc<Switch>,
+    rank: Rank,
+    close_signal: Arc<CloseSignal>,
 }
 
 /// The kind of a connection, and when it was last used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
-    standing: Standing,
+struct Rank {
+    kind: Kind,
     used: u64,
 }
 
 /// The kind of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum Kind {
     /// No request has arrived on it.
-    Silent,
+    NoRequest,
     /// A request has arrived, and none is answered yet.
-    Asked,
+    Unanswered,
     /// A response was completely read.
     Answered,
 }
 
 /// The connections of one address by kind, each ordered by last use.
 #[derive(Debug, Default)]
-struct Kinds([BTreeSet<(u64, u64)>; 3]);
+struct ByKind([BTreeSet<(u64, u64)>; 3]);
 
-impl Kinds {
+impl ByKind {
     /// The share of each kind, in quarters of the address's places. A kind within its share is not displaced for another kind.
     const QUARTERS: [usize; 3] = [1, 2, 1];
 
-    fn insert(&mut self, turn: Turn, number: u64) {
-        self.0[turn.standing as usize].insert((turn.used, number));
+    fn insert(&mut self, rank: Rank, number: u64) {
+        self.0[rank.kind as usize].insert((rank.used, number));
     }
 
-    fn remove(&mut self, turn: Turn, number: u64) {
-        self.0[turn.standing as usize].remove(&(turn.used, number));
+    fn remove(&mut self, rank: Rank, number: u64) {
+        self.0[rank.kind as usize].remove(&(rank.used, number));
     }
 
     fn len(&self) -> usize {
@@ -95,9 +95,9 @@ impl Kinds {
     }
 
     /// Returns the connection to displace.
-    fn first(&self) -> Option<u64> {
+    fn displaced(&self) -> Option<u64> {
         let all = self.len();
-        let mut kinds = self.0.iter().zip(Kinds::QUARTERS);
+        let mut kinds = self.0.iter().zip(ByKind::QUARTERS);
         let over = kinds.find(|(kind, quarters)| 4 * kind.len() > quarters * all);
         // If each kind has exactly its share, the first kind is as good as any.
         let kind = over.map_or(&self.0[0], |(kind, _)| kind);
@@ -106,17 +106,17 @@ impl Kinds {
 }
 
 #[derive(Debug, Default)]
-struct Switch {
-    off: Notify,
+struct CloseSignal {
+    notify: Notify,
     has_grace: AtomicBool,
 }
 
 impl Connections {
     /// Creates an empty set for at most this many connections.
     #[must_use]
-    pub fn new(most: usize) -> Connections {
+    pub fn new(limit: usize) -> Connections {
         let table = Table {
-            most: most.max(1),
+            limit: limit.max(1),
             next: 0,
             clock: 0,
             open: HashMap::new(),
@@ -136,7 +136,7 @@ impl Connections {
                 Err(_) => {
                     // The system has no descriptor left, so an open connection is closed. If that does not help, it costs one client its connection.
                     self.table().displace();
-                    sleep(BREATH).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -144,16 +144,16 @@ impl Connections {
 
     fn admit(&self, address: IpAddr) -> Connection {
         let mut table = self.table();
-        if table.open.len() >= table.most {
+        if table.open.len() >= table.limit {
             table.displace();
         }
-        let (number, switch) = table.add(network_of(address));
+        let (number, close_signal) = table.add(network_of(address));
         Connection {
-            place: Arc::new(Place {
+            slot: Arc::new(Slot {
                 number,
                 address,
                 connections: self.clone(),
-                switch,
+                close_signal,
             }),
         }
     }
@@ -175,64 +175,64 @@ fn network_of(address: IpAddr) -> IpAddr {
 }
 
 impl Table {
-    fn add(&mut self, address: IpAddr) -> (u64, Arc<Switch>) {
+    fn add(&mut self, address: IpAddr) -> (u64, Arc<CloseSignal>) {
         self.next += 1;
         self.clock += 1;
-        let (number, switch) = (self.next, Arc::<Switch>::default());
-        let turn = Turn {
-            standing: Standing::Silent,
+        let (number, close_signal) = (self.next, Arc::<CloseSignal>::default());
+        let rank = Rank {
+            kind: Kind::NoRequest,
             used: self.clock,
         };
-        self.recount(address, |of| of.insert(turn, number));
+        self.recount(address, |kinds| kinds.insert(rank, number));
         let open = Open {
             address,
-            turn,
-            switch: switch.clone(),
+            rank,
+            close_signal: close_signal.clone(),
         };
         self.open.insert(number, open);
-        (number, switch)
+        (number, close_signal)
     }
 
-    fn remove(&mut self, number: u64) -> Option<Arc<Switch>> {
+    fn remove(&mut self, number: u64) -> Option<Arc<CloseSignal>> {
         let open = self.open.remove(&number)?;
-        self.recount(open.address, |of| of.remove(open.turn, number));
-        Some(open.switch)
+        self.recount(open.address, |kinds| kinds.remove(open.rank, number));
+        Some(open.close_signal)
     }
 
     /// Marks a connection as used now, and raises its kind.
-    fn use_now(&mut self, number: u64, standing: Standing) {
+    fn mark_used(&mut self, number: u64, kind: Kind) {
         self.clock += 1;
         let Some(open) = self.open.get_mut(&number) else {
             return;
         };
-        if let Some(of) = self.addresses.get_mut(&open.address) {
-            of.remove(open.turn, number);
-            open.turn = Turn {
-                standing: open.turn.standing.max(standing),
+        if let Some(kinds) = self.addresses.get_mut(&open.address) {
+            kinds.remove(open.rank, number);
+            open.rank = Rank {
+                kind: open.rank.kind.max(kind),
                 used: self.clock,
             };
-            of.insert(open.turn, number);
+            kinds.insert(open.rank, number);
         }
     }
 
     /// Closes the connection to displace.
     fn displace(&mut self) {
         let heaviest = self.by_count.last().map(|(_, address)| *address);
-        let of = heaviest.and_then(|address| self.addresses.get(&address));
-        let first = of.and_then(Kinds::first);
-        if let Some(switch) = first.and_then(|number| self.remove(number)) {
-            switch.off.notify_one();
+        let kinds = heaviest.and_then(|address| self.addresses.get(&address));
+        let displaced = kinds.and_then(ByKind::displaced);
+        if let Some(close_signal) = displaced.and_then(|number| self.remove(number)) {
+            close_signal.notify.notify_one();
         }
     }
 
-    fn recount(&mut self, address: IpAddr, change: impl FnOnce(&mut Kinds)) {
-        let of = self.addresses.entry(address).or_default();
-        self.by_count.remove(&(of.len(), address));
-        change(of);
-        if of.len() == 0 {
+    fn recount(&mut self, address: IpAddr, change: impl FnOnce(&mut ByKind)) {
+        let kinds = self.addresses.entry(address).or_default();
+        self.by_count.remove(&(kinds.len(), address));
+        change(kinds);
+        if kinds.len() == 0 {
             self.addresses.remove(&address);
         } else {
-            self.by_count.insert((of.len(), address));
+            self.by_count.insert((kinds.len(), address));
         }
     }
 }
@@ -240,18 +240,18 @@ impl Table {
 /// A connection that keeps its place among the others until all clones of this are dropped.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    place: Arc<Place>,
+    slot: Arc<Slot>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     number: u64,
     address: IpAddr,
     connections: Connections,
-    switch: Arc<Switch>,
+    close_signal: Arc<CloseSignal>,
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.connections.table().remove(self.number);
     }
@@ -260,12 +260,12 @@ impl Drop for Place {
 impl Connection {
     /// Serves the connection until `served` completes or the connection is displaced.
     pub async fn serve<T>(self, served: impl Future<Output = T>) {
-        let (mut served, switch) = (pin!(served), &self.place.switch);
+        let (mut served, close_signal) = (pin!(served), &self.slot.close_signal);
         tokio::select! {
             _ = &mut served => return,
-            () = switch.off.notified() => {}
+            () = close_signal.notify.notified() => {}
         }
-        if switch.has_grace.load(Ordering::Acquire) {
+        if close_signal.has_grace.load(Ordering::Acquire) {
             let _ = timeout(GRACE, served).await;
         }
     }
@@ -273,30 +273,30 @@ impl Connection {
     /// Returns the address of the client.
     #[must_use]
     pub fn address(&self) -> IpAddr {
-        self.place.address.to_canonical()
+        self.slot.address.to_canonical()
     }
 
     /// Reports that a request arrived.
-    pub fn asked(&self) {
-        self.use_now(Standing::Asked);
+    pub fn request_arrived(&self) {
+        self.mark_used(Kind::Unanswered);
     }
 
     /// Reports that a response was completely read.
-    pub fn answered(&self) {
-        self.use_now(Standing::Answered);
+    pub fn response_read(&self) {
+        self.mark_used(Kind::Answered);
     }
 
-    fn use_now(&self, standing: Standing) {
-        let place = &self.place;
-        place.connections.table().use_now(place.number, standing);
+    fn mark_used(&self, kind: Kind) {
+        let slot = &self.slot;
+        slot.connections.table().mark_used(slot.number, kind);
     }
 
     /// Closes the connection. It may still write for up to 100 ms.
     pub fn close(&self) {
-        let switch = &self.place.switch;
+        let close_signal = &self.slot.close_signal;
         // The Release store precedes `notify_one`, so the Acquire load in `serve` sees it after the wake-up.
-        switch.has_grace.store(true, Ordering::Release);
-        switch.off.notify_one();
+        close_signal.has_grace.store(true, Ordering::Release);
+        close_signal.notify.notify_one();
     }
 }
 
@@ -306,7 +306,7 @@ pub fn http1() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(BUFFERED);
+        .max_buf_size(MAX_BUFFERED);
     http
 }
 
@@ -315,8 +315,8 @@ mod tests {
     use super::*;
 
     fn is_closed(connection: &Connection) -> bool {
-        let place = &connection.place;
-        !place.connections.table().open.contains_key(&place.number)
+        let slot = &connection.slot;
+        !slot.connections.table().open.contains_key(&slot.number)
     }
 
     fn from(address: [u8; 4]) -> IpAddr {
@@ -328,7 +328,7 @@ mod tests {
         let here = from([127, 0, 0, 1]);
         let connections = Connections::new(8);
         let good = connections.admit(here);
-        good.answered();
+        good.response_read();
         // Connections without a request.
         let silent: Vec<_> = (0..20).map(|_| connections.admit(here)).collect();
         assert!(!is_closed(&good));
@@ -341,20 +341,20 @@ mod tests {
             let newcomer = connections.admit(here);
             let other = connections.admit(here);
             assert!(!is_closed(&newcomer) && !is_closed(&good));
-            newcomer.asked();
+            newcomer.request_arrived();
             asked.extend([newcomer, other]);
         }
         // Idle connections that were answered: the least recently used one is displaced.
         drop((silent, asked));
         let idle: Vec<_> = (0..7).map(|_| connections.admit(here)).collect();
-        idle.iter().for_each(Connection::answered);
-        good.asked();
+        idle.iter().for_each(Connection::response_read);
+        good.request_arrived();
         let _last = connections.admit(here);
         assert!(is_closed(&idle[0]) && !is_closed(&good));
     }
 
     #[test]
-    fn address_with_most_connections_pays() {
+    fn address_with_most_connections_is_displaced() {
         let connections = Connections::new(4);
         let lone = connections.admit(from([10, 0, 0, 1]));
         let many: Vec<_> = (0..9)
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_network_of_ipv6_are_one() {
+    fn ipv6_addresses_of_one_64_network_count_as_one() {
         let [one, two, other] = ["2001:db8::1", "2001:db8::2:1", "2001:db8:0:1::1"]
             .map(|address| network_of(address.parse().expect("an address")));
         assert_eq!(one, two);

@@ -6,16 +6,16 @@ use std::iter::successors;
 
 use everlink::{Fault, FaultKind};
 
-use super::road::Unresolved;
+use super::proxy_connector::Unresolved;
 
 /// Converts an error to a fault, with the texts of all its causes.
 pub(super) fn fault(error: &(dyn Error + 'static)) -> Fault {
     let causes = || successors(Some(error), |error| cause(*error));
     // The deepest cause is the most specific one.
     let kind = causes().filter_map(kind).last();
-    let mut words: Vec<_> = causes().map(ToString::to_string).collect();
-    words.dedup();
-    Fault::with_detail(kind.unwrap_or(FaultKind::Other), words.join(": "))
+    let mut texts: Vec<_> = causes().map(ToString::to_string).collect();
+    texts.dedup();
+    Fault::with_detail(kind.unwrap_or(FaultKind::Other), texts.join(": "))
 }
 
 /// Returns the cause of an error. The `source` of an `io::Error` skips the error that it wraps.

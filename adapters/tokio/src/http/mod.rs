@@ -1,34 +1,34 @@
 //! HTTP transports: a client on hyper's connections, a server on hyper's server, and a router for axum.
 //!
 //! This module makes no decisions. It has no retry policy, no redirects and no timeouts for requests: the machine decides which exchange begins and
-//! when it is aborted. `line` is a connection and its exchange, and `bells` is the set of lines to poll. `road` connects to a server, `fault`
-//! classifies hyper's errors, and `connections` limits the connections of a server.
+//! when it is aborted. `client_connection` is a connection and its exchange, and `ready_set` is the set of connections to poll. `proxy_connector`
+//! connects to a server, `fault` classifies hyper's errors, and `connections` limits the connections of a server.
 
 #[cfg(feature = "axum")]
 mod axum;
 #[cfg(feature = "http-client")]
-mod bells;
-#[cfg(feature = "http-client")]
 mod client;
+#[cfg(feature = "http-client")]
+mod client_connection;
 #[cfg(feature = "http-server")]
 mod connections;
 #[cfg(feature = "http-client")]
 mod fault;
 #[cfg(feature = "http-client")]
-mod line;
+mod proxy_connector;
 #[cfg(feature = "http-client")]
-mod road;
+mod ready_set;
 #[cfg(feature = "http-server")]
 mod server;
 
 #[cfg(feature = "axum")]
 pub use self::axum::router;
 #[cfg(feature = "http-client")]
-pub use client::{Connector, Exchanges, connect};
+pub use client::{ClientTransport, Connector, connect};
 #[cfg(feature = "http-server")]
 pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
-pub use server::{Front, Gate, Reply, User, serve};
+pub use server::{Endpoint, ResponseBody, ServerTransport, User, serve};
 
 use std::borrow::Cow;
 use std::mem;
@@ -37,7 +37,7 @@ use ::http::header::{self, HeaderMap, HeaderName};
 use everlink::http::Fields;
 
 /// The header names of most messages, which need not be parsed or copied.
-static KNOWN: [HeaderName; 12] = [
+static KNOWN_NAMES: [HeaderName; 12] = [
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
     header::ACCEPT,
@@ -54,28 +54,28 @@ static KNOWN: [HeaderName; 12] = [
 
 /// Returns the static header name for a name that the machine writes, if there is one.
 fn known(name: &str) -> Option<&'static HeaderName> {
-    KNOWN.iter().find(|known| known.as_str() == name)
+    KNOWN_NAMES.iter().find(|known| known.as_str() == name)
 }
 
 /// Converts the header fields of a received message.
-fn fields<'r>(map: &HeaderMap, room: &mut &'r mut [u8]) -> Fields<'r> {
+fn fields<'r>(map: &HeaderMap, buffer: &mut &'r mut [u8]) -> Fields<'r> {
     let fields = map.iter().map(|(name, value)| {
-        let name = match KNOWN.iter().find(|known| *known == name) {
+        let name = match KNOWN_NAMES.iter().find(|known| *known == name) {
             Some(known) => Cow::Borrowed(known.as_str()),
             None => Cow::Owned(name.as_str().to_owned()),
         };
-        (name, held(value.as_bytes(), room))
+        (name, copy_into(value.as_bytes(), buffer))
     });
     fields.collect()
 }
 
 /// Copies bytes into the given buffer, or into memory of their own if they do not fit.
-fn held<'r>(bytes: &[u8], room: &mut &'r mut [u8]) -> Cow<'r, [u8]> {
-    if bytes.len() > room.len() {
+fn copy_into<'r>(bytes: &[u8], buffer: &mut &'r mut [u8]) -> Cow<'r, [u8]> {
+    if bytes.len() > buffer.len() {
         return Cow::Owned(bytes.to_vec());
     }
-    let (held, left) = mem::take(room).split_at_mut(bytes.len());
-    *room = left;
-    held.copy_from_slice(bytes);
-    Cow::Borrowed(held)
+    let (copied, rest) = mem::take(buffer).split_at_mut(bytes.len());
+    *buffer = rest;
+    copied.copy_from_slice(bytes);
+    Cow::Borrowed(copied)
 }

@@ -1,4 +1,5 @@
-//! The transport of a server over HTTP: `Gate` takes requests from hyper, and `Front` passes them to the machine and its responses back.
+//! The transport of a server over HTTP: `Endpoint` takes requests from hyper, and `ServerTransport` passes them to the machine and its responses
+//! back.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::server::{Config, Http, Server};
 use everlink::{Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{ByNumber, Service, ServiceOwner};
+use everlink_handle::{IdMap, Service, ServiceOwner};
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -30,21 +31,21 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connections::{Connection, Connections, http1};
-use super::{fields, held, known};
-use crate::drive::{self, Handler, Hands};
+use super::{copy_into, fields, known};
+use crate::drive::{self, Handler, Transport};
 
 /// The maximum number of request pieces that are queued for the machine.
-const PIECES: usize = 64;
+const MAX_QUEUED_PIECES: usize = 64;
 
 /// The initial capacity for the body of a response, which is enough for most.
-const FIRST: usize = 1 << 9;
+const INITIAL_CAPACITY: usize = 1 << 9;
 
 /// The maximum number of open connections. 512: half of the descriptors that most systems let a process have.
-const CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 512;
 
 /// The maximum number of response bytes that are handed to hyper at once. hyper holds them until the client reads, but the machine counts them as
 /// written.
-const PIECE: usize = 32 << 10;
+const MAX_PIECE: usize = 32 << 10;
 
 /// Serves HTTP on this listener, with tasks on the present runtime, until the service is shut down.
 ///
@@ -75,22 +76,22 @@ const PIECE: usize = 32 << 10;
 /// Outside a runtime.
 pub fn serve(listener: TcpListener, config: Config, handler: impl Handler) -> Service {
     let flush = config.flush;
-    let (gate, service, driver) = open(config, handler);
+    let (endpoint, service, driver) = build_server(config, handler);
     let driver = tokio::spawn(driver);
     // `shutdown` completes when the owner is dropped: here, after the last connection.
-    tokio::spawn(async move { drop(gate.listen(listener, driver, flush).await) });
+    tokio::spawn(async move { drop(endpoint.listen(listener, driver, flush).await) });
     service
 }
 
-/// Creates a server, the gate to it, and the future that drives it until it is closed.
-pub(super) fn open(
+/// Creates a server, its endpoint, and the future that drives it until it is closed.
+pub(super) fn build_server(
     mut config: Config,
     handler: impl Handler,
-) -> (Gate, Service, impl Future<Output = ServiceOwner> + Send) {
+) -> (Endpoint, Service, impl Future<Output = ServiceOwner> + Send) {
     config.http.get_or_insert_with(Http::new);
     let (service, owner) = Service::new(Server::new(config));
-    let (gate, front) = Front::new();
-    (gate, service, drive::serve(owner, front, handler))
+    let (endpoint, transport) = ServerTransport::new();
+    (endpoint, service, drive::serve(owner, transport, handler))
 }
 
 /// The user who sent a request, set as an extension of the request by the application's layer that checked the credentials.
@@ -99,16 +100,16 @@ pub struct User(pub String);
 
 /// Takes requests from hyper, whichever server runs it.
 #[derive(Clone)]
-pub struct Gate {
+pub struct Endpoint {
     next: Arc<AtomicU64>,
     /// The requests that are read. Bounded, so that a reader waits until the machine wants input.
-    arrivals: mpsc::Sender<Arrival>,
+    requests: mpsc::Sender<RequestMessage>,
     /// All other messages.
-    told: mpsc::UnboundedSender<Told>,
+    message_sender: mpsc::UnboundedSender<ExchangeMessage>,
 }
 
 /// Another message about an exchange.
-enum Told {
+enum ExchangeMessage {
     Input(Input<'static>),
     /// An input that is the last message about the exchange.
     Last(StreamId, Input<'static>),
@@ -117,44 +118,44 @@ enum Told {
 }
 
 /// A request, or more of its body.
-enum Arrival {
-    Begun(Box<Begun>),
+enum RequestMessage {
+    New(Box<NewRequest>),
     More(Input<'static>),
 }
 
 /// A request, with the part of its body that has already arrived: usually all of it.
-struct Begun {
+struct NewRequest {
     stream: StreamId,
     parts: Parts,
-    body: Rest,
-    answer: oneshot::Sender<Answer>,
+    body: UnreportedBody,
+    answer: oneshot::Sender<ResponseStart>,
     connection: Option<Connection>,
 }
 
 /// The part of a request's body that is not reported yet.
 #[derive(Default)]
-struct Rest {
+struct UnreportedBody {
     bytes: Bytes,
-    is_all: bool,
+    is_complete: bool,
 }
 
-impl Rest {
+impl UnreportedBody {
     fn has_any(&self) -> bool {
-        self.is_all || !self.bytes.is_empty()
+        self.is_complete || !self.bytes.is_empty()
     }
 }
 
 /// The head and first bytes of a response, and the channel for the rest of it, if there is more.
-struct Answer {
+struct ResponseStart {
     head: Box<ResponseHead<'static>>,
     first: Bytes,
     rest: Option<mpsc::UnboundedReceiver<Piece>>,
 }
 
-impl Answer {
+impl ResponseStart {
     /// Returns the response for when the server is closed.
-    fn unavailable() -> Answer {
-        Answer {
+    fn unavailable() -> ResponseStart {
+        ResponseStart {
             head: Box::new(ResponseHead::new(503)),
             first: Bytes::new(),
             rest: None,
@@ -165,17 +166,17 @@ impl Answer {
 /// More of a response. The last piece is `None`; a channel that ends without it means that the response was aborted.
 type Piece = Option<Bytes>;
 
-impl Gate {
-    /// Accepts connections on this listener until `end` completes. Then accepts no more, and gives the open ones up to `patience` to close. There are
+impl Endpoint {
+    /// Accepts connections on this listener until `end` completes. Then accepts no more, and gives the open ones up to `grace` to close. There are
     /// at most 512 connections; beyond that a new one displaces another, as [`Connections`] says.
     pub async fn listen<T>(
         &self,
         listener: TcpListener,
         end: impl Future<Output = T>,
-        patience: Duration,
+        grace: Duration,
     ) -> T {
         let (graceful, mut end) = (GracefulShutdown::new(), pin!(end));
-        let (connections, mut tasks) = (Connections::new(CONNECTIONS), JoinSet::new());
+        let (connections, mut tasks) = (Connections::new(MAX_CONNECTIONS), JoinSet::new());
         let ended = loop {
             let (socket, connection) = tokio::select! {
                 ended = &mut end => break ended,
@@ -184,56 +185,59 @@ impl Gate {
             };
             // An error only makes the connection slower.
             let _ = socket.set_nodelay(true);
-            let (gate, own) = (self.clone(), connection.clone());
+            let (endpoint, request_connection) = (self.clone(), connection.clone());
             let service = service_fn(move |mut request: Request<Incoming>| {
-                own.asked();
-                request.extensions_mut().insert(own.clone());
-                let gate = gate.clone();
-                async move { Ok::<_, Infallible>(gate.answer(request).await) }
+                request_connection.request_arrived();
+                request.extensions_mut().insert(request_connection.clone());
+                let endpoint = endpoint.clone();
+                async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
             });
             let served = http1().serve_connection(TokioIo::new(socket), service);
             tasks.spawn(connection.serve(graceful.watch(served)));
         };
         drop(listener);
-        let _ = timeout(patience, graceful.shutdown()).await;
+        let _ = timeout(grace, graceful.shutdown()).await;
         ended
     }
 
     /// Answers one request. Dropping this future, or the response's body before its end, reports that the client is gone.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Reply>
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body<Data = Bytes, Error: Display>,
     {
         let (mut parts, body) = request.into_parts();
         let connection = parts.extensions.remove::<Connection>();
         let mut incoming = pin!(body);
-        let body = at_hand(incoming.as_mut()).await;
-        let is_all = body.as_ref().is_ok_and(|body| body.is_all);
+        let body = available_body(incoming.as_mut()).await;
+        let is_complete = body.as_ref().is_ok_and(|body| body.is_complete);
         let stream = StreamId::new(self.next.fetch_add(1, Ordering::Relaxed));
-        let presence = Presence {
+        let presence = ClientPresence {
             stream,
-            told: self.told.clone(),
+            message_sender: self.message_sender.clone(),
             connection: connection.clone(),
-            heard_all: false,
-            is_told: false,
+            is_response_read: false,
+            is_end_reported: false,
         };
-        // Declared after `presence` and so dropped first: the front skips a request whose channel is closed, and never sees one after its client is
-        // gone.
+        // Declared after `presence` and so dropped first: the transport skips a request whose channel is closed, and never sees one after its client
+        // is gone.
         let (answer, mut answered) = oneshot::channel();
         let (body, fault) = match body {
             Ok(body) => (body, None),
-            Err(fault) => (Rest::default(), Some(fault)),
+            Err(fault) => (UnreportedBody::default(), Some(fault)),
         };
-        let begun = Begun {
+        let new_request = NewRequest {
             stream,
             parts,
             body,
             answer,
             connection,
         };
-        // If the front is gone, the channel for the answer is closed, too.
-        let _ = self.arrivals.send(Arrival::Begun(Box::new(begun))).await;
-        let answer = if is_all {
+        // If the transport is gone, the channel for the answer is closed, too.
+        let _ = self
+            .requests
+            .send(RequestMessage::New(Box::new(new_request)))
+            .await;
+        let answer = if is_complete {
             answered.await
         } else {
             tokio::select! {
@@ -241,7 +245,10 @@ impl Gate {
                 () = self.read(stream, incoming, fault) => answered.await,
             }
         };
-        Reply::respond(answer.unwrap_or_else(|_| Answer::unavailable()), presence)
+        ResponseBody::respond(
+            answer.unwrap_or_else(|_| ResponseStart::unavailable()),
+            presence,
+        )
     }
 
     async fn read<B>(&self, stream: StreamId, mut body: Pin<&mut B>, fault: Option<Fault>)
@@ -253,55 +260,57 @@ impl Gate {
             match body.frame().await {
                 Some(Ok(frame)) => {
                     let bytes = Vec::from(frame.into_data().unwrap_or_default()).into();
-                    self.arrived(Input::Bytes { stream, bytes }).await;
+                    self.send_request_message(Input::Bytes { stream, bytes })
+                        .await;
                 }
-                Some(Err(error)) => faults.push(unread(&error)),
+                Some(Err(error)) => faults.push(read_fault(&error)),
                 None => break,
             }
         }
         let faults = faults.into();
-        self.arrived(Input::End { stream, faults }).await;
+        self.send_request_message(Input::End { stream, faults })
+            .await;
     }
 
-    async fn arrived(&self, input: Input<'static>) {
-        let _ = self.arrivals.send(Arrival::More(input)).await;
+    async fn send_request_message(&self, input: Input<'static>) {
+        let _ = self.requests.send(RequestMessage::More(input)).await;
     }
 }
 
 /// Returns the part of a body that has already arrived. Polls it twice, because hyper learns from the first poll that the body is wanted.
-async fn at_hand<B>(mut body: Pin<&mut B>) -> Result<Rest, Fault>
+async fn available_body<B>(mut body: Pin<&mut B>) -> Result<UnreportedBody, Fault>
 where
     B: Body<Data = Bytes, Error: Display>,
 {
-    let mut has_looked = false;
+    let mut has_polled = false;
     let frame = poll_fn(|cx| match body.as_mut().poll_frame(cx) {
         Poll::Ready(frame) => Poll::Ready(Some(frame)),
-        Poll::Pending if has_looked => Poll::Ready(None),
+        Poll::Pending if has_polled => Poll::Ready(None),
         Poll::Pending => {
-            has_looked = true;
+            has_polled = true;
             cx.waker().wake_by_ref();
             Poll::Pending
         }
     });
     let bytes = match frame.await {
         Some(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-        Some(Some(Err(error))) => return Err(unread(&error)),
+        Some(Some(Err(error))) => return Err(read_fault(&error)),
         Some(None) | None => Bytes::new(),
     };
-    let is_all = body.is_end_stream();
-    Ok(Rest { bytes, is_all })
+    let is_complete = body.is_end_stream();
+    Ok(UnreportedBody { bytes, is_complete })
 }
 
-fn unread(error: &impl Display) -> Fault {
+fn read_fault(error: &impl Display) -> Fault {
     Fault::with_detail(FaultKind::Read, error.to_string())
 }
 
-fn head<'r>(parts: &Parts, room: &mut &'r mut [u8]) -> RequestHead<'r> {
+fn head<'r>(parts: &Parts, buffer: &mut &'r mut [u8]) -> RequestHead<'r> {
     let target = parts
         .uri
         .path_and_query()
         .map_or("/", |target| target.as_str());
-    let mut fields = fields(&parts.headers, room);
+    let mut fields = fields(&parts.headers, buffer);
     // HTTP/2 names the host with the target. If both are present and differ, the machine sees both and refuses the request.
     let named = |host: &str| {
         fields
@@ -320,153 +329,169 @@ fn head<'r>(parts: &Parts, room: &mut &'r mut [u8]) -> RequestHead<'r> {
 }
 
 /// The transport of a server over HTTP.
-pub struct Front {
-    open: ByNumber<StreamId, Way>,
-    /// The responses in `Way::Held`: those begun since the last time that no input was left, and those begun before.
+pub struct ServerTransport {
+    responses: IdMap<StreamId, ResponseState>,
+    /// The responses in `ResponseState::Held`: those begun since the last time that no input was left, and those begun before.
     held: [Vec<StreamId>; 2],
     /// Whether the last poll returned an input, so that the machine gets another turn.
-    has_turn: bool,
+    had_input: bool,
     /// Whether held responses have already waited for such a turn. They wait only once, because under load there is always another one.
     has_waited: bool,
     /// The part of the last reported request's body that is reported next.
-    ahead: Option<(StreamId, Rest)>,
+    unreported_body: Option<(StreamId, UnreportedBody)>,
     /// The connections whose response is not completely read yet.
-    connections: ByNumber<StreamId, Connection>,
-    arrivals: mpsc::Receiver<Arrival>,
-    tells: mpsc::UnboundedReceiver<Told>,
+    connections: IdMap<StreamId, Connection>,
+    requests: mpsc::Receiver<RequestMessage>,
+    messages: mpsc::UnboundedReceiver<ExchangeMessage>,
 }
 
 /// The progress of the response to a request.
-enum Way {
-    Begun(mpsc::UnboundedSender<Piece>),
+enum ResponseState {
+    Streaming(mpsc::UnboundedSender<Piece>),
     /// The response has begun, but is held back: the rest may follow in a moment, and then all of it is sent together.
-    Held(oneshot::Sender<Answer>, Box<ResponseHead<'static>>, Vec<u8>),
-    Waiting(oneshot::Sender<Answer>),
+    Held(
+        oneshot::Sender<ResponseStart>,
+        Box<ResponseHead<'static>>,
+        Vec<u8>,
+    ),
+    Waiting(oneshot::Sender<ResponseStart>),
 }
 
-impl Way {
+impl ResponseState {
     /// Aborts the response. The client of a held one gets its head and first bytes, and then an error.
-    fn cut(self) {
-        if let Way::Held(answer, head, first) = self {
+    fn abort(self) {
+        if let ResponseState::Held(answer, head, first) = self {
             let (first, (_, rest)) = (first.into(), mpsc::unbounded_channel());
             let rest = Some(rest);
-            let _ = answer.send(Answer { head, first, rest });
+            let _ = answer.send(ResponseStart { head, first, rest });
         }
     }
 }
 
-impl Front {
-    /// Creates the transport and the gate through which requests reach it.
+impl ServerTransport {
+    /// Creates the transport and the endpoint through which requests reach it.
     #[must_use]
-    pub fn new() -> (Gate, Front) {
-        let (sender, arrivals) = mpsc::channel(PIECES);
-        let (told, tells) = mpsc::unbounded_channel();
-        let gate = Gate {
+    pub fn new() -> (Endpoint, ServerTransport) {
+        let (sender, requests) = mpsc::channel(MAX_QUEUED_PIECES);
+        let (message_sender, messages) = mpsc::unbounded_channel();
+        let endpoint = Endpoint {
             next: Arc::new(AtomicU64::new(StreamId::DUPLEX.number() + 1)),
-            arrivals: sender,
-            told,
+            requests: sender,
+            message_sender,
         };
-        let front = Front {
-            open: ByNumber::default(),
+        let transport = ServerTransport {
+            responses: IdMap::default(),
             held: [Vec::new(), Vec::new()],
-            has_turn: false,
+            had_input: false,
             has_waited: false,
-            ahead: None,
-            connections: ByNumber::default(),
-            arrivals,
-            tells,
+            unreported_body: None,
+            connections: IdMap::default(),
+            requests,
+            messages,
         };
-        (gate, front)
+        (endpoint, transport)
     }
 
-    fn poll_arrival<'r>(
+    fn poll_request_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        mut room: &'r mut [u8],
+        mut buffer: &'r mut [u8],
     ) -> Poll<Input<'r>> {
         loop {
-            let mut heard = match self.tells.poll_recv(cx) {
-                Poll::Ready(Some(Told::Input(input))) => Poll::Ready(Some(Arrival::More(input))),
-                Poll::Ready(Some(Told::Last(stream, input))) => {
-                    self.connections.remove(&stream);
-                    Poll::Ready(Some(Arrival::More(input)))
+            let mut polled = match self.messages.poll_recv(cx) {
+                Poll::Ready(Some(ExchangeMessage::Input(input))) => {
+                    Poll::Ready(Some(RequestMessage::More(input)))
                 }
-                Poll::Ready(Some(Told::Over(stream))) => {
+                Poll::Ready(Some(ExchangeMessage::Last(stream, input))) => {
+                    self.connections.remove(&stream);
+                    Poll::Ready(Some(RequestMessage::More(input)))
+                }
+                Poll::Ready(Some(ExchangeMessage::Over(stream))) => {
                     self.connections.remove(&stream);
                     continue;
                 }
                 Poll::Ready(None) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             };
-            if heard.is_pending() && reads {
-                if let Some((stream, rest)) = self.ahead.take() {
-                    return Poll::Ready(self.more(stream, rest, room));
+            if polled.is_pending() && reads {
+                if let Some((stream, rest)) = self.unreported_body.take() {
+                    return Poll::Ready(self.next_body_input(stream, rest, buffer));
                 }
-                heard = self.arrivals.poll_recv(cx);
+                polled = self.requests.poll_recv(cx);
             }
-            let input = match heard {
-                Poll::Ready(Some(Arrival::Begun(begun))) if begun.answer.is_closed() => continue,
-                Poll::Ready(Some(Arrival::Begun(begun))) => {
-                    let Begun {
+            let input = match polled {
+                Poll::Ready(Some(RequestMessage::New(new_request)))
+                    if new_request.answer.is_closed() =>
+                {
+                    continue;
+                }
+                Poll::Ready(Some(RequestMessage::New(new_request))) => {
+                    let NewRequest {
                         stream,
                         parts,
                         body,
                         answer,
                         connection,
-                    } = *begun;
-                    let mut head = Box::new(head(&parts, &mut room));
+                    } = *new_request;
+                    let mut head = Box::new(head(&parts, &mut buffer));
                     if let Some(connection) = connection {
                         head.address = Some(connection.address());
                         self.connections.insert(stream, connection);
                     }
-                    self.open.insert(stream, Way::Waiting(answer));
-                    self.ahead = Some((stream, body)).filter(|(_, body)| body.has_any());
+                    self.responses
+                        .insert(stream, ResponseState::Waiting(answer));
+                    self.unreported_body = Some((stream, body)).filter(|(_, body)| body.has_any());
                     Input::Request { stream, head }
                 }
-                Poll::Ready(Some(Arrival::More(input))) => input,
+                Poll::Ready(Some(RequestMessage::More(input))) => input,
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             };
             if let Input::WriteFailed { stream, .. } = input {
-                self.open.remove(&stream);
+                self.responses.remove(&stream);
                 self.connections.remove(&stream);
-                self.ahead.take_if(|(of, _)| *of == stream);
+                self.unreported_body.take_if(|(of, _)| *of == stream);
             }
             return Poll::Ready(input);
         }
     }
 
     /// Returns the next input of a request whose body is not completely reported.
-    fn more<'r>(&mut self, stream: StreamId, rest: Rest, mut room: &'r mut [u8]) -> Input<'r> {
+    fn next_body_input<'r>(
+        &mut self,
+        stream: StreamId,
+        rest: UnreportedBody,
+        mut buffer: &'r mut [u8],
+    ) -> Input<'r> {
         if rest.bytes.is_empty() {
             let faults = Vec::new().into();
             return Input::End { stream, faults };
         }
-        if rest.is_all {
-            let end = Rest {
+        if rest.is_complete {
+            let end = UnreportedBody {
                 bytes: Bytes::new(),
-                is_all: true,
+                is_complete: true,
             };
-            self.ahead = Some((stream, end));
+            self.unreported_body = Some((stream, end));
         }
-        let bytes = held(&rest.bytes, &mut room);
+        let bytes = copy_into(&rest.bytes, &mut buffer);
         Input::Bytes { stream, bytes }
     }
 
     /// Called when no input is left. Sends the older held responses, and yields once for the newer ones, so that handlers can complete them.
-    fn let_go(&mut self, cx: &mut Context<'_>) {
+    fn release_held(&mut self, cx: &mut Context<'_>) {
         let [new, old] = &mut self.held;
         for stream in old.drain(..) {
-            let Some(way) = self.open.get_mut(&stream) else {
+            let Some(state) = self.responses.get_mut(&stream) else {
                 continue;
             };
             let (sender, receiver) = mpsc::unbounded_channel();
-            match mem::replace(way, Way::Begun(sender)) {
-                Way::Held(answer, head, first) => {
+            match mem::replace(state, ResponseState::Streaming(sender)) {
+                ResponseState::Held(answer, head, first) => {
                     let (first, rest) = (first.into(), Some(receiver));
-                    let _ = answer.send(Answer { head, first, rest });
+                    let _ = answer.send(ResponseStart { head, first, rest });
                 }
-                other => *way = other,
+                other => *state = other,
             }
         }
         if !new.is_empty() {
@@ -476,7 +501,7 @@ impl Front {
     }
 }
 
-impl Hands for Front {
+impl Transport for ServerTransport {
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         // Outputs for a client that is gone are dropped.
         match output {
@@ -486,7 +511,7 @@ impl Hands for Front {
                 is_whole,
                 ..
             } => {
-                let Some(Way::Waiting(answer)) = self.open.remove(&stream) else {
+                let Some(ResponseState::Waiting(answer)) = self.responses.remove(&stream) else {
                     return;
                 };
                 if is_whole {
@@ -494,28 +519,29 @@ impl Hands for Front {
                         self.connections.remove(&stream);
                     }
                     let (first, rest) = (Bytes::copy_from_slice(bytes), None);
-                    let _ = answer.send(Answer { head, first, rest });
+                    let _ = answer.send(ResponseStart { head, first, rest });
                 } else {
-                    let mut first = Vec::with_capacity(bytes.len().max(FIRST));
+                    let mut first = Vec::with_capacity(bytes.len().max(INITIAL_CAPACITY));
                     first.extend_from_slice(bytes);
-                    self.open.insert(stream, Way::Held(answer, head, first));
+                    self.responses
+                        .insert(stream, ResponseState::Held(answer, head, first));
                     self.held[0].push(stream);
                 }
             }
-            Output::Write { stream, .. } => match self.open.get_mut(&stream) {
-                Some(Way::Begun(rest)) => {
+            Output::Write { stream, .. } => match self.responses.get_mut(&stream) {
+                Some(ResponseState::Streaming(rest)) => {
                     let _ = rest.send(Some(Bytes::copy_from_slice(bytes)));
                 }
-                Some(Way::Held(_, _, first)) => first.extend_from_slice(bytes),
-                Some(Way::Waiting(_)) | None => {}
+                Some(ResponseState::Held(_, _, first)) => first.extend_from_slice(bytes),
+                Some(ResponseState::Waiting(_)) | None => {}
             },
-            Output::Finish { stream, .. } => match self.open.remove(&stream) {
-                Some(Way::Begun(rest)) => {
+            Output::Finish { stream, .. } => match self.responses.remove(&stream) {
+                Some(ResponseState::Streaming(rest)) => {
                     let _ = rest.send(None);
                 }
-                Some(Way::Held(answer, head, first)) => {
+                Some(ResponseState::Held(answer, head, first)) => {
                     let (first, rest) = (first.into(), None);
-                    let _ = answer.send(Answer { head, first, rest });
+                    let _ = answer.send(ResponseStart { head, first, rest });
                     // The response is no longer held.
                     for held in &mut self.held {
                         if let Some(at) = held.iter().rposition(|held| *held == stream) {
@@ -523,10 +549,13 @@ impl Hands for Front {
                         }
                     }
                 }
-                Some(Way::Waiting(_)) | None => {}
+                Some(ResponseState::Waiting(_)) | None => {}
             },
             Output::Abort { stream, .. } => {
-                self.open.remove(&stream).into_iter().for_each(Way::cut);
+                self.responses
+                    .remove(&stream)
+                    .into_iter()
+                    .for_each(ResponseState::abort);
                 // hyper frees what it holds for a client that does not read only with the connection.
                 if let Some(connection) = self.connections.remove(&stream) {
                     connection.close();
@@ -534,56 +563,56 @@ impl Hands for Front {
             }
             Output::Release { .. } => {
                 self.connections.clear();
-                self.open.drain().for_each(|(_, way)| way.cut());
+                self.responses.drain().for_each(|(_, state)| state.abort());
             }
             // All other outputs are for clients.
             _ => {}
         }
     }
 
-    fn poll_heard<'r>(
+    fn poll_input<'r>(
         &mut self,
         cx: &mut Context<'_>,
         reads: bool,
-        room: &'r mut [u8],
+        buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        let heard = self.poll_arrival(cx, reads, room);
-        if heard.is_pending() {
+        let polled = self.poll_request_input(cx, reads, buffer);
+        if polled.is_pending() {
             let is_held = self.held.iter().any(|held| !held.is_empty());
-            self.has_waited = is_held && self.has_turn && !self.has_waited;
+            self.has_waited = is_held && self.had_input && !self.has_waited;
             if self.has_waited {
                 cx.waker().wake_by_ref();
             } else if is_held {
-                self.let_go(cx);
+                self.release_held(cx);
             }
         }
-        self.has_turn = heard.is_ready();
-        heard.map(|input| (Epoch::FIRST, input))
+        self.had_input = polled.is_ready();
+        polled.map(|input| (Epoch::FIRST, input))
     }
 }
 
 /// A connected client. Dropped before the response is complete, it reports that the client is gone.
-struct Presence {
+struct ClientPresence {
     stream: StreamId,
-    told: mpsc::UnboundedSender<Told>,
+    message_sender: mpsc::UnboundedSender<ExchangeMessage>,
     connection: Option<Connection>,
-    heard_all: bool,
-    /// Whether the front was already told that no message about the exchange follows.
-    is_told: bool,
+    is_response_read: bool,
+    /// Whether it was already reported that no message about the exchange follows.
+    is_end_reported: bool,
 }
 
-impl Drop for Presence {
+impl Drop for ClientPresence {
     fn drop(&mut self) {
         let stream = self.stream;
-        if !self.heard_all {
+        if !self.is_response_read {
             let faults = vec![FaultKind::Closed.into()].into();
             let failed = Input::WriteFailed { stream, faults };
-            let _ = self.told.send(Told::Input(failed));
-        } else if !self.is_told {
-            let _ = self.told.send(Told::Over(stream));
+            let _ = self.message_sender.send(ExchangeMessage::Input(failed));
+        } else if !self.is_end_reported {
+            let _ = self.message_sender.send(ExchangeMessage::Over(stream));
         }
-        if let Some(connection) = self.connection.as_ref().filter(|_| self.heard_all) {
-            connection.answered();
+        if let Some(connection) = self.connection.as_ref().filter(|_| self.is_response_read) {
+            connection.response_read();
         }
     }
 }
@@ -597,33 +626,33 @@ static COMMON: [HeaderValue; 4] = [
 ];
 
 /// The body of a response.
-pub struct Reply {
+pub struct ResponseBody {
     first: Bytes,
     rest: Option<mpsc::UnboundedReceiver<Piece>>,
-    presence: Presence,
+    presence: ClientPresence,
 }
 
-impl Reply {
-    fn respond(answer: Answer, presence: Presence) -> Response<Reply> {
-        let said = "what a machine says is HTTP";
-        let mut reply = Reply {
+impl ResponseBody {
+    fn respond(answer: ResponseStart, presence: ClientPresence) -> Response<ResponseBody> {
+        let valid = "what a machine says is HTTP";
+        let mut body = ResponseBody {
             first: answer.first,
             rest: answer.rest,
             presence,
         };
-        reply.presence.heard_all = reply.is_end_stream();
-        reply.presence.is_told = reply.is_end_stream();
-        let mut response = Response::new(reply);
-        *response.status_mut() = StatusCode::from_u16(answer.head.status).expect(said);
+        body.presence.is_response_read = body.is_end_stream();
+        body.presence.is_end_reported = body.is_end_stream();
+        let mut response = Response::new(body);
+        *response.status_mut() = StatusCode::from_u16(answer.head.status).expect(valid);
         let fields = response.headers_mut();
         for (name, value) in answer.head.fields.iter() {
             let value = match COMMON.iter().find(|common| common.as_bytes() == value) {
                 Some(common) => common.clone(),
-                None => HeaderValue::from_bytes(value).expect(said),
+                None => HeaderValue::from_bytes(value).expect(valid),
             };
             match known(name) {
                 Some(name) => fields.append(name, value),
-                None => fields.append(HeaderName::from_bytes(name.as_bytes()).expect(said), value),
+                None => fields.append(HeaderName::from_bytes(name.as_bytes()).expect(valid), value),
             };
         }
         response
@@ -631,22 +660,22 @@ impl Reply {
 
     /// Hands the next piece to hyper.
     fn take_piece(&mut self) -> Frame<Bytes> {
-        let len = self.first.len().min(PIECE);
+        let len = self.first.len().min(MAX_PIECE);
         let bytes = self.first.split_to(len);
         let stream = self.presence.stream;
         let sent = Input::Sent { stream, len };
-        self.presence.is_told = self.is_end_stream();
-        let told = if self.presence.is_told {
-            Told::Last(stream, sent)
+        self.presence.is_end_reported = self.is_end_stream();
+        let message = if self.presence.is_end_reported {
+            ExchangeMessage::Last(stream, sent)
         } else {
-            Told::Input(sent)
+            ExchangeMessage::Input(sent)
         };
-        let _ = self.presence.told.send(told);
+        let _ = self.presence.message_sender.send(message);
         Frame::data(bytes)
     }
 }
 
-impl Body for Reply {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -669,7 +698,7 @@ impl Body for Reply {
         if !self.first.is_empty() {
             frame = Some(Ok(self.take_piece()));
         }
-        self.presence.heard_all = self.is_end_stream();
+        self.presence.is_response_read = self.is_end_stream();
         Poll::Ready(frame)
     }
 

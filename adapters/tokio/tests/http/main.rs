@@ -1,11 +1,11 @@
 //! Tests both ends over real local sockets: the messages, how connections end, and that nothing is left behind.
 
-mod endings;
-mod front;
-mod mounted;
-mod raw;
+mod axum_app;
+mod client_transport;
+mod faulty_proxy;
 #[cfg(feature = "http2")]
-mod shared;
-mod stage;
-mod talk;
-mod weather;
+mod http2;
+mod messages;
+mod server_shutdown;
+mod server_transport;
+mod support;

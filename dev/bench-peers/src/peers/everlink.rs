@@ -1,8 +1,8 @@
-//! everlink: its two machines in one memory, and its clients and servers on threads and on tokio.
+//! everlink: both machines in memory, and clients and servers on threads and on tokio.
 
 use std::collections::VecDeque;
 use std::process::Command;
-use std::time::Instant as Moment;
+use std::time::Instant as StdInstant;
 
 use everlink::client::{CallOptions, Client as Machine, Event, Outcome, State};
 use everlink::protocol::ServerCapabilities;
@@ -14,8 +14,8 @@ use super::{Caller, Client, OnTokio, nanos, runtime, script};
 use crate::echo::{Answer, Arguments, Json, NAME, Params, Text};
 use crate::report::Era;
 
-/// A link as a user would set it up, in this era.
-pub(crate) fn spoken_in(era: Era, mut config: Config) -> Config {
+/// Sets the era of a config.
+pub(crate) fn with_era(era: Era, mut config: Config) -> Config {
     config.dialect = match era {
         Era::Legacy => Dialect::Legacy,
         Era::Modern => Dialect::Modern,
@@ -25,7 +25,7 @@ pub(crate) fn spoken_in(era: Era, mut config: Config) -> Config {
 }
 
 pub(crate) fn child(era: Era) -> Config {
-    spoken_in(era, Config::child("measured", "1.0"))
+    with_era(era, Config::child("measured", "1.0"))
 }
 
 fn server() -> server::Config {
@@ -34,21 +34,21 @@ fn server() -> server::Config {
     server::Config::new(offer, everlink_tokio::secret())
 }
 
-/// What the tool answers, with its text read and written again.
+/// The answer of the tool, with the text parsed and written again.
 fn answer(request: &Request) -> Payload {
     let params = request.params.as_ref().expect("a call has parameters");
-    let params: Params<'_, Text<'_>> = params.parse().expect("it is called as it wants to be");
+    let params: Params<'_, Text<'_>> = params.parse().expect("the arguments match");
     Payload::of(&params.answer()).expect("this is JSON")
 }
 
-/// What it answers where the text is passed on as it is.
-fn pass_on(request: &Request) -> Payload {
+/// The answer of the tool, with the text forwarded as JSON.
+fn answer_json(request: &Request) -> Payload {
     let params = request.params.as_ref().expect("a call has parameters");
-    let params: Params<'_, Json<'_>> = params.parse().expect("it is called as it wants to be");
+    let params: Params<'_, Json<'_>> = params.parse().expect("the arguments match");
     Payload::of(&params.answer()).expect("this is JSON")
 }
 
-/// Both machines and two buffers between them: no runtime, no clock, no system call.
+/// Both machines with two buffers between them: no runtime, no clock, no system call.
 pub(crate) struct InMemory {
     client: Machine,
     server: Server,
@@ -60,46 +60,46 @@ pub(crate) struct InMemory {
 impl InMemory {
     /// Two ends that are ready.
     pub(crate) fn new(era: Era) -> InMemory {
-        let mut both = InMemory {
+        let mut pair = InMemory {
             client: Machine::new(child(era)),
             server: Server::new(server()),
             epoch: Epoch::NONE,
             to_server: Vec::new(),
             to_client: Vec::new(),
         };
-        both.client.connect(Instant::ZERO);
-        both.settle(answer);
-        assert_eq!(both.client.state(), State::Ready);
-        both
+        pair.client.connect(Instant::ZERO);
+        pair.settle(answer);
+        assert_eq!(pair.client.state(), State::Ready);
+        pair
     }
 
-    /// The machines alone.
+    /// The machines without the buffers.
     pub(crate) fn into_ends(self) -> (Machine, Server) {
         (self.client, self.server)
     }
 
-    /// A call from one application to the other and back. How long the text of the answer is.
+    /// A call from one application to the other and back. Returns the length of the answered text.
     pub(crate) fn call(&mut self, text: &str) -> usize {
         let params: Params<'_, Text<'_>> = Params::of(text);
         let params = Payload::of(&params).expect("this is JSON");
-        let result = self.carry(params, answer);
-        let result: Answer<'_, Text<'_>> = result.parse().expect("it answers as it should");
+        let result = self.round_trip(params, answer);
+        let result: Answer<'_, Text<'_>> = result.parse().expect("the result matches");
         result.into_text().0.len()
     }
 
-    /// The same for applications that only pass JSON on.
+    /// The same for applications that only forward JSON.
     pub(crate) fn call_with_json(&mut self, params: &Payload) -> Payload {
-        self.carry(params.clone(), pass_on)
+        self.round_trip(params.clone(), answer_json)
     }
 
-    fn carry(&mut self, params: Payload, tool: fn(&Request) -> Payload) -> Payload {
+    fn round_trip(&mut self, params: Payload, tool: fn(&Request) -> Payload) -> Payload {
         let (now, options) = (Instant::ZERO, CallOptions::new());
         let call = self.client.call(now, "tools/call", Some(params), options);
-        call.expect("there is room for a call");
+        call.expect("the call is accepted");
         self.settle(tool).expect("the call is done")
     }
 
-    /// Carries bytes until nothing moves any more.
+    /// Moves bytes until neither end has output.
     fn settle(&mut self, tool: fn(&Request) -> Payload) -> Option<Payload> {
         let (now, mut reply) = (Instant::ZERO, None);
         loop {
@@ -128,8 +128,8 @@ impl InMemory {
                     Output::Write { len, .. } => self.server.handle(now, Input::sent(len)),
                     Output::Event(server::Event::Request(request)) => {
                         let result = tool(&request);
-                        let given = self.server.respond(now, request.request, result);
-                        given.expect("the request is open");
+                        let accepted = self.server.respond(now, request.request, result);
+                        accepted.expect("the request is open");
                     }
                     _ => {}
                 }
@@ -137,21 +137,21 @@ impl InMemory {
             if self.to_client.is_empty() {
                 return reply;
             }
-            let said = Input::bytes(&*self.to_client);
-            self.client.handle(now, self.epoch, said);
+            let input = Input::bytes(&*self.to_client);
+            self.client.handle(now, self.epoch, input);
             self.to_client.clear();
         }
     }
 }
 
-/// A machine alone, with the script at the other end of its stream.
+/// A client machine alone, with the script at the other end of its stream.
 pub(crate) struct Scripted {
     pub(crate) client: Machine,
     epoch: Epoch,
 }
 
 impl Scripted {
-    /// One that is ready. What the two say to each other goes through `buf`.
+    /// A client that is ready. The messages of both ends go through `buf`.
     pub(crate) fn new(config: Config, buf: &mut Vec<u8>) -> Scripted {
         let client = Machine::new(config);
         let epoch = Epoch::NONE;
@@ -165,15 +165,15 @@ impl Scripted {
                 break;
             }
             for reply in replies {
-                scripted.hear(format!("{reply}\n").as_bytes());
+                scripted.receive(format!("{reply}\n").as_bytes());
             }
         }
         assert_eq!(scripted.client.state(), State::Ready);
         scripted
     }
 
-    /// Has so many calls written. The ids that they have on the wire.
-    pub(crate) fn fly(&mut self, calls: usize, buf: &mut Vec<u8>) -> Vec<u64> {
+    /// Starts this many calls. Returns their ids on the wire.
+    pub(crate) fn start_calls(&mut self, calls: usize, buf: &mut Vec<u8>) -> Vec<u64> {
         #[derive(serde::Deserialize)]
         struct Sent {
             id: u64,
@@ -183,7 +183,7 @@ impl Scripted {
             let (now, params) = (Instant::ZERO, r#"{"name":"echo","arguments":{}}"#.parse());
             let (params, options) = (params.expect("this is JSON"), CallOptions::new());
             let call = self.client.call(now, "tools/call", Some(params), options);
-            call.expect("there is room for a call");
+            call.expect("the call is accepted");
             self.write(buf);
             let sent: Sent = serde_json::from_slice(buf).expect("it is a request");
             ids.push(sent.id);
@@ -191,9 +191,9 @@ impl Scripted {
         ids
     }
 
-    /// Takes in the reply to a call, and gives out what the application is told of it.
+    /// Feeds the reply to a call, and returns the result that the application gets.
     pub(crate) fn decode(&mut self, line: &[u8], buf: &mut Vec<u8>) -> Payload {
-        self.hear(line);
+        self.receive(line);
         loop {
             let output = self.client.poll_output(buf).expect("the call is done");
             if let Output::Event(Event::Done {
@@ -206,12 +206,12 @@ impl Scripted {
         }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    fn receive(&mut self, bytes: &[u8]) {
         let input = Input::bytes(bytes);
         self.client.handle(Instant::ZERO, self.epoch, input);
     }
 
-    /// Has all written that there is to write.
+    /// Writes all pending messages to `buf`.
     fn write(&mut self, buf: &mut Vec<u8>) {
         buf.clear();
         while let Some(output) = self.client.poll_output(buf) {
@@ -229,7 +229,7 @@ impl Scripted {
     }
 }
 
-fn said(text: &str) -> Arguments<Text<'_>> {
+fn arguments(text: &str) -> Arguments<Text<'_>> {
     Arguments::of(text)
 }
 
@@ -238,7 +238,7 @@ pub(crate) struct OnThreads(Link);
 
 impl OnThreads {
     pub(crate) fn stdio(command: Command, config: Config) -> OnThreads {
-        let link = everlink_stdio::connect(command, config).expect("there is room for a link");
+        let link = everlink_stdio::connect(command, config).expect("a link can be opened");
         let ready = link.ready().wait().expect("the link is driven");
         ready.expect("the server is there");
         OnThreads(link)
@@ -246,11 +246,11 @@ impl OnThreads {
 }
 
 impl Client for OnThreads {
-    fn one_by_one(&mut self, calls: usize, text: &str) -> Vec<u64> {
+    fn sequential(&mut self, calls: usize, text: &str) -> Vec<u64> {
         let mut times = Vec::with_capacity(calls);
         for _ in 0..calls {
-            let start = Moment::now();
-            let result = self.0.call_tool(NAME, said(text));
+            let start = StdInstant::now();
+            let result = self.0.call_tool(NAME, arguments(text));
             let result = result.wait().expect("it is answered");
             let len = result.text().len();
             times.push(nanos(start));
@@ -259,17 +259,17 @@ impl Client for OnThreads {
         times
     }
 
-    /// One thread, which begins a call for each that is done.
-    fn together(&mut self, calls: usize, in_flight: usize, text: &str) {
-        let begin = || self.0.call_tool(NAME, said(text));
-        let mut under_way: VecDeque<_> = (0..in_flight.min(calls)).map(|_| begin()).collect();
-        let mut begun = under_way.len();
-        while let Some(call) = under_way.pop_front() {
+    /// One thread, which starts a new call for each that has ended.
+    fn concurrent(&mut self, calls: usize, in_flight: usize, text: &str) {
+        let start_call = || self.0.call_tool(NAME, arguments(text));
+        let mut pending: VecDeque<_> = (0..in_flight.min(calls)).map(|_| start_call()).collect();
+        let mut started = pending.len();
+        while let Some(call) = pending.pop_front() {
             let result = call.wait().expect("it is answered");
             assert_eq!(result.text().len(), text.len());
-            if begun < calls {
-                under_way.push_back(begin());
-                begun += 1;
+            if started < calls {
+                pending.push_back(start_call());
+                started += 1;
             }
         }
     }
@@ -277,7 +277,7 @@ impl Client for OnThreads {
 
 impl Caller for Link {
     async fn call(&self, text: &str) -> usize {
-        let result = self.call_tool(NAME, said(text));
+        let result = self.call_tool(NAME, arguments(text));
         result.await.expect("it is answered").text().len()
     }
 }
@@ -286,8 +286,8 @@ impl Caller for Link {
 pub(crate) fn tokio_stdio(command: Command, config: Config) -> OnTokio<Link> {
     let runtime = runtime();
     let link = runtime.block_on(async {
-        let link = everlink_tokio::child::connect(command, config).expect("there is room");
-        is_ready(&link).await;
+        let link = everlink_tokio::child::connect(command, config).expect("a link can be opened");
+        wait_ready(&link).await;
         link
     });
     OnTokio::new(runtime, link, ())
@@ -296,16 +296,17 @@ pub(crate) fn tokio_stdio(command: Command, config: Config) -> OnTokio<Link> {
 /// A link on tokio to a server over HTTP.
 pub(crate) fn tokio_http(url: &str, era: Era) -> OnTokio<Link> {
     let runtime = runtime();
-    let config = Config::http("measured", "1.0", url).expect("this is an address");
+    let config = Config::http("measured", "1.0", url).expect("the URL is valid");
     let link = runtime.block_on(async {
-        let link = everlink_tokio::http::connect(spoken_in(era, config)).expect("there is room");
-        is_ready(&link).await;
+        let link =
+            everlink_tokio::http::connect(with_era(era, config)).expect("a link can be opened");
+        wait_ready(&link).await;
         link
     });
     OnTokio::new(runtime, link, ())
 }
 
-async fn is_ready(link: &Link) {
+async fn wait_ready(link: &Link) {
     let ready = link.ready().await.expect("the link is driven");
     ready.expect("the server is there");
 }
@@ -315,7 +316,7 @@ pub(crate) fn serve_threads() {
     let service = everlink_stdio::serve(server(), |request: Request, _| {
         Ok::<_, ErrorObject>(answer(&request))
     });
-    let service = service.expect("there are standard streams");
+    let service = service.expect("the standard streams can be used");
     let _ = service.closed().wait();
 }
 
@@ -323,12 +324,12 @@ pub(crate) fn serve_threads() {
 pub(crate) fn serve_tokio() {
     runtime().block_on(async {
         let service = everlink_tokio::stdio::serve(server(), answer_later);
-        let service = service.expect("there are standard streams");
+        let service = service.expect("the standard streams can be used");
         let _ = service.closed().await;
     });
 }
 
-/// A server over HTTP, which says its address on standard output and serves until it is killed.
+/// A server over HTTP, which prints its address and serves until it is killed.
 pub(crate) fn serve_http() {
     runtime().block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;

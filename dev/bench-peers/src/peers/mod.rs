@@ -1,4 +1,4 @@
-//! Who is measured: each with a client and a server of its own for the same tool. Measures nothing.
+//! The measured libraries, each with a client and a server for the same tool. Must not measure anything.
 
 pub(crate) mod everlink;
 pub(crate) mod raw;
@@ -11,47 +11,50 @@ use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// A client that is connected, as the works use it.
+/// A connected client, as the works use it.
 pub(crate) trait Client {
-    /// Makes so many calls with this text, each after the reply to the one before. How many nanoseconds each took.
-    fn one_by_one(&mut self, calls: usize, text: &str) -> Vec<u64>;
+    /// Makes this many calls with this text, one after the other. Returns the duration of each in nanoseconds.
+    fn sequential(&mut self, calls: usize, text: &str) -> Vec<u64>;
 
-    /// Makes so many calls with this text, as many at a time as are to be in flight.
-    fn together(&mut self, calls: usize, in_flight: usize, text: &str);
+    /// Makes this many calls with this text, with a fixed number in flight.
+    fn concurrent(&mut self, calls: usize, in_flight: usize, text: &str);
 }
 
 /// A call on a runtime.
 pub(crate) trait Caller: Clone + Send + 'static {
-    /// Calls the tool, and says how long the text of its answer is.
+    /// Calls the tool, and returns the length of the answered text.
     fn call(&self, text: &str) -> impl Future<Output = usize> + Send;
 }
 
-/// A client on tokio: the same runtime and the same loops for all whose calls are futures.
+/// A client on tokio, with the same runtime and the same loops for every library with futures.
 pub(crate) struct OnTokio<C> {
     runtime: Runtime,
     caller: C,
-    /// What must not be dropped while calls are made.
-    _kept: Box<dyn Any>,
+    /// Values that must live as long as the calls.
+    _kept_alive: Box<dyn Any>,
 }
 
-/// One thread: with one connection there is nothing that a second one could do beside it.
+/// A single-threaded runtime: with one connection, a second thread would be idle.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();
-    builder.enable_all().build().expect("there is room")
+    builder
+        .enable_all()
+        .build()
+        .expect("the system can create a runtime")
 }
 
 impl<C: Caller> OnTokio<C> {
-    pub(crate) fn new(runtime: Runtime, caller: C, kept: impl Any) -> OnTokio<C> {
+    pub(crate) fn new(runtime: Runtime, caller: C, kept_alive: impl Any) -> OnTokio<C> {
         OnTokio {
             runtime,
             caller,
-            _kept: Box::new(kept),
+            _kept_alive: Box::new(kept_alive),
         }
     }
 }
 
 impl<C: Caller> Client for OnTokio<C> {
-    fn one_by_one(&mut self, calls: usize, text: &str) -> Vec<u64> {
+    fn sequential(&mut self, calls: usize, text: &str) -> Vec<u64> {
         self.runtime.block_on(async {
             let mut times = Vec::with_capacity(calls);
             for _ in 0..calls {
@@ -64,7 +67,7 @@ impl<C: Caller> Client for OnTokio<C> {
         })
     }
 
-    fn together(&mut self, calls: usize, in_flight: usize, text: &str) {
+    fn concurrent(&mut self, calls: usize, in_flight: usize, text: &str) {
         self.runtime.block_on(async {
             let workers: Vec<_> = (0..in_flight)
                 .map(|worker| {

@@ -1,4 +1,4 @@
-//! No protocol at all: what the same bytes cost with the system calls that nobody can do without. The floor under all others.
+//! No protocol: the cost of the same bytes with only the necessary system calls. It is the lower bound for all others.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{Client, nanos, runtime};
 use crate::echo::{Answer, Json, Params, Text};
 
-/// How much is read at once.
+/// The size of a read buffer.
 const CHUNK: usize = 64 << 10;
 
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ struct Response<R> {
     result: R,
 }
 
-/// As little as can be read of a message that is to be understood.
+/// The minimum that must be parsed to understand a message.
 #[derive(Deserialize)]
 pub(crate) struct Envelope<'a> {
     pub(crate) id: u64,
@@ -43,14 +43,14 @@ pub(crate) struct Envelope<'a> {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads the first line of what arrived.
+    /// Parses the first line of the bytes.
     pub(crate) fn read(bytes: &'a [u8]) -> Envelope<'a> {
         let end = memchr(b'\n', bytes).expect("the line is whole");
         serde_json::from_slice(&bytes[..end]).expect("this is JSON")
     }
 }
 
-/// What every implementation does at least: a request is written, read and answered, and its answer is read, between two buffers.
+/// The minimum of every implementation: a request is written, parsed and answered, and the answer is parsed, between two buffers.
 #[derive(Default)]
 pub(crate) struct InMemory {
     id: u64,
@@ -59,28 +59,28 @@ pub(crate) struct InMemory {
 }
 
 impl InMemory {
-    /// A call from one application to the other and back. How long the text of the answer is.
+    /// A call from one application to the other and back. Returns the length of the answered text.
     pub(crate) fn call(&mut self, text: &str) -> usize {
         let params: Params<'_, Text<'_>> = Params::of(text);
-        let result = self.carry::<Text<'_>>(&params);
+        let result = self.round_trip::<Text<'_>>(&params);
         let result: Answer<'_, Text<'_>> = serde_json::from_str(result.get()).expect("it answers");
         result.into_text().0.len()
     }
 
-    /// The same for applications that only pass JSON on.
+    /// The same for applications that only forward JSON.
     pub(crate) fn call_with_json(&mut self, params: &RawValue) -> &RawValue {
-        self.carry::<Json<'_>>(params)
+        self.round_trip::<Json<'_>>(params)
     }
 
-    fn carry<'a, T: Deserialize<'a> + Serialize>(
+    fn round_trip<'a, T: Deserialize<'a> + Serialize>(
         &'a mut self,
         params: impl Serialize,
     ) -> &'a RawValue {
         self.id += 1;
-        put_line(&mut self.to_server, &request(self.id, params));
+        write_line(&mut self.to_server, &request(self.id, params));
         let request = Envelope::read(&self.to_server);
         let params: Params<'_, T> = serde_json::from_str(request.params.get()).expect("a call");
-        put_line(
+        write_line(
             &mut self.to_client,
             &Response {
                 jsonrpc: "2.0",
@@ -103,20 +103,20 @@ fn request<P>(id: u64, params: P) -> Request<P> {
     }
 }
 
-fn put_line(buf: &mut Vec<u8>, message: &impl Serialize) {
+fn write_line(buf: &mut Vec<u8>, message: &impl Serialize) {
     buf.clear();
     serde_json::to_writer(&mut *buf, message).expect("this is JSON");
     buf.push(b'\n');
 }
 
-/// The line that a client of few words sends.
+/// The request line of the minimal client.
 pub(crate) fn line(text: &str) -> Vec<u8> {
     let (mut line, params) = (Vec::new(), Params::<Text<'_>>::of(text));
-    put_line(&mut line, &request(1, params));
+    write_line(&mut line, &request(1, params));
     line
 }
 
-/// A child that says whatever it is told, at the other end of two pipes.
+/// A child that echoes its input, at the other end of two pipes.
 pub(crate) struct Pipe {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -140,7 +140,7 @@ impl Pipe {
         stdin.write_all(bytes).expect("it reads");
     }
 
-    /// Reads what is there, and says how many lines end in it.
+    /// Reads once, and returns the number of line ends.
     fn read(&mut self, chunk: &mut [u8]) -> usize {
         let len = self.stdout.read(chunk).expect("it answers");
         assert_ne!(len, 0, "it lives");
@@ -149,7 +149,7 @@ impl Pipe {
 }
 
 impl Client for Pipe {
-    fn one_by_one(&mut self, calls: usize, text: &str) -> Vec<u64> {
+    fn sequential(&mut self, calls: usize, text: &str) -> Vec<u64> {
         let (line, mut chunk) = (line(text), vec![0; CHUNK]);
         let mut times = Vec::with_capacity(calls);
         for _ in 0..calls {
@@ -161,14 +161,14 @@ impl Client for Pipe {
         times
     }
 
-    /// Each line is written by itself, at both ends; what is there is read at once.
-    fn together(&mut self, calls: usize, in_flight: usize, text: &str) {
+    /// Each line is one write, at both ends; a read returns all that is available.
+    fn concurrent(&mut self, calls: usize, in_flight: usize, text: &str) {
         let (line, mut chunk) = (line(text), vec![0; CHUNK]);
-        let (mut begun, mut done) = (0, 0);
+        let (mut started, mut done) = (0, 0);
         while done < calls {
-            while begun < calls.min(done + in_flight) {
+            while started < calls.min(done + in_flight) {
                 self.write(&line);
-                begun += 1;
+                started += 1;
             }
             done += self.read(&mut chunk);
         }
@@ -182,9 +182,9 @@ impl Drop for Pipe {
     }
 }
 
-/// Says on standard output whatever it is told on standard input, line by line.
+/// Copies standard input to standard output, line by line.
 pub(crate) fn serve_pipe() {
-    let (mut input, mut output) = (own(std::io::stdin()), own(std::io::stdout()));
+    let (mut input, mut output) = (unbuffered(std::io::stdin()), unbuffered(std::io::stdout()));
     let (mut chunk, mut filled) = (vec![0; CHUNK], 0);
     while let Ok(len @ 1..) = input.read(&mut chunk[filled..]) {
         filled += len;
@@ -201,15 +201,15 @@ pub(crate) fn serve_pipe() {
     }
 }
 
-/// Stands between its standard streams and a child, and copies what it reads.
+/// Copies bytes between the standard streams and a child, in both directions.
 pub(crate) fn relay(command: &mut Command) {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the child starts");
     let (to, from) = (child.stdin.take(), child.stdout.take());
     let to = File::from(std::os::fd::OwnedFd::from(to.expect("it is piped")));
-    thread::spawn(move || copy(own(std::io::stdin()), to));
+    thread::spawn(move || copy(unbuffered(std::io::stdin()), to));
     let from = File::from(std::os::fd::OwnedFd::from(from.expect("it is piped")));
-    copy(from, own(std::io::stdout()));
+    copy(from, unbuffered(std::io::stdout()));
     let _ = child.wait();
 }
 
@@ -222,20 +222,21 @@ fn copy(mut from: File, mut to: File) {
     }
 }
 
-/// A standard stream without the buffer that `std` puts before it.
-pub(super) fn own(stream: impl AsFd) -> File {
+/// A standard stream without the buffer of `std`.
+pub(super) fn unbuffered(stream: impl AsFd) -> File {
     let fd = stream.as_fd().try_clone_to_owned();
     File::from(fd.expect("there are standard streams"))
 }
 
-/// Keep-alive connections with hand-written heads: one that blocks for calls one by one, and tasks with one each for many at a time.
+/// Keep-alive connections with handwritten heads: one blocking connection for sequential calls, and tasks with one connection each for
+/// concurrent calls.
 pub(crate) struct Http {
     stream: TcpStream,
     tasks: String,
 }
 
 impl Http {
-    /// To the servers at these addresses: one that blocks, and one of tasks.
+    /// Connects to the servers at these addresses: a blocking one, and one with tasks.
     pub(crate) fn new(blocking: &str, tasks: &str) -> Http {
         let stream = TcpStream::connect(blocking).expect("it listens");
         stream.set_nodelay(true).expect("a socket can do that");
@@ -247,7 +248,7 @@ impl Http {
 }
 
 impl Client for Http {
-    fn one_by_one(&mut self, calls: usize, text: &str) -> Vec<u64> {
+    fn sequential(&mut self, calls: usize, text: &str) -> Vec<u64> {
         let (request, mut chunk) = (post(text), vec![0; CHUNK]);
         let mut times = Vec::with_capacity(calls);
         for _ in 0..calls {
@@ -262,7 +263,7 @@ impl Client for Http {
         times
     }
 
-    fn together(&mut self, calls: usize, in_flight: usize, text: &str) {
+    fn concurrent(&mut self, calls: usize, in_flight: usize, text: &str) {
         runtime().block_on(async {
             let workers: Vec<_> = (0..in_flight)
                 .map(|_| {
@@ -302,7 +303,7 @@ fn post(text: &str) -> Vec<u8> {
     request
 }
 
-/// The body of a message, once it is whole.
+/// The body of a message, if it is complete.
 fn body(message: &[u8]) -> Option<&[u8]> {
     let end = memmem::find(message, b"\r\n\r\n")? + 4;
     let field = b"content-length: ";
@@ -324,7 +325,7 @@ fn answer(out: &mut Vec<u8>, body: &[u8]) {
     out.extend_from_slice(body);
 }
 
-/// A server of few words, which says its address on standard output: a thread for each connection.
+/// A minimal server, with a thread for each connection. It prints its address.
 pub(crate) fn serve_http() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     println!("{}", listener.local_addr().expect("it has an address"));

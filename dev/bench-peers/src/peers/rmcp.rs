@@ -1,5 +1,6 @@
-//! rmcp, the official SDK for Rust, in its fastest sensible set-up: a handler without macros or routers, calls through a clone of the
-//! peer that copies no parameters, and no features that are not used.
+//! rmcp, the official SDK for Rust, in its fastest sensible set-up.
+//!
+//! The handler uses no macros and no routers, calls go through a clone of the peer that copies no parameters, and unused features are off.
 
 use std::future::Future;
 use std::process::Command;
@@ -42,11 +43,11 @@ impl ServerHandler for Echo {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        assert_eq!(request.name, NAME, "there is one tool");
+        assert_eq!(request.name, NAME, "the server has one tool");
         let mut arguments = request.arguments.expect("a call has arguments");
         let text = match arguments.remove("text") {
             Some(serde_json::Value::String(text)) => text,
-            _ => panic!("it is called as it wants to be"),
+            _ => panic!("wrong arguments"),
         };
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok(CallToolResponse::Complete(result))
@@ -69,7 +70,7 @@ where
     running.expect("the server is there")
 }
 
-/// Parameters as its users make them.
+/// Parameters built as users of rmcp build them.
 pub(crate) fn params(text: &str) -> CallToolRequestParams {
     let mut arguments = JsonObject::new();
     arguments.insert("text".into(), text.into());
@@ -80,7 +81,7 @@ impl Caller for Peer<RoleClient> {
     async fn call(&self, text: &str) -> usize {
         let response = self.call_tool_once(params(text)).await;
         let CallToolResponse::Complete(result) = response.expect("it is answered") else {
-            panic!("it answers as it should");
+            panic!("wrong result");
         };
         result.content[0]
             .as_text()
@@ -88,7 +89,7 @@ impl Caller for Peer<RoleClient> {
     }
 }
 
-/// Calls a tool without arguments, and waits no longer than this for the outcome.
+/// Calls a tool without arguments, with a timeout.
 pub(crate) async fn call_within(
     peer: &Peer<RoleClient>,
     tool: &'static str,
@@ -102,7 +103,7 @@ pub(crate) async fn call_within(
     handle.await_response().await
 }
 
-/// A client of the server that this connects to.
+/// Connects a client with its own runtime.
 pub(crate) fn client(connect: impl Future<Output = Running>) -> OnTokio<Peer<RoleClient>> {
     let runtime = runtime();
     let running = runtime.block_on(connect);
@@ -110,37 +111,37 @@ pub(crate) fn client(connect: impl Future<Output = Running>) -> OnTokio<Peer<Rol
     OnTokio::new(runtime, peer, running)
 }
 
-/// To a server in the same memory, through a pipe of tokio.
+/// Connects to a server in the same process, through a pipe of tokio.
 pub(crate) async fn in_memory(era: Era) -> Running {
-    let (here, there) = tokio::io::duplex(64 << 10);
+    let (client_end, server_end) = tokio::io::duplex(64 << 10);
     tokio::spawn(async {
-        let running = Echo.serve(there).await.expect("the client is there");
+        let running = Echo.serve(server_end).await.expect("the client is there");
         let _ = running.waiting().await;
     });
-    connect(here, era).await
+    connect(client_end, era).await
 }
 
-/// To a child.
+/// Connects to a child process.
 pub(crate) async fn over_child(command: Command, era: Era) -> Running {
     let command = tokio::process::Command::from(command);
     let transport = TokioChildProcess::new(command).expect("the child starts");
     connect(transport, era).await
 }
 
-/// How HTTP is spoken.
+/// The set-up of HTTP.
 #[derive(Clone, Copy)]
-pub(crate) enum Manner {
-    /// As it comes: sessions, event streams, a connection for each request.
+pub(crate) enum HttpMode {
+    /// The defaults: sessions, event streams, a connection for each request.
     Default,
-    /// Connections are kept, requests are not limited to 16 at a time, and the server answers with plain JSON and without sessions.
+    /// Pooled connections, no limit of 16 requests at a time, and a server that answers with plain JSON and without sessions.
     Pooled,
 }
 
-/// To a server over HTTP.
-pub(crate) async fn over_http(url: &str, era: Era, manner: Manner) -> Running {
-    let transport = match manner {
-        Manner::Default => StreamableHttpClientTransport::from_uri(url),
-        Manner::Pooled => StreamableHttpClientTransport::with_client(
+/// Connects to a server over HTTP.
+pub(crate) async fn over_http(url: &str, era: Era, mode: HttpMode) -> Running {
+    let transport = match mode {
+        HttpMode::Default => StreamableHttpClientTransport::from_uri(url),
+        HttpMode::Pooled => StreamableHttpClientTransport::with_client(
             reqwest::Client::new(),
             StreamableHttpClientTransportConfig::with_uri(url).max_concurrent_requests(64),
         ),
@@ -148,7 +149,7 @@ pub(crate) async fn over_http(url: &str, era: Era, manner: Manner) -> Running {
     connect(transport, era).await
 }
 
-/// A server on the standard streams of this process, by the blocking pool.
+/// A server on the standard streams of this process, with the blocking pool.
 pub(crate) fn serve_stdio() {
     runtime().block_on(async {
         let running = Echo.serve(stdio()).await.expect("the client is there");
@@ -156,7 +157,7 @@ pub(crate) fn serve_stdio() {
     });
 }
 
-/// A server on the standard streams of this process, where they are pipes.
+/// A server on the standard streams of this process, which must be pipes.
 pub(crate) fn serve_stdio_pipes() {
     runtime().block_on(async {
         let running = Echo.serve(stdio_pipes()).await;
@@ -164,23 +165,23 @@ pub(crate) fn serve_stdio_pipes() {
     });
 }
 
-/// A server over HTTP, which says its address on standard output and serves until it is killed. Its sockets do not wait for more to send:
-/// otherwise an answer in several pieces takes 40 ms.
-pub(crate) fn serve_http(manner: Manner) {
+/// A server over HTTP, which prints its address and serves until it is killed. Its sockets have `TCP_NODELAY`: otherwise an answer in
+/// several pieces takes 40 ms.
+pub(crate) fn serve_http(mode: HttpMode) {
     runtime().block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("there is a port");
         println!("{}", listener.local_addr().expect("it has an address"));
         let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
         let router = axum::Router::new();
-        let router = match manner {
-            Manner::Default => {
+        let router = match mode {
+            HttpMode::Default => {
                 let sessions = std::sync::Arc::new(LocalSessionManager::default());
                 let config = StreamableHttpServerConfig::default();
                 let service = StreamableHttpService::new(|| Ok(Echo), sessions, config);
                 router.nest_service("/mcp", service)
             }
-            Manner::Pooled => {
+            HttpMode::Pooled => {
                 let sessions = std::sync::Arc::new(NeverSessionManager::default());
                 let config = StreamableHttpServerConfig::default()
                     .with_legacy_session_mode(false)

@@ -1,5 +1,6 @@
-//! A server that follows a script, the same for all clients: it agrees to whatever it is asked, echoes, and says nothing to a call of `hang`.
-//! Where only the client is measured, it is at the other end.
+//! A scripted server, the same for all clients, for measurements of the client alone.
+//!
+//! It accepts every handshake, echoes, and does not answer a call of `hang`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::raw::own;
+use super::raw::unbuffered;
 use crate::echo::{Json, NAME, Params};
 
 /// The tool that never answers.
@@ -34,7 +35,7 @@ struct Named<'a> {
     name: &'a str,
 }
 
-/// What the script says to this message, if anything.
+/// The reply of the script to this message, if there is one.
 pub(crate) fn reply(line: &str) -> Option<String> {
     let message: Message<'_> = serde_json::from_str(line).expect("clients send requests");
     let id = message.id?;
@@ -58,9 +59,9 @@ pub(crate) fn reply(line: &str) -> Option<String> {
     ))
 }
 
-/// Plays it on the standard streams of this process.
+/// Runs the script on the standard streams of this process.
 pub(crate) fn serve() {
-    let (input, mut output) = (own(std::io::stdin()), own(std::io::stdout()));
+    let (input, mut output) = (unbuffered(std::io::stdin()), unbuffered(std::io::stdout()));
     for line in BufReader::new(input).lines().map_while(Result::ok) {
         if let Some(mut reply) = reply(&line) {
             reply.push('\n');
@@ -71,15 +72,15 @@ pub(crate) fn serve() {
     }
 }
 
-/// Plays it over HTTP, on threads of this process.
-pub(crate) struct Site {
+/// Runs the script over HTTP, on threads of this process.
+pub(crate) struct HttpScript {
     address: SocketAddr,
-    /// Connections on which a call hangs.
+    /// Connections with an unanswered call.
     hanging: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Site {
-    pub(crate) fn start() -> Site {
+impl HttpScript {
+    pub(crate) fn start() -> HttpScript {
         let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
         let address = listener.local_addr().expect("it has an address");
         let hanging = Arc::new(Mutex::new(Vec::new()));
@@ -87,34 +88,39 @@ impl Site {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || attend(stream, &shared));
+                thread::spawn(move || serve_connection(stream, &shared));
             }
         });
-        Site { address, hanging }
+        HttpScript { address, hanging }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
-    /// How many calls hang.
+    /// The number of unanswered calls.
     pub(crate) fn hanging(&self) -> usize {
-        self.hanging.lock().expect("nobody panics").len()
+        self.hanging.lock().expect("the lock is not poisoned").len()
     }
 
-    /// Resets every connection on which a call hangs.
+    /// Resets every connection with an unanswered call.
     pub(crate) fn reset(&self) {
         let at_once = libc::linger {
             l_onoff: 1,
             l_linger: 0,
         };
-        for stream in self.hanging.lock().expect("nobody panics").drain(..) {
+        for stream in self
+            .hanging
+            .lock()
+            .expect("the lock is not poisoned")
+            .drain(..)
+        {
             setsockopt(&stream, sockopt::Linger, &at_once).expect("a socket can do that");
         }
     }
 }
 
-fn attend(stream: TcpStream, hanging: &Mutex<Vec<TcpStream>>) {
+fn serve_connection(stream: TcpStream, hanging: &Mutex<Vec<TcpStream>>) {
     let _ = stream.set_nodelay(true);
     let mut reader = BufReader::new(stream);
     while let Some((method, body)) = request(&mut reader) {
@@ -122,11 +128,11 @@ fn attend(stream: TcpStream, hanging: &Mutex<Vec<TcpStream>>) {
             ("POST", body) if !body.contains(r#""id""#) => ("202 Accepted", String::new()),
             ("POST", body) => match reply(body) {
                 Some(answer) => ("200 OK", answer),
-                // From here on it is in the hands of whoever resets it.
+                // Only `reset` closes this connection.
                 None => {
                     return hanging
                         .lock()
-                        .expect("nobody panics")
+                        .expect("the lock is not poisoned")
                         .push(reader.into_inner());
                 }
             },

@@ -1,10 +1,10 @@
-//! A server that dies, is cut off or freezes while calls are in flight: how soon every caller has an error, and the link a new server.
+//! Measures how soon callers get an error and a new server when a server dies, resets its connection or freezes.
 //!
-//! The other end is the same script for all. `kill -9`: `error_after` counts from the moment at which a thread that watches the process by
-//! its descriptor sees the exit, `error_after_kill` and `ready_after` from the signal. The pause before a new server is started is a
-//! matter of policy and not of speed, so it is set to 10 ms at most; rmcp starts none. `http reset`: all from the moment at which the
-//! connection of the call is reset. `frozen`: the process is stopped before a call with a deadline of 500 ms, and `error_after` counts
-//! from the call; without a deadline rmcp waits for ever, where everlink has one by default.
+//! The server is the same script for all. `kill -9`: `error_after` starts when a thread that watches the pidfd sees the exit;
+//! `error_after_kill` and `ready_after` start with the signal. The pause before a new server is a matter of policy, not of speed, so it is
+//! at most 10 ms. rmcp starts no new server. `http reset`: all times start when the connection of the call is reset. `frozen`: the process
+//! is stopped before a call with a deadline of 500 ms, and `error_after` starts with the call. Without a deadline, rmcp waits for ever;
+//! everlink has one by default.
 
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -25,9 +25,9 @@ use serde_json::json;
 
 use super::{Effort, SHORT, in_eras};
 use crate::echo;
-use crate::machine::{Place, descendants};
-use crate::peers::rmcp::{self, Manner, Running};
-use crate::peers::script::{HANG, Site};
+use crate::machine::{Placement, descendants};
+use crate::peers::rmcp::{self, HttpMode, Running};
+use crate::peers::script::{HANG, HttpScript};
 use crate::peers::{Caller, everlink as ours, runtime};
 use crate::report::{Sample, Task, rounds};
 
@@ -41,8 +41,8 @@ const FROZEN: &str = "frozen, 500 ms deadline";
 const DEADLINE: Duration = Duration::from_millis(500);
 /// The pause before a new server is started.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Who has no error by then hangs.
-const FOR_EVER: Duration = Duration::from_secs(5);
+/// A call without an error after this time hangs.
+const HANG_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(effort: Effort) {
     let all = ["everlink-stdio", "everlink-tokio", "rmcp"];
@@ -54,58 +54,58 @@ pub(crate) fn run(effort: Effort) {
 }
 
 pub(crate) fn sample(task: &Task) -> Sample {
-    let command = Place::of("").server("script");
-    let child = || hasty(ours::child(task.era));
+    let command = Placement::of("").server("script");
+    let child = || with_fast_retry(ours::child(task.era));
     if task.who == "everlink-stdio" {
-        let link = everlink_stdio::connect(command, child()).expect("there is room for a link");
-        return everlink_stdio::wait(of_child(task, &link));
+        let link = everlink_stdio::connect(command, child()).expect("a link can be opened");
+        return everlink_stdio::wait(sample_child(task, &link));
     }
     runtime().block_on(async {
         match (&*task.who, &*task.case) {
             ("everlink-tokio", RESET) => {
-                let site = Site::start();
-                let config = Config::http("measured", "1.0", &site.url());
-                let config = config.expect("this is an address");
-                let config = hasty(ours::spoken_in(task.era, config));
-                let link = everlink_tokio::http::connect(config).expect("there is room");
-                reset(&link, &site).await
+                let script = HttpScript::start();
+                let config = Config::http("measured", "1.0", &script.url());
+                let config = config.expect("the URL is valid");
+                let config = with_fast_retry(ours::with_era(task.era, config));
+                let link = everlink_tokio::http::connect(config).expect("a link can be opened");
+                measure_reset(&link, &script).await
             }
             ("everlink-tokio", _) => {
                 let link = everlink_tokio::child::connect(command, child());
-                of_child(task, &link.expect("there is room")).await
+                sample_child(task, &link.expect("a link can be opened")).await
             }
             ("rmcp", RESET) => {
-                let site = Site::start();
-                let running = rmcp::over_http(&site.url(), task.era, Manner::Pooled).await;
-                reset(&running, &site).await
+                let script = HttpScript::start();
+                let running = rmcp::over_http(&script.url(), task.era, HttpMode::Pooled).await;
+                measure_reset(&running, &script).await
             }
-            ("rmcp", _) => of_child(task, &rmcp::over_child(command, task.era).await).await,
+            ("rmcp", _) => sample_child(task, &rmcp::over_child(command, task.era).await).await,
             (other, _) => unreachable!("{other} takes no part"),
         }
     })
 }
 
-/// With no pause worth the name before a new server, and each life good enough to be mourned alone.
-fn hasty(mut config: Config) -> Config {
+/// Sets a short pause before a new server. Every epoch restores the budget, so the link is never parked.
+fn with_fast_retry(mut config: Config) -> Config {
     config.policy.retry.first = PAUSE;
     config.policy.retry.floor = Duration::ZERO;
     config.policy.retry.stable_after = Duration::ZERO;
     config
 }
 
-/// Who has a connection to the script.
-trait Mourner {
-    /// A call that is answered.
+/// A client that is connected to the script.
+trait ScriptClient {
+    /// Makes a call that is answered.
     fn echo(&self) -> impl Future<Output = usize>;
 
-    /// A call that is not. Whether it ended all the same before long.
+    /// Makes a call that is not answered. Returns whether it ended with an error in time.
     fn hang(&self, deadline: Option<Duration>) -> Pin<Box<dyn Future<Output = bool> + '_>>;
 
-    /// Waits for a new server. Whether there will be one.
+    /// Waits for a new server. Returns whether there is one.
     fn ready(&self) -> impl Future<Output = bool>;
 }
 
-impl Mourner for Link {
+impl ScriptClient for Link {
     async fn echo(&self) -> usize {
         Caller::call(self, &echo::text(SHORT)).await
     }
@@ -122,14 +122,14 @@ impl Mourner for Link {
     }
 }
 
-impl Mourner for Running {
+impl ScriptClient for Running {
     async fn echo(&self) -> usize {
         self.peer().call(&echo::text(SHORT)).await
     }
 
     fn hang(&self, deadline: Option<Duration>) -> Pin<Box<dyn Future<Output = bool> + '_>> {
         let call = rmcp::call_within(self.peer(), HANG, deadline);
-        Box::pin(async { tokio::time::timeout(FOR_EVER, call).await.is_ok() })
+        Box::pin(async { tokio::time::timeout(HANG_LIMIT, call).await.is_ok() })
     }
 
     async fn ready(&self) -> bool {
@@ -137,23 +137,23 @@ impl Mourner for Running {
     }
 }
 
-async fn of_child(task: &Task, mourner: &impl Mourner) -> Sample {
+async fn sample_child(task: &Task, client: &impl ScriptClient) -> Sample {
     if task.case == FROZEN {
-        let sample = frozen(mourner).await;
+        let sample = measure_frozen(client).await;
         match &*task.who {
-            "rmcp" => sample.noting("with a deadline of the caller's: it has none of its own"),
+            "rmcp" => sample.with_note("with a deadline of the caller's: it has none of its own"),
             _ => sample,
         }
     } else {
-        killed(mourner, task.size).await
+        measure_kill(client, task.size).await
     }
 }
 
-async fn killed(mourner: &impl Mourner, calls: usize) -> Sample {
-    mourner.echo().await;
-    let hanging = join_all((0..calls).map(|_| mourner.hang(None)));
-    // The script reads in order: those before are with it when it answers this.
-    let echo = std::pin::pin!(mourner.echo());
+async fn measure_kill(client: &impl ScriptClient, calls: usize) -> Sample {
+    client.echo().await;
+    let hanging = join_all((0..calls).map(|_| client.hang(None)));
+    // The script reads in order: it has read the calls before when it answers this one.
+    let echo = std::pin::pin!(client.echo());
     let futures::future::Either::Right((_, hanging)) = select(hanging, echo).await else {
         panic!("a call ended before its server did");
     };
@@ -161,36 +161,36 @@ async fn killed(mourner: &impl Mourner, calls: usize) -> Sample {
     let child = only_child();
     let exit = watch(child);
     let start = Instant::now();
-    kill(child, Signal::SIGKILL).expect("it is ours");
-    let had_errors = hanging.await.into_iter().all(|had_error| had_error);
-    let told = Instant::now();
-    let is_back = mourner.ready().await;
+    kill(child, Signal::SIGKILL).expect("the child is ours to kill");
+    let all_failed = hanging.await.into_iter().all(|failed| failed);
+    let error_at = Instant::now();
+    let recovered = client.ready().await;
     let ready_after = millis(start, Instant::now());
     let exit = exit.join().expect("it is watched");
 
     let mut sample = Sample::default();
-    if had_errors {
+    if all_failed {
         sample = sample
-            .with("error_after", millis(exit, told))
-            .with("error_after_kill", millis(start, told));
+            .with("error_after", millis(exit, error_at))
+            .with("error_after_kill", millis(start, error_at));
     } else {
         sample = sample
             .without("error_after", "hangs")
             .without("error_after_kill", "hangs");
     }
-    if is_back {
+    if recovered {
         sample = sample.with("ready_after", ready_after);
     }
     sample
 }
 
-async fn reset(mourner: &impl Mourner, site: &Site) -> Sample {
-    mourner.echo().await;
-    let hanging = mourner.hang(None);
+async fn measure_reset(client: &impl ScriptClient, script: &HttpScript) -> Sample {
+    client.echo().await;
+    let hanging = client.hang(None);
     let seen = async {
-        while site.hanging() == 0 {
-            // The calls before this one make the runtime turn, without a timer.
-            mourner.echo().await;
+        while script.hanging() == 0 {
+            // These calls keep the runtime busy, without a timer.
+            client.echo().await;
         }
     };
     let seen = std::pin::pin!(seen);
@@ -198,64 +198,64 @@ async fn reset(mourner: &impl Mourner, site: &Site) -> Sample {
         panic!("a call ended before it was cut off");
     };
     let start = Instant::now();
-    site.reset();
-    let had_error = hanging.await;
+    script.reset();
+    let failed = hanging.await;
     let error_after = millis(start, Instant::now());
-    let is_back = mourner.ready().await;
+    let recovered = client.ready().await;
     let ready_after = millis(start, Instant::now());
 
     let mut sample = Sample::default();
-    sample = if had_error {
+    sample = if failed {
         sample.with("error_after", error_after)
     } else {
         sample.without("error_after", "hangs")
     };
-    if is_back {
+    if recovered {
         sample = sample.with("ready_after", ready_after);
     }
     sample
 }
 
-async fn frozen(mourner: &impl Mourner) -> Sample {
-    mourner.echo().await;
+async fn measure_frozen(client: &impl ScriptClient) -> Sample {
+    client.echo().await;
     let child = only_child();
-    kill(child, Signal::SIGSTOP).expect("it is ours");
+    kill(child, Signal::SIGSTOP).expect("the child is ours to stop");
     let start = Instant::now();
-    let had_error = mourner.hang(Some(DEADLINE)).await;
-    let told = Instant::now();
-    kill(child, Signal::SIGKILL).expect("it is ours");
-    if had_error {
-        Sample::default().with("error_after", millis(start, told))
+    let failed = client.hang(Some(DEADLINE)).await;
+    let error_at = Instant::now();
+    kill(child, Signal::SIGKILL).expect("the child is ours to kill");
+    if failed {
+        Sample::default().with("error_after", millis(start, error_at))
     } else {
         Sample::default().without("error_after", "hangs")
     }
 }
 
 fn only_child() -> Pid {
-    let family = descendants(Pid::this());
-    let [child] = *family else {
-        panic!("there is one child, not {}", family.len());
+    let processes = descendants(Pid::this());
+    let [child] = *processes else {
+        panic!("there is one child, not {}", processes.len());
     };
     child
 }
 
-/// Watches a process on a thread of its own, without a pause: to be woken would take longer than what is measured. When its exit was seen.
+/// Watches a process in a busy loop on a thread: a wake-up would take longer than the measured time. Returns when the exit was seen.
 fn watch(child: Pid) -> thread::JoinHandle<Instant> {
-    let child = rustix::process::Pid::from_raw(child.as_raw()).expect("it is a process");
-    let exit: OwnedFd = pidfd_open(child, PidfdFlags::empty()).expect("it lives");
-    let (begun, begins) = mpsc::channel();
+    let child = rustix::process::Pid::from_raw(child.as_raw()).expect("the process id is valid");
+    let exit: OwnedFd = pidfd_open(child, PidfdFlags::empty()).expect("the process is alive");
+    let (started, start_signal) = mpsc::channel();
     let watcher = thread::spawn(move || {
-        begun.send(()).expect("somebody waits for it");
+        started.send(()).expect("the receiver lives");
         let mut watched = [PollFd::new(&exit, PollFlags::IN)];
         let at_once = Timespec::default();
         while poll(&mut watched, Some(&at_once)).expect("a process can be watched") == 0 {}
         Instant::now()
     });
-    begins.recv().expect("it begins");
+    start_signal.recv().expect("the watcher starts");
     watcher
 }
 
-/// From one moment to another: less than nothing where the callers knew before the watcher did.
+/// The time between two instants in milliseconds. Negative if the callers got their error before the watcher saw the exit.
 fn millis(from: Instant, to: Instant) -> f64 {
     let ahead = from.saturating_duration_since(to);
     (to.saturating_duration_since(from).as_secs_f64() - ahead.as_secs_f64()) * 1e3

@@ -1,10 +1,10 @@
-//! One line to what a program can use: the reply to a call, of three sizes.
+//! Measures the parsing of the reply to a call, in three sizes.
 //!
-//! `everlink` is all that a machine does with it: the end of the line is found, the reply is put to the call it belongs to, and the
-//! application has its event with the result as JSON text. `serde_json` is the least that anybody could do: the end of the line, the id,
-//! and the result as borrowed text. `rmcp` is its codec, which makes values of its types; whose reply it is it finds out later.
+//! `everlink` includes all work of a client machine: it finds the end of the line, matches the reply to its call, and gives the application
+//! an event with the result as JSON text. `serde_json` is the minimum: the end of the line, the id, and the result as borrowed text. `rmcp`
+//! is its codec, which builds values of its types; it matches the reply to its call later.
 //!
-//! The same calls are in flight whatever number of replies is decoded, so that making them falls out of the difference.
+//! The number of calls in flight does not depend on the number of decoded replies, so their cost cancels out in the difference.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,7 +24,7 @@ use crate::peers::everlink::{Scripted, child};
 use crate::peers::raw::Envelope;
 use crate::report::{Era, Sample, Task, rounds};
 
-/// What is decoded, and of how many calls in flight.
+/// The cases, each with its number of calls in flight.
 const CASES: [(&str, usize); 3] = [("200 B", 4_800), ("59 KB", 240), ("1 MB", 24)];
 
 pub(crate) fn run(effort: Effort) {
@@ -47,7 +47,7 @@ pub(crate) fn sample(task: &Task) -> Sample {
             let (mut config, mut buf) = (child(task.era), Vec::new());
             config.limits.calls_in_flight = in_flight;
             let mut link = Scripted::new(config, &mut buf);
-            ids = link.fly(in_flight, &mut buf);
+            ids = link.start_calls(in_flight, &mut buf);
             Box::new(move |line| drop(black_box(link.decode(line.as_bytes(), &mut buf))))
         }
         "serde_json" => {
@@ -60,7 +60,7 @@ pub(crate) fn sample(task: &Task) -> Sample {
             ids = (1..=in_flight as u64).collect();
             let mut codec = JsonRpcMessageCodec::<RxJsonRpcMessage<RoleClient>>::new();
             Box::new(move |line| {
-                // A buffer of the same bytes, not a copy of them.
+                // A buffer that takes over the bytes instead of copying them.
                 let mut line = BytesMut::from(tokio_util::bytes::Bytes::from(line));
                 let message = codec.decode(&mut line).expect("it is a reply");
                 drop(black_box(message.expect("it is whole")));

@@ -1,4 +1,4 @@
-//! What is measured. Each work lists its samples, which are taken in rounds, and takes one.
+//! The works. Each lists its samples, which run in rounds, and takes one of them.
 
 pub(crate) mod death;
 pub(crate) mod decode;
@@ -15,11 +15,11 @@ use crate::machine::Cpu;
 use crate::peers::Client;
 use crate::report::{Era, Sample, Task};
 
-/// How much is measured.
+/// The size of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
-    /// Of a hundred calls, so many are made.
+    /// The percentage of the calls of a full run.
     pub(crate) percent: usize,
 }
 
@@ -28,9 +28,9 @@ impl Effort {
         calls * self.percent / 100
     }
 
-    /// The same in shorter samples and more rounds, for what is measured by the clock alone: where a machine is now faster and now slower, the
-    /// median of a few says little.
-    pub(crate) const fn in_turns(self) -> Effort {
+    /// The same work in shorter samples and more rounds, for wall-clock times. If the speed of a machine varies, the median of a few rounds
+    /// says little.
+    pub(crate) const fn with_more_rounds(self) -> Effort {
         Effort {
             rounds: 3 * self.rounds,
             percent: self.percent / 3,
@@ -38,44 +38,44 @@ impl Effort {
     }
 }
 
-/// Where the two ends of a call may run.
+/// The cores of the two ends of a call.
 pub(crate) const CORES: [&str; 2] = ["one core", "two cores"];
-/// How many calls are in flight where there are many.
+/// The number of calls in flight for concurrent calls.
 pub(crate) const IN_FLIGHT: usize = 64;
-/// How long the text is where it is short.
+/// The length of a short text.
 pub(crate) const SHORT: usize = 100;
 
-/// A task for each of these: who speaks the protocol does so in both eras.
-pub(crate) fn in_eras(work: &str, case: &str, whos: &[&str], size: usize) -> Vec<Task> {
+/// The tasks for each of these: a library that speaks the protocol has one for each era.
+pub(crate) fn in_eras(work: &str, case: &str, libraries: &[&str], size: usize) -> Vec<Task> {
     let eras = |who: &str| match who {
         "floor" | "raw" | "serde_json" => vec![Era::Both],
         _ => vec![Era::Legacy, Era::Modern],
     };
-    let tasks = whos.iter().flat_map(|who| {
+    let tasks = libraries.iter().flat_map(|who| {
         let task = move |era| Task::new(work, case, era, who, size);
         eras(who).into_iter().map(task)
     });
     tasks.collect()
 }
 
-/// What a call costs through this client: first one by one, then many at a time.
-pub(crate) fn calls(client: &mut dyn Client, calls: usize, together: usize) -> Sample {
+/// The cost of a call through this client: first sequential, then concurrent.
+pub(crate) fn calls(client: &mut dyn Client, calls: usize, concurrent: usize) -> Sample {
     let text = echo::text(SHORT);
-    client.one_by_one(calls / 5, &text);
-    let cpu = Cpu::of_family();
+    client.sequential(calls / 5, &text);
+    let cpu = Cpu::of_process_tree();
     let before = cpu.spent();
-    let times = client.one_by_one(calls, &text);
+    let times = client.sequential(calls, &text);
     let alone = per_call(cpu.spent() - before, calls);
 
-    client.together(together / 10, IN_FLIGHT, &text);
+    client.concurrent(concurrent / 10, IN_FLIGHT, &text);
     let (before, start) = (cpu.spent(), Instant::now());
-    client.together(together, IN_FLIGHT, &text);
+    client.concurrent(concurrent, IN_FLIGHT, &text);
     let span = start.elapsed();
-    let at_64 = per_call(cpu.spent() - before, together);
+    let at_64 = per_call(cpu.spent() - before, concurrent);
 
     percentiles(times)
         .with("cpu", alone)
-        .with("throughput at 64", together as f64 / span.as_secs_f64())
+        .with("throughput at 64", concurrent as f64 / span.as_secs_f64())
         .with("cpu at 64", at_64)
 }
 
@@ -84,7 +84,7 @@ fn percentiles(times: Vec<u64>) -> Sample {
     Sample::default().with("p50", p50).with("p99", p99)
 }
 
-/// So many of a hundred took no longer, in microseconds.
+/// A percentile of the times, in microseconds.
 pub(crate) fn percentile(times: &[u64], percent: usize) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable();

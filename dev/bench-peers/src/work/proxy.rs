@@ -1,9 +1,8 @@
-//! A proxy between a client and its server, both on pipes: what it adds to an echo of 100 bytes.
+//! Measures what a proxy between a client and its server adds to an echo of 100 bytes, all on pipes.
 //!
-//! `everlink` is the program `everlink guard`, with the client and the server of everlink on tokio around it, and both sides of it in the
-//! same era; `raw` is a process that copies bytes both ways, with the blocking client and server around it. The same client talks
-//! to the same server directly and through the proxy by turns, in one sample. On two cores the client has one, the server and
-//! the proxy have the other.
+//! `everlink` is the program `everlink guard` between the client and the server of everlink on tokio, with both sides in the same era.
+//! `raw` is a process that copies bytes, between the blocking client and server. In one sample, the client calls the same server directly
+//! and through the proxy by turns. With two cores, the client has one, and the server and the proxy share the other.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +10,11 @@ use std::time::Instant;
 
 use super::{CORES, Effort, IN_FLIGHT, SHORT, in_eras, percentile};
 use crate::echo;
-use crate::machine::{Place, this_program};
+use crate::machine::{Placement, this_program};
 use crate::peers::{Client, everlink, raw};
 use crate::report::{Era, Sample, Task, rounds};
 
-/// How often they take turns.
+/// The number of turns.
 const TURNS: usize = 10;
 
 pub(crate) fn run(effort: Effort) {
@@ -29,15 +28,15 @@ pub(crate) fn run(effort: Effort) {
 }
 
 pub(crate) fn sample(task: &Task) -> Sample {
-    let place = Place::of(&task.case);
+    let placement = Placement::of(&task.case);
     let [mut direct, mut through] = if task.who == "raw" {
         let mut relay = this_program();
         relay.arg("relay");
-        [place.server("raw"), place.there(relay)]
+        [placement.server("raw"), placement.on_server_core(relay)]
             .map(|command| Box::new(raw::Pipe::new(command)) as Box<dyn Client>)
     } else {
-        let server = place.server("everlink-tokio");
-        let guarded = place.there(guard(&server, task.era));
+        let server = placement.server("everlink-tokio");
+        let guarded = placement.on_server_core(guard(&server, task.era));
         [server, guarded].map(|command| {
             let config = everlink::child(task.era);
             Box::new(everlink::tokio_stdio(command, config)) as Box<dyn Client>
@@ -46,25 +45,26 @@ pub(crate) fn sample(task: &Task) -> Sample {
     let text = echo::text(SHORT);
     let (mut direct_times, mut through_times) = (Vec::new(), Vec::new());
     for turn in 0..=TURNS {
-        let taken = [&mut direct, &mut through].map(|it| it.one_by_one(task.size / TURNS, &text));
-        // The first turn warms up.
+        let times_of_turn =
+            [&mut direct, &mut through].map(|it| it.sequential(task.size / TURNS, &text));
+        // The first turn is warm-up.
         if turn > 0 {
-            let [direct, through] = taken;
+            let [direct, through] = times_of_turn;
             direct_times.extend(direct);
             through_times.extend(through);
         }
     }
-    let [direct, alone] = [direct_times, through_times].map(|times| percentile(&times, 50));
+    let [direct, through_p50] = [direct_times, through_times].map(|times| percentile(&times, 50));
 
-    let together = 3 * task.size;
-    through.together(together / 10, IN_FLIGHT, &text);
+    let concurrent = 3 * task.size;
+    through.concurrent(concurrent / 10, IN_FLIGHT, &text);
     let start = Instant::now();
-    through.together(together, IN_FLIGHT, &text);
-    let per_second = together as f64 / start.elapsed().as_secs_f64();
+    through.concurrent(concurrent, IN_FLIGHT, &text);
+    let per_second = concurrent as f64 / start.elapsed().as_secs_f64();
     Sample::default()
         .with("p50 direct", direct)
-        .with("p50 through", alone)
-        .with("added", alone - direct)
+        .with("p50 through", through_p50)
+        .with("added", through_p50 - direct)
         .with("throughput at 64", per_second)
 }
 
@@ -80,7 +80,7 @@ fn guard(server: &Command, era: Era) -> Command {
     guard
 }
 
-/// Builds the program `everlink` as this one was built.
+/// Builds the program `everlink` with the settings of this program.
 fn build() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut cargo = Command::new("cargo");
@@ -100,7 +100,7 @@ fn program() -> PathBuf {
     target().join("release/everlink")
 }
 
-/// Beside this program.
+/// A target directory beside this program.
 fn target() -> PathBuf {
     let this = std::env::current_exe().expect("this program has a path");
     this.with_file_name("everlink-cli")

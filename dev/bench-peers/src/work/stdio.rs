@@ -1,11 +1,11 @@
-//! A server as a child process, at the other end of two pipes: an echo of 100 bytes, one by one and 64 at a time.
+//! Measures a server as a child process on two pipes: an echo of 100 bytes, sequential and with 64 calls in flight.
 //!
-//! Each peer has a client and a server of its own, the same program on both sides, and a runtime with one thread at each end where it
-//! has one. What differs is who: `rmcp-stdio` serves by tokio's blocking pool as `stdio()` does, `rmcp-stdio_pipes` as its documents
-//! recommend. `raw` writes and reads the same number of bytes with blocking calls and looks only for the end of the line.
+//! Each library has its own client and server. Both ends are the same program, with a single-threaded runtime if the library needs one.
+//! `rmcp-stdio` serves with tokio's blocking pool, as `stdio()` does, and `rmcp-stdio_pipes` as its documentation recommends. `raw` writes
+//! and reads the same number of bytes with blocking calls and looks only for the end of the line.
 
 use super::{CORES, Effort, calls, in_eras};
-use crate::machine::Place;
+use crate::machine::Placement;
 use crate::peers::{Client, everlink, raw, rmcp};
 use crate::report::{Sample, Task, rounds};
 
@@ -18,7 +18,7 @@ const WHO: [&str; 5] = [
 ];
 
 pub(crate) fn run(effort: Effort) {
-    let effort = effort.in_turns();
+    let effort = effort.with_more_rounds();
     for case in CORES {
         rounds(
             effort.rounds,
@@ -28,7 +28,7 @@ pub(crate) fn run(effort: Effort) {
 }
 
 pub(crate) fn sample(task: &Task) -> Sample {
-    let (command, era) = (Place::of(&task.case).server(&task.who), task.era);
+    let (command, era) = (Placement::of(&task.case).server(&task.who), task.era);
     let mut client: Box<dyn Client> = match &*task.who {
         "raw" => Box::new(raw::Pipe::new(command)),
         "everlink-stdio" => Box::new(everlink::OnThreads::stdio(command, everlink::child(era))),

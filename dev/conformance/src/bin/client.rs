@@ -1,8 +1,8 @@
-//! The client that the conformance suite judges, on tokio: `conformance-client [--automatic] [--guarded] URL`.
+//! The client for the conformance suite, on tokio: `conformance-client [--automatic] [--guarded] URL`.
 
 use std::process::ExitCode;
 
-use conformance::client::{Errand, Failed, answer};
+use conformance::client::{ClientRun, Failure, answer};
 use everlink::client::Event;
 use everlink_tokio::{Events, Link};
 
@@ -17,20 +17,20 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run() -> Result<(), Failed> {
-    let errand = Errand::of_this_process()?;
-    let link = match errand.guard()? {
-        Some(guard) => everlink_tokio::child::connect(guard, errand.config()?)?,
-        None => everlink_tokio::http::connect(errand.config()?)?,
+async fn run() -> Result<(), Failure> {
+    let client_run = ClientRun::from_process()?;
+    let link = match client_run.guard()? {
+        Some(guard) => everlink_tokio::child::connect(guard, client_run.config()?)?,
+        None => everlink_tokio::http::connect(client_run.config()?)?,
     };
-    tokio::spawn(attend(link.clone(), link.events()));
-    errand.run(&link).await?;
+    tokio::spawn(handle_events(link.clone(), link.events()));
+    client_run.run(&link).await?;
     link.shutdown().await?;
     Ok(())
 }
 
-/// Tells what happens on standard error, and answers what the server asks.
-async fn attend(link: Link, mut events: Events<Event>) {
+/// Prints events to standard error, and answers the server's questions.
+async fn handle_events(link: Link, mut events: Events<Event>) {
     while let Some(event) = events.recv().await {
         eprintln!("{event}");
         if let Event::Ask(ask) = &*event {

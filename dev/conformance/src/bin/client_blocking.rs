@@ -1,9 +1,9 @@
-//! The client that the conformance suite judges, with plain threads: `conformance-client-blocking [--automatic] URL`.
+//! The client for the conformance suite, on plain threads: `conformance-client-blocking [--automatic] URL`.
 
 use std::process::ExitCode;
 use std::thread;
 
-use conformance::client::{Errand, Failed, answer};
+use conformance::client::{ClientRun, Failure, answer};
 use everlink::client::Event;
 use everlink_http::{Events, Link, wait};
 
@@ -17,18 +17,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run() -> Result<(), Failed> {
-    let errand = Errand::of_this_process()?;
-    let link = everlink_http::connect(errand.config()?)?;
-    let (asked, events) = (link.clone(), link.events());
-    thread::spawn(move || attend(&asked, events));
-    wait(errand.run(&link))?;
+fn run() -> Result<(), Failure> {
+    let client_run = ClientRun::from_process()?;
+    let link = everlink_http::connect(client_run.config()?)?;
+    let (event_link, events) = (link.clone(), link.events());
+    thread::spawn(move || handle_events(&event_link, events));
+    wait(client_run.run(&link))?;
     link.shutdown().wait()?;
     Ok(())
 }
 
-/// Tells what happens on standard error, and answers what the server asks.
-fn attend(link: &Link, events: Events<Event>) {
+/// Prints events to standard error, and answers the server's questions.
+fn handle_events(link: &Link, events: Events<Event>) {
     for event in events {
         eprintln!("{event}");
         if let Event::Ask(ask) = &*event {

@@ -1,4 +1,4 @@
-//! The server that the conformance suite judges. Prints its URL, and serves until it is terminated; or serves its standard streams:
+//! The server for the conformance suite. It prints its URL and serves until `SIGTERM`, or serves on its standard streams:
 //!
 //! ```sh
 //! conformance-server [ADDRESS]

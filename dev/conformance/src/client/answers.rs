@@ -1,5 +1,4 @@
-//! What the client says when its server asks something. There is no person and no model here: a form is sent back as it was filled in
-//! beforehand, and a model says one thing.
+//! Answers the questions of the server without a user or a model: a form returns its defaults, and sampling returns a fixed text.
 
 use everlink::client::Ask;
 use everlink::{ErrorObject, Payload};
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 ///
 /// # Errors
 ///
-/// That there is none.
+/// If the method is unknown, or the form cannot be parsed.
 pub fn answer(ask: &Ask) -> Result<Payload, ErrorObject> {
     let answer = match &*ask.method {
         "elicitation/create" => accept(ask.params.as_ref())?,
@@ -30,7 +29,7 @@ pub fn answer(ask: &Ask) -> Result<Payload, ErrorObject> {
     Payload::of(&answer).map_err(|error| ErrorObject::new(-32603, error.to_string()))
 }
 
-/// A form, accepted as it is: each field has the value that it had by default, if it had one.
+/// Accepts a form: each field has its default, if it has one.
 fn accept(params: Option<&Payload>) -> Result<Value, ErrorObject> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

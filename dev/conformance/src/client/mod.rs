@@ -1,7 +1,7 @@
-//! What a client is asked to do, and by which terms: read from the command line and the environment, as the suite sets them.
-//! Knows not which adapter carries the link, nor what the suite makes of it.
+//! Reads the task of a client from the command line and the environment, as the suite sets them. Must not depend on an adapter or on the
+//! results.
 //!
-//! `scenarios` has the steps, `answers` what the client says when it is asked something.
+//! `scenarios` has the steps, and `answers` the answers to questions of the server.
 
 mod answers;
 mod scenarios;
@@ -16,32 +16,33 @@ use everlink_tokio::Link;
 
 pub use answers::answer;
 
-/// What went wrong, in words.
-pub type Failed = Box<dyn Error + Send + Sync>;
+/// An error with its text.
+pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// One run of a client: with which server, and what it is to do there.
+/// One run of a client: the server, and what to do there.
 #[derive(Debug)]
-pub struct Errand {
+pub struct ClientRun {
     url: String,
     scenario: String,
     version: Version,
-    /// What the scenario wants to be told back.
+    /// Data of the scenario, such as the calls to make.
     context: Option<Payload>,
-    /// Whether the client has to find out by itself which era the server speaks.
+    /// Whether the client must find out the era of the server.
     is_automatic: bool,
-    /// Whether there is a guard between the client and the server.
+    /// Whether a guard runs between the client and the server.
     is_guarded: bool,
 }
 
-impl Errand {
-    /// What this process was started for: `PROGRAM [--automatic] [--guarded] URL`.
+impl ClientRun {
+    /// Reads the arguments and the environment of this process: `PROGRAM [--automatic] [--guarded] URL`.
     ///
     /// # Errors
     ///
-    /// When it was started with less than that.
-    pub fn of_this_process() -> Result<Errand, Failed> {
-        let (options, mut urls): (Vec<_>, Vec<_>) =
-            env::args().skip(1).partition(|word| word.starts_with("--"));
+    /// If an argument or a variable is missing or invalid.
+    pub fn from_process() -> Result<ClientRun, Failure> {
+        let (options, mut urls): (Vec<_>, Vec<_>) = env::args()
+            .skip(1)
+            .partition(|argument| argument.starts_with("--"));
         let (mut is_automatic, mut is_guarded) = (false, false);
         for option in options {
             match &*option {
@@ -53,7 +54,7 @@ impl Errand {
         let scenario = env::var("MCP_CONFORMANCE_SCENARIO")
             .map_err(|error| format!("MCP_CONFORMANCE_SCENARIO: {error}"))?;
         let version = match env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
-            // What is not known yet is newer than all that is.
+            // An unknown version is newer than all known ones.
             Ok(name) => Version::parse(&name).unwrap_or(Version::LATEST_MODERN),
             Err(VarError::NotPresent) => Version::LATEST_MODERN,
             Err(error) => return Err(error.into()),
@@ -62,7 +63,7 @@ impl Errand {
             Ok(text) => Some(Payload::from_text(text)?),
             Err(_) => None,
         };
-        Ok(Errand {
+        Ok(ClientRun {
             url: urls.pop().ok_or("which server?")?,
             scenario,
             version,
@@ -72,12 +73,12 @@ impl Errand {
         })
     }
 
-    /// The guard to start in front of the server, if there is to be one: the program beside this one.
+    /// The command of the guard, if there is one: the program `everlink` beside this program.
     ///
     /// # Errors
     ///
-    /// When nobody knows where this program is.
-    pub fn guard(&self) -> Result<Option<Command>, Failed> {
+    /// If the path of this program is unknown.
+    pub fn guard(&self) -> Result<Option<Command>, Failure> {
         if !self.is_guarded {
             return Ok(None);
         }
@@ -86,12 +87,12 @@ impl Errand {
         Ok(Some(guard))
     }
 
-    /// How the link is to be set up.
+    /// The config of the link.
     ///
     /// # Errors
     ///
-    /// When the address of the server is none.
-    pub fn config(&self) -> Result<Config, Failed> {
+    /// If the URL of the server is invalid.
+    pub fn config(&self) -> Result<Config, Failure> {
         let (name, version) = ("conformance", env!("CARGO_PKG_VERSION"));
         let mut config = if self.is_guarded {
             Config::child(name, version)
@@ -111,13 +112,13 @@ impl Errand {
         Ok(config)
     }
 
-    /// Does what the scenario asks for.
+    /// Runs the steps of the scenario.
     ///
     /// # Errors
     ///
-    /// What went wrong.
-    pub async fn run(&self, link: &Link) -> Result<(), Failed> {
-        let done = scenarios::play(&self.scenario, link, self.context.as_ref()).await;
-        done.map_err(|error| format!("{}: {error}", self.scenario).into())
+    /// If a step fails.
+    pub async fn run(&self, link: &Link) -> Result<(), Failure> {
+        let outcome = scenarios::run_scenario(&self.scenario, link, self.context.as_ref()).await;
+        outcome.map_err(|error| format!("{}: {error}", self.scenario).into())
     }
 }

@@ -1,4 +1,4 @@
-//! What a client does in each scenario, step by step. Knows not what is judged.
+//! The steps of a client in each scenario. Must not depend on what the suite checks.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use everlink_tokio::Link;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Failed;
+use super::Failure;
 
-/// Does what this scenario asks for.
-pub(super) async fn play(
+/// Runs the steps of this scenario.
+pub(super) async fn run_scenario(
     scenario: &str,
     link: &Link,
     context: Option<&Payload>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     match scenario {
         "initialize" | "request-metadata" => {
             link.ready().await??;
@@ -25,34 +25,34 @@ pub(super) async fn play(
             link.list_tools().await?;
             Ok(())
         }
-        "tools_call" => add(link).await,
+        "tools_call" => add_numbers(link).await,
         "elicitation-sep1034-client-defaults" | "http-invalid-tool-headers" | "sse-retry" => {
             call_all(link).await
         }
         "http-standard-headers" => use_all(link).await,
-        "http-custom-headers" => call_as_told(link, context).await,
+        "http-custom-headers" => call_from_context(link, context).await,
         "json-schema-2020-12-preservation" => echo_schema(link).await,
-        "sep-2322-client-request-state" => call_at_once(link).await,
+        "sep-2322-client-request-state" => call_all_concurrently(link).await,
         _ => Err("there is no such scenario here".into()),
     }
 }
 
-/// Has two numbers added.
-async fn add(link: &Link) -> Result<(), Failed> {
+/// Calls the tool that adds two numbers.
+async fn add_numbers(link: &Link) -> Result<(), Failure> {
     let tools = link.list_tools().await?;
-    let tool = named(&tools, "add_numbers")?;
-    let sum = link
+    let tool = find_tool(&tools, "add_numbers")?;
+    let result = link
         .call_tool(&tool.name, json!({ "a": 2, "b": 3 }))
         .await?;
-    let text = sum.text();
+    let text = result.text();
     if !text.ends_with('5') {
         return Err(format!("2 and 3 are said to be this: {text}").into());
     }
     Ok(())
 }
 
-/// Calls every tool that there is, one after the other.
-async fn call_all(link: &Link) -> Result<(), Failed> {
+/// Calls every tool, one after the other.
+async fn call_all(link: &Link) -> Result<(), Failure> {
     for tool in &link.list_tools().await?.items {
         let tool: Tool = tool.parse()?;
         link.call_tool(&tool.name, tool.arguments()).await?;
@@ -60,8 +60,8 @@ async fn call_all(link: &Link) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Uses everything that there is, one after the other.
-async fn use_all(link: &Link) -> Result<(), Failed> {
+/// Calls every tool, reads every resource and gets every prompt, one after the other.
+async fn use_all(link: &Link) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Resource {
         uri: String,
@@ -82,11 +82,11 @@ async fn use_all(link: &Link) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Makes the calls that the scenario spells out.
-async fn call_as_told(link: &Link, context: Option<&Payload>) -> Result<(), Failed> {
+/// Makes the calls that the context of the scenario lists.
+async fn call_from_context(link: &Link, context: Option<&Payload>) -> Result<(), Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Told {
+    struct CallList {
         tool_calls: Vec<Call>,
     }
     #[derive(Deserialize)]
@@ -95,25 +95,25 @@ async fn call_as_told(link: &Link, context: Option<&Payload>) -> Result<(), Fail
         arguments: Payload,
     }
     let context = context.ok_or("the scenario says not which calls to make")?;
-    // What the link knows of the tools is what they were listed with.
+    // The link learns the header fields of tools from their list.
     link.list_tools().await?;
-    for call in context.parse::<Told>()?.tool_calls {
+    for call in context.parse::<CallList>()?.tool_calls {
         link.call_tool(&call.name, &call.arguments).await?;
     }
     Ok(())
 }
 
-/// Sends the schema of one tool to the other, as it came.
-async fn echo_schema(link: &Link) -> Result<(), Failed> {
+/// Sends the schema of one tool to another one, unchanged.
+async fn echo_schema(link: &Link) -> Result<(), Failure> {
     let tools = link.list_tools().await?;
-    let tool = named(&tools, "json_schema_2020_12_tool")?;
+    let tool = find_tool(&tools, "json_schema_2020_12_tool")?;
     let arguments = json!({ "schema": tool.input_schema });
     link.call_tool("json_schema_echo", arguments).await?;
     Ok(())
 }
 
-/// Calls every tool that there is, all at once. Some of them ask something back, each in its own rounds.
-async fn call_at_once(link: &Link) -> Result<(), Failed> {
+/// Calls every tool at the same time. Some of them ask questions, each in its own rounds.
+async fn call_all_concurrently(link: &Link) -> Result<(), Failure> {
     let mut calls = Vec::new();
     for tool in &link.list_tools().await?.items {
         let tool: Tool = tool.parse()?;
@@ -125,7 +125,7 @@ async fn call_at_once(link: &Link) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What of a tool matters to somebody who calls it.
+/// The members of a tool that a caller needs.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Tool {
@@ -134,7 +134,7 @@ struct Tool {
 }
 
 impl Tool {
-    /// Something to call it with.
+    /// Arguments with a value for each property of the schema.
     fn arguments(&self) -> Map<String, Value> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -142,7 +142,7 @@ impl Tool {
             properties: Map<String, Value>,
         }
         let schema: Schema = self.input_schema.parse().unwrap_or_default();
-        let made = schema.properties.into_iter().map(|(name, property)| {
+        let arguments = schema.properties.into_iter().map(|(name, property)| {
             let value = match property["type"].as_str() {
                 Some("array") => json!([]),
                 Some("boolean") => json!(true),
@@ -153,11 +153,11 @@ impl Tool {
             };
             (name, value)
         });
-        made.collect()
+        arguments.collect()
     }
 }
 
-fn named(tools: &Arc<Listing>, name: &str) -> Result<Tool, Failed> {
+fn find_tool(tools: &Arc<Listing>, name: &str) -> Result<Tool, Failure> {
     let tools = tools.items.iter().flat_map(Payload::parse::<Tool>);
     let tool = tools.into_iter().find(|tool| tool.name == name);
     tool.ok_or_else(|| format!("there is no tool `{name}`").into())

@@ -1,12 +1,12 @@
-//! A picture and a sound, as small as they can be.
+//! A minimal picture and a minimal sound.
 
 use serde_json::{Value, json};
 
-/// One red pixel, as PNG.
+/// A PNG of one red pixel.
 pub(super) const PICTURE: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC";
 
-/// One sample of silence, as WAV.
+/// A WAV of one silent sample.
 const SOUND: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQEAAACAAA==";
 
 pub(super) fn picture() -> Value {
@@ -17,6 +17,6 @@ pub(super) fn sound() -> Value {
     json!({"type": "audio", "data": SOUND, "mimeType": "audio/wav"})
 }
 
-pub(super) fn resource(uri: &str, kind: &str, text: &str) -> Value {
-    json!({"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": text}})
+pub(super) fn resource(uri: &str, mime_type: &str, text: &str) -> Value {
+    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, "text": text}})
 }

@@ -1,7 +1,6 @@
-//! The tools, resources and prompts that the scenarios for servers name: one fixture for HTTP and for standard streams, in both eras.
+//! The server of the scenarios, with one set of tools, resources and prompts for HTTP and for standard streams, in both eras.
 //!
-//! `tools` are those that answer, `rounds` those that want something of their client first, `tasks` those that take their time; `resources` and
-//! `prompts` are what else there is, `media` a picture and a sound.
+//! `tools` answer at once, `rounds` ask the client first, and `tasks` take long. `media` has a picture and a sound.
 
 mod media;
 mod prompts;
@@ -22,30 +21,30 @@ use tokio::net::TcpListener;
 
 use tasks::Tasks;
 
-/// What is said to a request.
-type Said = Result<Response, ErrorObject>;
+/// The answer to a request.
+type Answer = Result<Response, ErrorObject>;
 
-/// Serves HTTP at this address: clients of both eras at `/mcp`, the oldest at `/sse`. Says where that is.
+/// Serves HTTP at this address: `/mcp` for both eras, and `/sse` for the oldest clients. Returns the URL.
 ///
 /// # Errors
 ///
-/// When nothing can listen there.
+/// If the address cannot be bound.
 pub async fn serve_http(address: &str) -> io::Result<(Service, String)> {
     let listener = TcpListener::bind(address).await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
     let http = Http::new().with_sse(SsePaths::default());
     let service = http::serve(listener, config().with_http(http), Fixture::default());
-    // Fields that repeat arguments are compared with the tools, also where nobody has asked for the list yet.
+    // The server compares header fields with arguments. It needs the tools for that, even if no client has listed them.
     let tools = Payload::of(&tools::list()).map_err(io::Error::other)?;
     service.tools(tools).await.map_err(io::Error::other)?;
     Ok((service, url))
 }
 
-/// Serves the client at the standard streams of this process.
+/// Serves the client on the standard streams of this process.
 ///
 /// # Errors
 ///
-/// When there are none.
+/// If the standard streams cannot be used.
 pub fn serve_stdio() -> io::Result<Service> {
     stdio::serve(config(), Fixture::default())
 }
@@ -62,47 +61,49 @@ fn config() -> Config {
     Config::new(offer.with_capabilities(capabilities), secret())
 }
 
-/// All that is served.
+/// The handler of all requests.
 #[derive(Default)]
 struct Fixture {
     tasks: Arc<Tasks>,
 }
 
 impl Handler for Fixture {
-    async fn answer(&self, request: Request, context: Context) -> Said {
+    async fn answer(&self, request: Request, context: Context) -> Answer {
         let params = request.params.as_ref();
         let params: Value = params.and_then(|it| it.parse().ok()).unwrap_or_default();
         match &*request.method {
             "completion/complete" => result(json!({"completion": complete(&params)})),
-            "prompts/get" => prompts::get(Order::new(params, request, context)),
+            "prompts/get" => prompts::get(Invocation::new(params, request, context)),
             "prompts/list" => result(prompts::list()),
             "resources/list" => result(resources::list()),
             "resources/read" => resources::read(params["uri"].as_str().unwrap_or_default()),
             "resources/templates/list" => result(resources::templates()),
             "tasks/cancel" => self.tasks.cancel(&params),
-            "tasks/get" => self.tasks.look(&params),
+            "tasks/get" => self.tasks.get(&params),
             "tasks/update" => self.tasks.update(&params),
-            "tools/call" => tools::call(Order::new(params, request, context), &self.tasks).await,
+            "tools/call" => {
+                tools::call(Invocation::new(params, request, context), &self.tasks).await
+            }
             "tools/list" => result(tools::list()),
             other => Err(ErrorObject::new(code::METHOD_NOT_FOUND, other)),
         }
     }
 }
 
-/// A tool to call, or a prompt to get.
-struct Order {
+/// A call of a tool, or a request for a prompt.
+struct Invocation {
     name: String,
     arguments: Value,
-    /// What the client was asked by an earlier order like this, by name.
+    /// The client's answers to questions of an earlier round, by key.
     answers: Value,
     peer: Arc<Peer>,
     context: Context,
 }
 
-impl Order {
-    fn new(params: Value, request: Request, context: Context) -> Order {
+impl Invocation {
+    fn new(params: Value, request: Request, context: Context) -> Invocation {
         let answers = request.input.and_then(|input| input.answers);
-        Order {
+        Invocation {
             name: params["name"].as_str().unwrap_or_default().to_owned(),
             arguments: params["arguments"].clone(),
             answers: answers.and_then(|it| it.parse().ok()).unwrap_or_default(),
@@ -111,44 +112,44 @@ impl Order {
         }
     }
 
-    /// What it is to be done with, as a text.
+    /// An argument that is a text.
     fn argument(&self, name: &str) -> &str {
         self.arguments[name].as_str().unwrap_or_default()
     }
 
-    /// Asks the client something. Whoever cannot be asked is told so.
+    /// Asks the client. Fails if the client did not declare the capability.
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, ErrorObject> {
         let answer = self.context.ask(method, Some(payload(&params)?)).await??;
         answer.parse().map_err(internal)
     }
 
-    fn unknown(&self) -> Said {
+    fn unknown(&self) -> Answer {
         let text = format!("there is no `{}`", self.name);
         Err(ErrorObject::new(code::INVALID_PARAMS, text))
     }
 }
 
-/// A few words that begin as what is there already.
+/// Words that start with the given prefix.
 fn complete(params: &Value) -> Value {
-    let begun = params["argument"]["value"].as_str().unwrap_or_default();
+    let prefix = params["argument"]["value"].as_str().unwrap_or_default();
     let words = ["paris", "park", "party", "testament"];
     let values: Vec<_> = words
         .iter()
-        .filter(|word| word.starts_with(begun))
+        .filter(|word| word.starts_with(prefix))
         .collect();
     json!({"values": values, "total": values.len(), "hasMore": false})
 }
 
-fn result(value: Value) -> Said {
+fn result(value: Value) -> Answer {
     Ok(payload(&value)?.into())
 }
 
-/// The result of a tool that has this to say.
-fn text(text: impl Into<String>) -> Said {
-    result(said(text))
+/// The result of a tool with this text.
+fn text(text: impl Into<String>) -> Answer {
+    result(text_result(text))
 }
 
-fn said(text: impl Into<String>) -> Value {
+fn text_result(text: impl Into<String>) -> Value {
     json!({"content": [{"type": "text", "text": text.into()}]})
 }
 

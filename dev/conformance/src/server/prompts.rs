@@ -1,9 +1,9 @@
-//! What can be said to a model.
+//! The prompts.
 
 use serde_json::{Value, json};
 
 use super::media::{picture, resource};
-use super::{Order, Said, result, rounds};
+use super::{Answer, Invocation, result, rounds};
 
 pub(super) fn list() -> Value {
     let argument = |name: &str, description: &str| json!({"name": name, "description": description, "required": true});
@@ -24,16 +24,16 @@ pub(super) fn list() -> Value {
     ]})
 }
 
-pub(super) fn get(order: Order) -> Said {
+pub(super) fn get(invocation: Invocation) -> Answer {
     let text = |text: &str| json!({"type": "text", "text": text});
-    let contents = match &*order.name {
+    let contents = match &*invocation.name {
         "test_simple_prompt" => vec![text("This is a simple prompt.")],
         "test_prompt_with_arguments" => {
-            let (one, two) = (order.argument("arg1"), order.argument("arg2"));
+            let (one, two) = (invocation.argument("arg1"), invocation.argument("arg2"));
             vec![text(&format!("The first is `{one}`, the second `{two}`."))]
         }
         "test_prompt_with_embedded_resource" => {
-            let uri = order.argument("resourceUri");
+            let uri = invocation.argument("resourceUri");
             vec![
                 resource(uri, "text/plain", "This is what the resource holds."),
                 text("What does the resource say?"),
@@ -41,12 +41,12 @@ pub(super) fn get(order: Order) -> Said {
         }
         "test_prompt_with_image" => vec![picture(), text("What is in the picture?")],
         "test_input_required_result_prompt" => {
-            match rounds::field(&order, "user_context", "context") {
+            match rounds::field(&invocation, "user_context", "context") {
                 Some(context) => vec![text(&format!("Mind that {context}."))],
                 None => return rounds::form("user_context", "In which context?", "context"),
             }
         }
-        _ => return order.unknown(),
+        _ => return invocation.unknown(),
     };
     let message = |content: Value| json!({"role": "user", "content": content});
     let messages: Vec<_> = contents.into_iter().map(message).collect();

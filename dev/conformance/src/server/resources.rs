@@ -1,17 +1,17 @@
-//! What can be read.
+//! The resources.
 
 use everlink::ErrorObject;
 use everlink::protocol::code;
 use serde_json::{Value, json};
 
 use super::media::PICTURE;
-use super::{Said, payload, result};
+use super::{Answer, payload, result};
 
-/// The one that changes.
+/// The resource that can change.
 pub(super) const WATCHED: &str = "test://watched-resource";
 
 pub(super) fn list() -> Value {
-    let resource = |uri: &str, name: &str, kind: &str, description: &str| json!({"uri": uri, "name": name, "mimeType": kind, "description": description});
+    let resource = |uri: &str, name: &str, mime_type: &str, description: &str| json!({"uri": uri, "name": name, "mimeType": mime_type, "description": description});
     json!({"resources": [
         resource("test://static-text", "static-text", "text/plain", "A text that never changes"),
         resource("test://static-binary", "static-binary", "image/png", "A picture that never changes"),
@@ -28,7 +28,7 @@ pub(super) fn templates() -> Value {
     }]})
 }
 
-pub(super) fn read(uri: &str) -> Said {
+pub(super) fn read(uri: &str) -> Answer {
     let contents = match uri {
         "test://static-text" => text(uri, "text/plain", "This is what a text resource holds."),
         "test://static-binary" => json!({"uri": uri, "mimeType": "image/png", "blob": PICTURE}),
@@ -44,11 +44,11 @@ pub(super) fn read(uri: &str) -> Said {
     result(json!({"contents": [contents]}))
 }
 
-fn text(uri: &str, kind: &str, text: &str) -> Value {
-    json!({"uri": uri, "mimeType": kind, "text": text})
+fn text(uri: &str, mime_type: &str, text: &str) -> Value {
+    json!({"uri": uri, "mimeType": mime_type, "text": text})
 }
 
-/// The id in an address of the template.
+/// The id in a URI of the template.
 fn templated(uri: &str) -> Option<&str> {
     let id = uri
         .strip_prefix("test://template/")?
@@ -56,7 +56,7 @@ fn templated(uri: &str) -> Option<&str> {
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-fn missing(uri: &str) -> Said {
+fn missing(uri: &str) -> Answer {
     let mut error = ErrorObject::new(code::RESOURCE_NOT_FOUND, "there is no such resource");
     error.data = Some(payload(&json!({"uri": uri}))?);
     Err(error)

@@ -1,157 +1,162 @@
-//! The tools that want something of a modern client first. Most of them keep nothing between two rounds: what the client gives stands in the
-//! next request, and what is missing is asked again. The last three use questions instead, as a tool would that has begun something; then
-//! the server holds what was asked, under a state that nobody can make up.
+//! The tools that ask a modern client first.
+//!
+//! Most of them keep no state between two rounds: the next request carries the answers, and they ask again for what is missing. The last
+//! three use `ask`, as a tool does that has started work. The server then keeps the question under a sealed request state.
 
 use everlink::ErrorObject;
 use everlink::protocol::ClientFeature;
 use everlink::server::InputRequired;
 use serde_json::{Value, json};
 
-use super::{Order, Said, payload, text};
+use super::{Answer, Invocation, payload, text};
 
-pub(super) async fn call(order: Order) -> Said {
-    match &*order.name {
-        "test_input_required_result_elicitation" => match field(&order, "user_name", "name") {
+pub(super) async fn call(invocation: Invocation) -> Answer {
+    match &*invocation.name {
+        "test_input_required_result_elicitation" => match field(&invocation, "user_name", "name") {
             Some(name) => text(format!("Hello, {name}!")),
             None => form("user_name", "What is your name?", "name"),
         },
         "test_input_required_result_sampling" => {
-            match sampled(&order.answers["capital_question"]) {
-                Some(words) => text(words),
-                None => need(&[Need::sampling(
+            match sampled(&invocation.answers["capital_question"]) {
+                Some(answer) => text(answer),
+                None => ask_for(&[Question::sampling(
                     "capital_question",
                     "What is the capital of France?",
                 )]),
             }
         }
         "test_input_required_result_list_roots" => {
-            match order.answers["client_roots"]["roots"].as_array() {
+            match invocation.answers["client_roots"]["roots"].as_array() {
                 Some(roots) => text(format!("There are {} roots.", roots.len())),
-                None => need(&[Need::roots("client_roots")]),
+                None => ask_for(&[Question::roots("client_roots")]),
             }
         }
-        "test_input_required_result_multiple_inputs" => several(&order),
-        "test_input_required_result_capabilities" => whatever_can_be_asked(&order),
+        "test_input_required_result_multiple_inputs" => ask_all(&invocation),
+        "test_input_required_result_capabilities" => ask_declared(&invocation),
         "test_input_required_result_request_state"
         | "test_input_required_result_tampered_state" => {
-            let form = one_field("Shall it be so?", "ok", "boolean");
-            let answer = order.ask("elicitation/create", form).await?;
+            let form = form_with_field("Shall it be so?", "ok", "boolean");
+            let answer = invocation.ask("elicitation/create", form).await?;
             text(format!("state-ok: {answer}"))
         }
         "test_input_required_result_multi_round" => {
-            let first = one_field("What is your name?", "name", "string");
-            let first = order.ask("elicitation/create", first).await?;
-            let second = one_field("Which colour do you like?", "color", "string");
-            let second = order.ask("elicitation/create", second).await?;
+            let first = form_with_field("What is your name?", "name", "string");
+            let first = invocation.ask("elicitation/create", first).await?;
+            let second = form_with_field("Which colour do you like?", "color", "string");
+            let second = invocation.ask("elicitation/create", second).await?;
             let (name, colour) = (&first["content"]["name"], &second["content"]["color"]);
             text(format!("{name} likes {colour}."))
         }
-        _ => order.unknown(),
+        _ => invocation.unknown(),
     }
 }
 
-/// What the client filled in under a name, if it did.
-pub(super) fn field<'a>(order: &'a Order, key: &str, field: &str) -> Option<&'a str> {
-    order.answers[key]["content"][field].as_str()
+/// The value that the client entered for a field, if it did.
+pub(super) fn field<'a>(invocation: &'a Invocation, key: &str, field: &str) -> Option<&'a str> {
+    invocation.answers[key]["content"][field].as_str()
 }
 
 /// Asks for one field of a form.
-pub(super) fn form(key: &'static str, message: &str, field: &str) -> Said {
-    need(&[Need::form(key, message, field)])
+pub(super) fn form(key: &'static str, message: &str, field: &str) -> Answer {
+    ask_for(&[Question::form(key, message, field)])
 }
 
-fn several(order: &Order) -> Said {
-    let name = field(order, "user_name", "name");
-    let greeting = sampled(&order.answers["greeting"]);
-    let roots = order.answers["client_roots"]["roots"].as_array();
+fn ask_all(invocation: &Invocation) -> Answer {
+    let name = field(invocation, "user_name", "name");
+    let greeting = sampled(&invocation.answers["greeting"]);
+    let roots = invocation.answers["client_roots"]["roots"].as_array();
     if let (Some(name), Some(greeting), Some(roots)) = (name, greeting, roots) {
         return text(format!("{name} has {} roots: {greeting}", roots.len()));
     }
-    let needs = [
-        Need::form("user_name", "What is your name?", "name"),
-        Need::sampling("greeting", "Greet somebody."),
-        Need::roots("client_roots"),
+    let questions = [
+        Question::form("user_name", "What is your name?", "name"),
+        Question::sampling("greeting", "Greet somebody."),
+        Question::roots("client_roots"),
     ];
-    // Nothing is decided by it: only that it comes back is of interest.
-    Ok(require(&needs)?.with_state("several").into())
+    // The state has no meaning. The suite checks only that it comes back.
+    Ok(input_required(&questions)?.with_state("several").into())
 }
 
-/// Asks for what the client declared, and for nothing else.
-fn whatever_can_be_asked(order: &Order) -> Said {
-    if let Some(answers) = order.answers.as_object().filter(|it| !it.is_empty()) {
+/// Asks only for what the client declared.
+fn ask_declared(invocation: &Invocation) -> Answer {
+    if let Some(answers) = invocation.answers.as_object().filter(|it| !it.is_empty()) {
         return text(format!("There are {} answers.", answers.len()));
     }
-    let declares = |feature| order.peer.capabilities.declares(feature);
-    let mut needs = Vec::new();
+    let declares = |feature| invocation.peer.capabilities.declares(feature);
+    let mut questions = Vec::new();
     if declares(ClientFeature::ElicitationForm) {
-        needs.push(Need::form("elicited", "What shall it be?", "value"));
+        questions.push(Question::form("elicited", "What shall it be?", "value"));
     }
     if declares(ClientFeature::Sampling) {
-        needs.push(Need::sampling("sampled", "What shall it be?"));
+        questions.push(Question::sampling("sampled", "What shall it be?"));
     }
-    if needs.is_empty() {
+    if questions.is_empty() {
         return text("The client can be asked nothing.");
     }
-    need(&needs)
+    ask_for(&questions)
 }
 
 fn sampled(answer: &Value) -> Option<&str> {
     answer["content"]["text"].as_str()
 }
 
-/// One question, and what its answer is called.
-struct Need {
+/// A question, and the key of its answer.
+struct Question {
     key: &'static str,
     method: &'static str,
     params: Value,
 }
 
-impl Need {
-    fn form(key: &'static str, message: &str, field: &str) -> Need {
-        Need {
+impl Question {
+    fn form(key: &'static str, message: &str, field: &str) -> Question {
+        Question {
             key,
             method: "elicitation/create",
-            params: one_field(message, field, "string"),
+            params: form_with_field(message, field, "string"),
         }
     }
 
-    fn roots(key: &'static str) -> Need {
-        Need {
+    fn roots(key: &'static str) -> Question {
+        Question {
             key,
             method: "roots/list",
             params: json!({}),
         }
     }
 
-    fn sampling(key: &'static str, prompt: &str) -> Need {
-        Need {
+    fn sampling(key: &'static str, prompt: &str) -> Question {
+        Question {
             key,
             method: "sampling/createMessage",
-            params: prompting(prompt),
+            params: sampling_params(prompt),
         }
     }
 }
 
-fn need(needs: &[Need]) -> Said {
-    Ok(require(needs)?.into())
+fn ask_for(questions: &[Question]) -> Answer {
+    Ok(input_required(questions)?.into())
 }
 
-fn require(needs: &[Need]) -> Result<InputRequired, ErrorObject> {
-    let add = |input: InputRequired, need: &Need| {
-        Ok(input.and_ask(need.key, need.method, Some(payload(&need.params)?)))
+fn input_required(questions: &[Question]) -> Result<InputRequired, ErrorObject> {
+    let add = |input: InputRequired, question: &Question| {
+        Ok(input.and_ask(
+            question.key,
+            question.method,
+            Some(payload(&question.params)?),
+        ))
     };
-    needs.iter().try_fold(InputRequired::new(), add)
+    questions.iter().try_fold(InputRequired::new(), add)
 }
 
-/// A form with one field that must be filled in.
-pub(super) fn one_field(message: &str, field: &str, kind: &str) -> Value {
+/// A form with one required field.
+pub(super) fn form_with_field(message: &str, field: &str, kind: &str) -> Value {
     let schema =
         json!({"type": "object", "properties": {field: {"type": kind}}, "required": [field]});
     json!({"message": message, "requestedSchema": schema})
 }
 
-/// A prompt for the client's model.
-pub(super) fn prompting(prompt: &str) -> Value {
+/// The parameters of a request to the client's model.
+pub(super) fn sampling_params(prompt: &str) -> Value {
     let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
     json!({"messages": [message], "maxTokens": 100})
 }

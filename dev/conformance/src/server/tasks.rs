@@ -1,4 +1,4 @@
-//! The tools that take their time. Where a client knows tasks, they run as such, and it asks after them; for the others, they are plain tools.
+//! The tools that take long. They run as tasks if the client supports tasks, and otherwise as plain tools.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,70 +14,82 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::rounds::{self, one_field};
+use super::rounds::{self, form_with_field};
 use super::tools::tool;
-use super::{Order, Said, internal, result, said, text};
+use super::{Answer, Invocation, internal, result, text, text_result};
 
-/// How long a task is held.
-const HELD: Duration = Duration::from_secs(600);
+/// The time for which a task is kept.
+const TTL: Duration = Duration::from_secs(600);
 
-/// How often to ask after a task.
-const POLL: Duration = Duration::from_millis(100);
+/// The poll interval that clients are told.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) fn list() -> Vec<Value> {
     let seconds = json!({"seconds": {"type": "number"}, "label": {"type": "string"}});
-    let of = |properties: Value| json!({"type": "object", "properties": properties});
+    let schema = |properties: Value| json!({"type": "object", "properties": properties});
     vec![
         tool(
             "greet",
             "Greets, at once",
-            of(json!({"name": {"type": "string"}})),
+            schema(json!({"name": {"type": "string"}})),
         ),
         tool(
             "slow_compute",
             "Takes as long as it is told to",
-            of(seconds),
+            schema(seconds),
         ),
-        tool("failing_job", "Takes a second, and fails", of(json!({}))),
-        tool("protocol_error_job", "Breaks down", of(json!({}))),
+        tool(
+            "failing_job",
+            "Takes a second, and fails",
+            schema(json!({})),
+        ),
+        tool("protocol_error_job", "Breaks down", schema(json!({}))),
         tool(
             "confirm_delete",
             "Asks the user in the middle",
-            of(json!({"filename": {"type": "string"}})),
+            schema(json!({"filename": {"type": "string"}})),
         ),
         tool(
             "multi_input",
             "Asks the user two things in the middle",
-            of(json!({})),
+            schema(json!({})),
         ),
-        tool("test_tool_with_task", "Asks the user first", of(json!({}))),
+        tool(
+            "test_tool_with_task",
+            "Asks the user first",
+            schema(json!({})),
+        ),
     ]
 }
 
-pub(super) fn is_one(name: &str) -> bool {
+pub(super) fn is_task_tool(name: &str) -> bool {
     list().iter().any(|tool| tool["name"] == name)
 }
 
-pub(super) async fn call(order: Order, tasks: &Arc<Tasks>) -> Said {
-    let knows_tasks = order
+pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
+    let knows_tasks = invocation
         .peer
         .capabilities
         .declares(ClientFeature::TasksExtension);
-    match &*order.name {
-        "greet" => text(format!("Hello, {}!", order.argument("name"))),
-        // These two run as tasks or not at all.
+    match &*invocation.name {
+        "greet" => text(format!("Hello, {}!", invocation.argument("name"))),
+        // These two run only as tasks.
         "failing_job" | "test_tool_with_task" if !knows_tasks => {
             Err(missing_capability(ClientFeature::TasksExtension))
         }
-        "test_tool_with_task" if rounds::field(&order, "user_name", "name").is_none() => {
+        "test_tool_with_task" if rounds::field(&invocation, "user_name", "name").is_none() => {
             rounds::form("user_name", "What is your name?", "name")
         }
-        _ if knows_tasks => result(tasks.begin(order)),
-        _ => result(Job::of(&order).run(&Asker::Client(&order)).await?),
+        _ if knows_tasks => result(tasks.start(invocation)),
+        _ => result(
+            Job::of(&invocation)
+                .run(&Asker::Client(&invocation))
+                .await?,
+        ),
     }
 }
 
-/// What is to be done.
+/// The work of a task.
 struct Job {
     name: String,
     arguments: Value,
@@ -85,11 +97,11 @@ struct Job {
 }
 
 impl Job {
-    fn of(order: &Order) -> Job {
+    fn of(invocation: &Invocation) -> Job {
         Job {
-            name: order.name.clone(),
-            arguments: order.arguments.clone(),
-            user: rounds::field(order, "user_name", "name")
+            name: invocation.name.clone(),
+            arguments: invocation.arguments.clone(),
+            user: rounds::field(invocation, "user_name", "name")
                 .unwrap_or_default()
                 .to_owned(),
         }
@@ -100,44 +112,44 @@ impl Job {
             "slow_compute" => {
                 let seconds = self.arguments["seconds"].as_f64().unwrap_or(1.0);
                 sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default()).await;
-                Ok(said("It is computed."))
+                Ok(text_result("It is computed."))
             }
             "failing_job" => {
                 sleep(Duration::from_secs(1)).await;
-                let mut result = said("It could not be done.");
+                let mut result = text_result("It could not be done.");
                 result["isError"] = true.into();
                 Ok(result)
             }
             "confirm_delete" => {
                 let answer = asker.ask("Is it to be deleted?").await?;
-                Ok(said(format!("The user says {}.", answer["action"])))
+                Ok(text_result(format!("The user says {}.", answer["action"])))
             }
             "multi_input" => {
                 let (one, two) = tokio::join!(asker.ask("One?"), asker.ask("Two?"));
-                Ok(said(format!(
+                Ok(text_result(format!(
                     "The user says {} and {}.",
                     one?["action"], two?["action"]
                 )))
             }
-            "test_tool_with_task" => Ok(said(format!("Hello, {}!", self.user))),
+            "test_tool_with_task" => Ok(text_result(format!("Hello, {}!", self.user))),
             _ => Err(internal("it broke down")),
         }
     }
 }
 
-/// Who asks the user.
+/// The way to ask the user.
 enum Asker<'a> {
-    /// The request itself.
-    Client(&'a Order),
-    /// A task, in which the question stands until it is answered.
+    /// With a request to the client.
+    Client(&'a Invocation),
+    /// In a task: the question is part of its state until it is answered.
     Task { tasks: &'a Tasks, id: &'a str },
 }
 
 impl Asker<'_> {
     async fn ask(&self, message: &str) -> Result<Value, ErrorObject> {
-        let form = one_field(message, "confirm", "boolean");
+        let form = form_with_field(message, "confirm", "boolean");
         match self {
-            Asker::Client(order) => order.ask("elicitation/create", form).await,
+            Asker::Client(invocation) => invocation.ask("elicitation/create", form).await,
             Asker::Task { tasks, id } => {
                 let question = json!({"method": "elicitation/create", "params": form});
                 let answer = tasks
@@ -149,14 +161,14 @@ impl Asker<'_> {
     }
 }
 
-/// The tasks that are held.
+/// All tasks.
 #[derive(Default)]
 pub(super) struct Tasks {
-    held: Mutex<HashMap<String, Held>>,
+    entries: Mutex<HashMap<String, TaskEntry>>,
     questions: AtomicU64,
 }
 
-struct Held {
+struct TaskEntry {
     created: SystemTime,
     updated: SystemTime,
     state: State,
@@ -172,17 +184,17 @@ enum State {
 #[derive(Default)]
 struct Working {
     worker: Option<AbortHandle>,
-    /// What the client is asked, by key, and who waits for the answer.
+    /// The open questions by key, each with the sender for its answer.
     questions: BTreeMap<String, (Value, oneshot::Sender<Value>)>,
 }
 
 impl Tasks {
-    /// Begins a task, and says what a client is told of it.
-    fn begin(self: &Arc<Tasks>, order: Order) -> Value {
+    /// Starts a task, and returns the description for the client.
+    fn start(self: &Arc<Tasks>, invocation: Invocation) -> Value {
         let id = u128::from_le_bytes(secret());
-        let (id, tasks, job) = (format!("{id:032x}"), Arc::clone(self), Job::of(&order));
-        let mut held = self.lock();
-        // Held while the worker is started, so that it finds its task.
+        let (id, tasks, job) = (format!("{id:032x}"), Arc::clone(self), Job::of(&invocation));
+        let mut entries = self.lock();
+        // The lock is held while the worker starts, so that the worker finds its task.
         let worker = tokio::spawn({
             let id = id.clone();
             async move {
@@ -198,48 +210,48 @@ impl Tasks {
             }
         });
         let now = SystemTime::now();
-        held.retain(|_, task| now.duration_since(task.created).is_ok_and(|age| age < HELD));
+        entries.retain(|_, task| now.duration_since(task.created).is_ok_and(|age| age < TTL));
         let working = Working {
             worker: Some(worker.abort_handle()),
             ..Working::default()
         };
-        let task = Held {
+        let task = TaskEntry {
             created: now,
             updated: now,
             state: State::Working(working),
         };
-        let mut told = task.told(&id);
-        told["resultType"] = "task".into();
-        held.insert(id, task);
-        told
+        let mut json = task.json(&id);
+        json["resultType"] = "task".into();
+        entries.insert(id, task);
+        json
     }
 
-    pub(super) fn look(&self, params: &Value) -> Said {
-        let (id, held) = (named(params), self.lock());
-        result(held.get(id).ok_or_else(unknown)?.told(id))
+    pub(super) fn get(&self, params: &Value) -> Answer {
+        let (id, entries) = (task_id(params), self.lock());
+        result(entries.get(id).ok_or_else(unknown)?.json(id))
     }
 
-    pub(super) fn cancel(&self, params: &Value) -> Said {
-        let (id, mut held) = (named(params), self.lock());
-        let task = held.get_mut(id).ok_or_else(unknown)?;
+    pub(super) fn cancel(&self, params: &Value) -> Answer {
+        let (id, mut entries) = (task_id(params), self.lock());
+        let task = entries.get_mut(id).ok_or_else(unknown)?;
         if let State::Working(working) = &task.state {
             if let Some(worker) = &working.worker {
                 worker.abort();
             }
-            task.become_(State::Cancelled);
+            task.set_state(State::Cancelled);
         }
         result(json!({}))
     }
 
-    pub(super) fn update(&self, params: &Value) -> Said {
+    pub(super) fn update(&self, params: &Value) -> Answer {
         let answers = params["inputResponses"].as_object();
-        let mut held = self.lock();
-        let task = held.get_mut(named(params)).ok_or_else(unknown)?;
+        let mut entries = self.lock();
+        let task = entries.get_mut(task_id(params)).ok_or_else(unknown)?;
         task.updated = SystemTime::now();
         if let State::Working(working) = &mut task.state {
             for (key, answer) in answers.into_iter().flatten() {
                 if let Some((_, asked)) = working.questions.remove(key) {
-                    // A worker that ended meanwhile needs no answer.
+                    // A worker that has ended needs no answer.
                     let _ = asked.send(answer.clone());
                 }
             }
@@ -247,10 +259,10 @@ impl Tasks {
         result(json!({}))
     }
 
-    /// A task asks its client something. Nothing if it is over.
+    /// Adds a question to a task. Returns `None` if the task has ended.
     fn ask(&self, id: &str, question: Value) -> Option<oneshot::Receiver<Value>> {
-        let mut held = self.lock();
-        let task = held.get_mut(id)?;
+        let mut entries = self.lock();
+        let task = entries.get_mut(id)?;
         task.updated = SystemTime::now();
         let State::Working(working) = &mut task.state else {
             return None;
@@ -267,56 +279,56 @@ impl Tasks {
     fn settle(&self, id: &str, state: State) {
         if let Some(task) = self.lock().get_mut(id) {
             if let State::Working(_) = task.state {
-                task.become_(state);
+                task.set_state(state);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, TaskEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    fn become_(&mut self, state: State) {
+impl TaskEntry {
+    fn set_state(&mut self, state: State) {
         self.updated = SystemTime::now();
         self.state = state;
     }
 
-    /// What a client is told of it.
-    fn told(&self, id: &str) -> Value {
-        let mut told = json!({
+    /// The description for the client.
+    fn json(&self, id: &str) -> Value {
+        let mut json = json!({
             "taskId": id,
-            "createdAt": written(self.created),
-            "lastUpdatedAt": written(self.updated),
-            "ttlMs": HELD.as_millis() as u64,
-            "pollIntervalMs": POLL.as_millis() as u64,
+            "createdAt": iso8601(self.created),
+            "lastUpdatedAt": iso8601(self.updated),
+            "ttlMs": TTL.as_millis() as u64,
+            "pollIntervalMs": POLL_INTERVAL.as_millis() as u64,
         });
         let status = match &self.state {
             State::Working(working) if working.questions.is_empty() => "working",
             State::Working(working) => {
                 let questions = working.questions.iter();
-                told["inputRequests"] = questions
+                json["inputRequests"] = questions
                     .map(|(key, (question, _))| (key.clone(), question.clone()))
                     .collect();
                 "input_required"
             }
             State::Cancelled => "cancelled",
             State::Completed(result) => {
-                told["result"] = result.clone();
+                json["result"] = result.clone();
                 "completed"
             }
             State::Failed(error) => {
-                told["error"] = json!({"code": error.code, "message": error.text()});
+                json["error"] = json!({"code": error.code, "message": error.text()});
                 "failed"
             }
         };
-        told["status"] = status.into();
-        told
+        json["status"] = status.into();
+        json
     }
 }
 
-fn named(params: &Value) -> &str {
+fn task_id(params: &Value) -> &str {
     params["taskId"].as_str().unwrap_or_default()
 }
 
@@ -324,8 +336,8 @@ fn unknown() -> ErrorObject {
     ErrorObject::new(code::INVALID_PARAMS, "there is no such task")
 }
 
-/// A time as ISO 8601 has it.
-fn written(time: SystemTime) -> String {
+/// Formats a time as ISO 8601.
+fn iso8601(time: SystemTime) -> String {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
@@ -358,8 +370,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_as_everybody_reads_them() {
-        let at = |seconds| written(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    fn system_time_is_formatted_as_iso_8601() {
+        let at = |seconds| iso8601(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
         assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");

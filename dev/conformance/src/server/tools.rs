@@ -1,4 +1,4 @@
-//! The tools, and what each of them does. Those that want something of their client first are in `rounds`, those that take their time in `tasks`.
+//! The tools that answer at once. `rounds` has those that ask the client first, and `tasks` those that take long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio::time::sleep;
 
 use super::media::{picture, resource, sound};
 use super::resources::WATCHED;
-use super::rounds::{self, one_field, prompting};
+use super::rounds::{self, form_with_field, sampling_params};
 use super::tasks::{self, Tasks};
-use super::{Order, Said, payload, result, text};
+use super::{Answer, Invocation, payload, result, text};
 
-/// As long as a tool takes for each of its steps.
+/// The duration of each step of a tool.
 const STEP: Duration = Duration::from_millis(50);
 
 pub(super) fn list() -> Value {
@@ -108,12 +108,12 @@ pub(super) fn list() -> Value {
         tool(
             "test_repeated_argument",
             "Says where it is, which the client repeats in a field",
-            repeated(),
+            header_schema(),
         ),
         tool(
             "json_schema_2020_12_tool",
             "Takes arguments that it takes many words to describe",
-            wordy(),
+            detailed_schema(),
         ),
     ];
     let tools: Vec<_> = plain
@@ -128,29 +128,29 @@ pub(super) fn tool(name: &str, description: &str, schema: Value) -> Value {
     json!({"name": name, "description": description, "inputSchema": schema})
 }
 
-pub(super) async fn call(order: Order, tasks: &Arc<Tasks>) -> Said {
-    let context = &order.context;
-    match &*order.name {
+pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
+    let context = &invocation.context;
+    match &*invocation.name {
         "test_simple_text" => text("This is a simple text."),
         "test_image_content" => result(json!({"content": [picture()]})),
         "test_audio_content" => result(json!({"content": [sound()]})),
         "test_embedded_resource" => {
-            let words = "This is what the resource holds.";
-            let resource = resource("test://embedded-resource", "text/plain", words);
+            let text = "This is what the resource holds.";
+            let resource = resource("test://embedded-resource", "text/plain", text);
             result(json!({"content": [resource]}))
         }
         "test_multiple_content_types" => {
-            let words = json!({"type": "text", "text": "There is more than this:"});
+            let content = json!({"type": "text", "text": "There is more than this:"});
             let data = json!({"test": "data", "value": 123}).to_string();
             let resource = resource("test://mixed-content-resource", "application/json", &data);
-            result(json!({"content": [words, picture(), resource]}))
+            result(json!({"content": [content, picture(), resource]}))
         }
         "test_tool_with_logging" => {
-            log(&order, "It has begun.")?;
+            log(&invocation, "It has begun.")?;
             sleep(STEP).await;
-            log(&order, "It goes on.")?;
+            log(&invocation, "It goes on.")?;
             sleep(STEP).await;
-            log(&order, "It is done.")?;
+            log(&invocation, "It is done.")?;
             text("It was logged.")
         }
         "test_tool_with_progress" => {
@@ -171,68 +171,76 @@ pub(super) async fn call(order: Order, tasks: &Arc<Tasks>) -> Said {
             text("Here you are again.")
         }
         "test_sampling" => {
-            let prompt = prompting(order.argument("prompt"));
-            let answer = order.ask("sampling/createMessage", prompt).await?;
-            let words = answer["content"]["text"].as_str();
-            text(format!("LLM response: {}", words.unwrap_or_default()))
+            let prompt = sampling_params(invocation.argument("prompt"));
+            let answer = invocation.ask("sampling/createMessage", prompt).await?;
+            let reply = answer["content"]["text"].as_str();
+            text(format!("LLM response: {}", reply.unwrap_or_default()))
         }
         "test_elicitation" => {
-            let mut form = one_field(order.argument("message"), "username", "string");
+            let mut form = form_with_field(invocation.argument("message"), "username", "string");
             form["requestedSchema"]["properties"]["email"] = json!({"type": "string"});
-            elicit(&order, form).await
+            elicit(&invocation, form).await
         }
-        "test_elicitation_sep1034_defaults" => elicit(&order, filled_in()).await,
-        "test_elicitation_sep1330_enums" => elicit(&order, choices()).await,
+        "test_elicitation_sep1034_defaults" => elicit(&invocation, form_with_defaults()).await,
+        "test_elicitation_sep1330_enums" => elicit(&invocation, form_with_choices()).await,
         "test_missing_capability" => {
-            if !order.peer.capabilities.declares(ClientFeature::Sampling) {
+            if !invocation
+                .peer
+                .capabilities
+                .declares(ClientFeature::Sampling)
+            {
                 return Err(missing_capability(ClientFeature::Sampling));
             }
             text("The client has a model.")
         }
         "test_streaming_elicitation" => {
             context.progress(Progress::new(1.0).of(2.0));
-            elicit(&order, one_field("Shall it go on?", "ok", "boolean")).await
+            elicit(
+                &invocation,
+                form_with_field("Shall it go on?", "ok", "boolean"),
+            )
+            .await
         }
         "test_logging_tool" => {
-            log(&order, "It was called.")?;
+            log(&invocation, "It was called.")?;
             text("It was logged.")
         }
-        "test_trigger_tool_change" => publish(&order, Change::List(List::Tools)).await,
-        "test_trigger_prompt_change" => publish(&order, Change::List(List::Prompts)).await,
+        "test_trigger_tool_change" => publish(&invocation, Change::List(List::Tools)).await,
+        "test_trigger_prompt_change" => publish(&invocation, Change::List(List::Prompts)).await,
         "test_trigger_resource_update" => {
             publish(
-                &order,
+                &invocation,
                 Change::Resource {
                     uri: WATCHED.into(),
                 },
             )
             .await
         }
-        "test_repeated_argument" => text(format!("It is in {}.", order.argument("region"))),
-        "json_schema_2020_12_tool" => text(order.arguments.to_string()),
-        name if tasks::is_one(name) => tasks::call(order, tasks).await,
-        _ => rounds::call(order).await,
+        "test_repeated_argument" => text(format!("It is in {}.", invocation.argument("region"))),
+        "json_schema_2020_12_tool" => text(invocation.arguments.to_string()),
+        name if tasks::is_task_tool(name) => tasks::call(invocation, tasks).await,
+        _ => rounds::call(invocation).await,
     }
 }
 
-fn log(order: &Order, words: &str) -> Result<(), ErrorObject> {
-    let words = payload(&words.into())?;
-    order
+fn log(invocation: &Invocation, text: &str) -> Result<(), ErrorObject> {
+    let text = payload(&text.into())?;
+    invocation
         .context
-        .log(LogLevel::Info, Some("conformance"), words);
+        .log(LogLevel::Info, Some("conformance"), text);
     Ok(())
 }
 
-async fn elicit(order: &Order, form: Value) -> Said {
-    let answer = order.ask("elicitation/create", form).await?;
+async fn elicit(invocation: &Invocation, form: Value) -> Answer {
+    let answer = invocation.ask("elicitation/create", form).await?;
     text(format!(
         "The user says {}: {}",
         answer["action"], answer["content"]
     ))
 }
 
-async fn publish(order: &Order, change: Change) -> Said {
-    let published = order.context.service().publish(change).await?;
+async fn publish(invocation: &Invocation, change: Change) -> Answer {
+    let published = invocation.context.service().publish(change).await?;
     published.map_err(super::internal)?;
     text("All who want to know are told.")
 }
@@ -241,13 +249,13 @@ fn one_text(name: &str) -> Value {
     json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]})
 }
 
-fn repeated() -> Value {
+fn header_schema() -> Value {
     let region = json!({"type": "string", "x-mcp-header": "Region"});
     json!({"type": "object", "properties": {"region": region}})
 }
 
-/// A schema with all that an implementation might lose on the way.
-fn wordy() -> Value {
+/// A schema with many keywords that an implementation might lose.
+fn detailed_schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$defs": {"address": {
@@ -272,7 +280,7 @@ fn wordy() -> Value {
 }
 
 /// A form with a default of every kind.
-fn filled_in() -> Value {
+fn form_with_defaults() -> Value {
     json!({"message": "Is this right?", "requestedSchema": {
         "type": "object",
         "properties": {
@@ -286,7 +294,7 @@ fn filled_in() -> Value {
 }
 
 /// A form with a choice of every kind.
-fn choices() -> Value {
+fn form_with_choices() -> Value {
     let titled = |values: [(&str, &str); 3]| {
         values.map(|(value, title)| json!({"const": value, "title": title}))
     };

@@ -1,4 +1,4 @@
-//! Meets a server: see `interop::client`.
+//! The program `interop-client`: see `interop::client`.
 
 fn main() -> std::process::ExitCode {
     #[cfg(unix)]

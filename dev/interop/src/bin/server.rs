@@ -1,4 +1,4 @@
-//! Is met by clients: see `interop::server`.
+//! The program `interop-server`: see `interop::server`.
 
 fn main() -> std::process::ExitCode {
     #[cfg(unix)]

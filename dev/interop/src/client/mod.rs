@@ -1,21 +1,21 @@
-//! A client that meets a server of somebody else, step by step:
+//! The client that runs a list of steps with a server of another project:
 //!
 //! ```text
-//! interop-client SERVER MANNER STEP[,STEP]... [--url URL] -- COMMAND [ARGUMENT]...
+//! interop-client SERVER MODE STEP[,STEP]... [--url URL] -- COMMAND [ARGUMENT]...
 //! ```
 //!
-//! SERVER says whose tools are there: `ours` (a script of ours on an SDK), `everything`, `files=DIRECTORY` or `memory`. MANNER is which era to
-//! speak: `legacy`, or `automatic`, or `patient`, which is the same with so much time for the probe that no load of the machine decides. Without a
-//! URL the command speaks on its standard streams; with one it is started here, too, and found there.
+//! SERVER names the set of tools: `ours` (a script of ours on an SDK), `everything`, `files=DIRECTORY` or `memory`. MODE is the era:
+//! `legacy`, `automatic`, or `patient`, which is `automatic` with a probe timeout of 30 s, so that a busy machine does not decide. Without
+//! a URL, the command speaks on its standard streams. With a URL, this program spawns the command and connects to the URL.
 //!
-//! Each step is told by a line of JSON. It owns the order; `peer` is how the server is reached and killed, `repertoire` what is called there,
-//! `ear` what is heard of the link, `tap` what the server says, `steps` what must come of it.
+//! It prints one line of JSON for each step. `peer` starts and kills the server, `tools` lists what to call, `events` waits for events,
+//! `recording_proxy` records the server's output, and `steps` has the checks.
 
-mod ear;
+mod events;
 mod peer;
-mod repertoire;
+mod recording_proxy;
 mod steps;
-mod tap;
+mod tools;
 
 use std::env;
 use std::error::Error;
@@ -27,12 +27,12 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use peer::Peer;
-use repertoire::Repertoire;
-use steps::Meeting;
+use steps::StepRunner;
+use tools::Tools;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Nothing here should take as long as that. Where it does, something hangs.
+/// The limit for one step. A step that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Runs the program.
@@ -52,11 +52,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether all steps went well.
-async fn run(mut words: impl Iterator<Item = String>) -> Result<bool, Failure> {
-    let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
-    let (server, manner, steps) = (next("SERVER")?, next("MANNER")?, next("STEPS")?);
-    let repertoire = Repertoire::of(&server)?;
+/// Runs all steps. Returns whether all of them passed.
+async fn run(mut arguments: impl Iterator<Item = String>) -> Result<bool, Failure> {
+    let mut next = |name: &str| arguments.next().ok_or_else(|| format!("{name} is missing"));
+    let (server, mode, steps) = (next("SERVER")?, next("MODE")?, next("STEPS")?);
+    let tools = Tools::of(&server)?;
     let url = match next("COMMAND")?.as_str() {
         "--url" => {
             let url = next("URL")?;
@@ -65,33 +65,33 @@ async fn run(mut words: impl Iterator<Item = String>) -> Result<bool, Failure> {
         }
         _ => None,
     };
-    let peer = Peer::start(url, words.collect()).await?;
-    let mut meeting = Meeting::begin(peer, repertoire, |config| shape(config, &manner))?;
-    let mut is_well = true;
+    let peer = Peer::start(url, arguments.collect()).await?;
+    let mut runner = StepRunner::begin(peer, tools, |config| apply_mode(config, &mode))?;
+    let mut all_passed = true;
     for step in steps.split(',') {
-        let outcome = timeout(DEADLINE, meeting.step(step)).await;
+        let outcome = timeout(DEADLINE, runner.step(step)).await;
         let outcome = outcome.unwrap_or_else(|_| Err("it hangs".into()));
         let (ok, note) = match outcome {
             Ok(note) => (true, note),
             Err(why) => (false, why.to_string()),
         };
-        is_well &= ok;
-        let after = meeting.ready_after().filter(|_| step == "handshake");
-        let version = meeting.version();
+        all_passed &= ok;
+        let after = runner.ready_after().filter(|_| step == "handshake");
+        let version = runner.version();
         let line = json!({"step": step, "ok": ok, "note": note, "ready_after_ms": after, "version": version});
         println!("{line}");
     }
-    timeout(DEADLINE, meeting.end()).await?;
-    Ok(is_well)
+    timeout(DEADLINE, runner.end()).await?;
+    Ok(all_passed)
 }
 
-/// Makes a link behave in this manner.
-fn shape(config: &mut Config, manner: &str) {
-    config.dialect = match manner {
+/// Applies the mode to the config.
+fn apply_mode(config: &mut Config, mode: &str) {
+    config.dialect = match mode {
         "legacy" => Dialect::Legacy,
         _ => Dialect::Automatic,
     };
-    if manner == "patient" {
+    if mode == "patient" {
         config.policy.probe_timeout = DEADLINE;
         if let Some(http) = &mut config.http {
             http.probe_timeout = DEADLINE;

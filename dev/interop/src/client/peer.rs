@@ -1,4 +1,4 @@
-//! The server that is met: how it is started, reached and killed. Knows not what it can do.
+//! Starts, reaches and kills the server. Must not depend on its tools.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-use super::tap::Tap;
+use super::recording_proxy::RecordingProxy;
 use super::{DEADLINE, Failure};
 
-/// How long to wait before looking again.
-const SOON: Duration = Duration::from_millis(20);
+/// The pause between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A server in a process of its own.
+/// A server in its own process.
 pub(super) enum Peer {
-    /// Started by the link, again and again.
+    /// Spawned by the link, once for each epoch.
     Child {
         command: Vec<String>,
-        /// Where the process that is there says which it is.
-        note: PathBuf,
+        /// The file with the id of the current process.
+        pid_file: PathBuf,
     },
-    /// Started here, and found at an address.
+    /// Spawned here, and reached at a URL.
     Http {
         command: Vec<String>,
         url: String,
@@ -34,30 +34,30 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Starts it, unless the link does that.
+    /// Starts the server, unless the link does that.
     pub(super) async fn start(url: Option<String>, command: Vec<String>) -> Result<Peer, Failure> {
         let Some(url) = url else {
-            let note = env::temp_dir().join(format!("interop-{}", process::id()));
-            return Ok(Peer::Child { command, note });
+            let pid_file = env::temp_dir().join(format!("interop-{}", process::id()));
+            return Ok(Peer::Child { command, pid_file });
         };
         let mut peer = Peer::Http {
             command,
             url,
             process: None,
         };
-        peer.revive().await?;
+        peer.restart().await?;
         Ok(peer)
     }
 
     pub(super) fn link(&self, adjust: impl FnOnce(&mut Config)) -> Result<Link, Failure> {
         Ok(match self {
-            Peer::Child { command, note } => {
+            Peer::Child { command, pid_file } => {
                 let mut config = Config::child("interop", "1.0");
                 adjust(&mut config);
                 let mut shell = process::Command::new("sh");
                 shell
                     .args(["-c", r#"echo $$ > "$0"; exec "$@""#])
-                    .arg(note)
+                    .arg(pid_file)
                     .args(command);
                 child::connect(shell, config)?
             }
@@ -69,29 +69,29 @@ impl Peer {
         })
     }
 
-    /// Another link to it, and a tap in that; nothing where it speaks on its standard streams.
-    pub(super) async fn tapped_link(&self) -> Result<Option<(Tap, Link)>, Failure> {
+    /// Opens another link through a recording proxy, or returns `None` if the server speaks on its standard streams.
+    pub(super) async fn recorded_link(&self) -> Result<Option<(RecordingProxy, Link)>, Failure> {
         let Peer::Http { url, .. } = self else {
             return Ok(None);
         };
         let address = address(url)?;
-        let tap = Tap::before(address).await?;
-        let url = url.replace(address, &tap.address);
+        let recording_proxy = RecordingProxy::start(address).await?;
+        let url = url.replace(address, &recording_proxy.address);
         let link = http::connect(Config::http("interop", "1.0", &url)?)?;
-        Ok(Some((tap, link)))
+        Ok(Some((recording_proxy, link)))
     }
 
-    /// Whether the link sees how the process ended.
+    /// Whether the link sees the exit status of the process.
     pub(super) const fn is_child(&self) -> bool {
         matches!(self, Peer::Child { .. })
     }
 
-    /// It does nothing more, but it is still there.
+    /// Stops the process with `SIGSTOP`.
     pub(super) fn stop(&self) -> Result<(), Failure> {
         Ok(kill_process(self.pid()?, Signal::STOP)?)
     }
 
-    /// `kill -9`
+    /// Kills the process with `SIGKILL`.
     pub(super) async fn kill(&mut self) -> Result<(), Failure> {
         kill_process(self.pid()?, Signal::KILL)?;
         if let Peer::Http { process, .. } = self {
@@ -102,8 +102,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Starts it again where the link does not, and waits until it listens.
-    pub(super) async fn revive(&mut self) -> Result<(), Failure> {
+    /// Starts the server again if the link does not, and waits until it listens.
+    pub(super) async fn restart(&mut self) -> Result<(), Failure> {
         let Peer::Http {
             command,
             url,
@@ -114,7 +114,7 @@ impl Peer {
         };
         let (program, arguments) = command.split_first().ok_or("there is no command")?;
         let mut command = Command::new(program);
-        // Its output is not ours: each line of that is a step.
+        // Standard output is reserved for the lines of the steps.
         command
             .args(arguments)
             .stdin(process::Stdio::null())
@@ -127,7 +127,7 @@ impl Peer {
                 if let Some(status) = child.try_wait()? {
                     return Err(Failure::from(format!("the server ended: {status}")));
                 }
-                sleep(SOON).await;
+                sleep(POLL_INTERVAL).await;
             }
             Ok(())
         };
@@ -136,7 +136,7 @@ impl Peer {
 
     fn pid(&self) -> Result<Pid, Failure> {
         let number = match self {
-            Peer::Child { note, .. } => fs::read_to_string(note)?.trim().parse()?,
+            Peer::Child { pid_file, .. } => fs::read_to_string(pid_file)?.trim().parse()?,
             Peer::Http { process, .. } => {
                 let pid = process.as_ref().and_then(Child::id);
                 i32::try_from(pid.ok_or("there is no process")?)?
@@ -153,9 +153,9 @@ fn address(url: &str) -> Result<&str, Failure> {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        if let Peer::Child { note, .. } = self {
-            // It may never have been written.
-            let _ = fs::remove_file(note);
+        if let Peer::Child { pid_file, .. } = self {
+            // The file may not exist.
+            let _ = fs::remove_file(pid_file);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of a meeting with a server, and what must come of each. Knows no particular server.
+//! The steps with a server, and the check of each. Must not depend on a particular server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,34 +11,34 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
 use super::Failure;
-use super::ear::{answer_questions, hear};
+use super::events::{answer_questions, wait_for};
 use super::peer::Peer;
-use super::repertoire::{Cancelled, Piece, Repertoire};
+use super::tools::{Cancelled, ToolCall, Tools};
 
-/// What a step says of itself when all is well.
+/// The note of a step that passed, or its error.
 type Outcome = Result<String, Failure>;
 
-/// How long to wait before looking again.
-const SOON: Duration = Duration::from_millis(20);
+/// The pause between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to look where it may be in vain.
-const LOOKS: u32 = 100;
+/// The number of polls for a result that may never come.
+const MAX_POLLS: u32 = 100;
 
-pub(super) struct Meeting {
-    // Before the peer, which lets go of its process when it is dropped.
+pub(super) struct StepRunner {
+    // Declared before the peer: the link must be dropped first, because the peer kills its process when dropped.
     link: Link,
     peer: Peer,
-    repertoire: Repertoire,
+    tools: Tools,
     began: Instant,
     ready_after: Option<Duration>,
 }
 
-impl Meeting {
+impl StepRunner {
     pub(super) fn begin(
         peer: Peer,
-        repertoire: Repertoire,
+        tools: Tools,
         adjust: impl FnOnce(&mut Config),
-    ) -> Result<Meeting, Failure> {
+    ) -> Result<StepRunner, Failure> {
         let began = Instant::now();
         let link = peer.link(|config| {
             config.capabilities = ClientCapabilities::default()
@@ -47,22 +47,22 @@ impl Meeting {
                 .with_sampling();
             adjust(config);
         })?;
-        answer_questions(&link, &repertoire.home);
-        Ok(Meeting {
+        answer_questions(&link, &tools.home);
+        Ok(StepRunner {
             link,
             peer,
-            repertoire,
+            tools,
             began,
             ready_after: None,
         })
     }
 
-    /// In milliseconds, how long it took from the start until the link was ready.
+    /// The time from the start until the link was ready, in milliseconds.
     pub(super) fn ready_after(&self) -> Option<u128> {
         self.ready_after.map(|after| after.as_millis())
     }
 
-    /// What is agreed on at present.
+    /// The version of the current session.
     pub(super) fn version(&self) -> Option<String> {
         let session = self.link.session();
         session.map(|session| session.version.to_string())
@@ -78,14 +78,14 @@ impl Meeting {
             "cancel" => self.cancel().await,
             "ask" => self.ask().await,
             "watch" => self.watch().await,
-            "news" => self.news().await,
+            "news" => self.list_change().await,
             "kill" => self.kill().await,
             other => Err(format!("there is no step `{other}`").into()),
         }
     }
 
     pub(super) async fn end(self) {
-        // All that could be left of the link is gone with it.
+        // A link that fails to shut down is gone, too.
         let _ = self.link.shutdown().await;
     }
 
@@ -97,58 +97,63 @@ impl Meeting {
 
     async fn list(&self) -> Outcome {
         let tools = self.link.list_tools().await?;
-        let wanted = format!("\"{}\"", self.repertoire.call.tool);
+        let wanted = format!("\"{}\"", self.tools.call.tool);
         let is_there = tools
             .items
             .iter()
             .any(|tool| tool.as_str().contains(&wanted));
-        expect(is_there, || format!("{wanted} is not in the list"))
+        ensure(is_there, || format!("{wanted} is not in the list"))
     }
 
     async fn call(&self) -> Outcome {
-        self.good(&self.repertoire.call).await
+        self.call_ok(&self.tools.call).await
     }
 
     async fn error(&self) -> Outcome {
-        let piece = &self.repertoire.error;
-        let text = match self.run(piece).await {
+        let tool_call = &self.tools.error;
+        let text = match self.run(tool_call).await {
             Ok(result) if result.is_error() => result.text(),
             Ok(result) => return Err(format!("no error: {}", result.text()).into()),
             Err(CallError::Error(error)) => error.to_string(),
             Err(error) => return Err(error.into()),
         };
-        expect(text.contains(piece.says), || text)
+        ensure(text.contains(tool_call.expected_text), || text)
     }
 
     async fn progress(&self) -> Outcome {
-        let piece = known(self.repertoire.progress.as_ref())?;
+        let tool_call = required(self.tools.progress.as_ref())?;
         let reports = Arc::<Mutex<Vec<f64>>>::default();
         let seen = Arc::clone(&reports);
-        let call = self.run(piece).on_progress(move |report| {
+        let call = self.run(tool_call).on_progress(move |report| {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.push(report.progress);
         });
-        says(&call.await?, piece)?;
+        expect_text(&call.await?, tool_call)?;
         let reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
-        expect(*reports == [1.0, 2.0, 3.0], || format!("{reports:?}"))
+        ensure(*reports == [1.0, 2.0, 3.0], || format!("{reports:?}"))
     }
 
     async fn cancel(&self) -> Outcome {
-        match &self.repertoire.cancelled {
-            Cancelled::Noted(piece) => {
+        match &self.tools.cancelled {
+            Cancelled::Noted(tool_call) => {
                 self.cancel_long(&self.link).await?;
-                while !self.run(piece).await?.text().contains(piece.says) {
-                    sleep(SOON).await;
+                while !self
+                    .run(tool_call)
+                    .await?
+                    .text()
+                    .contains(tool_call.expected_text)
+                {
+                    sleep(POLL_INTERVAL).await;
                 }
             }
             Cancelled::Unanswered(after) => {
-                let says = known(self.repertoire.long.as_ref())?.says;
-                let is_answered = match self.peer.tapped_link().await? {
-                    // A link over HTTP does not listen any more where the answer would come.
-                    Some((tap, link)) => {
+                let expected_text = required(self.tools.long.as_ref())?.expected_text;
+                let is_answered = match self.peer.recorded_link().await? {
+                    // Over HTTP, the link closes the stream on which the answer would come.
+                    Some((recording_proxy, link)) => {
                         self.cancel_long(&link).await?;
                         sleep(*after).await;
-                        tap.has_heard(says)
+                        recording_proxy.has_received(expected_text)
                     }
                     None => {
                         let before = self.link.stats().await?.late_replies;
@@ -157,139 +162,139 @@ impl Meeting {
                         self.link.stats().await?.late_replies != before
                     }
                 };
-                expect(!is_answered, || "it was answered all the same".to_owned())?;
+                ensure(!is_answered, || "it was answered all the same".to_owned())?;
             }
         }
         Ok(String::new())
     }
 
-    /// Cancels a call on this link that has begun.
+    /// Cancels a call on this link after it has started.
     async fn cancel_long(&self, link: &Link) -> Outcome {
-        let (call, mut begun) = self.run_long(link)?;
+        let (call, mut started) = self.run_long(link)?;
         let canceller = call.canceller();
         let call = tokio::spawn(call);
-        begun.recv().await.ok_or("it did not begin")?;
+        started.recv().await.ok_or("it did not begin")?;
         canceller.cancel("enough");
         let ended = call.await?;
-        expect(ended.is_err(), || "it was not cancelled".to_owned())
+        ensure(ended.is_err(), || "it was not cancelled".to_owned())
     }
 
-    /// A server that asks by itself shows only after a while what it makes of the answer.
+    /// Polls, because a server that asks on its own needs a moment to apply the answer.
     async fn ask(&self) -> Outcome {
-        let piece = known(self.repertoire.ask.as_ref())?;
-        let mut outcome = self.good(piece).await;
-        for _ in 0..LOOKS {
+        let tool_call = required(self.tools.ask.as_ref())?;
+        let mut outcome = self.call_ok(tool_call).await;
+        for _ in 0..MAX_POLLS {
             if outcome.is_ok() {
                 break;
             }
-            sleep(SOON).await;
-            outcome = self.good(piece).await;
+            sleep(POLL_INTERVAL).await;
+            outcome = self.call_ok(tool_call).await;
         }
         outcome
     }
 
     async fn watch(&self) -> Outcome {
-        let (watched, piece) = known(self.repertoire.watch.as_ref())?;
+        let (watched, tool_call) = required(self.tools.watch.as_ref())?;
         let mut events = self.link.events();
         self.link.watch(Watch::lists().and_uri(*watched));
         let granted = |event: &Event| match event {
             Event::Watching { granted, .. } => granted.added.contains(*watched).then_some(()),
             _ => None,
         };
-        hear(&mut events, granted).await?;
-        self.good(piece).await?;
+        wait_for(&mut events, granted).await?;
+        self.call_ok(tool_call).await?;
         let change = Change::Resource {
             uri: (*watched).into(),
         };
-        hear(&mut events, |event| told(event, &change)).await?;
+        wait_for(&mut events, |event| is_change(event, &change)).await?;
         Ok(String::new())
     }
 
-    async fn news(&self) -> Outcome {
-        let (list, name, piece) = known(self.repertoire.news.as_ref())?;
+    async fn list_change(&self) -> Outcome {
+        let (list, name, tool_call) = required(self.tools.list_change.as_ref())?;
         self.link.list(*list).await?;
         let mut events = self.link.events();
-        self.good(piece).await?;
-        hear(&mut events, |event| told(event, &Change::List(*list))).await?;
+        self.call_ok(tool_call).await?;
+        wait_for(&mut events, |event| is_change(event, &Change::List(*list))).await?;
         let listing = self.link.list(*list).await?;
         let is_there = listing
             .items
             .iter()
             .any(|item| item.as_str().contains(name));
-        expect(is_there, || format!("{name} is not in the list"))
+        ensure(is_there, || format!("{name} is not in the list"))
     }
 
-    /// The server dies under a call: that is told, and the next call works.
+    /// Kills the server during a call: the call must fail, and the next call must work.
     async fn kill(&mut self) -> Outcome {
-        let call = if self.repertoire.long.is_some() {
-            let (call, mut begun) = self.run_long(&self.link)?;
+        let call = if self.tools.long.is_some() {
+            let (call, mut started) = self.run_long(&self.link)?;
             let call = tokio::spawn(call);
-            begun.recv().await.ok_or("it did not begin")?;
+            started.recv().await.ok_or("it did not begin")?;
             call
         } else {
-            // Whatever it is asked now, it cannot answer.
+            // A stopped server cannot answer.
             self.peer.stop()?;
             let before = self.link.stats().await?.messages_out;
-            let call = tokio::spawn(self.run(&self.repertoire.call));
+            let call = tokio::spawn(self.run(&self.tools.call));
             while self.link.stats().await?.messages_out == before {
-                sleep(SOON).await;
+                sleep(POLL_INTERVAL).await;
             }
             call
         };
         self.peer.kill().await?;
-        self.peer.revive().await?;
-        let told = match call.await? {
+        self.peer.restart().await?;
+        let failure = match call.await? {
             Ok(result) => return Err(format!("it has a result: {}", result.text()).into()),
             Err(error) => error.to_string(),
         };
-        let is_told =
-            told.contains("may have run") && (!self.peer.is_child() || told.contains("SIGKILL"));
-        expect(is_told, || told.clone())?;
+        let is_reported = failure.contains("may have run")
+            && (!self.peer.is_child() || failure.contains("SIGKILL"));
+        ensure(is_reported, || failure.clone())?;
         self.call().await?;
-        Ok(told)
+        Ok(failure)
     }
 
-    /// A call that must go well.
-    async fn good(&self, piece: &Piece) -> Outcome {
-        says(&self.run(piece).await?, piece)
+    /// Makes a call that must succeed.
+    async fn call_ok(&self, tool_call: &ToolCall) -> Outcome {
+        expect_text(&self.run(tool_call).await?, tool_call)
     }
 
-    fn run(&self, piece: &Piece) -> Call<ToolResult> {
-        self.link.call_tool(piece.tool, &piece.arguments)
+    fn run(&self, tool_call: &ToolCall) -> Call<ToolResult> {
+        self.link.call_tool(tool_call.tool, &tool_call.arguments)
     }
 
-    /// A call that takes long, and what tells that it has begun.
+    /// Makes a call that takes long, and returns a receiver for its start.
     fn run_long(&self, link: &Link) -> Result<(Call<ToolResult>, UnboundedReceiver<()>), Failure> {
-        let piece = known(self.repertoire.long.as_ref())?;
-        let (tell, begun) = unbounded_channel();
-        let call = link.call_tool(piece.tool, &piece.arguments);
+        let tool_call = required(self.tools.long.as_ref())?;
+        let (report_start, started) = unbounded_channel();
+        let call = link.call_tool(tool_call.tool, &tool_call.arguments);
         let call = call.on_progress(move |_| {
-            // Nobody waits for more than the first.
-            let _ = tell.send(());
+            // Only the first report counts; the receiver may be gone.
+            let _ = report_start.send(());
         });
-        Ok((call, begun))
+        Ok((call, started))
     }
 }
 
-fn known<T>(piece: Option<&T>) -> Result<&T, Failure> {
-    piece.ok_or_else(|| "there is nothing to call for it".into())
+fn required<T>(tool_call: Option<&T>) -> Result<&T, Failure> {
+    tool_call.ok_or_else(|| "there is nothing to call for it".into())
 }
 
-fn told(event: &Event, wanted: &Change) -> Option<()> {
+fn is_change(event: &Event, wanted: &Change) -> Option<()> {
     match event {
         Event::Changed(change) => (change == wanted).then_some(()),
         _ => None,
     }
 }
 
-fn says(result: &ToolResult, piece: &Piece) -> Outcome {
+fn expect_text(result: &ToolResult, tool_call: &ToolCall) -> Outcome {
     let text = result.text();
-    let is_good = !result.is_error() && text.contains(piece.says);
-    expect(is_good, || text)
+    let is_good = !result.is_error() && text.contains(tool_call.expected_text);
+    ensure(is_good, || text)
 }
 
-fn expect(is_so: bool, otherwise: impl FnOnce() -> String) -> Outcome {
-    if is_so {
+fn ensure(condition: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if condition {
         Ok(String::new())
     } else {
         Err(otherwise().into())

@@ -1,4 +1,4 @@
-//! What must hold of calls: one outcome each, in time, in words; none that runs again unasked. Sees no transport but its number.
+//! Checks calls: one outcome each, in time and with a text, and no unwanted replay. Must not depend on transports beyond their epoch.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,47 +7,47 @@ use everlink::client::{Delivery, FailureKind, Outcome, State};
 use everlink::{Binding, CallId, Config, Epoch, Instant, Stats};
 use serde_json::Value;
 
-use super::{Rule, TICK, Verdict, hold};
+use super::{Check, Rule, TICK, check};
 
-/// What is true of the calls of a run, as the world knows and nobody else.
+/// Facts about calls that only the world knows.
 #[derive(Debug, Default)]
-pub(crate) struct Truth {
-    /// How often each call was begun, by its mark.
+pub(crate) struct GroundTruth {
+    /// How often each call was started, by its mark.
     pub(crate) runs: BTreeMap<u64, u32>,
 }
 
-/// What the application asked for.
+/// What the application requested.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct CallSpec {
     pub(crate) method: &'static str,
-    /// By which it is known again.
+    /// The number that identifies the call in messages.
     pub(crate) mark: Option<u64>,
     pub(crate) may_repeat: bool,
 }
 
 #[derive(Debug)]
 struct Call {
-    asked: Asked,
+    spec: CallSpec,
     accepted: Instant,
-    /// The lives that it was written to.
-    lives: Vec<Epoch>,
+    /// The epochs to which it was written.
+    epochs: Vec<Epoch>,
     is_done: bool,
     was_not_sent: bool,
-    /// Since when it waits for a server, where there was none.
+    /// Since when it waits for a server, if there was none.
     waits_since: Option<Instant>,
 }
 
 #[derive(Debug)]
 pub(super) struct Calls {
     is_http: bool,
-    longest: Option<Duration>,
-    /// How long a call waits while there is no server and none is being tried.
-    patience: Duration,
+    max_duration: Option<Duration>,
+    /// How long a call waits while there is no server and no attempt.
+    wait_limit: Duration,
     all: BTreeMap<CallId, Call>,
-    /// Those that are not done.
+    /// The calls without an outcome.
     open: Vec<CallId>,
-    timed_at: Option<Instant>,
-    /// How often calls were put back into the queue.
+    last_deadline_check: Option<Instant>,
+    /// The value of `Stats::requeued` at the last check.
     requeued: u64,
     by_mark: BTreeMap<u64, CallId>,
 }
@@ -55,138 +55,142 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new(config: &Config) -> Calls {
         let policy = &config.policy;
-        let longest = match policy.call_total {
+        let max_duration = match policy.call_total {
             everlink::Limit::After(total) => Some(total + policy.pause_total),
             _ => None,
         };
         Calls {
             is_http: config.binding == Binding::Http,
-            longest,
-            patience: policy.retry.call_patience,
+            max_duration,
+            wait_limit: policy.retry.call_patience,
             all: BTreeMap::new(),
             open: Vec::new(),
-            timed_at: None,
+            last_deadline_check: None,
             requeued: 0,
             by_mark: BTreeMap::new(),
         }
     }
 
-    pub(super) fn accepted(&mut self, told: Instant, call: CallId, asked: Asked) -> Verdict {
+    pub(super) fn record_accepted(&mut self, now: Instant, call: CallId, spec: CallSpec) -> Check {
         let record = Call {
-            asked,
-            accepted: told,
-            lives: Vec::new(),
+            spec,
+            accepted: now,
+            epochs: Vec::new(),
             is_done: false,
             was_not_sent: false,
             waits_since: None,
         };
         let before = self.all.insert(call, record);
-        hold(Rule::OneOutcome, before.is_none(), || {
-            format!("{call} was given out twice")
+        check(Rule::OneOutcome, before.is_none(), || {
+            format!("the id {call} was used twice")
         })?;
         self.open.push(call);
-        self.by_mark.extend(asked.mark.map(|mark| (mark, call)));
+        self.by_mark.extend(spec.mark.map(|mark| (mark, call)));
         Ok(())
     }
 
-    /// Something was written to a life.
-    pub(super) fn written(&mut self, epoch: Epoch, bytes: &[u8]) -> Verdict {
+    /// Checks bytes that were written to an epoch.
+    pub(super) fn check_written(&mut self, epoch: Epoch, bytes: &[u8]) -> Check {
         let call = mark_in(bytes).and_then(|mark| self.by_mark.get(&mark));
         let Some(call) = call else {
             return Ok(());
         };
         let record = self.all.get_mut(call).expect("a call with a mark");
-        hold(Rule::OneOutcome, !record.is_done, || {
+        check(Rule::OneOutcome, !record.is_done, || {
             format!("{call} is sent after its end")
         })?;
-        record.lives.push(epoch);
+        record.epochs.push(epoch);
         record.waits_since = None;
-        let before = record.lives.first();
+        let before = record.epochs.first();
         let is_first = self.is_http || before == Some(&epoch);
-        hold(
+        check(
             Rule::NoSilentReplay,
-            is_first || record.asked.may_repeat,
-            || format!("{call} is sent again: {:?}", record.lives),
+            is_first || record.spec.may_repeat,
+            || format!("{call} is sent again: {:?}", record.epochs),
         )
     }
 
-    pub(super) fn done(
+    pub(super) fn check_done(
         &mut self,
         call: CallId,
         outcome: &Outcome,
-        words: &str,
+        failure_text: &str,
         state: State,
-    ) -> Verdict {
+    ) -> Check {
         let record = self.all.get_mut(&call);
         let is_open = record.as_ref().is_some_and(|record| !record.is_done);
         let Some(record) = record.filter(|_| is_open) else {
-            return hold(Rule::OneOutcome, false, || {
-                format!("{call} has an outcome, and it is none that is open")
+            return check(Rule::OneOutcome, false, || {
+                format!("{call} has an outcome, and it is not open")
             });
         };
         record.is_done = true;
         self.open.retain(|open| *open != call);
         match outcome {
             Outcome::Failed(failure) => {
-                let is_named = words.contains(record.asked.method);
-                let is_spoken = is_named
-                    && words.contains(&*failure.method)
-                    && words.contains(&call.to_string())
+                let is_named = failure_text.contains(record.spec.method);
+                let has_text = is_named
+                    && failure_text.contains(&*failure.method)
+                    && failure_text.contains(&call.to_string())
                     && (failure.kind != FailureKind::Lost || failure.ended.is_some());
-                hold(Rule::ErrorsSpeak, is_spoken, || {
-                    format!("{failure:?} is told as `{words}`")
+                check(Rule::ErrorTexts, has_text, || {
+                    format!("{failure:?} has the text `{failure_text}`")
                 })?;
-                let is_hinted = failure.next_attempt.is_some();
+                let has_next_attempt = failure.next_attempt.is_some();
                 let is_down = matches!(state, State::Waiting | State::Parked)
                     && failure.kind == FailureKind::Down;
-                hold(Rule::ErrorsSpeak, is_hinted || !is_down, || {
+                check(Rule::ErrorTexts, has_next_attempt || !is_down, || {
                     format!("{failure:?} does not say when the next attempt is")
                 })?;
                 let exit = failure.ended.as_ref().and_then(|ended| ended.exit);
-                let is_told = exit.is_none_or(|exit| words.contains(&exit.to_string()));
-                hold(Rule::ErrorsSpeak, is_told, || {
-                    format!("{exit:?} is not told in `{words}`")
+                let has_exit = exit.is_none_or(|exit| failure_text.contains(&exit.to_string()));
+                check(Rule::ErrorTexts, has_exit, || {
+                    format!("{exit:?} is not in the text `{failure_text}`")
                 })?;
                 record.was_not_sent = failure.delivery == Delivery::NotSent;
-                let is_fair = self.is_http || !record.was_not_sent || record.lives.is_empty();
-                hold(Rule::NoSilentReplay, is_fair, || {
-                    format!("{failure:?} was sent to {:?}", record.lives)
+                let is_fair = self.is_http || !record.was_not_sent || record.epochs.is_empty();
+                check(Rule::NoSilentReplay, is_fair, || {
+                    format!("{failure:?} was sent to {:?}", record.epochs)
                 })
             }
             Outcome::Reply(reply) => {
-                let told = mark_in(reply.as_str().as_bytes());
-                let fits = told.is_none() || told == record.asked.mark;
-                hold(Rule::EpochsApart, fits, || {
-                    format!("{call}, {:?}, has the reply to {told:?}", record.asked)
+                let reply_mark = mark_in(reply.as_str().as_bytes());
+                let fits = reply_mark.is_none() || reply_mark == record.spec.mark;
+                check(Rule::EpochsDoNotMix, fits, || {
+                    format!("{call}, {:?}, has the reply to {reply_mark:?}", record.spec)
                 })
             }
             _ => Ok(()),
         }
     }
 
-    /// There is no server, and none is being tried: what is open waits from now on, at the latest.
-    pub(super) fn wait(&mut self, told: Instant) {
+    /// Starts the wait of all open calls: there is no server and no attempt under way.
+    pub(super) fn start_wait(&mut self, now: Instant) {
         for call in &self.open {
             let record = self.all.get_mut(call).expect("a call that is open");
-            record.waits_since.get_or_insert(told);
+            record.waits_since.get_or_insert(now);
         }
     }
 
-    pub(super) fn none_is_open(&self) -> Verdict {
-        hold(Rule::OneOutcome, self.open.is_empty(), || {
+    pub(super) fn check_none_open(&self) -> Check {
+        check(Rule::OneOutcome, self.open.is_empty(), || {
             format!("it is closed, and these have no outcome: {:?}", self.open)
         })
     }
 
-    /// Nothing is left to poll.
-    pub(super) fn drained(&mut self, stats: &Stats, is_over: impl Fn(Epoch) -> bool) -> Verdict {
+    /// Checks the calls after all output was polled.
+    pub(super) fn check_drained(
+        &mut self,
+        stats: &Stats,
+        is_over: impl Fn(Epoch) -> bool,
+    ) -> Check {
         let (calls, settled) = (stats.calls, stats.settled);
         let has_requeued = std::mem::replace(&mut self.requeued, stats.requeued) < stats.requeued;
         let (all, open) = (self.all.len() as u64, self.open.len() as u64);
         let fits = calls == all && settled == all - open;
-        hold(Rule::OneOutcome, fits, || {
+        check(Rule::OneOutcome, fits, || {
             format!(
-                "{settled} of {calls} have an outcome, and {} of {all} were told",
+                "{settled} of {calls} have an outcome, and {} of {all} were reported",
                 all - open
             )
         })?;
@@ -195,83 +199,86 @@ impl Calls {
         }
         for call in &self.open {
             let record = &self.all[call];
-            let is_lost = record.lives.last().is_some_and(|life| is_over(*life));
+            let is_lost = record.epochs.last().is_some_and(|epoch| is_over(*epoch));
             let rule = if has_requeued {
                 Rule::NoSilentReplay
             } else {
                 Rule::StateIsTruth
             };
-            hold(rule, !is_lost || record.asked.may_repeat, || {
+            check(rule, !is_lost || record.spec.may_repeat, || {
                 format!("{call} outlives its server")
             })?;
         }
         Ok(())
     }
 
-    /// What was overdue when the time was told before has ended by now, at the latest.
-    pub(super) fn timed(&mut self, told: Instant, state: State) -> Verdict {
-        let before = self.timed_at.replace(told);
-        let Some(before) = before.filter(|before| told >= *before + TICK) else {
+    /// Checks deadlines: a call that was overdue at the previous timeout has an outcome by now.
+    pub(super) fn check_deadlines(&mut self, now: Instant, state: State) -> Check {
+        let before = self.last_deadline_check.replace(now);
+        let Some(before) = before.filter(|before| now >= *before + TICK) else {
             return Ok(());
         };
         if matches!(state, State::Waiting | State::Parked) {
             for call in &self.open {
-                // Of a list nobody can see whether it was asked for.
+                // A list has no mark, so the oracle cannot see whether it was sent.
                 let record = &self.all[call];
-                let since = record.waits_since.filter(|_| record.asked.mark.is_some());
-                let limit = since.map(|since| since + self.patience + TICK);
-                hold(
+                let since = record.waits_since.filter(|_| record.spec.mark.is_some());
+                let limit = since.map(|since| since + self.wait_limit + TICK);
+                check(
                     Rule::OneOutcome,
-                    limit.is_none_or(|limit| told <= limit),
+                    limit.is_none_or(|limit| now <= limit),
                     || format!("{call} waits since {since:?} for a server that is not tried"),
                 )?;
             }
         }
-        let Some(longest) = self.longest else {
+        let Some(max_duration) = self.max_duration else {
             return Ok(());
         };
         for call in &self.open {
-            let limit = self.all[call].accepted + longest + TICK;
-            hold(Rule::OneOutcome, before <= limit, || {
-                format!("{call} is overdue since {limit:?}, it is {told:?}")
+            let limit = self.all[call].accepted + max_duration + TICK;
+            check(Rule::OneOutcome, before <= limit, || {
+                format!("{call} is overdue since {limit:?}, it is {now:?}")
             })?;
         }
         Ok(())
     }
 
-    pub(super) fn end(&self, truth: &Truth, most_resends: u32) -> Verdict {
+    pub(super) fn check_end(&self, ground_truth: &GroundTruth, most_resends: u32) -> Check {
         for (call, record) in &self.all {
-            let runs = record.asked.mark.and_then(|mark| truth.runs.get(&mark));
+            let runs = record
+                .spec
+                .mark
+                .and_then(|mark| ground_truth.runs.get(&mark));
             let runs = runs.copied().unwrap_or_default();
-            let most = if record.asked.may_repeat {
+            let most = if record.spec.may_repeat {
                 1 + most_resends
             } else {
                 1
             };
-            hold(Rule::NoSilentReplay, runs <= most, || {
-                format!("{call}, {:?}, ran {runs} times", record.asked)
+            check(Rule::NoSilentReplay, runs <= most, || {
+                format!("{call}, {:?}, ran {runs} times", record.spec)
             })?;
-            hold(
+            check(
                 Rule::NoSilentReplay,
                 runs == 0 || !record.was_not_sent,
-                || format!("{call} was told to be unsent, and ran"),
+                || format!("{call} was reported as not sent, and ran"),
             )?;
         }
         Ok(())
     }
 }
 
-/// The mark of a call, wherever it is in a message or a reply.
+/// The mark of a call in a message or a reply.
 fn mark_in(bytes: &[u8]) -> Option<u64> {
     let value: Value = serde_json::from_slice(bytes).ok()?;
     mark_of(&value)
 }
 
-/// Where marks are: in the arguments of a tool, the address of a resource, and in what is replied.
+/// Finds a mark: in the arguments of a tool, in the URI of a resource, or in a reply.
 pub(crate) fn mark_of(value: &Value) -> Option<u64> {
     let params = value.get("params").unwrap_or(value);
     let in_uri = |uri: &Value| uri.as_str()?.strip_prefix("mark:")?.parse().ok();
     let argument = params["arguments"]["mark"].as_u64();
-    let said = params["mark"].as_u64();
-    argument.or(said).or_else(|| in_uri(&params["uri"]))
+    let in_reply = params["mark"].as_u64();
+    argument.or(in_reply).or_else(|| in_uri(&params["uri"]))
 }

@@ -1,8 +1,9 @@
-//! What must always hold, judged from what went in, what came out, and what the world knows to be true. Shares nothing with the
-//! machine but its types; plays nothing. `lives` judges transports, `calls` what is asked of servers, `replies` the server's end.
+//! The rules that must always hold, checked against all inputs, all outputs and the facts of the world.
+//!
+//! Shares only types with the machine. `epochs` checks transports, `calls` checks requests, and `replies` the server's end.
 
 mod calls;
-mod lives;
+mod epochs;
 mod replies;
 
 use std::fmt;
@@ -11,18 +12,18 @@ use std::time::Duration;
 use everlink::client::{Event, Misuse, Outcome, State};
 use everlink::{AskId, CallId, Config, Epoch, Input, Instant, Output, Wake};
 
-pub(crate) use calls::{Asked, Truth, mark_of};
-pub(crate) use lives::is_alive;
+pub(crate) use calls::{CallSpec, GroundTruth, mark_of};
+pub(crate) use epochs::is_alive;
 pub(crate) use replies::Replies;
 
-use crate::subject::{Look, SECRET};
+use crate::subject::{SECRET, Snapshot};
 use calls::Calls;
-use lives::Lives;
+use epochs::Epochs;
 
 /// The resolution of the machine's deadlines.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The rules of the design, by their numbers there, and one for all of them together.
+/// The rules of CONTRIBUTING.md by their numbers there, and one for all of them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Rule {
@@ -31,54 +32,54 @@ pub enum Rule {
     /// 2. The state is the truth.
     StateIsTruth,
     /// 3. Epochs do not mix.
-    EpochsApart,
-    /// 4. A planned close is free; a failure costs one.
+    EpochsDoNotMix,
+    /// 4. A planned close is free, and a failure costs one.
     PlannedIsFree,
-    /// 5. One budget, one backoff, a floor.
+    /// 5. There is one budget, one backoff and a minimum time between two opens.
     OneBudget,
-    /// 6. One owner: many who see one death cause one reconnect.
+    /// 6. One owner: many reports of one death cause one reconnect.
     OneOwner,
     /// 7. No silent replay.
     NoSilentReplay,
-    /// 8. Nothing stale survives.
-    NothingStale,
-    /// 9. A peer cannot hurt the process.
-    PeerCannotHurt,
+    /// 8. No stale state survives an epoch.
+    NoStaleState,
+    /// 9. A peer cannot make the machine panic or exceed the limits.
+    PeerIsHarmless,
     /// 10. Time moves only by input.
-    TimeByInput,
-    /// 11. Application errors are health.
+    TimeOnlyByInput,
+    /// 11. An application error is a sign of health.
     ErrorsAreHealth,
-    /// 12. Liveness is any byte.
+    /// 12. Any byte is a sign of life.
     AnyByteIsLife,
-    /// 13. Shutdown is a ladder with a deadline.
-    Ladder,
-    /// 14. Errors speak.
-    ErrorsSpeak,
-    /// 15. Secrets stay out.
+    /// 13. Shutdown has steps, each with a deadline.
+    CloseSteps,
+    /// 14. Error texts say what happened.
+    ErrorTexts,
+    /// 15. Secrets stay out of `Debug`.
     SecretsStayOut,
-    /// What the rules are for: when nothing is wrong any more, the link gets well.
-    GetsWell,
+    /// The purpose of all rules: the link recovers after all faults are removed.
+    Recovers,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Rule; 16] = [
         Rule::OneOutcome,
         Rule::StateIsTruth,
-        Rule::EpochsApart,
+        Rule::EpochsDoNotMix,
         Rule::PlannedIsFree,
         Rule::OneBudget,
         Rule::OneOwner,
         Rule::NoSilentReplay,
-        Rule::NothingStale,
-        Rule::PeerCannotHurt,
-        Rule::TimeByInput,
+        Rule::NoStaleState,
+        Rule::PeerIsHarmless,
+        Rule::TimeOnlyByInput,
         Rule::ErrorsAreHealth,
         Rule::AnyByteIsLife,
-        Rule::Ladder,
-        Rule::ErrorsSpeak,
+        Rule::CloseSteps,
+        Rule::ErrorTexts,
         Rule::SecretsStayOut,
-        Rule::GetsWell,
+        Rule::Recovers,
     ];
 }
 
@@ -87,152 +88,152 @@ impl fmt::Display for Rule {
         let name = match self {
             Rule::OneOutcome => "one outcome",
             Rule::StateIsTruth => "the state is the truth",
-            Rule::EpochsApart => "epochs do not mix",
+            Rule::EpochsDoNotMix => "epochs do not mix",
             Rule::PlannedIsFree => "a planned close is free, a failure costs one",
             Rule::OneBudget => "one budget",
             Rule::OneOwner => "one owner",
             Rule::NoSilentReplay => "no silent replay",
-            Rule::NothingStale => "nothing stale survives",
-            Rule::PeerCannotHurt => "a peer cannot hurt the process",
-            Rule::TimeByInput => "time moves only by input",
+            Rule::NoStaleState => "nothing stale survives",
+            Rule::PeerIsHarmless => "a peer cannot hurt the process",
+            Rule::TimeOnlyByInput => "time moves only by input",
             Rule::ErrorsAreHealth => "application errors are health",
             Rule::AnyByteIsLife => "liveness is any byte",
-            Rule::Ladder => "shutdown is a ladder",
-            Rule::ErrorsSpeak => "errors speak",
+            Rule::CloseSteps => "shutdown is a ladder",
+            Rule::ErrorTexts => "errors speak",
             Rule::SecretsStayOut => "secrets stay out",
-            Rule::GetsWell => return f.write_str("it gets well"),
+            Rule::Recovers => return f.write_str("it gets well"),
         };
         write!(f, "rule {}, {name}", *self as u8)
     }
 }
 
-/// A rule was broken.
+/// A violation of a rule.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Broken {
-    /// Which.
+pub struct Violation {
+    /// The broken rule.
     pub rule: Rule,
-    /// How.
-    pub what: String,
+    /// What happened.
+    pub details: String,
 }
 
-impl Broken {
-    /// The same script was played twice, and not the same came of it.
+impl Violation {
+    /// The violation that two runs of the same script differ.
     #[must_use]
-    pub fn of_two_runs() -> Broken {
-        let what = "the same inputs gave other outputs".to_owned();
-        let rule = Rule::TimeByInput;
-        Broken { rule, what }
+    pub fn different_runs() -> Violation {
+        let details = "the same inputs gave other outputs".to_owned();
+        let rule = Rule::TimeOnlyByInput;
+        Violation { rule, details }
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is broken: {}", self.rule, self.what)
+        write!(f, "{} is broken: {}", self.rule, self.details)
     }
 }
 
-pub(crate) type Verdict = Result<(), Broken>;
+pub(crate) type Check = Result<(), Violation>;
 
-/// The rule is broken unless this holds.
-pub(crate) fn hold(rule: Rule, holds: bool, what: impl FnOnce() -> String) -> Verdict {
+/// Returns a violation of the rule unless the condition holds.
+pub(crate) fn check(rule: Rule, holds: bool, details: impl FnOnce() -> String) -> Check {
     if holds {
         return Ok(());
     }
-    let what = what();
-    Err(Broken { rule, what })
+    let details = details();
+    Err(Violation { rule, details })
 }
 
-/// Nothing secret is in here.
-pub(crate) fn keeps_secret(shown: &str) -> Verdict {
-    hold(Rule::SecretsStayOut, !shown.contains(SECRET), || {
-        format!("what is carried is shown: {shown}")
+/// Checks that the text contains no secret.
+pub(crate) fn check_no_secret(text: &str) -> Check {
+    check(Rule::SecretsStayOut, !text.contains(SECRET), || {
+        format!("a payload is shown: {text}")
     })
 }
 
-/// What was done to a machine.
+/// The kind of an input to a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Bytes arrived.
+pub(crate) enum InputKind {
+    /// Bytes.
     Bytes,
-    /// Something else happened to its transport.
+    /// Another input of its transport.
     Input,
-    /// It was told the time.
+    /// A timeout.
     Time,
-    /// The application did something.
-    Verb,
+    /// A call of the application.
+    Application,
 }
 
-/// The judge of one client.
+/// The oracle of one client.
 #[derive(Debug)]
 pub(crate) struct Oracle {
-    lives: Lives,
+    epochs: Epochs,
     calls: Calls,
     asks: Vec<AskId>,
     limits: everlink::Limits,
-    /// Before and during the present step.
-    before: Look,
-    step: Step,
-    /// In the present step, a server answered with an error of its own.
+    /// The snapshot before the current step.
+    before: Snapshot,
+    input_kind: InputKind,
+    /// In the current step, a server answered with an application error.
     saw_error: bool,
 }
 
-/// What it is told.
+/// Inputs of the oracle.
 impl Oracle {
-    pub(crate) fn new(config: &Config, before: Look) -> Oracle {
+    pub(crate) fn new(config: &Config, before: Snapshot) -> Oracle {
         Oracle {
-            lives: Lives::new(config),
+            epochs: Epochs::new(config),
             calls: Calls::new(config),
             asks: Vec::new(),
             limits: config.limits,
             before,
-            step: Step::Verb,
+            input_kind: InputKind::Application,
             saw_error: false,
         }
     }
 
     pub(crate) fn state(&self) -> State {
-        self.lives.state()
+        self.epochs.state()
     }
 
-    /// The application is about to do something.
-    pub(crate) fn verb(&mut self) {
-        self.step = Step::Verb;
+    /// Announces a method call of the application.
+    pub(crate) fn application_call(&mut self) {
+        self.input_kind = InputKind::Application;
     }
 
-    /// What it does may begin an attempt before its time.
-    pub(crate) fn urged(&mut self) {
-        self.verb();
-        self.lives.urged();
+    /// Announces a method call that may start an early attempt.
+    pub(crate) fn allow_early_attempt(&mut self) {
+        self.application_call();
+        self.epochs.allow_early_attempt();
     }
 
     pub(crate) fn reconnect_asked(&mut self, seen: Epoch) {
-        self.verb();
-        self.lives.reconnect_asked(seen);
+        self.application_call();
+        self.epochs.reconnect_asked(seen);
     }
 
     pub(crate) fn shut_down(&mut self) {
-        self.verb();
-        self.lives.shut_down();
+        self.application_call();
+        self.epochs.shut_down();
     }
 
-    /// The application called something.
-    pub(crate) fn called(
+    /// Records the result of a call.
+    pub(crate) fn record_call(
         &mut self,
-        told: Instant,
+        now: Instant,
         called: &Result<CallId, Misuse>,
-        asked: Asked,
-    ) -> Verdict {
+        spec: CallSpec,
+    ) -> Check {
         match called {
             Ok(call) => {
-                let may = !self.lives.is_shut_down() && self.state() != State::Closed;
-                hold(Rule::OneOutcome, may, || {
-                    format!("{call} was taken by a link that is shut down")
+                let is_accepting = !self.epochs.is_shut_down() && self.state() != State::Closed;
+                check(Rule::OneOutcome, is_accepting, || {
+                    format!("{call} was accepted by a link that is shut down")
                 })?;
-                self.calls.accepted(told, *call, asked)
+                self.calls.record_accepted(now, *call, spec)
             }
-            Err(misuse) => hold(Rule::ErrorsSpeak, !misuse.to_string().is_empty(), || {
-                format!("a call was refused without a word: {misuse:?}")
+            Err(misuse) => check(Rule::ErrorTexts, !misuse.to_string().is_empty(), || {
+                format!("a call was refused without a text: {misuse:?}")
             }),
         }
     }
@@ -241,105 +242,109 @@ impl Oracle {
         self.asks.retain(|open| *open != ask);
     }
 
-    /// Something is about to be told of the transport of this epoch.
-    pub(crate) fn input(&mut self, told: Instant, epoch: Epoch, input: &Input<'_>) {
-        self.step = match input {
-            Input::Bytes { .. } => Step::Bytes,
-            _ => Step::Input,
+    /// Announces an input of this epoch.
+    pub(crate) fn input(&mut self, now: Instant, epoch: Epoch, input: &Input<'_>) {
+        self.input_kind = match input {
+            Input::Bytes { .. } => InputKind::Bytes,
+            _ => InputKind::Input,
         };
-        self.lives.input(told, epoch, input);
+        self.epochs.input(now, epoch, input);
     }
 
-    /// The time is about to be told.
-    pub(crate) fn time(&mut self) {
-        self.step = Step::Time;
+    /// Announces a timeout.
+    pub(crate) fn timeout(&mut self) {
+        self.input_kind = InputKind::Time;
     }
 
-    /// The driver was late, or its clock is not to be trusted.
-    pub(crate) fn disturbed(&mut self) {
-        self.lives.disturbed();
+    /// The driver was late, or its clock jumped, so timing is not checked.
+    pub(crate) fn skip_timing(&mut self) {
+        self.epochs.skip_timing();
     }
 
-    /// Something of a transport that is gone was told. `before` and `after` are how the machine looked.
-    pub(crate) fn stale(before: (&Look, String), after: (&Look, String)) -> Verdict {
+    /// Checks that a stale input changed only its counter. Each pair is a snapshot and the `Debug` text.
+    pub(crate) fn check_stale_input(
+        before: (&Snapshot, String),
+        after: (&Snapshot, String),
+    ) -> Check {
         let mut expected = before.0.clone();
         expected.stats.stale_inputs += 1;
         let same = expected == *after.0 && before.1 == after.1;
-        hold(Rule::EpochsApart, same, || {
-            format!("an input of a life that is gone was heard: {before:?} became {after:?}")
+        check(Rule::EpochsDoNotMix, same, || {
+            format!("an input of a finished epoch had an effect: {before:?} became {after:?}")
         })
     }
 
-    /// The wish to replace a transport that is gone was heard.
-    pub(crate) fn nothing_came_of_it(before: &Look, after: &Look) -> Verdict {
-        hold(Rule::OneOwner, before == after, || {
-            format!("a reconnect of a life that is gone did something: {before:?} became {after:?}")
+    /// Checks that a reconnect of a transport that is gone changed nothing.
+    pub(crate) fn check_unchanged(before: &Snapshot, after: &Snapshot) -> Check {
+        check(Rule::OneOwner, before == after, || {
+            format!("a reconnect of a finished epoch had an effect: {before:?} became {after:?}")
         })
     }
 }
 
-/// What it sees.
+/// Checks of the oracle.
 impl Oracle {
-    /// A step was done; nothing was polled yet.
-    pub(crate) fn stepped(&mut self, told: Instant, look: &Look) -> Verdict {
-        let stats = &look.stats;
-        hold(Rule::OneOutcome, stats.settled <= stats.calls, || {
+    /// Checks the machine after a step, before its output is polled.
+    pub(crate) fn check_step(&mut self, now: Instant, snapshot: &Snapshot) -> Check {
+        let stats = &snapshot.stats;
+        check(Rule::OneOutcome, stats.settled <= stats.calls, || {
             format!("{} outcomes of {} calls", stats.settled, stats.calls)
         })?;
         let held = usize::try_from(stats.calls - stats.settled).unwrap_or(usize::MAX);
         let most = self.limits.queued_calls + self.limits.calls_in_flight;
-        hold(Rule::PeerCannotHurt, held <= most, || {
+        check(Rule::PeerIsHarmless, held <= most, || {
             format!("{held} calls are held, {most} may be")
         })?;
-        let fits = look.has_session == (look.state == State::Ready);
-        hold(Rule::StateIsTruth, fits, || {
-            format!("a session in another state than ready: {look:?}")
+        let fits = snapshot.has_session == (snapshot.state == State::Ready);
+        check(Rule::StateIsTruth, fits, || {
+            format!("a session in another state than ready: {snapshot:?}")
         })?;
-        for (list, of) in &look.fresh {
-            let is_of_this = look.state == State::Ready && *of == Some(look.epoch);
-            hold(Rule::NothingStale, is_of_this, || {
-                format!("{list} of {of:?} is fresh: {look:?}")
+        for (list, epoch) in &snapshot.fresh {
+            let is_current = snapshot.state == State::Ready && *epoch == Some(snapshot.epoch);
+            check(Rule::NoStaleState, is_current, || {
+                format!("{list} of {epoch:?} is fresh: {snapshot:?}")
             })?;
         }
-        self.lives.stepped(told, &self.before, look)?;
-        self.before = look.clone();
+        self.epochs.check_step(now, &self.before, snapshot)?;
+        self.before = snapshot.clone();
         Ok(())
     }
 
-    /// One output was polled. `words` is how a failure in it is told.
-    pub(crate) fn output(
+    /// Checks one output. `failure_text` is the text of the failure in it.
+    pub(crate) fn check_output(
         &mut self,
-        told: Instant,
+        now: Instant,
         output: &Output<Event>,
         bytes: &[u8],
-        words: &str,
-    ) -> Verdict {
+        failure_text: &str,
+    ) -> Check {
         let is_over = self.state() == State::Closed;
-        hold(Rule::Ladder, !is_over, || {
+        check(Rule::CloseSteps, !is_over, || {
             format!("{output:?} after the last event")
         })?;
-        self.lives.output(told, output, bytes.len())?;
+        self.epochs.check_output(now, output, bytes.len())?;
         match output {
             Output::Write { epoch, .. } | Output::Request { epoch, .. } => {
-                self.calls.written(*epoch, bytes)?;
+                self.calls.check_written(*epoch, bytes)?;
             }
-            Output::Event(event) => self.event(told, event, words)?,
+            Output::Event(event) => self.check_event(now, event, failure_text)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn event(&mut self, told: Instant, event: &Event, words: &str) -> Verdict {
-        self.lives.event(told, event, self.saw_error)?;
+    fn check_event(&mut self, now: Instant, event: &Event, failure_text: &str) -> Check {
+        self.epochs.check_event(now, event, self.saw_error)?;
         match event {
             Event::Done { call, outcome } => {
                 self.saw_error |= matches!(outcome, Outcome::Error(_));
                 if matches!(outcome, Outcome::Reply(_) | Outcome::Error(_)) {
-                    self.lives.answered();
+                    self.epochs.record_answer();
                 }
-                self.calls.done(*call, outcome, words, self.lives.state())?;
+                self.calls
+                    .check_done(*call, outcome, failure_text, self.epochs.state())?;
             }
-            Event::Closed => self.calls.none_is_open()?,
+            Event::Closed => self.calls.check_none_open()?,
             Event::Ask(ask) => self.asks.push(ask.ask),
             Event::AskWithdrawn { ask, .. } => self.answered(*ask),
             _ => {}
@@ -347,42 +352,44 @@ impl Oracle {
         Ok(())
     }
 
-    /// Nothing is left to poll.
-    pub(crate) fn drained(&mut self, told: Instant, look: &Look) -> Verdict {
-        let (state, said) = (look.state, self.state());
-        hold(Rule::StateIsTruth, state == said, || {
-            format!("it says that it is {state}, and its events that it is {said}")
+    /// Checks the machine after all output was polled.
+    pub(crate) fn check_drained(&mut self, now: Instant, snapshot: &Snapshot) -> Check {
+        let (state, event_state) = (snapshot.state, self.state());
+        check(Rule::StateIsTruth, state == event_state, || {
+            format!("it says that it is {state}, and its events that it is {event_state}")
         })?;
-        let waits = look.due.is_some_and(|due| due.wake == Wake::Output);
-        hold(Rule::TimeByInput, !waits, || {
-            "output waits, and none is given out".to_owned()
+        let waits = snapshot.due.is_some_and(|due| due.wake == Wake::Output);
+        check(Rule::TimeOnlyByInput, !waits, || {
+            "output is due, and none can be polled".to_owned()
         })?;
-        let is_later = look.due.is_none_or(|due| due.at > told);
-        hold(
-            Rule::TimeByInput,
-            is_later || self.step != Step::Time,
-            || format!("at {told:?}, {:?} is due once more", look.due),
+        let is_later = snapshot.due.is_none_or(|due| due.at > now);
+        check(
+            Rule::TimeOnlyByInput,
+            is_later || self.input_kind != InputKind::Time,
+            || format!("at {now:?}, {:?} is due once more", snapshot.due),
         )?;
-        let has_life = is_alive(state) && state != State::Closing;
-        hold(Rule::NothingStale, has_life || self.asks.is_empty(), || {
-            format!("questions are open in {state}: {:?}", self.asks)
-        })?;
-        let lives = &self.lives;
+        let has_transport = is_alive(state) && state != State::Closing;
+        check(
+            Rule::NoStaleState,
+            has_transport || self.asks.is_empty(),
+            || format!("questions are open in {state}: {:?}", self.asks),
+        )?;
+        let epochs = &self.epochs;
         self.calls
-            .drained(&look.stats, |epoch| lives.is_known_to_be_over(epoch))?;
+            .check_drained(&snapshot.stats, |epoch| epochs.is_over(epoch))?;
         if matches!(state, State::Waiting | State::Parked) {
-            self.calls.wait(told);
+            self.calls.start_wait(now);
         }
-        if self.step == Step::Time {
-            self.calls.timed(told, state)?;
+        if self.input_kind == InputKind::Time {
+            self.calls.check_deadlines(now, state)?;
         }
         self.saw_error = false;
-        self.before = look.clone();
+        self.before = snapshot.clone();
         Ok(())
     }
 
-    /// The run is over, and this is what happened.
-    pub(crate) fn end(&self, truth: &Truth, most_resends: u32) -> Verdict {
-        self.calls.end(truth, most_resends)
+    /// Checks the run at its end against the facts of the world.
+    pub(crate) fn check_end(&self, ground_truth: &GroundTruth, most_resends: u32) -> Check {
+        self.calls.check_end(ground_truth, most_resends)
     }
 }

@@ -1,22 +1,22 @@
-//! What must hold at a server's end of a byte stream: each request is answered at most once, and nothing that was not asked. Sees bytes alone.
+//! Checks a server's end of a byte stream: it answers each request at most once, and nothing else. Reads only bytes.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Rule, Verdict, hold};
+use super::{Check, Rule, check};
 
-/// The requests of one life of a server, by their ids.
+/// The requests of one server process by id.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     unread: Vec<u8>,
-    /// How often each id was asked and not answered.
+    /// How often each id was requested and not answered.
     open: BTreeMap<String, u32>,
 }
 
 impl Replies {
-    /// The server is about to be told this.
-    pub(crate) fn asked(&mut self, bytes: &[u8]) {
+    /// Records bytes for the server.
+    pub(crate) fn record_requests(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -27,8 +27,8 @@ impl Replies {
         }
     }
 
-    /// The server writes this: one message, or several.
-    pub(crate) fn written(&mut self, bytes: &[u8]) -> Verdict {
+    /// Checks bytes of the server: one message or several.
+    pub(crate) fn check_replies(&mut self, bytes: &[u8]) -> Check {
         for line in bytes.split(|byte| *byte == b'\n') {
             let message: Value = serde_json::from_slice(line).unwrap_or_default();
             let is_reply = message.get("result").or(message.get("error")).is_some();
@@ -37,7 +37,7 @@ impl Replies {
             }
             let id = message["id"].to_string();
             let open = self.open.get_mut(&id).filter(|open| **open > 0);
-            hold(Rule::OneOutcome, open.is_some(), || {
+            check(Rule::OneOutcome, open.is_some(), || {
                 format!("a server answers {id}, and that was not asked, or was answered")
             })?;
             *open.expect("it holds") -= 1;

@@ -1,4 +1,4 @@
-//! The application, its machine and its driver: what is asked, when it is polled, by which clock, and who judges it. Knows no transport.
+//! The application with its machine, its driver, its clock and its oracle. Must not depend on transports.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,191 +10,195 @@ use everlink::{
 };
 use serde_json::json;
 
-use super::terms::WATCHED;
-use crate::oracle::{Asked, Oracle, Rule, Verdict, hold, keeps_secret};
-use crate::report::Tally;
+use super::configs::WATCHED;
+use crate::oracle::{CallSpec, Check, Oracle, Rule, check, check_no_secret};
+use crate::report::Report;
 use crate::subject::{SECRET, Subject};
 
-/// No single step gives more than this to do.
-const OUTPUTS: u32 = 50_000;
+/// The limit for outputs of one step.
+const MAX_OUTPUTS: u32 = 50_000;
 
 pub(super) struct Host {
     pub(super) subject: Subject,
     pub(super) oracle: Oracle,
-    /// How far the clock is ahead of the world, in nanoseconds.
-    ahead: i64,
-    /// The latest time that the machine was told.
-    told: Instant,
-    /// The driver does nothing before then, or polls nothing.
-    pub(super) stalls_until: Instant,
+    /// The offset of the clock from the time of the world, in nanoseconds.
+    clock_offset: i64,
+    /// The latest time that the machine received.
+    latest: Instant,
+    /// Until then, the driver does nothing, or polls nothing.
+    pub(super) stalled_until: Instant,
     pub(super) polls_from: Instant,
-    /// It did not poll when it should have.
+    /// The driver did not poll when it should have.
     is_late: bool,
     pub(super) calls: Vec<CallId>,
     pub(super) asks: VecDeque<AskId>,
-    marks: u64,
-    steps: u64,
-    /// How many inputs were not heard.
-    stale: u64,
-    /// What came of calls, the newest of each kind.
+    last_mark: u64,
+    step_count: u64,
+    /// The number of stale inputs.
+    stale_inputs: u64,
+    /// The latest calls with a reply and with a list.
     pub(super) last_reply: Option<CallId>,
     pub(super) last_listed: Option<CallId>,
-    pub(super) heard_of_watched: u32,
+    pub(super) watched_changes: u32,
     /// Transports that are gone.
-    pub(super) past: Vec<Epoch>,
-    /// The one that was told that there are no credentials. What was watched there ended with that.
+    pub(super) past_epochs: Vec<Epoch>,
+    /// The epoch for which credentials were denied. Its watch ended with that.
     denied: Option<Epoch>,
 }
 
 impl Host {
     pub(super) fn new(config: Config, flaw: Option<Rule>) -> Host {
         let subject = Subject::new(config.clone(), flaw);
-        let oracle = Oracle::new(&config, subject.look());
+        let oracle = Oracle::new(&config, subject.snapshot());
         Host {
             subject,
             oracle,
-            ahead: 0,
-            told: Instant::ZERO,
-            stalls_until: Instant::ZERO,
+            clock_offset: 0,
+            latest: Instant::ZERO,
+            stalled_until: Instant::ZERO,
             polls_from: Instant::ZERO,
             is_late: false,
             calls: Vec::new(),
             asks: VecDeque::new(),
-            marks: 0,
-            steps: 0,
-            stale: 0,
+            last_mark: 0,
+            step_count: 0,
+            stale_inputs: 0,
             last_reply: None,
             last_listed: None,
-            heard_of_watched: 0,
-            past: Vec::new(),
+            watched_changes: 0,
+            past_epochs: Vec::new(),
             denied: None,
         }
     }
 
-    /// What the clock shows.
+    /// The time that the clock shows.
     fn clock(&self, now: Instant) -> Instant {
-        Instant::from_nanos(now.as_nanos().saturating_add_signed(self.ahead))
+        Instant::from_nanos(now.as_nanos().saturating_add_signed(self.clock_offset))
     }
 
-    /// The clock jumps by so much.
-    pub(super) fn jump(&mut self, by: Duration, is_back: bool) {
+    /// Moves the clock.
+    pub(super) fn jump_clock(&mut self, by: Duration, is_back: bool) {
         let by = i64::try_from(by.as_nanos()).expect("a short while");
-        self.ahead += if is_back { -by } else { by };
-        self.oracle.disturbed();
+        self.clock_offset += if is_back { -by } else { by };
+        self.oracle.skip_timing();
     }
 
-    /// The clock is not behind what it has shown before any more, and the driver is punctual.
-    pub(super) fn heal(&mut self, now: Instant) {
-        let behind = self.told.since(self.clock(now));
-        self.jump(behind, false);
-        (self.stalls_until, self.polls_from) = (now, now);
+    /// Moves the clock to at least the latest time it has shown, and ends all delays of the driver.
+    pub(super) fn clear_faults(&mut self, now: Instant) {
+        let behind = self.latest.since(self.clock(now));
+        self.jump_clock(behind, false);
+        (self.stalled_until, self.polls_from) = (now, now);
     }
 
-    /// When the machine wants to be told the time, by the time of the world.
+    /// The next deadline of the machine, in the time of the world.
     pub(super) fn due(&self) -> Option<Instant> {
         let at = self.subject.poll_timeout()?.at.as_nanos();
-        let due = Instant::from_nanos(at.saturating_add_signed(-self.ahead));
-        Some(due.max(self.stalls_until))
+        let due = Instant::from_nanos(at.saturating_add_signed(-self.clock_offset));
+        Some(due.max(self.stalled_until))
     }
 
     pub(super) fn is_stalled(&self, now: Instant) -> bool {
-        now < self.stalls_until
+        now < self.stalled_until
     }
 
-    /// Does something to the machine and looks at what it did.
+    /// Runs one method of the machine, then the checks.
     fn step<T>(
         &mut self,
         now: Instant,
-        act: impl FnOnce(&mut Subject, Instant) -> T,
-    ) -> Result<T, crate::oracle::Broken> {
+        run: impl FnOnce(&mut Subject, Instant) -> T,
+    ) -> Result<T, crate::oracle::Violation> {
         let clock = self.clock(now);
-        let answer = act(&mut self.subject, clock);
-        let look = self.subject.look();
-        // What is not heard does not tell the time, either.
-        if std::mem::replace(&mut self.stale, look.stats.stale_inputs) == look.stats.stale_inputs {
-            self.told = self.told.max(clock);
+        let answer = run(&mut self.subject, clock);
+        let snapshot = self.subject.snapshot();
+        // A stale input does not move the machine's time.
+        if std::mem::replace(&mut self.stale_inputs, snapshot.stats.stale_inputs)
+            == snapshot.stats.stale_inputs
+        {
+            self.latest = self.latest.max(clock);
         }
-        self.oracle.stepped(self.told, &look)?;
-        self.steps += 1;
-        if self.steps % 16 == 0 {
-            keeps_secret(&self.subject.debug())?;
+        self.oracle.check_step(self.latest, &snapshot)?;
+        self.step_count += 1;
+        if self.step_count % 16 == 0 {
+            check_no_secret(&self.subject.debug())?;
         }
         Ok(answer)
     }
 
-    pub(super) fn feed(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) -> Verdict {
+    pub(super) fn feed(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) -> Check {
         self.oracle
-            .input(self.told.max(self.clock(now)), epoch, &input);
+            .input(self.latest.max(self.clock(now)), epoch, &input);
         self.step(now, |subject, clock| subject.handle(clock, epoch, input))
     }
 
-    pub(super) fn time(&mut self, now: Instant) -> Verdict {
-        self.oracle.time();
+    pub(super) fn time(&mut self, now: Instant) -> Check {
+        self.oracle.timeout();
         self.step(now, Subject::handle_timeout)
     }
 
-    /// Something is told of a transport or an exchange that is gone.
-    pub(super) fn feed_stale(&mut self, epoch: Epoch, input: Input<'_>) -> Verdict {
-        let before = (self.subject.look(), self.subject.debug());
-        self.subject.handle(self.told, epoch, input);
-        let after = (self.subject.look(), self.subject.debug());
-        self.stale = after.0.stats.stale_inputs;
-        Oracle::stale((&before.0, before.1), (&after.0, after.1))?;
-        self.oracle.stepped(self.told, &after.0)
+    /// Delivers an input of a transport or an exchange that is gone.
+    pub(super) fn feed_stale(&mut self, epoch: Epoch, input: Input<'_>) -> Check {
+        let before = (self.subject.snapshot(), self.subject.debug());
+        self.subject.handle(self.latest, epoch, input);
+        let after = (self.subject.snapshot(), self.subject.debug());
+        self.stale_inputs = after.0.stats.stale_inputs;
+        Oracle::check_stale_input((&before.0, before.1), (&after.0, after.1))?;
+        self.oracle.check_step(self.latest, &after.0)
     }
 
-    /// Polls everything, and hands the commands out.
+    /// Polls all output, and passes the commands on.
     pub(super) fn poll(
         &mut self,
         now: Instant,
-        tally: &mut Tally,
-        mut carry: impl FnMut(Output<Event>, Vec<u8>),
-    ) -> Verdict {
+        report: &mut Report,
+        mut execute: impl FnMut(Output<Event>, Vec<u8>),
+    ) -> Check {
         if now < self.polls_from || self.is_stalled(now) {
             self.is_late = true;
             return Ok(());
         }
         let mut buf = Vec::new();
-        let mut budget = OUTPUTS;
+        let mut budget = MAX_OUTPUTS;
         while let Some(output) = self.subject.poll_output(&mut buf) {
             budget -= 1;
-            hold(Rule::TimeByInput, budget > 0, || {
+            check(Rule::TimeOnlyByInput, budget > 0, || {
                 "output without end".into()
             })?;
             let bytes = std::mem::take(&mut buf);
-            let shown = format!("{output:?}");
-            keeps_secret(&shown)?;
-            tally.note(now, &shown, &bytes);
-            let mut words = String::new();
+            let output_text = format!("{output:?}");
+            check_no_secret(&output_text)?;
+            report.record_output(now, &output_text, &bytes);
+            let mut failure_text = String::new();
             if let Output::Event(event) = &output {
-                tally.event(event);
+                report.record_event(event);
                 if let Event::Done {
                     outcome: Outcome::Failed(failure),
                     ..
                 } = event
                 {
-                    words = self.subject.words(failure);
+                    failure_text = self.subject.failure_text(failure);
                 }
-                self.heard(event);
+                self.on_event(event);
             }
-            self.oracle.output(self.told, &output, &bytes, &words)?;
+            self.oracle
+                .check_output(self.latest, &output, &bytes, &failure_text)?;
             if let Output::Release { epoch } = &output {
-                self.past.push(*epoch);
+                self.past_epochs.push(*epoch);
             }
-            carry(output, bytes);
+            execute(output, bytes);
         }
         if std::mem::take(&mut self.is_late) {
-            self.oracle.disturbed();
+            self.oracle.skip_timing();
         }
-        self.oracle.drained(self.told, &self.subject.look())
+        self.oracle
+            .check_drained(self.latest, &self.subject.snapshot())
     }
 
-    fn heard(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match event {
             Event::Ask(ask) => self.asks.push_back(ask.ask),
             Event::AskWithdrawn { ask, .. } => self.asks.retain(|open| open != ask),
             Event::Changed(Change::Resource { uri }) if **uri == *WATCHED => {
-                self.heard_of_watched += 1;
+                self.watched_changes += 1;
             }
             Event::Done { call, outcome } => match outcome {
                 Outcome::Listed(_) => self.last_listed = Some(*call),
@@ -212,18 +216,18 @@ impl Host {
 
 /// What the application does.
 impl Host {
-    pub(super) fn call(&mut self, now: Instant, is_idempotent: bool) -> Verdict {
-        self.marks += 1;
-        let arguments = json!({"mark": self.marks, "word": SECRET});
+    pub(super) fn call(&mut self, now: Instant, is_idempotent: bool) -> Check {
+        self.last_mark += 1;
+        let arguments = json!({"mark": self.last_mark, "word": SECRET});
         let params = json!({"name": "work", "arguments": arguments});
         let mut options = CallOptions::new();
         options.idempotent = is_idempotent;
         self.request(now, "tools/call", params, options)
     }
 
-    pub(super) fn read(&mut self, now: Instant) -> Verdict {
-        self.marks += 1;
-        let params = json!({"uri": format!("mark:{}", self.marks), "word": SECRET});
+    pub(super) fn read(&mut self, now: Instant) -> Check {
+        self.last_mark += 1;
+        let params = json!({"uri": format!("mark:{}", self.last_mark), "word": SECRET});
         self.request(now, "resources/read", params, CallOptions::new())
     }
 
@@ -233,134 +237,134 @@ impl Host {
         method: &'static str,
         params: serde_json::Value,
         options: CallOptions,
-    ) -> Verdict {
-        self.oracle.verb();
+    ) -> Check {
+        self.oracle.application_call();
         let params = params.to_string().parse().expect("JSON");
         let called = self.step(now, |subject, clock| {
             subject.call(clock, method, params, options)
         })?;
-        let asked = Asked {
+        let spec = CallSpec {
             method,
-            mark: Some(self.marks),
+            mark: Some(self.last_mark),
             may_repeat: options.idempotent || method == "resources/read",
         };
-        self.oracle.called(self.told, &called, asked)?;
+        self.oracle.record_call(self.latest, &called, spec)?;
         self.calls.extend(called.ok());
         Ok(())
     }
 
-    pub(super) fn list(&mut self, now: Instant, list: List) -> Verdict {
-        self.oracle.verb();
+    pub(super) fn list(&mut self, now: Instant, list: List) -> Check {
+        self.oracle.application_call();
         let called = self.step(now, |subject, clock| subject.list(clock, list))?;
-        let asked = Asked {
+        let spec = CallSpec {
             method: "",
             mark: None,
             may_repeat: true,
         };
-        self.oracle.called(self.told, &called, asked)?;
+        self.oracle.record_call(self.latest, &called, spec)?;
         self.calls.extend(called.ok());
         Ok(())
     }
 
-    pub(super) fn cancel(&mut self, now: Instant, which: usize) -> Verdict {
+    pub(super) fn cancel(&mut self, now: Instant, which: usize) -> Check {
         let Some(call) = self.calls.get(which % self.calls.len().max(1)).copied() else {
             return Ok(());
         };
-        self.oracle.verb();
+        self.oracle.application_call();
         let cancelled = self.step(now, |subject, clock| subject.cancel(clock, call))?;
-        // It may be done.
+        // The call may be done already.
         drop(cancelled);
         Ok(())
     }
 
-    pub(super) fn answer(&mut self, now: Instant, is_refused: bool) -> Verdict {
+    pub(super) fn answer(&mut self, now: Instant, is_refused: bool) -> Check {
         let Some(ask) = self.asks.pop_front() else {
             return Ok(());
         };
-        self.oracle.verb();
+        self.oracle.application_call();
         let answer = if is_refused {
             Err(ErrorObject::new(-1, "the person says no"))
         } else {
             let text = json!({"roots": [], "action": "accept", "word": SECRET});
             Ok(text.to_string().parse().expect("JSON"))
         };
-        let given = self.step(now, |subject, clock| subject.answer(clock, ask, answer))?;
+        let answered = self.step(now, |subject, clock| subject.answer(clock, ask, answer))?;
         self.oracle.answered(ask);
-        // Who does not poll does not know that it was withdrawn.
-        hold(Rule::NothingStale, given.is_ok() || self.is_late, || {
-            format!("{ask} was open, and its answer is refused: {given:?}")
+        // Without a poll, the application does not know that the question was withdrawn.
+        check(Rule::NoStaleState, answered.is_ok() || self.is_late, || {
+            format!("{ask} was open, and its answer is refused: {answered:?}")
         })
     }
 
-    pub(super) fn notify(&mut self, now: Instant) -> Verdict {
-        self.oracle.verb();
-        let told = self.step(now, Subject::notify)?;
-        // Not every server wants to know.
-        drop(told);
+    pub(super) fn notify(&mut self, now: Instant) -> Check {
+        self.oracle.application_call();
+        let sent = self.step(now, Subject::notify)?;
+        // Not every server accepts the notification.
+        drop(sent);
         Ok(())
     }
 
-    pub(super) fn reconnect(&mut self, now: Instant) -> Verdict {
+    pub(super) fn reconnect(&mut self, now: Instant) -> Check {
         let seen = self.subject.epoch();
         self.oracle.reconnect_asked(seen);
-        // Many see the same trouble.
+        // Several parts of the application may report the same failure.
         for _ in 0..3 {
             self.step(now, |subject, clock| subject.reconnect(clock, seen))?;
         }
         Ok(())
     }
 
-    /// A transport that is gone is to be replaced, once more. Whether there was one.
-    pub(super) fn reconnect_old(&mut self, now: Instant) -> Result<bool, crate::oracle::Broken> {
-        let Some(seen) = self.past.last().copied() else {
+    /// Asks to replace a transport that is gone. Returns whether there was one.
+    pub(super) fn reconnect_old(&mut self, now: Instant) -> Result<bool, crate::oracle::Violation> {
+        let Some(seen) = self.past_epochs.last().copied() else {
             return Ok(false);
         };
         if seen == self.subject.epoch() {
             return Ok(false);
         }
-        // What is due by now is not because of it.
-        self.oracle.verb();
-        let before = self.subject.look();
-        let clock = self.told.max(self.clock(now));
+        // A deadline that is due now would change the state for another reason.
+        self.oracle.application_call();
+        let before = self.subject.snapshot();
+        let clock = self.latest.max(self.clock(now));
         if before.due.is_none_or(|due| due.at > clock) {
             self.step(now, |subject, _| subject.reconnect(clock, seen))?;
-            Oracle::nothing_came_of_it(&before, &self.subject.look())?;
+            Oracle::check_unchanged(&before, &self.subject.snapshot())?;
         }
         Ok(true)
     }
 
-    pub(super) fn shut_down(&mut self, now: Instant) -> Verdict {
+    pub(super) fn shut_down(&mut self, now: Instant) -> Check {
         self.oracle.shut_down();
-        self.step(now, |subject, clock| subject.verb(clock, Client::shutdown))
+        self.step(now, |subject, clock| subject.apply(clock, Client::shutdown))
     }
 
-    /// A verb that may begin an attempt before its time.
-    pub(super) fn urge(&mut self, now: Instant, verb: fn(&mut Client, Instant)) -> Verdict {
-        self.oracle.urged();
-        self.step(now, |subject, clock| subject.verb(clock, verb))
+    /// Calls a method that may start an early attempt.
+    pub(super) fn call_early(&mut self, now: Instant, method: fn(&mut Client, Instant)) -> Check {
+        self.oracle.allow_early_attempt();
+        self.step(now, |subject, clock| subject.apply(clock, method))
     }
 
-    pub(super) fn deny(&mut self, now: Instant) -> Verdict {
-        self.oracle.verb();
+    pub(super) fn deny_credentials(&mut self, now: Instant) -> Check {
+        self.oracle.application_call();
         self.denied = Some(self.subject.epoch());
         self.step(now, Subject::denied)
     }
 
-    /// Whether what is watched is to be heard of.
+    /// Marks the watch of the current epoch as ended.
     pub(super) fn stream_denied(&mut self) {
         self.denied = Some(self.subject.epoch());
     }
 
-    pub(super) fn watches(&self) -> bool {
+    pub(super) fn expects_changes(&self) -> bool {
         self.denied != Some(self.subject.epoch())
     }
 
-    pub(super) fn watch(&mut self, now: Instant, is_wide: bool) -> Verdict {
-        let mut wish = Watch::lists().and_uri(WATCHED);
-        if is_wide {
-            wish = wish.and_uri("file:///another");
+    pub(super) fn watch(&mut self, now: Instant, two_resources: bool) -> Check {
+        let mut watch = Watch::lists().and_uri(WATCHED);
+        if two_resources {
+            watch = watch.and_uri("file:///another");
         }
-        self.oracle.verb();
-        self.step(now, |subject, clock| subject.watch(clock, wish))
+        self.oracle.application_call();
+        self.step(now, |subject, clock| subject.watch(clock, watch))
     }
 }

@@ -1,50 +1,50 @@
-//! What lies between two ends: the process at the other end of a pipe, or exchanges over a network with a proxy in it, and what is
-//! wrong with it at present. Moves nothing itself.
+//! The connection between two ends: a process with pipes, or exchanges over a network with a proxy, and its current faults. Must not move
+//! data.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everlink::{Epoch, FaultKind, Input, Instant, StreamId};
 
-/// One way from an upper end to a lower one.
+/// The connection of an upper end to a lower end.
 #[derive(Debug, Default)]
 pub(super) struct Leg {
     pub(super) is_http: bool,
     pub(super) is_socket: bool,
-    /// The transport that the upper end has, from its Open to its Release.
+    /// The transport of the upper end, from its `Open` to its `Release`.
     pub(super) epoch: Option<Epoch>,
-    pub(super) life: Option<Life>,
+    pub(super) child: Option<ChildProcess>,
     pub(super) exchanges: BTreeMap<StreamId, Exchange>,
-    /// What each exchange is called at the upper end.
-    pub(super) near: BTreeMap<StreamId, StreamId>,
-    pub(super) weather: Weather,
+    /// The stream at the upper end for each stream at the lower end.
+    pub(super) upper_streams: BTreeMap<StreamId, StreamId>,
+    pub(super) leg_faults: LegFaults,
 }
 
 /// A process and its pipes.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct ChildProcess {
     pub(super) process: u64,
     pub(super) is_running: bool,
     pub(super) frozen_until: Instant,
-    /// When the last thing arrives that is on its way.
+    /// When the last data in each direction arrives.
     pub(super) down: Instant,
     pub(super) up: Instant,
-    pub(super) traits: Traits,
-    /// It reads no more, and whoever writes learns of it.
+    pub(super) close_behaviour: CloseBehaviour,
+    /// The process reads no more, and writes to it fail.
     pub(super) is_input_closed: bool,
-    pub(super) is_end_told: bool,
-    /// So many bytes before its end.
+    pub(super) output_has_ended: bool,
+    /// The number of bytes that it still writes before it dies.
     pub(super) dies_after: Option<usize>,
 }
 
-/// How a process behaves in the end.
+/// How a process behaves when it is closed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Traits {
-    /// It heeds neither the end of its input nor a request to end.
+pub(super) struct CloseBehaviour {
+    /// It ignores the end of its input and `SIGTERM`.
     pub(super) is_deaf: bool,
-    /// Its end is never reported.
+    /// Its exit is never reported.
     pub(super) is_undead: bool,
-    /// Somebody holds its output when it has ended.
+    /// A descendant holds its output after its exit.
     pub(super) has_orphan: bool,
 }
 
@@ -52,41 +52,41 @@ pub(super) struct Traits {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) epoch: Epoch,
-    pub(super) far: StreamId,
+    pub(super) lower_stream: StreamId,
     pub(super) down: Instant,
     pub(super) up: Instant,
     /// Whether its end is on its way to the upper end.
     pub(super) is_over: bool,
-    /// Cut after so many bytes.
+    /// The response is cut after this many bytes.
     pub(super) cut: Option<usize>,
     pub(super) passed: usize,
-    /// What a proxy holds back.
-    pub(super) held: Option<Vec<Input<'static>>>,
-    pub(super) stirred: Instant,
+    /// What a proxy has buffered.
+    pub(super) buffered: Option<Vec<Input<'static>>>,
+    pub(super) last_activity: Instant,
 }
 
-/// What is wrong with a leg at present, or will be with what comes next.
+/// The current faults of a leg, and those for its next processes and exchanges.
 #[derive(Debug, Default)]
-pub(super) struct Weather {
-    /// Everything takes so many milliseconds more.
+pub(super) struct LegFaults {
+    /// The additional latency in milliseconds.
     pub(super) latency: u64,
-    /// The next processes.
+    /// Faults of the next processes.
     pub(super) open_fails: u32,
     pub(super) open_slow: Option<Duration>,
-    /// What every request meets until then.
+    /// What happens to every request until then.
     pub(super) outage: Option<(Instant, Outage)>,
-    /// Until when responses are held back until they are whole.
+    /// Until then, a proxy buffers responses until they are complete.
     pub(super) buffers_until: Instant,
-    /// Until when silence is cut, and after how long.
+    /// Until when a proxy cuts idle exchanges, and after how long.
     pub(super) cuts_idle: Option<(Instant, Duration)>,
     pub(super) wants_credentials: bool,
-    /// The next exchanges.
+    /// Faults of the next exchanges.
     pub(super) cut_responses: Vec<usize>,
     pub(super) cut_requests: u32,
     pub(super) pages: u32,
 }
 
-/// What every request meets.
+/// What happens to every request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outage {
     BlackHole,
@@ -103,23 +103,23 @@ impl Leg {
         }
     }
 
-    /// The process at the other end, if one runs.
-    pub(super) fn running(&mut self) -> Option<&mut Life> {
-        self.life.as_mut().filter(|life| life.is_running)
+    /// The running process at the lower end.
+    pub(super) fn running(&mut self) -> Option<&mut ChildProcess> {
+        self.child.as_mut().filter(|child| child.is_running)
     }
 }
 
-impl Life {
-    pub(super) fn new(process: u64, now: Instant) -> Life {
-        Life {
+impl ChildProcess {
+    pub(super) fn new(process: u64, now: Instant) -> ChildProcess {
+        ChildProcess {
             process,
             is_running: true,
             frozen_until: Instant::ZERO,
             down: now,
             up: now,
-            traits: Traits::default(),
+            close_behaviour: CloseBehaviour::default(),
             is_input_closed: false,
-            is_end_told: false,
+            output_has_ended: false,
             dies_after: None,
         }
     }

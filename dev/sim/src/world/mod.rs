@@ -1,18 +1,20 @@
-//! The world of one run: a clock, what is on its way, and everybody in it. `host` is the application with its machine, `server` who serves,
-//! `leg` what lies between two ends; `pipe` and `web` carry, `trouble` is what goes wrong, `terms` how machines are set up.
+//! The world of one run: a clock, an event queue and all participants.
+//!
+//! `host` is the application with its machine, `server` the last server, and `leg` the connection of two ends. `pipe` and `network` move data,
+//! `faults` injects faults, and `configs` has the configs.
 //!
 //! ```text
 //! host --leg 0--> server                         or: host --leg 0--> relay --leg 1--> server
 //! ```
 
+mod configs;
+mod faults;
 mod host;
 mod leg;
+mod network;
 mod pipe;
 mod scripted;
 mod server;
-mod terms;
-mod trouble;
-mod web;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,88 +24,92 @@ use everlink::client::{self, State};
 use everlink::relay::{self, Side};
 use everlink::{Client, Epoch, ExitStatus, Input, Instant, List, Output, Relay, StreamId};
 
-use crate::chance::Chance;
-use crate::oracle::{Broken, Rule, Truth, Verdict, hold, keeps_secret};
-use crate::report::Tally;
-use crate::script::{Act, Pace, Peer, Script, Setup, Verb, What};
+use crate::oracle::{Check, GroundTruth, Rule, Violation, check, check_no_secret};
+use crate::report::Report;
+use crate::rng::Rng;
+use crate::script::{Action, Pace, Peer, Script, Setup, Step, StepKind};
 use host::Host;
 use leg::Leg;
-use server::{Answer, Around, Last, Manners, Said, said_by_relay};
+use server::{Answer, LastServer, LowerOutput, ServerContext, ServerFaults, relay_outputs};
 
-/// No run takes more than this.
-const STEPS: u32 = 400_000;
+/// The limit for events of one run.
+const MAX_EVENTS: u32 = 400_000;
 
-/// As long as this, nothing else is asked of a link that got well.
-const MOMENT: Duration = Duration::from_millis(50);
+/// The delay after which the driver delivers what it missed.
+const CATCH_UP_DELAY: Duration = Duration::from_millis(50);
 
-/// Plays a script to its end. What was seen, and which rule was broken, if one was.
-pub(crate) fn play(script: &Script, flaw: Option<Rule>, tally: Tally) -> (Tally, Option<Broken>) {
+/// Runs a script to its end. Returns the counts, and the violation, if there is one.
+pub(crate) fn play(
+    script: &Script,
+    flaw: Option<Rule>,
+    report: Report,
+) -> (Report, Option<Violation>) {
     let mut world = World::new(script, flaw);
-    world.tally = tally;
-    let played = world.play(&script.acts);
-    world.tally.ran(world.now);
-    (world.tally, played.err())
+    world.report = report;
+    let result = world.play(&script.steps);
+    world.report.finish_run(world.now);
+    (world.report, result.err())
 }
 
 struct World {
     setup: Setup,
     now: Instant,
-    chance: Chance,
+    rng: Rng,
     queue: BinaryHeap<Reverse<Entry>>,
     serial: u64,
     host: Host,
-    /// What the host's driver has not told it yet.
-    backlog: Vec<Happening>,
-    relay: Option<Middle>,
-    /// The transport on which a relay made an offer before its server was ready. It has lists and no subscriptions.
+    /// Inputs that the stalled driver of the host has not delivered yet.
+    backlog: Vec<WorldEvent>,
+    relay: Option<RelayProcess>,
+    /// The epoch in which a relay made an offer before its server was ready. That offer has lists and no subscriptions.
     offered_early: Option<Epoch>,
-    last: Option<Last>,
+    last_server: Option<LastServer>,
     legs: Vec<Leg>,
-    manners: Manners,
-    truth: Truth,
+    server_faults: ServerFaults,
+    ground_truth: GroundTruth,
     processes: u64,
     streams: u64,
-    is_healed: bool,
-    steps: u32,
-    tally: Tally,
+    faults_cleared: bool,
+    event_count: u32,
+    report: Report,
 }
 
 /// A relay, as long as its process lives.
-struct Middle {
+struct RelayProcess {
     process: u64,
     relay: Box<Relay>,
-    /// The transport of which it was told that there are no credentials for it. What was watched there ended with that.
+    /// The epoch for which credentials were denied. Its watch ended with that.
     denied: Option<Epoch>,
-    /// Its server was ready at some time.
+    /// Whether its server was ever ready.
     was_ready: bool,
 }
 
-/// Something that will happen.
-enum Happening {
+/// A scheduled event.
+enum WorldEvent {
     /// An answer of a server is ready.
     Answer(u64, Answer),
-    /// Somebody has credentials for this leg, or says that there are none.
+    /// Credentials for this leg are supplied or denied.
     Credentials(usize, bool),
-    /// A process ends.
+    /// A process exits.
     Exit(u64, ExitStatus),
-    /// A proxy looks whether an exchange is silent.
-    Idle(usize, StreamId),
-    /// Time passes; somebody waits for this moment.
-    Moment,
-    /// A server that was down is back.
-    Return(usize),
-    /// Something arrives at a lower end.
+    /// A proxy checks whether an exchange is idle.
+    CheckIdle(usize, StreamId),
+    /// A stalled driver continues.
+    CatchUp,
+    /// A server that was down starts again.
+    Restart(usize),
+    /// An input arrives at a lower end.
     ToLower(u64, Input<'static>),
-    /// Something arrives at an upper end.
+    /// An input arrives at an upper end.
     ToUpper(usize, Epoch, Input<'static>),
 }
 
 struct Entry {
     at: Instant,
     serial: u64,
-    /// The process of the relay when it was set going: what was for another one is for nobody.
+    /// The relay process when the event was scheduled. An event for an earlier process is dropped.
     relay: Option<u64>,
-    what: Happening,
+    event: WorldEvent,
 }
 
 impl PartialEq for Entry {
@@ -133,22 +139,22 @@ impl World {
         let legs = setup.shape.legs().iter();
         let mut world = World {
             now: Instant::from_nanos(1_000_000_000_000),
-            chance: Chance::new(setup.seed, 2),
+            rng: Rng::new(setup.seed, 2),
             queue: BinaryHeap::new(),
             serial: 0,
-            host: Host::new(terms::client(&setup), flaw),
+            host: Host::new(configs::client(&setup), flaw),
             backlog: Vec::new(),
             relay: None,
             offered_early: None,
-            last: None,
+            last_server: None,
             legs: legs.map(|is_http| Leg::new(*is_http, is_socket)).collect(),
-            manners: Manners::default(),
-            truth: Truth::default(),
+            server_faults: ServerFaults::default(),
+            ground_truth: GroundTruth::default(),
             processes: 0,
             streams: 0,
-            is_healed: false,
-            steps: 0,
-            tally: Tally::default(),
+            faults_cleared: false,
+            event_count: 0,
+            report: Report::default(),
             setup,
         };
         for leg in 0..world.legs.len() {
@@ -159,89 +165,92 @@ impl World {
         world
     }
 
-    fn after(&mut self, span: Duration, what: Happening) {
-        self.at(self.now + span, what);
+    fn after(&mut self, span: Duration, event: WorldEvent) {
+        self.at(self.now + span, event);
     }
 
-    fn at(&mut self, at: Instant, what: Happening) {
+    fn at(&mut self, at: Instant, event: WorldEvent) {
         self.serial += 1;
         let serial = self.serial;
         let at = at.max(self.now);
-        let relay = self.relay.as_ref().map(|middle| middle.process);
+        let relay = self
+            .relay
+            .as_ref()
+            .map(|relay_process| relay_process.process);
         self.queue.push(Reverse(Entry {
             at,
             serial,
             relay,
-            what,
+            event,
         }));
     }
 
-    /// How long something takes on this leg.
+    /// The latency of one transfer on this leg.
     fn latency(&mut self, leg: usize) -> Duration {
-        let extra = self.legs[leg].weather.latency;
-        let own = self.chance.below(2_000);
-        Duration::from_micros(own + self.chance.below(extra * 1_000 + 1))
+        let extra = self.legs[leg].leg_faults.latency;
+        let own = self.rng.below(2_000);
+        Duration::from_micros(own + self.rng.below(extra * 1_000 + 1))
     }
 }
 
 /// The two phases.
 impl World {
-    fn play(&mut self, acts: &[Act]) -> Verdict {
-        for act in acts {
-            self.pass(Duration::from_millis(act.after.into()))?;
-            self.tally
-                .tell(self.now, || format!("{:?} {}", act.what, act.how));
-            match act.what {
-                What::Do(verb) => self.act(verb, act.how)?,
-                What::Fail(fault) => {
-                    if self.fail(fault, act.how)? {
-                        self.tally.fault(fault);
+    fn play(&mut self, steps: &[Step]) -> Check {
+        for step in steps {
+            self.advance(Duration::from_millis(step.after.into()))?;
+            self.report
+                .record_trace(self.now, || format!("{:?} {}", step.kind, step.parameter));
+            match step.kind {
+                StepKind::Do(action) => self.do_action(action, step.parameter)?,
+                StepKind::Fail(fault) => {
+                    if self.inject_fault(fault, step.parameter)? {
+                        self.report.record_fault(fault);
                     }
                 }
             }
-            self.settle()?;
+            self.poll_all()?;
         }
-        self.tally
-            .tell(self.now, || "nothing is wrong any more".into());
-        self.heal();
-        self.get_well()?;
-        self.close()?;
+        self.report
+            .record_trace(self.now, || "all faults are removed".into());
+        self.clear_faults();
+        self.check_recovery()?;
+        self.check_shutdown()?;
         let (own, relayed) = (2, if self.legs.len() == 2 { 3 } else { 1 });
         let most_resends = (1 + own) * relayed - 1;
-        self.host.oracle.end(&self.truth, most_resends)
+        self.host.oracle.check_end(&self.ground_truth, most_resends)
     }
 
-    fn act(&mut self, verb: Verb, how: u32) -> Verdict {
+    fn do_action(&mut self, action: Action, parameter: u32) -> Check {
         let now = self.now;
-        match verb {
-            Verb::Answer => self.host.answer(now, how % 4 == 0),
-            Verb::Call => self.host.call(now, false),
-            Verb::CallAgain => self.host.call(now, true),
-            Verb::Cancel => self.host.cancel(now, how as usize),
-            Verb::Connect => self.host.urge(now, Client::connect),
-            Verb::List => {
+        match action {
+            Action::Answer => self.host.answer(now, parameter % 4 == 0),
+            Action::Call => self.host.call(now, false),
+            Action::CallIdempotent => self.host.call(now, true),
+            Action::Cancel => self.host.cancel(now, parameter as usize),
+            Action::Connect => self.host.call_early(now, Client::connect),
+            Action::List => {
                 let lists = List::ALL;
-                self.host.list(now, lists[how as usize % lists.len()])
+                self.host.list(now, lists[parameter as usize % lists.len()])
             }
-            Verb::Notify => self.host.notify(now),
-            Verb::Read => self.host.read(now),
-            Verb::Reconnect => self.host.reconnect(now),
-            Verb::ReconnectOld => self.host.reconnect_old(now).map(drop),
-            Verb::Shutdown => self.host.shut_down(now),
-            Verb::Wake => self.host.urge(now, Client::wake),
-            Verb::Watch => self.host.watch(now, how % 2 == 0),
+            Action::Notify => self.host.notify(now),
+            Action::Read => self.host.read(now),
+            Action::Reconnect => self.host.reconnect(now),
+            Action::ReconnectOld => self.host.reconnect_old(now).map(drop),
+            Action::Shutdown => self.host.shut_down(now),
+            Action::Wake => self.host.call_early(now, Client::wake),
+            Action::Watch => self.host.watch(now, parameter % 2 == 0),
         }
     }
 
-    /// With nothing wrong any more, the link is ready before long, by itself, and serves.
-    fn get_well(&mut self) -> Verdict {
-        self.settle()?;
+    /// Checks that the link becomes ready by itself and works after all faults are removed.
+    fn check_recovery(&mut self) -> Check {
+        self.poll_all()?;
         let is_wanted = self.host.oracle.state() != State::Idle;
         if is_wanted {
-            self.come_back()?;
+            self.wait_ready()?;
         } else {
-            self.host.urge(self.now, Client::connect)?;
-            self.pass_until(Duration::from_secs(60), |world| {
+            self.host.call_early(self.now, Client::connect)?;
+            self.advance_until(Duration::from_secs(60), |world| {
                 world.host.oracle.state() == State::Ready
             })?;
         }
@@ -249,37 +258,37 @@ impl World {
             return Ok(());
         }
         let state = self.host.oracle.state();
-        hold(Rule::GetsWell, state == State::Ready, || {
+        check(Rule::Recovers, state == State::Ready, || {
             format!(
-                "nothing is wrong, and it is {state}: {}",
+                "all faults are removed, and it is {state}: {}",
                 self.host.subject.debug()
             )
         })?;
-        self.serves()
+        self.check_service()
     }
 
-    /// Waits until the link is ready, for as long as that may take.
-    fn come_back(&mut self) -> Verdict {
-        let patience = match self.setup.pace {
+    /// Waits until the link is ready, up to a limit that depends on the pace.
+    fn wait_ready(&mut self) -> Check {
+        let limit = match self.setup.pace {
             Pace::Brisk | Pace::Final => Duration::from_secs(60),
             Pace::Interactive => Duration::from_secs(1_200),
             Pace::Background => Duration::from_secs(7_200),
         };
-        self.pass_until(patience, |world| {
+        self.advance_until(limit, |world| {
             matches!(world.host.oracle.state(), State::Ready | State::Closed)
         })
     }
 
-    /// What a link is for: it carries a call, a list, and the news.
-    fn serves(&mut self) -> Verdict {
-        // Calls before may fill what there is room for; they end in time.
-        let patience = match self.setup.pace {
+    /// Checks that the link carries a call, a list and a notification.
+    fn check_service(&mut self) -> Check {
+        // Earlier calls may use up the limits; they end in time.
+        let limit = match self.setup.pace {
             Pace::Brisk | Pace::Final => Duration::from_secs(30),
             Pace::Interactive => Duration::from_secs(3_000),
             Pace::Background => Duration::from_secs(12_000),
         };
-        self.pass_until(patience, |world| {
-            let stats = world.host.subject.look().stats;
+        self.advance_until(limit, |world| {
+            let stats = world.host.subject.snapshot().stats;
             stats.calls == stats.settled
         })?;
         for attempt in 0..6 {
@@ -288,215 +297,221 @@ impl World {
             let [.., call, list] = self.host.calls[..] else {
                 return Ok(());
             };
-            self.pass_until(Duration::from_secs(60), |world| {
+            self.advance_until(Duration::from_secs(60), |world| {
                 world.host.last_reply == Some(call) && world.host.last_listed == Some(list)
             })?;
             let served = (self.host.last_reply, self.host.last_listed);
             if served == (Some(call), Some(list)) {
-                return self.hears_news();
+                return self.check_notifications();
             }
-            if self.is_spent() {
+            if self.is_budget_spent() {
                 return Ok(());
             }
-            self.come_back()?;
-            hold(Rule::GetsWell, attempt < 5, || {
-                format!("nothing is wrong, and {call} has no reply, or {list} no list")
+            self.wait_ready()?;
+            check(Rule::Recovers, attempt < 5, || {
+                format!("all faults are removed, and {call} has no reply, or {list} no list")
             })?;
         }
         Ok(())
     }
 
-    /// Whether what is watched is to be heard of.
-    fn watches(&self) -> bool {
-        let is_denied = |m: &Middle| m.denied == Some(m.relay.upstream().epoch());
+    /// Whether changes of watched resources must be reported.
+    fn expects_changes(&self) -> bool {
+        let is_denied = |m: &RelayProcess| m.denied == Some(m.relay.upstream().epoch());
         let is_early = self.offered_early == Some(self.host.subject.epoch());
         let is_unable = is_early && !self.host.subject.can_subscribe();
-        self.host.watches() && !is_unable && !self.relay.as_ref().is_some_and(is_denied)
+        self.host.expects_changes() && !is_unable && !self.relay.as_ref().is_some_and(is_denied)
     }
 
-    /// The last of what went wrong before took the last attempt, and that is what was wanted.
-    fn is_spent(&self) -> bool {
+    /// A late effect of an earlier fault spent the last attempt, and the policy says to close then.
+    fn is_budget_spent(&self) -> bool {
         self.setup.pace == Pace::Final && self.host.oracle.state() == State::Closed
     }
 
-    /// What was watched before all the trouble is heard of.
-    fn hears_news(&mut self) -> Verdict {
-        let is_told = self.setup.peer == Peer::Everlink || self.setup.shape.legs() == [false];
-        if !is_told {
+    /// Checks that a change of a watched resource is reported.
+    fn check_notifications(&mut self) -> Check {
+        let reports_changes =
+            self.setup.peer == Peer::Everlink || self.setup.shape.legs() == [false];
+        if !reports_changes {
             return Ok(());
         }
         for attempt in 0..6 {
-            // A life that was broken before may end only now.
-            self.come_back()?;
-            self.pass(Duration::from_secs(20))?;
-            let before = self.host.heard_of_watched;
-            if let Some(last) = &mut self.last {
-                last.changes(self.now, 1, true);
-                self.poll_last()?;
+            // An epoch that failed earlier may end only now.
+            self.wait_ready()?;
+            self.advance(Duration::from_secs(20))?;
+            let before = self.host.watched_changes;
+            if let Some(last_server) = &mut self.last_server {
+                last_server.publish_changes(self.now, 1, true);
+                self.poll_last_server()?;
             }
-            self.pass_until(Duration::from_secs(20), |world| {
-                world.host.heard_of_watched > before
+            self.advance_until(Duration::from_secs(20), |world| {
+                world.host.watched_changes > before
             })?;
-            let is_awaited = self.watches() && !self.is_spent();
-            if self.host.heard_of_watched > before || !is_awaited {
+            let is_awaited = self.expects_changes() && !self.is_budget_spent();
+            if self.host.watched_changes > before || !is_awaited {
                 return Ok(());
             }
-            hold(Rule::NothingStale, attempt < 5, || {
-                "what is watched has changed, and that is not heard".into()
+            check(Rule::NoStaleState, attempt < 5, || {
+                "a watched resource has changed, and that is not reported".into()
             })?;
         }
         Ok(())
     }
 
-    /// A link that is shut down ends in its time, with all that it had.
-    fn close(&mut self) -> Verdict {
+    /// Checks that a shutdown ends in time and releases everything.
+    fn check_shutdown(&mut self) -> Check {
         if self.host.oracle.state() != State::Closed {
             self.host.shut_down(self.now)?;
         }
-        self.pass_until(Duration::from_secs(60), |world| {
+        self.advance_until(Duration::from_secs(60), |world| {
             world.host.oracle.state() == State::Closed
         })?;
         let state = self.host.oracle.state();
-        hold(Rule::Ladder, state == State::Closed, || {
+        check(Rule::CloseSteps, state == State::Closed, || {
             format!("it was shut down, and it is {state}")
         })?;
         let due = self.host.subject.poll_timeout();
-        hold(Rule::TimeByInput, due.is_none(), || {
+        check(Rule::TimeOnlyByInput, due.is_none(), || {
             format!("it is closed, and {due:?} is due")
         })?;
         let left = self.legs[0].epoch;
-        hold(Rule::Ladder, left.is_none(), || {
-            format!("it is closed, and {left:?} was not let go")
+        check(Rule::CloseSteps, left.is_none(), || {
+            format!("it is closed, and {left:?} was not released")
         })
     }
 }
 
 /// The clock.
 impl World {
-    /// Lets time pass, with all that happens in it.
-    fn pass(&mut self, span: Duration) -> Verdict {
-        self.pass_until(span, |_| false)
+    /// Runs all events of this span.
+    fn advance(&mut self, span: Duration) -> Check {
+        self.advance_until(span, |_| false)
     }
 
-    /// The same, or until this is so.
-    fn pass_until(&mut self, span: Duration, is_so: impl Fn(&World) -> bool) -> Verdict {
+    /// The same, but stops when the condition is true.
+    fn advance_until(&mut self, span: Duration, condition: impl Fn(&World) -> bool) -> Check {
         let goal = self.now + span;
-        self.settle()?;
-        while !is_so(self) {
-            let Some(at) = self.next().filter(|at| *at <= goal) else {
+        self.poll_all()?;
+        while !condition(self) {
+            let Some(at) = self.next_event_at().filter(|at| *at <= goal) else {
                 self.now = goal;
                 return Ok(());
             };
             self.now = self.now.max(at);
-            self.steps += 1;
-            hold(Rule::TimeByInput, self.steps < STEPS, || {
+            self.event_count += 1;
+            check(Rule::TimeOnlyByInput, self.event_count < MAX_EVENTS, || {
                 format!("it spins: {}", self.host.subject.debug())
             })?;
-            self.tell_time()?;
+            self.fire_timeouts()?;
             let is_due = |entry: &Reverse<Entry>| entry.0.at <= self.now;
             if self.queue.peek().is_some_and(is_due) {
                 let Reverse(entry) = self.queue.pop().expect("it is there");
-                if self.concerns(&entry) {
-                    self.happen(entry.what)?;
+                if self.has_receiver(&entry) {
+                    self.apply(entry.event)?;
                 }
             }
-            self.settle()?;
+            self.poll_all()?;
         }
         Ok(())
     }
 
-    /// Whether whom it is for is still there.
-    fn concerns(&self, entry: &Entry) -> bool {
-        let relay = self.relay.as_ref().map(|middle| middle.process);
-        let is_for_relay = matches!(entry.what, Happening::ToUpper(1.., ..));
+    /// Whether the receiver of an event still exists.
+    fn has_receiver(&self, entry: &Entry) -> bool {
+        let relay = self
+            .relay
+            .as_ref()
+            .map(|relay_process| relay_process.process);
+        let is_for_relay = matches!(entry.event, WorldEvent::ToUpper(1.., ..));
         !is_for_relay || entry.relay == relay
     }
 
-    /// When something happens next.
-    fn next(&self) -> Option<Instant> {
+    /// The time of the next event or deadline.
+    fn next_event_at(&self) -> Option<Instant> {
         let queued = self.queue.peek().map(|entry| entry.0.at);
         let relay = self.relay.as_ref().and_then(|m| m.relay.poll_timeout());
-        let last = self.last.as_ref().and_then(Last::due);
-        let machines = [relay, last].into_iter().flatten().map(|due| due.at);
+        let last_server = self.last_server.as_ref().and_then(LastServer::due);
+        let machines = [relay, last_server].into_iter().flatten().map(|due| due.at);
         let host = self.host.due().filter(|_| self.host_polls());
         machines.chain(queued).chain(host).min()
     }
 
-    /// Whether the driver of the host does what it should.
+    /// Whether the driver of the host polls.
     fn host_polls(&self) -> bool {
         self.now >= self.host.polls_from
     }
 
-    fn tell_time(&mut self) -> Verdict {
+    fn fire_timeouts(&mut self) -> Check {
         let now = self.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(self.host.due()) && self.host_polls() {
             self.host.time(now)?;
         }
-        if let Some(middle) = &mut self.relay {
-            if is_due(middle.relay.poll_timeout().map(|due| due.at)) {
-                middle.relay.handle_timeout(now);
+        if let Some(relay_process) = &mut self.relay {
+            if is_due(relay_process.relay.poll_timeout().map(|due| due.at)) {
+                relay_process.relay.handle_timeout(now);
             }
         }
-        if let Some(last) = &mut self.last {
-            if is_due(last.due().map(|due| due.at)) {
-                last.time(now);
+        if let Some(last_server) = &mut self.last_server {
+            if is_due(last_server.due().map(|due| due.at)) {
+                last_server.time(now);
             }
         }
         Ok(())
     }
 
-    fn happen(&mut self, what: Happening) -> Verdict {
-        match what {
-            Happening::Answer(process, answer) => {
-                let (last, mut around) = around(
-                    &mut self.last,
-                    &mut self.truth,
-                    &mut self.manners,
-                    &mut self.chance,
+    fn apply(&mut self, event: WorldEvent) -> Check {
+        match event {
+            WorldEvent::Answer(process, answer) => {
+                let (last_server, mut server_context) = server_context(
+                    &mut self.last_server,
+                    &mut self.ground_truth,
+                    &mut self.server_faults,
+                    &mut self.rng,
                 );
-                if let Some(last) = last.filter(|last| last.process == process) {
-                    last.answer(self.now, answer, &mut around)?;
+                if let Some(last_server) =
+                    last_server.filter(|last_server| last_server.process == process)
+                {
+                    last_server.answer(self.now, answer, &mut server_context)?;
                 }
                 Ok(())
             }
-            Happening::Credentials(leg, are_given) => self.credentials(leg, are_given),
-            Happening::Exit(process, status) => {
+            WorldEvent::Credentials(leg, supplied) => self.credentials(leg, supplied),
+            WorldEvent::Exit(process, status) => {
                 self.exit(process, status);
                 Ok(())
             }
-            Happening::Idle(leg, stream) => {
-                self.look_whether_idle(leg, stream);
+            WorldEvent::CheckIdle(leg, stream) => {
+                self.cut_if_idle(leg, stream);
                 Ok(())
             }
-            Happening::Moment => self.catch_up(),
-            Happening::Return(leg) => {
+            WorldEvent::CatchUp => self.deliver_backlog(),
+            WorldEvent::Restart(leg) => {
                 if self.process_below(leg).is_none() {
                     self.start(leg);
                 }
                 Ok(())
             }
-            Happening::ToLower(process, input) => self.tell_lower(process, input),
-            Happening::ToUpper(leg, epoch, input) => self.tell_upper(leg, epoch, input),
+            WorldEvent::ToLower(process, input) => self.deliver_to_lower(process, input),
+            WorldEvent::ToUpper(leg, epoch, input) => self.deliver_to_upper(leg, epoch, input),
         }
     }
 
-    /// A driver that stood still tells all that it has missed.
-    fn catch_up(&mut self) -> Verdict {
+    /// Delivers the inputs that a stalled driver has missed.
+    fn deliver_backlog(&mut self) -> Check {
         if self.host.is_stalled(self.now) {
             return Ok(());
         }
-        for what in std::mem::take(&mut self.backlog) {
-            self.happen(what)?;
-            self.settle()?;
+        for event in std::mem::take(&mut self.backlog) {
+            self.apply(event)?;
+            self.poll_all()?;
         }
         Ok(())
     }
 
-    fn tell_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Verdict {
-        // What was missed is told first.
+    fn deliver_to_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Check {
+        // The inputs of the backlog come first.
         if leg == 0 && (self.host.is_stalled(self.now) || !self.backlog.is_empty()) {
-            self.backlog.push(Happening::ToUpper(leg, epoch, input));
+            self.backlog.push(WorldEvent::ToUpper(leg, epoch, input));
             return Ok(());
         }
         if self.legs[leg].epoch != Some(epoch) || !self.is_awaited(leg, &input) {
@@ -505,41 +520,41 @@ impl World {
         if let Input::Bytes { stream, .. } = &input {
             let wants = match &self.relay {
                 _ if leg == 0 => self.host.wants_input(*stream),
-                Some(middle) => middle.relay.wants_input(Side::Upstream, *stream),
+                Some(relay_process) => relay_process.relay.wants_input(Side::Upstream, *stream),
                 None => true,
             };
             if !wants {
-                return self.try_again_later(leg, epoch, input);
+                return self.defer_input(leg, epoch, input);
             }
         }
-        self.tell_lower_that_it_was_read(leg, &input);
-        self.note_end(leg, &input);
+        self.report_sent(leg, &input);
+        self.remove_ended_exchange(leg, &input);
         if leg == 0 {
-            self.tally.tell(self.now, || match &input {
+            self.report.record_trace(self.now, || match &input {
                 Input::Bytes { bytes, .. } => {
-                    let said = String::from_utf8_lossy(bytes);
-                    format!("  <- {input:?} {}", said.trim_end())
+                    let text = String::from_utf8_lossy(bytes);
+                    format!("  <- {input:?} {}", text.trim_end())
                 }
                 input => format!("  <- {input:?}"),
             });
             return self.host.feed(self.now, epoch, input);
         }
-        if let Some(middle) = &mut self.relay {
-            middle.relay.handle_upstream(self.now, epoch, input);
+        if let Some(relay_process) = &mut self.relay {
+            relay_process.relay.handle_upstream(self.now, epoch, input);
         }
         Ok(())
     }
 
-    /// Who does not want to read yet is told later, and what comes after it later still.
-    fn try_again_later(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Verdict {
+    /// Defers an input that the receiver does not want yet, and all later inputs of the same stream.
+    fn defer_input(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Check {
         let later = self.now + Duration::from_millis(5);
         let mut rest: Vec<Entry> = Vec::new();
         let stream = input.stream();
         let queue = std::mem::take(&mut self.queue);
         for Reverse(mut entry) in queue.into_sorted_vec().into_iter().rev() {
-            if let Happening::ToUpper(of, life, input) = &entry.what {
+            if let WorldEvent::ToUpper(event_leg, event_epoch, input) = &entry.event {
                 let is_behind = input.stream() == stream || input.stream().is_none();
-                if *of == leg && *life == epoch && is_behind && entry.at < later {
+                if *event_leg == leg && *event_epoch == epoch && is_behind && entry.at < later {
                     entry.at = later;
                 }
             }
@@ -548,60 +563,68 @@ impl World {
         let first = Entry {
             at: later,
             serial: 0,
-            relay: self.relay.as_ref().map(|middle| middle.process),
-            what: Happening::ToUpper(leg, epoch, input),
+            relay: self
+                .relay
+                .as_ref()
+                .map(|relay_process| relay_process.process),
+            event: WorldEvent::ToUpper(leg, epoch, input),
         };
-        // Before all that is behind it.
+        // Serial 0 sorts it before the later inputs.
         self.queue = rest.into_iter().map(Reverse).collect();
         self.queue.push(Reverse(first));
         Ok(())
     }
 
-    fn tell_lower(&mut self, process: u64, input: Input<'static>) -> Verdict {
-        if let Some(middle) = self.relay.as_mut().filter(|m| m.process == process) {
-            middle.relay.handle_downstream(self.now, input);
+    fn deliver_to_lower(&mut self, process: u64, input: Input<'static>) -> Check {
+        if let Some(relay_process) = self.relay.as_mut().filter(|m| m.process == process) {
+            relay_process.relay.handle_downstream(self.now, input);
             return Ok(());
         }
-        let (last, mut around) = around(
-            &mut self.last,
-            &mut self.truth,
-            &mut self.manners,
-            &mut self.chance,
+        let (last_server, mut server_context) = server_context(
+            &mut self.last_server,
+            &mut self.ground_truth,
+            &mut self.server_faults,
+            &mut self.rng,
         );
-        if let Some(last) = last.filter(|last| last.process == process) {
-            if matches!(input, Input::Bytes { .. }) && !last.wants_input(StreamId::DUPLEX) {
-                // It has more to say than is read; that is no time to tell it more.
+        if let Some(last_server) = last_server.filter(|last_server| last_server.process == process)
+        {
+            if matches!(input, Input::Bytes { .. }) && !last_server.wants_input(StreamId::DUPLEX) {
+                // A server with unread output gets no further input yet.
                 let later = self.now + Duration::from_millis(5);
-                self.at(later, Happening::ToLower(process, input));
+                self.at(later, WorldEvent::ToLower(process, input));
                 return Ok(());
             }
-            last.handle(self.now, input, &mut around)?;
+            last_server.handle(self.now, input, &mut server_context)?;
         }
         Ok(())
     }
 
-    /// A stream of news is refused for want of credentials. Nobody is asked for any because of it, and this life goes on without news.
+    /// Credentials are required for a notification stream. The machine does not ask for them, so this epoch gets no notifications.
     fn stream_denied(&mut self, leg: usize) {
         match (&mut self.relay, leg) {
             (_, 0) => self.host.stream_denied(),
-            (Some(middle), _) => middle.denied = Some(middle.relay.upstream().epoch()),
+            (Some(relay_process), _) => {
+                relay_process.denied = Some(relay_process.relay.upstream().epoch())
+            }
             (None, _) => {}
         }
     }
 
-    fn credentials(&mut self, leg: usize, are_given: bool) -> Verdict {
-        self.legs[leg].weather.wants_credentials &= !are_given;
+    fn credentials(&mut self, leg: usize, supplied: bool) -> Check {
+        self.legs[leg].leg_faults.wants_credentials &= !supplied;
         let now = self.now;
-        match (&mut self.relay, leg, are_given) {
-            (_, 0, true) => self.host.urge(now, Client::authorized),
-            (_, 0, false) => self.host.deny(now),
-            (Some(middle), _, true) => {
-                middle.relay.authorized(now);
+        match (&mut self.relay, leg, supplied) {
+            (_, 0, true) => self.host.call_early(now, Client::authorized),
+            (_, 0, false) => self.host.deny_credentials(now),
+            (Some(relay_process), _, true) => {
+                relay_process.relay.authorized(now);
                 Ok(())
             }
-            (Some(middle), _, false) => {
-                middle.denied = Some(middle.relay.upstream().epoch());
-                middle.relay.denied(now, "nobody is there to give any");
+            (Some(relay_process), _, false) => {
+                relay_process.denied = Some(relay_process.relay.upstream().epoch());
+                relay_process
+                    .relay
+                    .denied(now, "nobody is there to give any");
                 Ok(())
             }
             (None, ..) => Ok(()),
@@ -609,62 +632,62 @@ impl World {
     }
 }
 
-fn around<'w>(
-    last: &'w mut Option<Last>,
-    truth: &'w mut Truth,
-    manners: &'w mut Manners,
-    chance: &'w mut Chance,
-) -> (Option<&'w mut Last>, Around<'w>) {
-    let around = Around {
-        truth,
-        manners,
-        chance,
+fn server_context<'w>(
+    last_server: &'w mut Option<LastServer>,
+    ground_truth: &'w mut GroundTruth,
+    server_faults: &'w mut ServerFaults,
+    rng: &'w mut Rng,
+) -> (Option<&'w mut LastServer>, ServerContext<'w>) {
+    let server_context = ServerContext {
+        ground_truth,
+        server_faults,
+        rng,
     };
-    (last.as_mut(), around)
+    (last_server.as_mut(), server_context)
 }
 
-/// Everybody says what there is to say, until nobody has anything.
+/// Polls all machines until none has output.
 impl World {
-    fn settle(&mut self) -> Verdict {
+    fn poll_all(&mut self) -> Check {
         loop {
-            let mut is_still = self.poll_host()?;
-            is_still &= self.poll_relay()?;
-            is_still &= self.poll_last()?;
-            if is_still {
+            let mut is_idle = self.poll_host()?;
+            is_idle &= self.poll_relay()?;
+            is_idle &= self.poll_last_server()?;
+            if is_idle {
                 return Ok(());
             }
         }
     }
 
-    fn poll_host(&mut self) -> Result<bool, Broken> {
+    fn poll_host(&mut self) -> Result<bool, Violation> {
         let mut outputs = Vec::new();
-        let carry = |output, bytes| outputs.push((output, bytes));
-        self.host.poll(self.now, &mut self.tally, carry)?;
-        let is_still = outputs.is_empty();
+        let execute = |output, bytes| outputs.push((output, bytes));
+        self.host.poll(self.now, &mut self.report, execute)?;
+        let is_idle = outputs.is_empty();
         for (output, bytes) in outputs {
             match output {
-                Output::Event(event) => self.host_heard(&event),
-                output => self.carry(0, output.and_then_event(|_| None), bytes),
+                Output::Event(event) => self.react_to_event(&event),
+                output => self.execute(0, output.and_then_event(|_| None), bytes),
             }
         }
-        Ok(is_still)
+        Ok(is_idle)
     }
 
-    /// What the application does about it, later.
-    fn host_heard(&mut self, event: &client::Event) {
+    /// Schedules the reaction of the application to an event.
+    fn react_to_event(&mut self, event: &client::Event) {
         if let client::Event::AuthRequired(_) = event {
-            self.ask_for_credentials(0);
+            self.schedule_credentials(0);
         }
     }
 
-    fn ask_for_credentials(&mut self, leg: usize) {
-        let are_given = self.is_healed || self.chance.below(3) > 0;
-        let after = self.chance.span(10, 3_000);
-        self.after(after, Happening::Credentials(leg, are_given));
+    fn schedule_credentials(&mut self, leg: usize) {
+        let supplied = self.faults_cleared || self.rng.below(3) > 0;
+        let after = self.rng.span(10, 3_000);
+        self.after(after, WorldEvent::Credentials(leg, supplied));
     }
 
-    fn poll_relay(&mut self) -> Result<bool, Broken> {
-        let mut is_still = true;
+    fn poll_relay(&mut self) -> Result<bool, Violation> {
+        let mut is_idle = true;
         let mut buf = Vec::new();
         loop {
             let polled = self
@@ -672,74 +695,74 @@ impl World {
                 .as_mut()
                 .and_then(|m| m.relay.poll_output(&mut buf));
             let Some((side, output)) = polled else {
-                return Ok(is_still);
+                return Ok(is_idle);
             };
-            is_still = false;
-            let shown = format!("{output:?}");
-            keeps_secret(&shown)?;
+            is_idle = false;
+            let output_text = format!("{output:?}");
+            check_no_secret(&output_text)?;
             let bytes = std::mem::take(&mut buf);
-            self.note_offer(side, &output, &bytes);
-            self.tally.tell(self.now, || {
-                let said = String::from_utf8_lossy(&bytes);
-                format!("      relay, {side:?}: {shown} {}", said.trim_end())
+            self.record_offer(side, &output, &bytes);
+            self.report.record_trace(self.now, || {
+                let text = String::from_utf8_lossy(&bytes);
+                format!("      relay, {side:?}: {output_text} {}", text.trim_end())
             });
             match (side, output) {
                 (_, Output::Event(relay::Event::Upstream(client::Event::AuthRequired(_)))) => {
-                    self.ask_for_credentials(1)
+                    self.schedule_credentials(1)
                 }
                 (Side::Upstream, output) => {
-                    self.carry(1, output.and_then_event(|_| None), bytes);
+                    self.execute(1, output.and_then_event(|_| None), bytes);
                 }
                 (_, output) => {
-                    for said in said_by_relay(output, bytes) {
-                        self.say(0, said);
+                    for output in relay_outputs(output, bytes) {
+                        self.handle_output(0, output);
                     }
                 }
             }
         }
     }
 
-    /// Sees what a relay offers, and when.
-    fn note_offer(&mut self, side: Side, output: &Output<relay::Event>, bytes: &[u8]) {
-        let Some(middle) = &mut self.relay else {
+    /// Records whether a relay makes an offer before its server is ready.
+    fn record_offer(&mut self, side: Side, output: &Output<relay::Event>, bytes: &[u8]) {
+        let Some(relay_process) = &mut self.relay else {
             return;
         };
         if let Output::Event(relay::Event::Upstream(event)) = output {
-            middle.was_ready |= event.state() == Some(State::Ready);
+            relay_process.was_ready |= event.state() == Some(State::Ready);
         }
         let is_offer = String::from_utf8_lossy(bytes).contains("\"capabilities\":");
-        if side == Side::Downstream && is_offer && !middle.was_ready {
+        if side == Side::Downstream && is_offer && !relay_process.was_ready {
             self.offered_early = self.legs[0].epoch;
         }
     }
 
-    fn poll_last(&mut self) -> Result<bool, Broken> {
-        let (last, mut around) = around(
-            &mut self.last,
-            &mut self.truth,
-            &mut self.manners,
-            &mut self.chance,
+    fn poll_last_server(&mut self) -> Result<bool, Violation> {
+        let (last_server, mut server_context) = server_context(
+            &mut self.last_server,
+            &mut self.ground_truth,
+            &mut self.server_faults,
+            &mut self.rng,
         );
-        let Some(last) = last else {
+        let Some(last_server) = last_server else {
             return Ok(true);
         };
-        last.poll(&mut around)?;
-        let process = last.process;
-        let (said, answers) = last.take();
-        let is_still = said.is_empty() && answers.is_empty();
+        last_server.poll(&mut server_context)?;
+        let process = last_server.process;
+        let (outputs, answers) = last_server.take();
+        let is_idle = outputs.is_empty() && answers.is_empty();
         for (after, answer) in answers {
-            let what = Happening::Answer(process, answer);
-            self.after(Duration::from_millis(after), what);
+            let event = WorldEvent::Answer(process, answer);
+            self.after(Duration::from_millis(after), event);
         }
         let leg = self.legs.len() - 1;
-        for said in said {
-            self.say(leg, said);
+        for output in outputs {
+            self.handle_output(leg, output);
         }
-        Ok(is_still)
+        Ok(is_idle)
     }
 
-    /// An upper end wants something done.
-    fn carry(
+    /// Executes an output of an upper end.
+    fn execute(
         &mut self,
         leg: usize,
         output: Option<Output<std::convert::Infallible>>,
@@ -749,61 +772,70 @@ impl World {
             return;
         };
         if self.legs[leg].is_http {
-            self.carry_web(leg, output, bytes);
+            self.execute_network(leg, output, bytes);
         } else {
-            self.carry_pipe(leg, output, bytes);
+            self.execute_pipe(leg, output, bytes);
         }
     }
 
-    /// A lower end says something.
-    fn say(&mut self, leg: usize, said: Said) {
+    /// Executes an output of a lower end.
+    fn handle_output(&mut self, leg: usize, output: LowerOutput) {
         if self.legs[leg].is_http {
-            self.say_web(leg, said);
+            self.output_to_network(leg, output);
         } else {
-            self.say_pipe(leg, said);
+            self.output_to_pipe(leg, output);
         }
     }
 
-    /// The lower end of a leg begins to live.
+    /// Starts the lower end of a leg.
     fn start(&mut self, leg: usize) {
         self.processes += 1;
         let process = self.processes;
         if leg + 1 < self.legs.len() {
-            let relay = Box::new(Relay::new(terms::relay(&self.setup)));
-            self.relay = Some(Middle {
+            let relay = Box::new(Relay::new(configs::relay(&self.setup)));
+            self.relay = Some(RelayProcess {
                 process,
                 relay,
                 denied: None,
                 was_ready: false,
             });
         } else {
-            self.last = Some(Last::new(&self.setup, process, &mut self.manners));
+            self.last_server = Some(LastServer::new(
+                &self.setup,
+                process,
+                &mut self.server_faults,
+            ));
         }
     }
 
-    /// The lower end of a leg is no more, and with it all that it had.
+    /// Stops the lower end of a leg and releases everything behind it.
     fn stop(&mut self, leg: usize) {
         if leg + 1 < self.legs.len() {
             self.relay = None;
             self.release(leg + 1);
         } else {
-            self.last = None;
+            self.last_server = None;
         }
     }
 
-    /// The process at the lower end, if it lives.
+    /// The process at the lower end, if it runs.
     fn process_below(&self, leg: usize) -> Option<u64> {
         if leg + 1 < self.legs.len() {
-            return self.relay.as_ref().map(|middle| middle.process);
+            return self
+                .relay
+                .as_ref()
+                .map(|relay_process| relay_process.process);
         }
-        self.last.as_ref().map(|last| last.process)
+        self.last_server
+            .as_ref()
+            .map(|last_server| last_server.process)
     }
 
-    /// An upper end has let go of its transport, or is no more.
+    /// Releases the transport of an upper end.
     fn release(&mut self, leg: usize) {
         if self.legs[leg].is_http {
-            self.hang_up_all(leg);
-        } else if self.legs[leg].life.take().is_some() {
+            self.abort_all_exchanges(leg);
+        } else if self.legs[leg].child.take().is_some() {
             self.stop(leg);
         }
         self.legs[leg].epoch = None;

@@ -1,5 +1,5 @@
-//! A small server of either era, over either binding, written from the specification: what others would be. Keeps no time and
-//! decides nothing about when it speaks.
+//! A small server of either era over either binding, written from the specification. It stands for servers of other projects. Has no clock
+//! and no schedule.
 
 use std::collections::BTreeMap;
 
@@ -9,33 +9,33 @@ use serde_json::{Value, json};
 
 use crate::subject::SECRET;
 
-/// On what something is said: the byte stream, or the response to an exchange.
-pub(super) type Place = Option<StreamId>;
+/// Where a message goes: `None` is the byte stream, `Some` the response to an exchange.
+pub(super) type ReplyTo = Option<StreamId>;
 
-/// What the server hears and must do something about.
+/// An input that needs a reaction.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// A request or a notification, and where.
-    Message(Place, Value),
+pub(super) enum Received {
+    /// A request or a notification, and where to reply.
+    Message(ReplyTo, Value),
     /// An exchange that is answered at once with this status.
     Status(StreamId, u16),
-    /// Its input ended.
+    /// The input ended.
     End,
 }
 
 #[derive(Debug)]
 pub(super) struct Scripted {
     pub(super) is_modern: bool,
-    /// It refuses every handshake.
+    /// Whether it refuses every handshake.
     pub(super) refuses: bool,
-    /// Over HTTP, in the legacy era: the session that it gave out.
+    /// The id of its session, over HTTP in the legacy era.
     session: String,
     unread: Vec<u8>,
     exchanges: BTreeMap<StreamId, (Box<RequestHead<'static>>, Vec<u8>)>,
-    /// What is watched, and on what that is to be told: the id of the watch, in the modern era.
-    pub(super) watches: Vec<(Value, String)>,
-    /// The request that wants to know what changes, if it is one.
-    pub(super) listens: Vec<Value>,
+    /// The watched resources, each with the id of its subscription (null in the legacy era).
+    pub(super) watched: Vec<(Value, String)>,
+    /// The ids of open `subscriptions/listen` requests.
+    pub(super) subscriptions: Vec<Value>,
 }
 
 impl Scripted {
@@ -46,25 +46,29 @@ impl Scripted {
             session: format!("{SECRET}-{number}"),
             unread: Vec::new(),
             exchanges: BTreeMap::new(),
-            watches: Vec::new(),
-            listens: Vec::new(),
+            watched: Vec::new(),
+            subscriptions: Vec::new(),
         }
     }
 
-    /// What comes of an input.
-    pub(super) fn handle(&mut self, input: Input<'_>) -> Vec<Heard> {
+    /// Parses an input.
+    pub(super) fn handle(&mut self, input: Input<'_>) -> Vec<Received> {
         match input {
-            Input::Bytes { stream, bytes } if stream == StreamId::DUPLEX => self.lines(&bytes),
+            Input::Bytes { stream, bytes } if stream == StreamId::DUPLEX => {
+                self.parse_lines(&bytes)
+            }
             Input::Bytes { stream, bytes } => {
                 if let Some((_, body)) = self.exchanges.get_mut(&stream) {
                     body.extend_from_slice(&bytes);
                 }
                 Vec::new()
             }
-            Input::End { stream, .. } if stream == StreamId::DUPLEX => vec![Heard::End],
+            Input::End { stream, .. } if stream == StreamId::DUPLEX => vec![Received::End],
             Input::End { stream, faults } => {
                 let whole = self.exchanges.remove(&stream).filter(|_| faults.is_empty());
-                whole.map_or(Vec::new(), |(head, body)| self.asked(stream, &head, &body))
+                whole.map_or(Vec::new(), |(head, body)| {
+                    self.handle_exchange(stream, &head, &body)
+                })
             }
             Input::Request { stream, head } => {
                 let mut owned = RequestHead::new(head.verb, head.target.into_owned());
@@ -78,18 +82,23 @@ impl Scripted {
         }
     }
 
-    fn lines(&mut self, bytes: &[u8]) -> Vec<Heard> {
+    fn parse_lines(&mut self, bytes: &[u8]) -> Vec<Received> {
         self.unread.extend_from_slice(bytes);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
             let message = serde_json::from_slice(&line);
-            heard.extend(message.map(|message| Heard::Message(None, message)));
+            received.extend(message.map(|message| Received::Message(None, message)));
         }
-        heard
+        received
     }
 
-    fn asked(&self, stream: StreamId, head: &RequestHead<'_>, body: &[u8]) -> Vec<Heard> {
+    fn handle_exchange(
+        &self,
+        stream: StreamId,
+        head: &RequestHead<'_>,
+        body: &[u8],
+    ) -> Vec<Received> {
         let message: Value = serde_json::from_slice(body).unwrap_or_default();
         let session = head.fields.get("mcp-session-id");
         let is_start = message["method"] == "initialize" || message["method"] == "server/discover";
@@ -100,16 +109,16 @@ impl Scripted {
             Verb::Delete => 200,
             _ if message.get("id").is_none() || message.get("method").is_none() => {
                 return vec![
-                    Heard::Message(Some(stream), message),
-                    Heard::Status(stream, 202),
+                    Received::Message(Some(stream), message),
+                    Received::Status(stream, 202),
                 ];
             }
-            _ => return vec![Heard::Message(Some(stream), message)],
+            _ => return vec![Received::Message(Some(stream), message)],
         };
-        vec![Heard::Status(stream, status)]
+        vec![Received::Status(stream, status)]
     }
 
-    /// How a response with a reply begins.
+    /// The head of a response with a reply.
     pub(super) fn head(&self, request: &Value) -> ResponseHead<'static> {
         let mut fields = Fields::new().and("content-type", "application/json");
         if request["method"] == "initialize" {
@@ -118,7 +127,7 @@ impl Scripted {
         ResponseHead::new(200).with_fields(fields)
     }
 
-    /// The result of a request that is no call, or an error.
+    /// The result of a request other than a call, or an error.
     pub(super) fn result(&mut self, request: &Value) -> Result<Value, Value> {
         let capabilities = json!({
             "tools": {"listChanged": true},
@@ -160,12 +169,12 @@ impl Scripted {
             "resources/templates/list" => json!({"resourceTemplates": []}),
             "resources/subscribe" => {
                 let uri = request["params"]["uri"].as_str().unwrap_or_default();
-                self.watches.push((Value::Null, uri.to_owned()));
+                self.watched.push((Value::Null, uri.to_owned()));
                 json!({})
             }
             "resources/unsubscribe" => {
                 let uri = request["params"]["uri"].as_str().unwrap_or_default();
-                self.watches.retain(|(_, watched)| watched != uri);
+                self.watched.retain(|(_, watched)| watched != uri);
                 json!({})
             }
             "logging/setLevel" => json!({}),
@@ -177,15 +186,15 @@ impl Scripted {
         Ok(result)
     }
 
-    /// A watch of the modern era is set up.
-    pub(super) fn listened(&mut self, request: &Value) -> Value {
+    /// Opens a subscription of the modern era, and returns its acknowledgement.
+    pub(super) fn open_subscription(&mut self, request: &Value) -> Value {
         let id = request["id"].clone();
         let wanted = request["params"]["notifications"].clone();
         let uris = wanted["resourceSubscriptions"].as_array();
         for uri in uris.into_iter().flatten().filter_map(Value::as_str) {
-            self.watches.push((id.clone(), uri.to_owned()));
+            self.watched.push((id.clone(), uri.to_owned()));
         }
-        self.listens.push(id.clone());
+        self.subscriptions.push(id.clone());
         json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
@@ -196,15 +205,15 @@ impl Scripted {
         })
     }
 
-    /// What is taken back is not told any more.
-    pub(super) fn cancelled(&mut self, id: &Value) {
-        self.watches.retain(|(watch, _)| watch != id);
-        self.listens.retain(|listen| listen != id);
+    /// Ends a subscription that was cancelled.
+    pub(super) fn close_subscription(&mut self, id: &Value) {
+        self.watched.retain(|(watch, _)| watch != id);
+        self.subscriptions.retain(|listen| listen != id);
     }
 
-    /// That something has changed, as often as somebody wants to know.
-    pub(super) fn changed(&self, uri: Option<&str>) -> Vec<Value> {
-        let note = |method: &str, id: &Value| {
+    /// The notifications of a change, one for each subscriber.
+    pub(super) fn change_notifications(&self, uri: Option<&str>) -> Vec<Value> {
+        let notification = |method: &str, id: &Value| {
             let mut params = json!({});
             if !id.is_null() {
                 params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": id});
@@ -216,16 +225,20 @@ impl Scripted {
         };
         match uri {
             Some(uri) => {
-                let who = self.watches.iter().filter(|(_, watched)| watched == uri);
-                who.map(|(id, _)| note("notifications/resources/updated", id))
+                let subscribers = self.watched.iter().filter(|(_, watched)| watched == uri);
+                subscribers
+                    .map(|(id, _)| notification("notifications/resources/updated", id))
                     .collect()
             }
             None if self.is_modern => self
-                .listens
+                .subscriptions
                 .iter()
-                .map(|id| note("notifications/tools/list_changed", id))
+                .map(|id| notification("notifications/tools/list_changed", id))
                 .collect(),
-            None => vec![note("notifications/tools/list_changed", &Value::Null)],
+            None => vec![notification(
+                "notifications/tools/list_changed",
+                &Value::Null,
+            )],
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Who serves at the end: the server end of the library with an application, or a server that is scripted. Tells how long each answer
-//! takes and what goes wrong with it; keeps no time itself.
+//! The last server: the server end of the library with an application, or a scripted server. Decides delay and fault of each answer. Has no
+//! clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,34 +11,34 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-use super::scripted::{Heard, Place, Scripted};
-use super::terms::WATCHED;
-use crate::chance::Chance;
-use crate::oracle::{Replies, Truth, Verdict};
+use super::configs::WATCHED;
+use super::scripted::{Received, ReplyTo, Scripted};
+use crate::oracle::{Check, GroundTruth, Replies};
+use crate::rng::Rng;
 use crate::script::{Peer, Setup};
 use crate::subject::SECRET;
 
-/// What a lower end of a leg says.
+/// An output of a lower end.
 #[derive(Debug)]
-pub(super) enum Said {
-    /// On its byte stream.
+pub(super) enum LowerOutput {
+    /// Bytes on its byte stream.
     Write(Vec<u8>),
-    /// How a response begins.
+    /// The head of a response.
     Head(StreamId, Box<ResponseHead<'static>>),
-    /// More of it.
+    /// A part of a response body.
     Body(StreamId, Vec<u8>),
-    /// All of it.
+    /// The end of a response.
     Finish(StreamId),
-    /// No more of it, though it is not whole.
+    /// The abort of an incomplete response.
     Abort(StreamId),
-    /// The process is done.
+    /// The exit of the process.
     Exit,
 }
 
-/// How servers are at present.
+/// The current faults of servers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Manners {
-    /// How many milliseconds an answer takes, at most.
+pub(super) struct ServerFaults {
+    /// The upper limit for the delay of an answer, in milliseconds; 0 for the default.
     pub(super) slow: u64,
     pub(super) mute: u32,
     pub(super) errors: u32,
@@ -48,90 +48,93 @@ pub(super) struct Manners {
     pub(super) refuses: u32,
 }
 
-/// How a call is answered.
+/// AnswerKind a call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum AnswerKind {
     Error,
     IsError,
     Never,
     Oversized,
-    Well,
+    Normal,
 }
 
-/// An answer that is on its way.
+/// A scheduled answer.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Machine(RequestId, Value, How),
-    Scripted(Place, Value, How),
+    Machine(RequestId, Value, AnswerKind),
+    Scripted(ReplyTo, Value, AnswerKind),
 }
 
 /// A server, as long as its process lives.
-pub(super) struct Last {
+pub(super) struct LastServer {
     pub(super) process: u64,
-    kind: Kind,
-    /// What its byte stream is judged by.
+    implementation: Implementation,
+    /// The checks of its byte stream.
     replies: Option<Replies>,
-    /// What it has to say.
-    said: Vec<Said>,
-    /// Answers, and after how many milliseconds.
+    /// Outputs that were not taken yet.
+    outputs: Vec<LowerOutput>,
+    /// Answers with their delay in milliseconds.
     answers: Vec<(u64, Answer)>,
 }
 
-enum Kind {
+enum Implementation {
     Machine(Box<Server>, BTreeSet<RequestId>),
-    Scripted(Scripted, BTreeMap<String, Place>),
+    Scripted(Scripted, BTreeMap<String, ReplyTo>),
 }
 
-impl Last {
-    pub(super) fn new(setup: &Setup, process: u64, manners: &mut Manners) -> Last {
+impl LastServer {
+    pub(super) fn new(setup: &Setup, process: u64, server_faults: &mut ServerFaults) -> LastServer {
         let is_http = setup.shape.legs().last() == Some(&true);
-        let kind = match setup.peer {
+        let implementation = match setup.peer {
             Peer::Everlink => {
-                let server = Server::new(super::terms::server(setup));
-                Kind::Machine(Box::new(server), BTreeSet::new())
+                let server = Server::new(super::configs::server(setup));
+                Implementation::Machine(Box::new(server), BTreeSet::new())
             }
             peer => {
-                let is_modern = (peer == Peer::Modern) != manners.other_era;
-                let refuses = manners.refuses > 0;
-                manners.refuses = manners.refuses.saturating_sub(1);
-                Kind::Scripted(Scripted::new(is_modern, refuses, process), BTreeMap::new())
+                let is_modern = (peer == Peer::Modern) != server_faults.other_era;
+                let refuses = server_faults.refuses > 0;
+                server_faults.refuses = server_faults.refuses.saturating_sub(1);
+                Implementation::Scripted(
+                    Scripted::new(is_modern, refuses, process),
+                    BTreeMap::new(),
+                )
             }
         };
-        let is_machine = matches!(kind, Kind::Machine(..));
-        Last {
+        let is_machine = matches!(implementation, Implementation::Machine(..));
+        LastServer {
             process,
-            kind,
+            implementation,
             replies: (is_machine && !is_http).then(Replies::default),
-            said: Vec::new(),
+            outputs: Vec::new(),
             answers: Vec::new(),
         }
     }
 
     pub(super) fn due(&self) -> Option<Deadline> {
-        match &self.kind {
-            Kind::Machine(server, _) => server.poll_timeout(),
-            Kind::Scripted(..) => None,
+        match &self.implementation {
+            Implementation::Machine(server, _) => server.poll_timeout(),
+            Implementation::Scripted(..) => None,
         }
     }
 
     pub(super) fn time(&mut self, now: Instant) {
-        if let Kind::Machine(server, _) = &mut self.kind {
+        if let Implementation::Machine(server, _) = &mut self.implementation {
             server.handle_timeout(now);
         }
     }
 
-    /// What waits to be said, and which answers are on their way.
-    pub(super) fn take(&mut self) -> (Vec<Said>, Vec<(u64, Answer)>) {
+    /// Takes the outputs and the scheduled answers.
+    pub(super) fn take(&mut self) -> (Vec<LowerOutput>, Vec<(u64, Answer)>) {
         (
-            std::mem::take(&mut self.said),
+            std::mem::take(&mut self.outputs),
             std::mem::take(&mut self.answers),
         )
     }
 
     pub(super) fn wants_input(&self, stream: StreamId) -> bool {
-        match &self.kind {
-            Kind::Machine(server, _) => server.wants_input(stream),
-            Kind::Scripted(..) => true,
+        match &self.implementation {
+            Implementation::Machine(server, _) => server.wants_input(stream),
+            Implementation::Scripted(..) => true,
         }
     }
 
@@ -139,130 +142,137 @@ impl Last {
         &mut self,
         now: Instant,
         input: Input<'_>,
-        world: &mut Around<'_>,
-    ) -> Verdict {
+        world: &mut ServerContext<'_>,
+    ) -> Check {
         if let (Some(replies), Input::Bytes { bytes, .. }) = (&mut self.replies, &input) {
-            replies.asked(bytes);
+            replies.record_requests(bytes);
         }
-        match &mut self.kind {
-            Kind::Machine(server, _) => server.handle(now, input),
-            Kind::Scripted(scripted, _) => {
-                for heard in scripted.handle(input) {
-                    self.hear(heard, world);
+        match &mut self.implementation {
+            Implementation::Machine(server, _) => server.handle(now, input),
+            Implementation::Scripted(scripted, _) => {
+                for received in scripted.handle(input) {
+                    self.handle_received(received, world);
                 }
             }
         }
         self.poll(world)
     }
 
-    /// Polls all that a machine has to say.
-    pub(super) fn poll(&mut self, world: &mut Around<'_>) -> Verdict {
-        let Kind::Machine(server, open) = &mut self.kind else {
+    /// Polls all output of a machine.
+    pub(super) fn poll(&mut self, world: &mut ServerContext<'_>) -> Check {
+        let Implementation::Machine(server, open) = &mut self.implementation else {
             return Ok(());
         };
         let mut buf = Vec::new();
         while let Some(output) = server.poll_output(&mut buf) {
             let mut bytes = std::mem::take(&mut buf);
             match output {
-                Output::Abort { stream, .. } => self.said.push(Said::Abort(stream)),
-                Output::Event(Event::Closed { .. }) => self.said.push(Said::Exit),
+                Output::Abort { stream, .. } => self.outputs.push(LowerOutput::Abort(stream)),
+                Output::Event(Event::Closed { .. }) => self.outputs.push(LowerOutput::Exit),
                 Output::Event(Event::Request(request)) => {
                     let params = request.params.as_ref();
                     let params = params.map_or(Value::Null, |p| p.parse().unwrap_or_default());
-                    let asked = json!({"method": request.method, "params": params});
+                    let request_json = json!({"method": request.method, "params": params});
                     open.insert(request.request);
-                    let (after, how) = world.run(&asked, request.input.is_some());
-                    let answer = Answer::Machine(request.request, asked, how);
+                    let (after, answer_kind) = world.run(&request_json, request.input.is_some());
+                    let answer = Answer::Machine(request.request, request_json, answer_kind);
                     self.answers.push((after, answer));
                 }
                 Output::Event(Event::Cancelled { request, .. }) => {
                     open.remove(&request);
                 }
-                Output::Finish { stream, .. } => self.said.push(Said::Finish(stream)),
+                Output::Finish { stream, .. } => self.outputs.push(LowerOutput::Finish(stream)),
                 Output::Response {
                     stream,
                     head,
                     is_whole,
                     ..
                 } => {
-                    self.said.push(Said::Head(stream, head));
+                    self.outputs.push(LowerOutput::Head(stream, head));
                     if !bytes.is_empty() {
-                        self.said
-                            .push(Said::Body(stream, std::mem::take(&mut bytes)));
+                        self.outputs
+                            .push(LowerOutput::Body(stream, std::mem::take(&mut bytes)));
                     }
                     if is_whole {
-                        self.said.push(Said::Finish(stream));
+                        self.outputs.push(LowerOutput::Finish(stream));
                     }
                 }
                 Output::Write { stream, .. } if stream == StreamId::DUPLEX => {
                     if let Some(replies) = &mut self.replies {
-                        replies.written(&bytes)?;
+                        replies.check_replies(&bytes)?;
                     }
-                    self.said.push(Said::Write(bytes));
+                    self.outputs.push(LowerOutput::Write(bytes));
                 }
-                Output::Write { stream, .. } => self.said.push(Said::Body(stream, bytes)),
+                Output::Write { stream, .. } => self.outputs.push(LowerOutput::Body(stream, bytes)),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, heard: Heard, world: &mut Around<'_>) {
-        let Kind::Scripted(scripted, open) = &mut self.kind else {
+    fn handle_received(&mut self, received: Received, world: &mut ServerContext<'_>) {
+        let Implementation::Scripted(scripted, open) = &mut self.implementation else {
             return;
         };
-        match heard {
-            Heard::End => self.said.push(Said::Exit),
-            Heard::Status(stream, status) => {
+        match received {
+            Received::End => self.outputs.push(LowerOutput::Exit),
+            Received::Status(stream, status) => {
                 let head = Box::new(ResponseHead::new(status));
-                self.said.push(Said::Head(stream, head));
-                self.said.push(Said::Finish(stream));
+                self.outputs.push(LowerOutput::Head(stream, head));
+                self.outputs.push(LowerOutput::Finish(stream));
             }
-            Heard::Message(place, message) => {
+            Received::Message(reply_to, message) => {
                 if message["method"] == "notifications/cancelled" {
                     let id = &message["params"]["requestId"];
-                    scripted.cancelled(id);
+                    scripted.close_subscription(id);
                     open.remove(&id.to_string());
                 }
                 if message.get("id").is_some() && message.get("method").is_some() {
-                    open.insert(message["id"].to_string(), place);
-                    let (after, how) = world.run(&message, false);
+                    open.insert(message["id"].to_string(), reply_to);
+                    let (after, answer_kind) = world.run(&message, false);
                     self.answers
-                        .push((after, Answer::Scripted(place, message, how)));
+                        .push((after, Answer::Scripted(reply_to, message, answer_kind)));
                 }
             }
         }
     }
 
-    /// The time for an answer has come.
+    /// Sends an answer that is due.
     pub(super) fn answer(
         &mut self,
         now: Instant,
         answer: Answer,
-        world: &mut Around<'_>,
-    ) -> Verdict {
-        match (answer, &mut self.kind) {
-            (Answer::Machine(request, asked, how), Kind::Machine(server, open)) => {
+        world: &mut ServerContext<'_>,
+    ) -> Check {
+        match (answer, &mut self.implementation) {
+            (
+                Answer::Machine(request, request_json, answer_kind),
+                Implementation::Machine(server, open),
+            ) => {
                 let is_open = open.remove(&request);
-                let given = match result(&asked, how) {
-                    _ if !is_open || how == How::Never => Ok(()),
+                let accepted = match result(&request_json, answer_kind) {
+                    _ if !is_open || answer_kind == AnswerKind::Never => Ok(()),
                     Ok(result) => server.respond(now, request, payload(&result)),
                     Err(error) => server.fail(now, request, error),
                 };
-                // What is too much for its client, or was taken back meanwhile, is refused; that is fair.
-                drop(given);
+                // A server may refuse an answer that is too large or was cancelled.
+                drop(accepted);
             }
-            (Answer::Scripted(place, message, how), Kind::Scripted(scripted, open)) => {
+            (
+                Answer::Scripted(reply_to, message, answer_kind),
+                Implementation::Scripted(scripted, open),
+            ) => {
                 let is_open = open.remove(&message["id"].to_string()).is_some();
-                let said = if is_open && how != How::Never {
-                    scripted_answer(scripted, place, &message, how)
+                let outputs = if is_open && answer_kind != AnswerKind::Never {
+                    scripted_answer(scripted, reply_to, &message, answer_kind)
                 } else {
                     Vec::new()
                 };
-                if world.manners.is_doubled && place.is_none() {
-                    self.said.extend(said.iter().map(Said::again));
+                if world.server_faults.is_doubled && reply_to.is_none() {
+                    self.outputs
+                        .extend(outputs.iter().map(LowerOutput::repeated));
                 }
-                self.said.extend(said);
+                self.outputs.extend(outputs);
             }
             _ => {}
         }
@@ -270,12 +280,12 @@ impl Last {
     }
 }
 
-/// What goes wrong with servers. Each says whether it could.
-impl Last {
-    /// Something has changed, several times.
-    pub(super) fn changes(&mut self, now: Instant, times: u32, uri: bool) -> bool {
-        match &mut self.kind {
-            Kind::Machine(server, _) => {
+/// The faults of servers. Each reports whether it took effect.
+impl LastServer {
+    /// Publishes a change several times.
+    pub(super) fn publish_changes(&mut self, now: Instant, times: u32, uri: bool) -> bool {
+        match &mut self.implementation {
+            Implementation::Machine(server, _) => {
                 for _ in 0..times {
                     let change = if uri {
                         let uri = WATCHED.into();
@@ -287,19 +297,19 @@ impl Last {
                 }
                 true
             }
-            Kind::Scripted(scripted, _) => {
+            Implementation::Scripted(scripted, _) => {
                 let uri = uri.then_some(WATCHED);
-                let said = scripted.changed(uri);
+                let outputs = scripted.change_notifications(uri);
                 for _ in 0..times {
-                    self.said.extend(said.iter().map(line));
+                    self.outputs.extend(outputs.iter().map(message_line));
                 }
-                !said.is_empty() && self.process_has_a_stream()
+                !outputs.is_empty() && self.has_byte_stream()
             }
         }
     }
 
-    /// The client is asked something. For a request, where there is one.
-    pub(super) fn asks(&mut self, now: Instant, which: u32) -> bool {
+    /// Asks the client, as part of an open request if the server is a machine.
+    pub(super) fn ask(&mut self, now: Instant, which: u32) -> bool {
         let (method, params) = match which % 3 {
             0 => ("roots/list", json!({})),
             1 => (
@@ -311,30 +321,30 @@ impl Last {
                 json!({"message": SECRET, "requestedSchema": {"type": "object", "properties": {}}}),
             ),
         };
-        match &mut self.kind {
-            Kind::Machine(server, open) => {
+        match &mut self.implementation {
+            Implementation::Machine(server, open) => {
                 let Some(request) = open.iter().next_back() else {
                     return false;
                 };
                 let asked = server.ask(now, *request, method, Some(payload(&params)));
                 asked.is_ok()
             }
-            Kind::Scripted(scripted, _) => {
-                if scripted.is_modern || !self.process_has_a_stream() {
+            Implementation::Scripted(scripted, _) => {
+                if scripted.is_modern || !self.has_byte_stream() {
                     return false;
                 }
                 let id = format!("q{which}");
                 let ask = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-                self.said.push(line(&ask));
+                self.outputs.push(message_line(&ask));
                 true
             }
         }
     }
 
-    /// A request is getting on, again and again.
-    pub(super) fn progresses(&mut self, now: Instant, times: u32) -> bool {
-        match &mut self.kind {
-            Kind::Machine(server, open) => {
+    /// Reports progress of a request several times.
+    pub(super) fn report_progress(&mut self, now: Instant, times: u32) -> bool {
+        match &mut self.implementation {
+            Implementation::Machine(server, open) => {
                 let Some(request) = open.iter().next().copied() else {
                     return false;
                 };
@@ -344,15 +354,15 @@ impl Last {
                 }
                 true
             }
-            Kind::Scripted(_, open) => {
-                // Marks of progress are often the id of the request.
+            Implementation::Scripted(_, open) => {
+                // A client often uses the request id as progress token.
                 let Some((id, None)) = open.iter().next() else {
                     return false;
                 };
                 let token: Value = id.parse().unwrap_or_default();
                 for step in 0..times {
                     let params = json!({"progressToken": token, "progress": step});
-                    self.said.push(line(
+                    self.outputs.push(message_line(
                         &json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}),
                     ));
                 }
@@ -361,94 +371,98 @@ impl Last {
         }
     }
 
-    /// Bytes of no use, or an answer to what nobody asked.
-    pub(super) fn garbage(&mut self, bytes: &[u8]) -> bool {
-        let can = self.process_has_a_stream();
-        if can {
-            self.said.push(Said::Write(bytes.to_vec()));
+    /// Writes useless bytes, or a reply to an unknown request.
+    pub(super) fn write_garbage(&mut self, bytes: &[u8]) -> bool {
+        let has_stream = self.has_byte_stream();
+        if has_stream {
+            self.outputs.push(LowerOutput::Write(bytes.to_vec()));
         }
-        can
+        has_stream
     }
 
-    fn process_has_a_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Machine(..) => true,
-            Kind::Scripted(_, open) => open.values().all(Option::is_none),
+    fn has_byte_stream(&self) -> bool {
+        match &self.implementation {
+            Implementation::Machine(..) => true,
+            Implementation::Scripted(_, open) => open.values().all(Option::is_none),
         }
     }
 }
 
-/// What a server needs of the world.
-pub(super) struct Around<'w> {
-    pub(super) truth: &'w mut Truth,
-    pub(super) manners: &'w mut Manners,
-    pub(super) chance: &'w mut Chance,
+/// The parts of the world that a server uses.
+pub(super) struct ServerContext<'w> {
+    pub(super) ground_truth: &'w mut GroundTruth,
+    pub(super) server_faults: &'w mut ServerFaults,
+    pub(super) rng: &'w mut Rng,
 }
 
-impl Around<'_> {
-    /// A request is begun: after how many milliseconds it is answered, and how.
-    fn run(&mut self, request: &Value, is_another_round: bool) -> (u64, How) {
+impl ServerContext<'_> {
+    /// Starts a request. Returns the delay of its answer in milliseconds, and its kind.
+    fn run(&mut self, request: &Value, is_another_round: bool) -> (u64, AnswerKind) {
         let method = request["method"].as_str().unwrap_or_default();
         let is_call = method == "tools/call" || method == "resources/read";
         if !is_call {
-            return (self.chance.below(3), How::Well);
+            return (self.rng.below(3), AnswerKind::Normal);
         }
         let mark = crate::oracle::mark_of(request);
         if let Some(mark) = mark.filter(|_| !is_another_round) {
-            *self.truth.runs.entry(mark).or_default() += 1;
+            *self.ground_truth.runs.entry(mark).or_default() += 1;
         }
-        let after = match self.manners.slow {
-            0 => self.chance.millis(1, 300),
-            slow => self.chance.millis(1, slow),
+        let after = match self.server_faults.slow {
+            0 => self.rng.millis(1, 300),
+            slow => self.rng.millis(1, slow),
         };
-        let spend = |left: &mut u32| {
-            let spent = *left > 0;
+        let use_one = |left: &mut u32| {
+            let had_one = *left > 0;
             *left = left.saturating_sub(1);
-            spent
+            had_one
         };
-        let how = if spend(&mut self.manners.mute) {
-            How::Never
-        } else if spend(&mut self.manners.errors) {
-            self.chance.pick(&[How::Error, How::IsError])
-        } else if spend(&mut self.manners.oversized) {
-            How::Oversized
+        let answer_kind = if use_one(&mut self.server_faults.mute) {
+            AnswerKind::Never
+        } else if use_one(&mut self.server_faults.errors) {
+            self.rng.pick(&[AnswerKind::Error, AnswerKind::IsError])
+        } else if use_one(&mut self.server_faults.oversized) {
+            AnswerKind::Oversized
         } else {
-            How::Well
+            AnswerKind::Normal
         };
-        (after, how)
+        (after, answer_kind)
     }
 }
 
-impl Said {
-    fn again(&self) -> Said {
+impl LowerOutput {
+    fn repeated(&self) -> LowerOutput {
         match self {
-            Said::Write(bytes) => Said::Write(bytes.clone()),
-            _ => Said::Write(Vec::new()),
+            LowerOutput::Write(bytes) => LowerOutput::Write(bytes.clone()),
+            _ => LowerOutput::Write(Vec::new()),
         }
     }
 }
 
-/// The answer of an application.
-fn result(asked: &Value, how: How) -> Result<Value, ErrorObject> {
-    let method = asked["method"].as_str().unwrap_or_default();
+/// The answer of the application.
+fn result(request_json: &Value, answer_kind: AnswerKind) -> Result<Value, ErrorObject> {
+    let method = request_json["method"].as_str().unwrap_or_default();
     match method {
         "tools/list" => Ok(json!({"tools": [{"name": "work", "inputSchema": {"type": "object"}}]})),
         "prompts/list" => Ok(json!({"prompts": []})),
         "resources/list" => Ok(json!({"resources": []})),
         "resources/templates/list" => Ok(json!({"resourceTemplates": []})),
-        "tools/call" | "resources/read" if how == How::Error => {
+        "tools/call" | "resources/read" if answer_kind == AnswerKind::Error => {
             Err(ErrorObject::new(-7, "the tool says no"))
         }
         "tools/call" | "resources/read" => {
-            let mut result = json!({"mark": crate::oracle::mark_of(asked)});
+            let mut result = json!({"mark": crate::oracle::mark_of(request_json)});
             let member = if method == "tools/call" {
                 "content"
             } else {
                 "contents"
             };
-            let pad = if how == How::Oversized { 70_000 } else { 1 };
+            let pad = if answer_kind == AnswerKind::Oversized {
+                70_000
+            } else {
+                1
+            };
             result[member] = json!([{"type": "text", "uri": "x", "text": SECRET.repeat(pad)}]);
-            if how == How::IsError && method == "tools/call" {
+            if answer_kind == AnswerKind::IsError && method == "tools/call" {
                 result["isError"] = json!(true);
             }
             Ok(result)
@@ -457,24 +471,32 @@ fn result(asked: &Value, how: How) -> Result<Value, ErrorObject> {
     }
 }
 
-fn scripted_answer(scripted: &mut Scripted, place: Place, message: &Value, how: How) -> Vec<Said> {
+fn scripted_answer(
+    scripted: &mut Scripted,
+    reply_to: ReplyTo,
+    message: &Value,
+    answer_kind: AnswerKind,
+) -> Vec<LowerOutput> {
     let id = &message["id"];
     let method = message["method"].as_str().unwrap_or_default();
     if method == "subscriptions/listen" && scripted.is_modern {
-        let acknowledged = scripted.listened(message);
-        return match place {
-            None => vec![line(&acknowledged)],
+        let acknowledged = scripted.open_subscription(message);
+        return match reply_to {
+            None => vec![message_line(&acknowledged)],
             Some(stream) => {
                 let fields = Fields::new().and("content-type", "text/event-stream");
                 let head = Box::new(ResponseHead::new(200).with_fields(fields));
                 let event = format!("data: {acknowledged}\n\n").into_bytes();
-                vec![Said::Head(stream, head), Said::Body(stream, event)]
+                vec![
+                    LowerOutput::Head(stream, head),
+                    LowerOutput::Body(stream, event),
+                ]
             }
         };
     }
     let is_call = method == "tools/call" || method == "resources/read";
     let result = if is_call {
-        let mut result = result(message, how);
+        let mut result = result(message, answer_kind);
         if let (Ok(result), true) = (&mut result, scripted.is_modern) {
             result["resultType"] = json!("complete");
         }
@@ -486,45 +508,53 @@ fn scripted_answer(scripted: &mut Scripted, place: Place, message: &Value, how: 
         Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
         Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
     };
-    match place {
-        None => vec![line(&reply)],
+    match reply_to {
+        None => vec![message_line(&reply)],
         Some(stream) => vec![
-            Said::Head(stream, Box::new(scripted.head(message))),
-            Said::Body(stream, reply.to_string().into_bytes()),
-            Said::Finish(stream),
+            LowerOutput::Head(stream, Box::new(scripted.head(message))),
+            LowerOutput::Body(stream, reply.to_string().into_bytes()),
+            LowerOutput::Finish(stream),
         ],
     }
 }
 
-fn line(message: &Value) -> Said {
-    Said::Write(format!("{message}\n").into_bytes())
+fn message_line(message: &Value) -> LowerOutput {
+    LowerOutput::Write(format!("{message}\n").into_bytes())
 }
 
 fn payload(value: &Value) -> Payload {
     value.to_string().parse().expect("JSON")
 }
 
-/// What a relay says to the client in front.
-pub(super) fn said_by_relay(output: Output<everlink::relay::Event>, bytes: Vec<u8>) -> Vec<Said> {
+/// Converts outputs of a relay for the client in front of it.
+pub(super) fn relay_outputs(
+    output: Output<everlink::relay::Event>,
+    bytes: Vec<u8>,
+) -> Vec<LowerOutput> {
     match output {
-        Output::Abort { stream, .. } => vec![Said::Abort(stream)],
-        Output::Finish { stream, .. } => vec![Said::Finish(stream)],
+        Output::Abort { stream, .. } => vec![LowerOutput::Abort(stream)],
+        Output::Finish { stream, .. } => vec![LowerOutput::Finish(stream)],
         Output::Response {
             stream,
             head,
             is_whole,
             ..
         } => {
-            let mut said = vec![Said::Head(stream, head), Said::Body(stream, bytes)];
+            let mut outputs = vec![
+                LowerOutput::Head(stream, head),
+                LowerOutput::Body(stream, bytes),
+            ];
             if is_whole {
-                said.push(Said::Finish(stream));
+                outputs.push(LowerOutput::Finish(stream));
             }
-            said
+            outputs
         }
-        Output::Write { stream, .. } if stream == StreamId::DUPLEX => vec![Said::Write(bytes)],
-        Output::Write { stream, .. } => vec![Said::Body(stream, bytes)],
+        Output::Write { stream, .. } if stream == StreamId::DUPLEX => {
+            vec![LowerOutput::Write(bytes)]
+        }
+        Output::Write { stream, .. } => vec![LowerOutput::Body(stream, bytes)],
         Output::Event(everlink::relay::Event::Downstream(server::Event::Closed { .. })) => {
-            vec![Said::Exit]
+            vec![LowerOutput::Exit]
         }
         _ => Vec::new(),
     }

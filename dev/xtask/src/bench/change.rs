@@ -1,15 +1,15 @@
-//! What became of the counts since they were committed: told, and judged. Knows not what they are counts of.
+//! Compares new counts with the committed ones. Must not depend on what is counted.
 
 use core::fmt::Write;
 use std::collections::BTreeSet;
 
-use super::apart;
 use super::counts::{Counts, Figure};
+use super::with_commas;
 
-/// By how many parts of a hundred a count may grow, and beyond how many its fall is worth a word.
+/// The growth that is tolerated, in percent. A decrease beyond it is worth reporting.
 const TOLERANCE: u64 = 5;
 
-/// Each count that there is, before and now.
+/// Each count, before and now.
 pub(super) struct Changes(Vec<Change>);
 
 struct Change {
@@ -42,23 +42,23 @@ impl Changes {
         Changes(changes.collect())
     }
 
-    /// What is not as it may be, a line for each.
-    pub(super) fn objections(&self) -> Vec<String> {
-        let objections = self.0.iter().filter_map(Change::objection);
-        objections.collect()
+    /// The problems, a line for each.
+    pub(super) fn problems(&self) -> Vec<String> {
+        let problems = self.0.iter().filter_map(Change::problem);
+        problems.collect()
     }
 
-    /// For a terminal: a line for each case, with old, new and change of each figure; then what fell.
+    /// The changes for a terminal: a line for each case with the old value, the new value and the change; then the decreases.
     pub(super) fn as_table(&self) -> String {
         let mut table = format!("{:34}", "");
         for figure in Figure::ALL {
             let _ = write!(table, "{:>12}{:>12}{:9}", figure.name(), "now", "");
         }
-        for of_case in self.0.chunks(Figure::ALL.len()) {
+        for case_changes in self.0.chunks(Figure::ALL.len()) {
             table.truncate(table.trim_end().len());
-            let _ = write!(table, "\n{:34}", of_case[0].case);
-            for change in of_case {
-                let (old, new) = (shown(change.old), shown(change.new));
+            let _ = write!(table, "\n{:34}", case_changes[0].case);
+            for change in case_changes {
+                let (old, new) = (format_count(change.old), format_count(change.new));
                 let _ = write!(table, "{old:>12}{new:>12}{:>9}", change.percent());
             }
         }
@@ -66,7 +66,7 @@ impl Changes {
         table.push('\n');
         for change in &self.0 {
             if change.verdict() == Verdict::Fell {
-                let _ = writeln!(table, "{}: worth a `--write`", change.told());
+                let _ = writeln!(table, "{}: worth a `--write`", change.describe());
             }
         }
         table
@@ -81,12 +81,12 @@ impl Change {
             (None, Some(_)) => return Verdict::Unknown,
             (None, None) => return Verdict::Kept,
         };
-        // One more of a few is more than a small part; and of many, allocations are as exact.
-        let most = match self.figure {
+        // Allocations are exact: one more is always growth.
+        let limit = match self.figure {
             Figure::Allocations => 100 * old,
             Figure::Bytes | Figure::Instructions => (100 + TOLERANCE) * old,
         };
-        if 100 * new > most {
+        if 100 * new > limit {
             Verdict::Grew
         } else if 100 * new < (100 - TOLERANCE) * old {
             Verdict::Fell
@@ -95,28 +95,28 @@ impl Change {
         }
     }
 
-    fn objection(&self) -> Option<String> {
+    fn problem(&self) -> Option<String> {
         let (case, figure) = (&self.case, self.figure.name());
         match self.verdict() {
             Verdict::Fell | Verdict::Kept => None,
             Verdict::Gone => Some(format!("{case}: {figure} are committed, but not counted")),
-            Verdict::Grew => Some(self.told()),
+            Verdict::Grew => Some(self.describe()),
             Verdict::Unknown => Some(format!("{case}: {figure} are counted, but not committed")),
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         format!(
             "{}: {} {} -> {} ({})",
             self.case,
             self.figure.name(),
-            shown(self.old),
-            shown(self.new),
+            format_count(self.old),
+            format_count(self.new),
             self.percent()
         )
     }
 
-    /// By how much it changed, where it did.
+    /// The change in percent, or an empty text.
     fn percent(&self) -> String {
         match (self.old, self.new) {
             (Some(old), Some(new)) if old != new => {
@@ -128,9 +128,9 @@ impl Change {
     }
 }
 
-/// A count, or a dash where there is none.
-pub(super) fn shown(count: Option<u64>) -> String {
-    count.map_or_else(|| "-".into(), |count| apart(&count.to_string()))
+/// A formatted count, or a dash.
+pub(super) fn format_count(count: Option<u64>) -> String {
+    count.map_or_else(|| "-".into(), |count| with_commas(&count.to_string()))
 }
 
 #[cfg(test)]
@@ -149,36 +149,36 @@ mod tests {
     }
 
     #[test]
-    fn a_twentieth_more_is_kept_and_not_a_bit_beyond() {
+    fn growth_of_up_to_5_percent_is_kept() {
         for figure in [Figure::Bytes, Figure::Instructions] {
-            let of = |new| verdict(figure, Some(1_000), Some(new));
-            assert_eq!(of(1_051), Verdict::Grew);
-            assert_eq!(of(1_050), Verdict::Kept);
-            assert_eq!(of(950), Verdict::Kept);
-            assert_eq!(of(949), Verdict::Fell);
+            let verdict_of = |new| verdict(figure, Some(1_000), Some(new));
+            assert_eq!(verdict_of(1_051), Verdict::Grew);
+            assert_eq!(verdict_of(1_050), Verdict::Kept);
+            assert_eq!(verdict_of(950), Verdict::Kept);
+            assert_eq!(verdict_of(949), Verdict::Fell);
         }
         assert_eq!(verdict(Figure::Bytes, Some(0), Some(1)), Verdict::Grew);
         assert_eq!(verdict(Figure::Bytes, Some(0), Some(0)), Verdict::Kept);
     }
 
     #[test]
-    fn one_more_allocation_is_one_too_many() {
-        let of = |old, new| verdict(Figure::Allocations, Some(old), Some(new));
-        assert_eq!(of(12, 13), Verdict::Grew);
-        assert_eq!(of(20_000, 20_001), Verdict::Grew);
-        assert_eq!(of(12, 12), Verdict::Kept);
-        assert_eq!(of(12, 11), Verdict::Fell);
+    fn one_more_allocation_counts_as_growth() {
+        let verdict_of = |old, new| verdict(Figure::Allocations, Some(old), Some(new));
+        assert_eq!(verdict_of(12, 13), Verdict::Grew);
+        assert_eq!(verdict_of(20_000, 20_001), Verdict::Grew);
+        assert_eq!(verdict_of(12, 12), Verdict::Kept);
+        assert_eq!(verdict_of(12, 11), Verdict::Fell);
     }
 
     #[test]
-    fn objections_name_what_grew_is_gone_or_is_unknown() {
+    fn problems_name_counts_that_grew_vanished_or_are_new() {
         let page = |rows: &str| format!("case\tinstructions\tallocations\tbytes\n{rows}");
         let old = page("fell\t100\t3\t-\ngone\t1\t-\t-\ngrew\t10000\t3\t64\nkept\t100\t3\t64\n");
         let new = page("fell\t90\t2\t-\ngrew\t12000\t3\t64\nkept\t104\t3\t64\nstrange\t-\t1\t-\n");
         let [old, new] = [old, new].map(|page| Counts::from_file(&page).expect("a table"));
         let changes = Changes::between(&old, &new);
         assert_eq!(
-            changes.objections(),
+            changes.problems(),
             [
                 "gone: instructions are committed, but not counted",
                 "grew: instructions 10,000 -> 12,000 (+20.0 %)",

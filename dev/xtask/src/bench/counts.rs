@@ -1,13 +1,13 @@
-//! The table of what was counted, and the file that it is committed as. Knows not how it was counted, nor what is good.
+//! The table of counts, and the file with the committed ones. Must not depend on how they are made or which are good.
 
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
-/// For each case, by its name, what was counted.
+/// The counts of each case by name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     cases: BTreeMap<String, [Option<u64>; 3]>,
-    /// With what it was counted, where a file says so.
+    /// The tools that made the counts, if the file names them.
     tools: String,
 }
 
@@ -31,8 +31,8 @@ impl Figure {
     }
 }
 
-/// How the line begins that says with what it was counted.
-const WITH: &str = "# Counted with ";
+/// The start of the line that names the tools.
+const TOOLS_PREFIX: &str = "# Counted with ";
 
 const ABOUT: &str = "\
 # What the work of a link costs: see benches/cases for what each case does. Made by `cargo xtask bench --write`, and held by
@@ -48,18 +48,18 @@ impl Counts {
         self.cases.get(case)?[figure as usize]
     }
 
-    /// In the order of their names.
+    /// The cases in the order of their names.
     pub(super) fn cases(&self) -> impl Iterator<Item = &str> {
         self.cases.keys().map(String::as_str)
     }
 
-    /// With what it was counted.
+    /// The tools that made the counts.
     pub(super) fn tools(&self) -> &str {
         &self.tools
     }
 
     pub(super) fn to_file(&self, tools: &str) -> String {
-        let mut page = format!("{ABOUT}{WITH}{tools}.\ncase");
+        let mut page = format!("{ABOUT}{TOOLS_PREFIX}{tools}.\ncase");
         for figure in Figure::ALL {
             let _ = write!(page, "\t{}", figure.name());
         }
@@ -80,10 +80,10 @@ impl Counts {
 
     pub(super) fn from_file(page: &str) -> Result<Counts, String> {
         let mut counts = Counts::default();
-        let mut has_head = false;
+        let mut has_header = false;
         for line in page.lines() {
             if line.starts_with('#') {
-                if let Some(tools) = line.strip_prefix(WITH) {
+                if let Some(tools) = line.strip_prefix(TOOLS_PREFIX) {
                     counts.tools = tools.trim_end_matches('.').to_owned();
                 }
                 continue;
@@ -92,9 +92,9 @@ impl Counts {
             let [case, columns @ ..] = &line.split('\t').collect::<Vec<_>>()[..] else {
                 return Err(unreadable());
             };
-            if !has_head {
-                has_head = columns == Figure::ALL.map(Figure::name);
-                if !has_head {
+            if !has_header {
+                has_header = columns == Figure::ALL.map(Figure::name);
+                if !has_header {
                     return Err(unreadable());
                 }
                 continue;
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_as_it_was_written() {
+    fn counts_file_round_trips() {
         let mut counts = Counts::default();
         counts.set("b/two", Figure::Bytes, 7);
         counts.set("a/one", Figure::Instructions, 1_234);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_not_read() {
+    fn malformed_counts_file_is_an_error() {
         let head = "case\tinstructions\tallocations\tbytes\n";
         assert!(Counts::from_file(head).is_ok());
         for rest in [

@@ -1,4 +1,4 @@
-//! How it is counted: the two programs in `benches` that count, and what they print. Judges nothing of it.
+//! Runs the two programs in `benches` that count, and parses their output. Must not judge the counts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::counts::{Counts, Figure};
-use crate::peers;
+use crate::install;
 use crate::step::{cargo_output_with, root, target};
 
 /// All counts of all cases.
 pub(super) fn all() -> Result<Counts, String> {
     let runner = runner()?;
-    // What is counted has an empty environment, and the same addresses each time: only so are the counts. One program takes no
-    // arguments and heeds none.
+    // The programs run with an empty environment and fixed addresses, because only then the counts are reproducible. One of them ignores
+    // the arguments.
     let printed = cargo_output_with(
         "bench --package everlink --bench allocations --bench instructions -- --output-format=json --nosummary --parallel=auto",
         |command| {
@@ -26,34 +26,38 @@ pub(super) fn all() -> Result<Counts, String> {
     read(&printed)
 }
 
-/// The compiler and the counter: with others, other counts are to be expected.
+/// The versions of the compiler and the counter: other versions give other counts.
 pub(super) fn tools() -> Result<String, String> {
-    let said = |program: &str| {
+    let version_of = |program: &str| {
         let output = Command::new(program).arg("--version").output();
         let output = output.map_err(|error| format!("`{program}` could not start: {error}"))?;
-        let words = String::from_utf8_lossy(&output.stdout);
-        let words: Vec<&str> = words.split_whitespace().take(2).collect();
-        Ok::<String, String>(words.join(" "))
+        let version = String::from_utf8_lossy(&output.stdout);
+        let version: Vec<&str> = version.split_whitespace().take(2).collect();
+        Ok::<String, String>(version.join(" "))
     };
     let arch = std::env::consts::ARCH;
-    Ok(format!("{}, {}, {arch}", said("rustc")?, said("valgrind")?))
+    Ok(format!(
+        "{}, {}, {arch}",
+        version_of("rustc")?,
+        version_of("valgrind")?
+    ))
 }
 
-/// The program that runs the counter, in the version that the library in `benches` is made for.
+/// The program that runs the counter, in the version of the library in `benches`.
 fn runner() -> Result<PathBuf, String> {
     let lock = fs::read_to_string(root().join("Cargo.lock"))
         .map_err(|error| format!("Cargo.lock cannot be read: {error}"))?;
-    let version = locked(&lock, "gungraun").ok_or("Cargo.lock has no gungraun")?;
-    peers::rust_program("gungraun-runner", version)
+    let version = locked_version(&lock, "gungraun").ok_or("Cargo.lock has no gungraun")?;
+    install::rust_program("gungraun-runner", version)
 }
 
 /// The version of a package in a Cargo.lock.
-fn locked<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
+fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     let (_, after) = lock.split_once(&format!("name = \"{package}\"\nversion = \""))?;
     after.split('"').next()
 }
 
-/// What the programs print: a line for each case.
+/// Parses the output: a line for each case.
 fn read(printed: &str) -> Result<Counts, String> {
     let mut counts = Counts::default();
     for line in printed.lines() {
@@ -66,12 +70,12 @@ fn read(printed: &str) -> Result<Counts, String> {
     Ok(counts)
 }
 
-/// A case, how often memory was asked for, and for how many bytes; a dash where that says nothing.
+/// Parses a case, its number of allocations and its bytes; a dash means no count.
 fn read_allocations(line: &str, counts: &mut Counts) -> Option<()> {
-    let [case, often, bytes] = line.split('\t').collect::<Vec<_>>()[..] else {
+    let [case, allocations, bytes] = line.split('\t').collect::<Vec<_>>()[..] else {
         return None;
     };
-    for (figure, count) in [(Figure::Allocations, often), (Figure::Bytes, bytes)] {
+    for (figure, count) in [(Figure::Allocations, allocations), (Figure::Bytes, bytes)] {
         if count != "-" {
             counts.set(case, figure, count.parse().ok()?);
         }
@@ -79,13 +83,13 @@ fn read_allocations(line: &str, counts: &mut Counts) -> Option<()> {
     Some(())
 }
 
-/// What gungraun says of a case.
+/// Parses a summary of gungraun.
 fn read_instructions(summary: &Value, counts: &mut Counts) -> Option<()> {
     let work = summary["function_name"].as_str()?;
     let case = summary["id"].as_str()?;
     let total = &summary["profiles"][0]["summaries"]["total"]["summary"];
     let metrics = &total["Callgrind"]["Ir"]["metrics"];
-    // What is new, or what is new beside what was before.
+    // The new count alone, or the first of a new and an old one.
     let new = metrics.get("Left").unwrap_or(&metrics["Both"][0]);
     let count = new["Int"].as_u64()?;
     counts.set(&format!("{work}/{case}"), Figure::Instructions, count);
@@ -103,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_are_those_of_this_run() {
+    fn instructions_of_the_current_run_are_read() {
         for metrics in [
             r#"{"Left":{"Int":42}}"#,
             r#"{"Both":[{"Int":42},{"Int":41}]}"#,
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_programs_print_is_one_table() {
+    fn output_of_both_programs_is_merged_into_one_table() {
         let instructions = summary(r#"{"Left":{"Int":42}}"#);
         let printed = format!("death/legacy_1\t3\t96\nsize/client\t-\t1400\n{instructions}\n");
         let counts = read(&printed).expect("counts");
@@ -133,9 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_version_is_that_of_the_very_package() {
+    fn locked_version_matches_the_exact_package_name() {
         let lock = "name = \"gungraun-macros\"\nversion = \"0.8.0\"\n\nname = \"gungraun\"\nversion = \"0.18.2\"\n";
-        assert_eq!(locked(lock, "gungraun"), Some("0.18.2"));
-        assert_eq!(locked(lock, "gun"), None);
+        assert_eq!(locked_version(lock, "gungraun"), Some("0.18.2"));
+        assert_eq!(locked_version(lock, "gun"), None);
     }
 }

@@ -1,39 +1,39 @@
-//! `cargo xtask bench`: what the work of a link costs, counted and not timed, held against what is committed.
+//! `cargo xtask bench`: counts the costs of a link's work and compares them with the committed counts.
 //!
-//! `measure` runs what counts; `counts` is the table of it, as it is committed; `change` what became of it since; `bars` what must hold
-//! whatever it was before. `beside` is another thing: everlink and its peers side by side, by the clock.
+//! `measure` runs the programs that count, `counts` is the committed table, `change` the comparison, and `bars` the fixed limits. `peers`
+//! measures everlink and its peers by the clock.
 
 mod bars;
-mod beside;
 mod change;
 mod counts;
 mod measure;
+mod peers;
 
 use std::fs;
 
-use crate::peers::lacks;
+use crate::install::skip_without;
 use crate::step::{Done, Outcome, root};
 
-pub(crate) use beside::run as beside;
 use change::Changes;
 use counts::Counts;
+pub(crate) use peers::run as run_peers;
 
-/// What is committed.
+/// The committed counts.
 const FILE: &str = "benches/counts.tsv";
 
 const NEEDED: &[&str] = &["valgrind"];
 
-/// Counts, and shows what has changed.
+/// Counts, and shows the changes.
 pub(crate) fn run() -> Result<(), String> {
-    let (old, new) = (committed()?, counted()?);
+    let (old, new) = (committed()?, count_all()?);
     show(&old, &new);
     Ok(())
 }
 
-/// Counts, shows what has changed, and writes it down.
+/// Counts, shows the changes, and writes the counts.
 pub(crate) fn write() -> Result<(), String> {
     let old = committed().unwrap_or_default();
-    let new = counted()?;
+    let new = count_all()?;
     show(&old, &new);
     let page = new.to_file(&measure::tools()?);
     fs::write(root().join(FILE), page)
@@ -42,30 +42,30 @@ pub(crate) fn write() -> Result<(), String> {
     Ok(())
 }
 
-/// Fails where something became dearer than is committed, or is dearer than it may ever be.
+/// Fails if a cost grew, or if it exceeds a fixed limit.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = lacks(NEEDED) {
+    if let Some(skipped) = skip_without(NEEDED) {
         return skipped;
     }
-    let (old, new) = (committed()?, counted()?);
+    let (old, new) = (committed()?, count_all()?);
     let changes = show(&old, &new);
-    let mut wrong = changes.objections();
-    if !wrong.is_empty() {
-        wrong.push(format!(
+    let mut all_problems = changes.problems();
+    if !all_problems.is_empty() {
+        all_problems.push(format!(
             "if that is the price of something, commit it with `cargo xtask bench --write`; {FILE} was made with {}, this is {}",
             old.tools(),
             measure::tools()?
         ));
     }
-    let missed = bars::objections(&new);
-    if !missed.is_empty() {
-        wrong.extend(missed);
-        wrong.push("what is committed does not move these bars; make it cheaper".into());
+    let bar_problems = bars::problems(&new);
+    if !bar_problems.is_empty() {
+        all_problems.extend(bar_problems);
+        all_problems.push("what is committed does not move these bars; make it cheaper".into());
     }
-    if wrong.is_empty() {
+    if all_problems.is_empty() {
         Ok(Done::Passed)
     } else {
-        Err(wrong.join("\n"))
+        Err(all_problems.join("\n"))
     }
 }
 
@@ -75,8 +75,8 @@ fn committed() -> Result<Counts, String> {
     Counts::from_file(&page).map_err(|error| format!("{FILE}: {error}"))
 }
 
-fn counted() -> Result<Counts, String> {
-    match lacks(NEEDED) {
+fn count_all() -> Result<Counts, String> {
+    match skip_without(NEEDED) {
         Some(_) => Err("this needs valgrind".into()),
         None => measure::all(),
     }
@@ -88,31 +88,31 @@ fn show(old: &Counts, new: &Counts) -> Changes {
     changes
 }
 
-/// A number with its thousands apart.
-fn apart(digits: &str) -> String {
-    let mut shown = String::new();
+/// A number with commas between thousands.
+fn with_commas(digits: &str) -> String {
+    let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index) % 3 == 0 {
-            shown.push(',');
+            text.push(',');
         }
-        shown.push(digit);
+        text.push(digit);
     }
-    shown
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::apart;
+    use super::with_commas;
 
     #[test]
-    fn thousands_are_apart() {
+    fn thousands_are_separated_by_commas() {
         for (digits, expected) in [
             ("0", "0"),
             ("999", "999"),
             ("1000", "1,000"),
             ("1234567", "1,234,567"),
         ] {
-            assert_eq!(apart(digits), expected);
+            assert_eq!(with_commas(digits), expected);
         }
     }
 }

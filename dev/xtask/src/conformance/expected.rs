@@ -1,16 +1,16 @@
-//! What is known to fail, with the reason. Knows not what did.
+//! The expected failures with their reasons. Must not depend on results.
 
 use std::fs;
 
 use crate::step::root;
 
-/// `dev/conformance/expected-failures.txt`.
+/// The lines of `dev/conformance/expected-failures.txt`.
 pub(super) struct Expected(Vec<Row>);
 
 struct Row {
-    /// The name of a subject, or of all with `*`.
+    /// The name of a subject, or `*` for all.
     subject: String,
-    /// A scenario, or all that begin like this with `*` at the end.
+    /// A scenario, or a prefix that ends with `*`.
     scenario: String,
     reason: String,
 }
@@ -23,7 +23,7 @@ impl Expected {
         Expected::parse(&text)
     }
 
-    /// Lines of `subject | scenario | reason`.
+    /// Parses lines of the form `subject | scenario | reason`.
     fn parse(text: &str) -> Result<Expected, String> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -43,11 +43,11 @@ impl Expected {
         rows.collect::<Result<_, _>>().map(Expected)
     }
 
-    /// Why this scenario may fail for this subject, if it may.
+    /// The reason why this scenario may fail for this subject, if there is one.
     pub(super) fn reason(&self, subject: &str, scenario: &str) -> Option<&str> {
         let row = self.0.iter().find(|row| {
             let is_scenario = match row.scenario.strip_suffix('*') {
-                Some(beginning) => scenario.starts_with(beginning),
+                Some(prefix) => scenario.starts_with(prefix),
                 None => row.scenario == scenario,
             };
             is_scenario && (row.subject == "*" || row.subject == subject)
@@ -61,7 +61,7 @@ mod tests {
     use super::Expected;
 
     #[test]
-    fn a_failure_is_expected_of_whom_it_is_said() {
+    fn reason_matches_subject_and_scenario_with_wildcards() {
         let text = "# why\n\n* | auth/* | no OAuth\nserver behind a guard | ping | because";
         let expected = Expected::parse(text).expect("it is well-formed");
         assert_eq!(expected.reason("client", "auth/basic"), Some("no OAuth"));

@@ -1,6 +1,7 @@
-//! `cargo xtask conformance`: our client and our server, judged by the public conformance suite.
+//! `cargo xtask conformance`: runs the public conformance suite with our client and our server.
 //!
-//! `suite` is how it is installed, called and read; `subject` what it judges; `expected` what is known to fail, and why; `report` what came of it.
+//! `suite` installs and runs the suite and reads its results, `subject` has our programs, `expected` the expected failures, and `report`
+//! the result.
 
 mod expected;
 mod report;
@@ -9,7 +10,7 @@ mod suite;
 
 use std::fs;
 
-use crate::peers::{lacks, number};
+use crate::install::{number_option, skip_without};
 use crate::step::{Done, Outcome, cargo, root};
 
 use expected::Expected;
@@ -17,36 +18,36 @@ use report::Report;
 use subject::{SUBJECTS, Subject};
 use suite::{Scope, Suite};
 
-/// The revisions of the specification that are judged.
+/// The tested revisions of the specification.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 const NEEDED: &[&str] = &["node", "npm"];
 
-/// Judges all, as often as is said, and writes down what came of it.
+/// Runs the suite as often as requested, and writes the page.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let repeats = number(arguments, "--repeats", 1)?;
-    if lacks(NEEDED).is_some() {
+    let repeats = number_option(arguments, "--repeats", 1)?;
+    if skip_without(NEEDED).is_some() {
         return Err("this needs node and npm".into());
     }
     let suite = prepare()?;
-    let mut report = judge(&suite, repeats)?;
-    judge_the_rest(&suite, &mut report)?;
+    let mut report = run_required(&suite, repeats)?;
+    run_optional(&suite, &mut report)?;
     eprintln!("\n{}", report.as_table());
     let file = root().join("docs/CONFORMANCE.md");
     fs::write(&file, report.as_markdown())
         .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
     eprintln!("\nwritten to docs/CONFORMANCE.md");
-    report.verdict()
+    report.result()
 }
 
-/// Judges once what is required.
+/// Runs the required scenarios once.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = lacks(NEEDED) {
+    if let Some(skipped) = skip_without(NEEDED) {
         return skipped;
     }
-    let report = judge(&prepare()?, 1)?;
+    let report = run_required(&prepare()?, 1)?;
     eprintln!("\n{}", report.as_table());
-    report.verdict()?;
+    report.result()?;
     Ok(Done::Passed)
 }
 
@@ -55,37 +56,37 @@ fn prepare() -> Result<Suite, String> {
     Suite::install()
 }
 
-fn judge(suite: &Suite, repeats: u32) -> Result<Report, String> {
+fn run_required(suite: &Suite, repeats: u32) -> Result<Report, String> {
     let mut report = Report::new(Expected::read()?, repeats);
     for repeat in 1..=repeats {
         eprintln!("\nwhat is required, {repeat} of {repeats}");
-        each(|order, subject, revision| {
-            let judged = subject.judge(suite, Scope::Requirements, revision)?;
-            let required = suite.required(subject.leg, revision)?;
-            report.add(order, subject, revision, &required, judged);
+        for_each_subject(|order, subject, revision| {
+            let results = subject.run(suite, Scope::Requirements, revision)?;
+            let required = suite.required(subject.side, revision)?;
+            report.add(order, subject, revision, &required, results);
             Ok(())
         })?;
     }
     Ok(report)
 }
 
-fn judge_the_rest(suite: &Suite, report: &mut Report) -> Result<(), String> {
+fn run_optional(suite: &Suite, report: &mut Report) -> Result<(), String> {
     eprintln!("\nall that there is");
-    each(|order, subject, revision| {
-        let judged = subject.judge(suite, Scope::Suite, revision)?;
-        report.add_the_rest(order, subject, revision, judged);
+    for_each_subject(|order, subject, revision| {
+        let results = subject.run(suite, Scope::Suite, revision)?;
+        report.add_optional(order, subject, revision, results);
         Ok(())
     })
 }
 
-/// Every subject, at every revision.
-fn each(
-    mut judge: impl FnMut(usize, &'static Subject, &'static str) -> Result<(), String>,
+/// Calls the function for every subject at every revision.
+fn for_each_subject(
+    mut run: impl FnMut(usize, &'static Subject, &'static str) -> Result<(), String>,
 ) -> Result<(), String> {
     for (order, subject) in SUBJECTS.iter().enumerate() {
         for revision in REVISIONS {
             eprintln!("  {} at {revision}", subject.name);
-            judge(order, subject, revision)?;
+            run(order, subject, revision)?;
         }
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! What came of it: for each scenario, how often it was passed, and what the suite said where it was not. Knows no suite.
+//! The results: for each scenario, how often it passed, and the first message of a failure. Must not depend on the suite.
 
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
 use super::expected::Expected;
 use super::subject::Subject;
-use super::suite::Judged;
+use super::suite::ScenarioResult;
 
 pub(super) struct Report {
     expected: Expected,
@@ -13,7 +13,7 @@ pub(super) struct Report {
     rows: BTreeMap<Key, Row>,
 }
 
-/// Subjects are told in the order in which they were judged.
+/// Orders rows by the order of the subjects.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     order: usize,
@@ -27,13 +27,13 @@ struct Row {
     subject: &'static str,
     runs: u32,
     passes: u32,
-    /// The fewest checks that succeeded in a run.
+    /// The lowest number of successful checks in a run.
     checks: Option<usize>,
-    /// What was said the first time it was not passed.
-    said: Option<String>,
+    /// The message of the first failure.
+    message: Option<String>,
 }
 
-/// What is to be said of one row.
+/// The result of one row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Expected,
@@ -41,8 +41,8 @@ enum Verdict {
     /// Not required, and not passed.
     Optional,
     Passed,
-    /// Expected to fail, and passed.
-    Surprise,
+    /// Expected to fail, but passed.
+    UnexpectedPass,
 }
 
 impl Report {
@@ -54,14 +54,14 @@ impl Report {
         }
     }
 
-    /// One more run. A scenario that is required and was not judged has failed.
+    /// Adds a run. A required scenario without a result has failed.
     pub(super) fn add(
         &mut self,
         order: usize,
         subject: &'static Subject,
         revision: &'static str,
         required: &[String],
-        judged: Vec<Judged>,
+        results: Vec<ScenarioResult>,
     ) {
         let key = |scenario: &str| Key {
             order,
@@ -73,82 +73,82 @@ impl Report {
             self.rows.entry(key(name)).or_default().subject = subject.name;
             self.rows.entry(key(name)).or_default().runs += 1;
         }
-        for judged in judged {
-            let key = key(&judged.scenario);
+        for result in results {
+            let key = key(&result.scenario);
             let row = self.rows.entry(key.clone()).or_default();
             row.subject = subject.name;
             row.runs += u32::from(key.is_optional);
-            row.passes += u32::from(judged.is_passed());
+            row.passes += u32::from(result.is_passed());
             let checks = row.checks.unwrap_or(usize::MAX);
-            row.checks = Some(checks.min(judged.succeeded));
-            if !judged.is_passed() && row.said.is_none() {
-                let said = judged.failed.into_iter().next();
-                row.said = Some(said.unwrap_or_else(|| "nothing was checked".to_owned()));
+            row.checks = Some(checks.min(result.succeeded));
+            if !result.is_passed() && row.message.is_none() {
+                let message = result.failed.into_iter().next();
+                row.message = Some(message.unwrap_or_else(|| "nothing was checked".to_owned()));
             }
         }
     }
 
-    /// A run of all that there is: what was not judged before is not required.
-    pub(super) fn add_the_rest(
+    /// Adds a run of the whole suite: scenarios without a row are not required.
+    pub(super) fn add_optional(
         &mut self,
         order: usize,
         subject: &'static Subject,
         revision: &'static str,
-        mut judged: Vec<Judged>,
+        mut results: Vec<ScenarioResult>,
     ) {
-        judged.retain(|judged| {
+        results.retain(|result| {
             let mut keys = self.rows.keys();
             !keys.any(|key| {
                 (key.order, key.revision, key.scenario.as_str())
-                    == (order, revision, judged.scenario.as_str())
+                    == (order, revision, result.scenario.as_str())
             })
         });
-        self.add(order, subject, revision, &[], judged);
+        self.add(order, subject, revision, &[], results);
     }
 
-    fn verdict_of(&self, key: &Key, row: &Row) -> Verdict {
+    fn row_verdict(&self, key: &Key, row: &Row) -> Verdict {
         let is_passed = row.passes == row.runs && row.runs > 0;
         let is_expected = self.expected.reason(row.subject, &key.scenario).is_some();
         match (is_passed, is_expected) {
             (true, false) => Verdict::Passed,
-            (true, true) => Verdict::Surprise,
+            (true, true) => Verdict::UnexpectedPass,
             (false, true) => Verdict::Expected,
             (false, false) if key.is_optional => Verdict::Optional,
             (false, false) => Verdict::Failed,
         }
     }
 
-    /// Fails where something failed that is required, or was passed that was expected to fail.
-    pub(super) fn verdict(&self) -> Result<(), String> {
-        let wrong = self.rows.iter().filter_map(|(key, row)| {
-            let what = match self.verdict_of(key, row) {
-                Verdict::Failed => row.said.as_deref().unwrap_or("it was not judged"),
-                Verdict::Surprise => "it is expected to fail, and was passed",
+    /// Fails if a required scenario failed, or if an expected failure passed.
+    pub(super) fn result(&self) -> Result<(), String> {
+        let problems = self.rows.iter().filter_map(|(key, row)| {
+            let problem = match self.row_verdict(key, row) {
+                Verdict::Failed => row.message.as_deref().unwrap_or("it was not judged"),
+                Verdict::UnexpectedPass => "it is expected to fail, and was passed",
                 Verdict::Expected | Verdict::Optional | Verdict::Passed => return None,
             };
             let (subject, revision, name) = (row.subject, key.revision, &key.scenario);
             let (passes, runs) = (row.passes, row.runs);
             Some(format!(
-                "{subject}, {revision}, {name} ({passes} of {runs}): {what}"
+                "{subject}, {revision}, {name} ({passes} of {runs}): {problem}"
             ))
         });
-        let wrong: Vec<String> = wrong.collect();
-        if wrong.is_empty() {
+        let problems: Vec<String> = problems.collect();
+        if problems.is_empty() {
             Ok(())
         } else {
             Err(format!(
                 "the conformance suite objects:\n{}",
-                wrong.join("\n")
+                problems.join("\n")
             ))
         }
     }
 
-    /// For a terminal.
+    /// The results for a terminal.
     pub(super) fn as_table(&self) -> String {
         let mut table = String::new();
         for (key, row) in &self.rows {
             let (passes, runs) = (row.passes, row.runs);
-            let result = self.words(key, row);
+            let result = self.result_text(key, row);
             let _ = writeln!(
                 table,
                 "{:<22} {} {:<48} {:>3} checks  {passes:>3} of {runs:<3} {result}",
@@ -158,7 +158,7 @@ impl Report {
                 row.checks.unwrap_or_default(),
             );
         }
-        table + &self.sums()
+        table + &self.totals()
     }
 
     pub(super) fn as_markdown(&self) -> String {
@@ -166,12 +166,12 @@ impl Report {
             "# Judged by the public conformance suite\n\n\
              Made by `cargo xtask conformance`. A scenario is passed when at least one of its checks succeeded and none failed or warned, in every repeat.\n\n",
         );
-        page.push_str(&self.sums());
+        page.push_str(&self.totals());
         let mut heading = None;
         for (key, row) in &self.rows {
-            let here = (key.order, key.revision);
-            if heading != Some(here) {
-                heading = Some(here);
+            let subject_and_revision = (key.order, key.revision);
+            if heading != Some(subject_and_revision) {
+                heading = Some(subject_and_revision);
                 let _ = write!(
                     page,
                     "\n## {} at {}\n\n| scenario | checks | passed | result |\n|---|---|---|---|\n",
@@ -180,7 +180,7 @@ impl Report {
             }
             let (passes, runs) = (row.passes, row.runs);
             let checks = row.checks.unwrap_or_default();
-            let result = self.words(key, row).replace('|', "\\|");
+            let result = self.result_text(key, row).replace('|', "\\|");
             let _ = writeln!(
                 page,
                 "| `{}` | {checks} | {passes} of {runs} | {result} |",
@@ -190,29 +190,29 @@ impl Report {
         page
     }
 
-    fn words(&self, key: &Key, row: &Row) -> String {
-        let said = row.said.as_deref().unwrap_or("it was not judged");
+    fn result_text(&self, key: &Key, row: &Row) -> String {
+        let message = row.message.as_deref().unwrap_or("it was not judged");
         let optional = if key.is_optional {
             ", not required"
         } else {
             ""
         };
-        match self.verdict_of(key, row) {
+        match self.row_verdict(key, row) {
             Verdict::Expected => {
                 let reason = self.expected.reason(row.subject, &key.scenario);
                 format!("expected to fail{optional}: {}", reason.unwrap_or_default())
             }
-            Verdict::Failed => format!("FAILED: {said}"),
-            Verdict::Optional => format!("not passed, not required: {said}"),
+            Verdict::Failed => format!("FAILED: {message}"),
+            Verdict::Optional => format!("not passed, not required: {message}"),
             Verdict::Passed => format!("passed{optional}"),
-            Verdict::Surprise => "PASSED, but expected to fail".to_owned(),
+            Verdict::UnexpectedPass => "PASSED, but expected to fail".to_owned(),
         }
     }
 
-    fn sums(&self) -> String {
+    fn totals(&self) -> String {
         let required = || self.rows.iter().filter(|(key, _)| !key.is_optional);
         let with = |verdict: Verdict| {
-            let rows = required().filter(|(key, row)| self.verdict_of(key, row) == verdict);
+            let rows = required().filter(|(key, row)| self.row_verdict(key, row) == verdict);
             rows.count()
         };
         format!(
@@ -220,7 +220,7 @@ impl Report {
             required().count(),
             with(Verdict::Passed),
             with(Verdict::Expected),
-            with(Verdict::Failed) + with(Verdict::Surprise),
+            with(Verdict::Failed) + with(Verdict::UnexpectedPass),
             self.repeats
         )
     }

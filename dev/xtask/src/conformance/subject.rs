@@ -1,4 +1,4 @@
-//! What is judged: our programs, and the guard in front of a server and behind a client. Knows not what is asked of them.
+//! The tested programs: ours, alone or with a guard in front of a server or behind a client. Must not depend on scenarios.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,12 @@ use std::thread;
 
 use serde_json::Value;
 
-use super::suite::{Judged, Leg, Scope, Suite};
+use super::suite::{ScenarioResult, Scope, Side, Suite};
 use crate::step::target;
 
 pub(super) struct Subject {
     pub(super) name: &'static str,
-    pub(super) leg: Leg,
+    pub(super) side: Side,
     kind: Kind,
 }
 
@@ -26,102 +26,102 @@ enum Kind {
 pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
         name: "client (tokio)",
-        leg: Leg::Client,
+        side: Side::Client,
         kind: Kind::Client("conformance-client", ""),
     },
     Subject {
         name: "client (threads)",
-        leg: Leg::Client,
+        side: Side::Client,
         kind: Kind::Client("conformance-client-blocking", ""),
     },
     Subject {
         name: "client behind a guard",
-        leg: Leg::Client,
+        side: Side::Client,
         kind: Kind::Client("conformance-client", " --guarded"),
     },
     Subject {
         name: "server (tokio)",
-        leg: Leg::Server,
+        side: Side::Server,
         kind: Kind::Server,
     },
     Subject {
         name: "server behind a guard",
-        leg: Leg::Server,
+        side: Side::Server,
         kind: Kind::Guarded,
     },
 ];
 
 impl Subject {
-    pub(super) fn judge(
+    pub(super) fn run(
         &self,
         suite: &Suite,
         scope: Scope,
         revision: &str,
-    ) -> Result<Vec<Judged>, String> {
+    ) -> Result<Vec<ScenarioResult>, String> {
         match self.kind {
             Kind::Client(program, options) => {
                 let program = target().join("debug").join(program);
                 let command = format!("{}{options}", program.display());
-                suite.judge(self.leg, scope, revision, &["--command", &command])
+                suite.run(self.side, scope, revision, &["--command", &command])
             }
             Kind::Guarded => {
-                let server = Running::server()?;
-                let guard = Running::guard(&server.url)?;
-                suite.judge(self.leg, scope, revision, &["--url", &guard.url])
+                let server = RunningProgram::server()?;
+                let guard = RunningProgram::guard(&server.url)?;
+                suite.run(self.side, scope, revision, &["--url", &guard.url])
             }
             Kind::Server => {
-                let server = Running::server()?;
-                suite.judge(self.leg, scope, revision, &["--url", &server.url])
+                let server = RunningProgram::server()?;
+                suite.run(self.side, scope, revision, &["--url", &server.url])
             }
         }
     }
 }
 
-/// A program of ours that listens, until it is dropped.
-struct Running {
+/// A program of ours that listens. Killed when dropped.
+struct RunningProgram {
     child: Child,
     url: String,
 }
 
-impl Running {
-    /// It says where it listens in its first line.
-    fn server() -> Result<Running, String> {
+impl RunningProgram {
+    /// Starts the server. Its first line is its URL.
+    fn server() -> Result<RunningProgram, String> {
         let mut command = Command::new(target().join("debug/conformance-server"));
-        let mut child = start(command.stdout(Stdio::piped()))?;
+        let mut child = spawn(command.stdout(Stdio::piped()))?;
         let url = child.stdout.take().and_then(first_line);
-        Running::new(child, url)
+        RunningProgram::new(child, url)
     }
 
-    /// It says where it listens as the first thing that it logs.
-    fn guard(url: &str) -> Result<Running, String> {
+    /// Starts a guard. Its first log line has its URL.
+    fn guard(url: &str) -> Result<RunningProgram, String> {
         let mut command = Command::new(target().join("debug/everlink"));
         command.args(["guard", "--log", "json"]);
         command.args(["--listen", "http://127.0.0.1:0/mcp", "--url", url]);
-        let mut child = start(command.stderr(Stdio::piped()))?;
+        let mut child = spawn(command.stderr(Stdio::piped()))?;
         let line = child.stderr.take().and_then(first_line);
-        let fact = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
-        let url = fact.and_then(|fact| fact["listening"].as_str().map(str::to_owned));
-        Running::new(child, url)
+        let entry = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
+        let url = entry.and_then(|entry| entry["listening"].as_str().map(str::to_owned));
+        RunningProgram::new(child, url)
     }
 
-    fn new(child: Child, url: Option<String>) -> Result<Running, String> {
-        let mut running = Running {
+    fn new(child: Child, url: Option<String>) -> Result<RunningProgram, String> {
+        let mut program = RunningProgram {
             child,
             url: String::new(),
         };
-        running.url = url.ok_or("a program of ours does not say where it listens")?;
-        Ok(running)
+        program.url = url.ok_or("a program of ours does not say where it listens")?;
+        Ok(program)
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn start(command: &mut Command) -> Result<Child, String> {
+fn spawn(command: &mut Command) -> Result<Child, String> {
     let command = command.stdin(Stdio::null());
     let name = command.get_program().to_string_lossy().into_owned();
     command
@@ -129,7 +129,7 @@ fn start(command: &mut Command) -> Result<Child, String> {
         .map_err(|error| format!("{name} could not start: {error}"))
 }
 
-/// The first line; the rest is read, too, so that whoever writes it is not held up.
+/// Reads the first line, and drains the rest, so that the writer never blocks.
 fn first_line(from: impl Read + Send + 'static) -> Option<String> {
     let mut lines = BufReader::new(from).lines();
     let first = lines.next()?.ok()?;

@@ -1,4 +1,4 @@
-//! The public conformance suite: how it is installed, called and read. Knows not whom it judges.
+//! The public conformance suite: installs it, runs it and reads its results. Must not depend on the tested programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,40 +6,40 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::peers::node_modules;
+use crate::install::node_modules;
 use crate::step::root;
 
-/// Its newest version when this was written.
+/// The newest version at the time of writing.
 const PACKAGE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 
-/// One of the two things that it judges.
+/// The tested end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Leg {
+pub(super) enum Side {
     Client,
     Server,
 }
 
-impl Leg {
+impl Side {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Leg::Client => "client",
-            Leg::Server => "server",
+            Side::Client => "client",
+            Side::Server => "server",
         }
     }
 }
 
-/// How much of it is run.
+/// The part of the suite to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// What a revision requires, and what is listed beside that.
+    /// The scenarios that a revision requires, and those listed beside them.
     Requirements,
-    /// All that there is for a revision.
+    /// All scenarios of a revision.
     Suite,
 }
 
 impl Scope {
-    /// The revision follows.
-    const fn words(self) -> &'static [&'static str] {
+    /// The arguments of the suite; the revision follows.
+    const fn arguments(self) -> &'static [&'static str] {
         match self {
             Scope::Requirements => &["--requirements"],
             Scope::Suite => &["--suite", "all", "--spec-version"],
@@ -51,17 +51,17 @@ pub(super) struct Suite {
     directory: PathBuf,
 }
 
-/// What the suite says of one scenario.
-pub(super) struct Judged {
+/// The result of one scenario.
+pub(super) struct ScenarioResult {
     pub(super) scenario: String,
-    /// How many checks succeeded.
+    /// The number of successful checks.
     pub(super) succeeded: usize,
-    /// What the others say: failures, and warnings, which count as such.
+    /// The messages of the other checks: failures, and warnings, which count as failures.
     pub(super) failed: Vec<String>,
 }
 
-impl Judged {
-    /// A scenario in which nothing was checked is not passed.
+impl ScenarioResult {
+    /// A scenario without a successful check has not passed.
     pub(super) fn is_passed(&self) -> bool {
         self.failed.is_empty() && self.succeeded > 0
     }
@@ -74,11 +74,11 @@ impl Suite {
     }
 
     /// The scenarios that an implementation of this revision must pass.
-    pub(super) fn required(&self, leg: Leg, revision: &str) -> Result<Vec<String>, String> {
+    pub(super) fn required(&self, side: Side, revision: &str) -> Result<Vec<String>, String> {
         let file = self.package().join(format!("requirements/{revision}.yaml"));
         let text = fs::read_to_string(&file)
             .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-        let head = format!("{}:", leg.name());
+        let head = format!("{}:", side.name());
         let lines = text.lines().skip_while(|line| *line != head).skip(1);
         let names = lines.map_while(|line| line.strip_prefix("  - "));
         let names: Vec<String> = names.map(str::to_owned).collect();
@@ -88,14 +88,14 @@ impl Suite {
         Ok(names)
     }
 
-    /// Runs what has to do with a revision. `subject` says what is judged, in the words of the suite.
-    pub(super) fn judge(
+    /// Runs the scenarios of a revision. `subject` holds the suite's arguments for the tested program.
+    pub(super) fn run(
         &self,
-        leg: Leg,
+        side: Side,
         scope: Scope,
         revision: &str,
         subject: &[&str],
-    ) -> Result<Vec<Judged>, String> {
+    ) -> Result<Vec<ScenarioResult>, String> {
         let results = self.directory.join("results");
         let _ = fs::remove_dir_all(&results);
         let mut command = Command::new("node");
@@ -103,9 +103,9 @@ impl Suite {
             .arg("--import")
             .arg(shim())
             .arg(self.package().join("dist/index.js"))
-            .arg(leg.name())
+            .arg(side.name())
             .args(subject)
-            .args(scope.words())
+            .args(scope.arguments())
             .args([revision, "--timeout", "60000"])
             .arg("--output-dir")
             .arg(&results)
@@ -113,10 +113,10 @@ impl Suite {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // Its exit status knows neither empty scenarios nor ours that are expected to fail.
+        // Ignores the exit status: the suite does not know empty scenarios and our expected failures.
         let status = command.status();
         status.map_err(|error| format!("node could not start: {error}"))?;
-        read(&results, leg)
+        read(&results, side)
     }
 
     fn package(&self) -> PathBuf {
@@ -125,7 +125,7 @@ impl Suite {
     }
 }
 
-/// What Node 20 does not have and the suite needs, as an address that Node takes.
+/// The URL of a module with functions that Node 20 lacks and the suite needs.
 fn shim() -> String {
     format!(
         "file://{}",
@@ -133,38 +133,38 @@ fn shim() -> String {
     )
 }
 
-/// A directory for each scenario, named after it and the time.
-fn read(results: &Path, leg: Leg) -> Result<Vec<Judged>, String> {
-    let mut judged = Vec::new();
-    let prefix = match leg {
-        Leg::Client => "",
-        Leg::Server => "server-",
+/// Reads the results: a directory for each scenario, named after it and the time.
+fn read(results: &Path, side: Side) -> Result<Vec<ScenarioResult>, String> {
+    let mut all_results = Vec::new();
+    let prefix = match side {
+        Side::Client => "",
+        Side::Server => "server-",
     };
-    gather(results, "", &mut |name, checks| {
+    collect_checks(results, "", &mut |name, checks| {
         let name = name.strip_prefix(prefix).unwrap_or(name);
-        judged.push(Judged {
+        all_results.push(ScenarioResult {
             scenario: without_time(name).to_owned(),
-            succeeded: count(checks, "SUCCESS").count(),
-            failed: count(checks, "FAILURE")
-                .chain(count(checks, "WARNING"))
-                .map(text)
+            succeeded: with_status(checks, "SUCCESS").count(),
+            failed: with_status(checks, "FAILURE")
+                .chain(with_status(checks, "WARNING"))
+                .map(failure_text)
                 .collect(),
         });
     })?;
-    if judged.is_empty() {
+    if all_results.is_empty() {
         return Err(
             "the suite has judged nothing: it did not start, or what it judges did not".into(),
         );
     }
-    judged.sort_by(|a: &Judged, b| a.scenario.cmp(&b.scenario));
-    Ok(judged)
+    all_results.sort_by(|a: &ScenarioResult, b| a.scenario.cmp(&b.scenario));
+    Ok(all_results)
 }
 
-/// Scenarios have slashes in their names, so some directories have directories.
-fn gather(
+/// Reads directories recursively, because some scenario names contain slashes.
+fn collect_checks(
     directory: &Path,
     name: &str,
-    found: &mut impl FnMut(&str, &[Value]),
+    on_checks: &mut impl FnMut(&str, &[Value]),
 ) -> Result<(), String> {
     let failed = |error| format!("{} cannot be read: {error}", directory.display());
     for entry in fs::read_dir(directory).map_err(failed)? {
@@ -173,18 +173,18 @@ fn gather(
         let file = file.to_string_lossy();
         if path.is_dir() {
             let name = format!("{name}{file}");
-            gather(&path, &format!("{name}/"), found)?;
+            collect_checks(&path, &format!("{name}/"), on_checks)?;
         } else if file == "checks.json" {
             let text = fs::read_to_string(&path).map_err(failed)?;
             let checks: Vec<Value> = serde_json::from_str(&text)
                 .map_err(|error| format!("{} makes no sense: {error}", path.display()))?;
-            found(name.trim_end_matches('/'), &checks);
+            on_checks(name.trim_end_matches('/'), &checks);
         }
     }
     Ok(())
 }
 
-/// `tools-list-2026-11-15T14-31-51-394Z` is `tools-list`.
+/// Removes the time: `tools-list-2026-11-15T14-31-51-394Z` becomes `tools-list`.
 fn without_time(name: &str) -> &str {
     const TIME: usize = "-2026-11-15T14-31-51-394Z".len();
     let end = name.len().saturating_sub(TIME);
@@ -195,16 +195,16 @@ fn without_time(name: &str) -> &str {
     }
 }
 
-fn count<'a>(checks: &'a [Value], status: &'static str) -> impl Iterator<Item = &'a Value> {
+fn with_status<'a>(checks: &'a [Value], status: &'static str) -> impl Iterator<Item = &'a Value> {
     checks.iter().filter(move |check| check["status"] == status)
 }
 
-fn text(check: &Value) -> String {
+fn failure_text(check: &Value) -> String {
     let id = check["id"].as_str().unwrap_or("?");
-    let said = check["errorMessage"]
+    let message = check["errorMessage"]
         .as_str()
         .unwrap_or("no reason is given");
-    format!("{id}: {}", said.lines().next().unwrap_or_default())
+    format!("{id}: {}", message.lines().next().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
     use super::without_time;
 
     #[test]
-    fn the_time_is_no_part_of_the_name() {
+    fn timestamp_is_removed_from_the_scenario_name() {
         assert_eq!(
             without_time("tools-list-2026-11-15T14-31-51-394Z"),
             "tools-list"

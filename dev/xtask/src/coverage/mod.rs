@@ -1,6 +1,6 @@
 //! `cargo xtask coverage`: which test shows which requirement and which failure. Runs no test.
 
-mod ledger;
+mod matrix;
 mod report;
 mod rows;
 mod scan;
@@ -9,63 +9,63 @@ mod scope;
 use std::collections::BTreeSet;
 use std::fs;
 
-use self::ledger::{Ledger, Witness};
+use self::matrix::{CitingTest, Matrix};
 use self::scope::{Class, Scope};
 use crate::step::{self, Done, Outcome};
 
-/// Where the report is kept.
+/// The path of the report.
 const REPORT: &str = "docs/COVERAGE.md";
 
 /// Writes the report and prints its summary.
 pub(crate) fn run() -> Result<(), String> {
-    let ledger = ledger()?;
+    let matrix = matrix()?;
     let path = step::root().join(REPORT);
-    fs::write(&path, report::document(&ledger))
+    fs::write(&path, report::document(&matrix))
         .map_err(|error| format!("{REPORT} could not be written: {error}"))?;
-    println!("{}", report::summary(&ledger));
+    println!("{}", report::summary(&matrix));
     Ok(())
 }
 
-/// Fails if the report is not what [`run`] would write, or if a server over a byte stream could break a rule, or either end one about
-/// HTTP, and no test would see it.
+/// Fails if the report differs from what [`run`] would write. Also fails if no test shows a rule for servers over a byte stream, or a rule
+/// about HTTP for either end.
 pub(crate) fn check() -> Outcome {
-    let ledger = ledger()?;
-    let kept = fs::read_to_string(step::root().join(REPORT)).unwrap_or_default();
-    if kept != report::document(&ledger) {
+    let matrix = matrix()?;
+    let committed = fs::read_to_string(step::root().join(REPORT)).unwrap_or_default();
+    if committed != report::document(&matrix) {
         return Err(format!(
             "{REPORT} is not what the tests say; run `cargo xtask coverage` and commit what it writes"
         ));
     }
-    let open = [
+    let uncovered = [
         (
             Scope::ServerStream,
-            ledger.uncovered(Scope::ServerStream, Class::Must),
+            matrix.uncovered(Scope::ServerStream, Class::Must),
         ),
         (
             Scope::ServerHttp,
-            ledger.uncovered_of_http(Scope::ServerHttp),
+            matrix.uncovered_http_only(Scope::ServerHttp),
         ),
         (
             Scope::ClientHttp,
-            ledger.uncovered_of_http(Scope::ClientHttp),
+            matrix.uncovered_http_only(Scope::ClientHttp),
         ),
     ];
-    let open: Vec<String> = open
+    let uncovered: Vec<String> = uncovered
         .iter()
         .filter(|(_, rows)| !rows.is_empty())
         .map(|(scope, rows)| format!("{}: {}", scope.title(), rows.join(", ")))
         .collect();
-    if open.is_empty() {
+    if uncovered.is_empty() {
         return Ok(Done::Passed);
     }
     Err(format!(
         "no test shows these rows; cite each in a test of its end and binding, or say in \
          dev/xtask/data/excused.tsv why none can show it\n  {}",
-        open.join("\n  ")
+        uncovered.join("\n  ")
     ))
 }
 
-fn ledger() -> Result<Ledger, String> {
+fn matrix() -> Result<Matrix, String> {
     let requirements = rows::requirements()?;
     let failures = rows::failures()?;
     let known = requirements
@@ -74,31 +74,31 @@ fn ledger() -> Result<Ledger, String> {
         .chain(failures.iter().map(|row| row.id))
         .collect();
     let sources = sources()?;
-    let strangers: Vec<String> = sources
+    let unknown_ids: Vec<String> = sources
         .iter()
-        .flat_map(|source| strangers(source, &known))
+        .flat_map(|source| unknown_ids(source, &known))
         .collect();
-    if !strangers.is_empty() {
+    if !unknown_ids.is_empty() {
         return Err(format!(
             "no row of dev/xtask/data has these ids:\n  {}",
-            strangers.join("\n  ")
+            unknown_ids.join("\n  ")
         ));
     }
     let mut all = Vec::new();
     for source in &sources {
-        all.extend(witnesses(source)?);
+        all.extend(citing_tests(source)?);
     }
-    Ledger::new(&requirements, failures, &rows::excuses()?, &all)
+    Matrix::new(&requirements, failures, &rows::excuses()?, &all)
 }
 
-/// A file that may hold tests.
+/// A file that may contain tests.
 struct Source {
     /// From the root of the project, with slashes.
     path: String,
     text: String,
 }
 
-/// Every file that may hold tests of the library, in order.
+/// All files that may contain tests of the library, in order.
 fn sources() -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     walk("src", &mut sources)?;
@@ -125,7 +125,7 @@ fn walk(directory: &str, sources: &mut Vec<Source>) -> Result<(), String> {
     Ok(())
 }
 
-/// What is in a directory, in order.
+/// The entries of a directory, in order.
 fn entries(directory: &str) -> Result<Vec<String>, String> {
     let mut paths = fs::read_dir(step::root().join(directory))
         .and_then(|entries| {
@@ -147,45 +147,45 @@ fn unreadable(path: &str, error: &std::io::Error) -> String {
     format!("{path} could not be read: {error}")
 }
 
-fn witnesses(source: &Source) -> Result<Vec<Witness>, String> {
-    let tests = scan::tests(&source.text).map_err(|why| format!("{}: {why}", source.path))?;
-    let witness = |test: scan::Test| Witness {
+fn citing_tests(source: &Source) -> Result<Vec<CitingTest>, String> {
+    let tests = scan::tests(&source.text).map_err(|error| format!("{}: {error}", source.path))?;
+    let citing_test = |test: scan::Test| CitingTest {
         path: source.path.clone(),
         name: format!("{}::{}", source.path, test.name),
         cites: test.cites,
     };
-    Ok(tests.into_iter().map(witness).collect())
+    Ok(tests.into_iter().map(citing_test).collect())
 }
 
-/// The ids in a file that are not known, in tests or elsewhere, each with its line.
-fn strangers(source: &Source, known: &BTreeSet<&str>) -> Vec<String> {
-    let mut strangers = Vec::new();
+/// The unknown ids in a file, in tests or elsewhere, each with its line.
+fn unknown_ids(source: &Source, known: &BTreeSet<&str>) -> Vec<String> {
+    let mut unknown_ids = Vec::new();
     for (index, line) in source.text.lines().enumerate() {
         let name = line.split_once("fn ").map_or("", |(_, after)| after);
-        let named = scan::ids_in_name(name.split('(').next().unwrap_or(name));
-        let cited = scan::ids(line).map(str::to_owned);
-        for id in cited.chain(named) {
+        let in_name = scan::ids_in_name(name.split('(').next().unwrap_or(name));
+        let in_text = scan::ids(line).map(str::to_owned);
+        for id in in_text.chain(in_name) {
             if !known.contains(id.as_str()) {
-                strangers.push(format!("{id} in {}:{}", source.path, index + 1));
+                unknown_ids.push(format!("{id} in {}:{}", source.path, index + 1));
             }
         }
     }
-    strangers
+    unknown_ids
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, ledger, strangers};
+    use super::{Source, matrix, unknown_ids};
 
     #[test]
-    fn ids_that_are_in_no_table_are_named_with_their_line() {
+    fn unknown_ids_are_reported_with_their_line() {
         let source = Source {
             path: "tests/a.rs".to_owned(),
             text: "//! S-A-01 and S-A-02\n\n#[test]\nfn f_001_a() {}\nfn f_002_b() {}\nfn s_a_3() {}\n".to_owned(),
         };
         let known = ["S-A-01", "F-001"].into();
         assert_eq!(
-            strangers(&source, &known),
+            unknown_ids(&source, &known),
             [
                 "S-A-02 in tests/a.rs:1",
                 "F-002 in tests/a.rs:5",
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_project_cites_only_what_there_is_and_excuses_only_what_it_must() {
-        ledger().expect("sound");
+    fn project_cites_only_known_rows_and_needs_every_excuse() {
+        matrix().expect("sound");
     }
 }

@@ -1,8 +1,8 @@
-//! The coverage as text: a document for the repository, a summary for the terminal. Decides nothing.
+//! Writes the coverage as text: a document for the repository, and a summary for the terminal. Must not decide anything.
 
 use core::fmt::Write as _;
 
-use super::ledger::{Entry, Ledger, Page, Standing};
+use super::matrix::{Entry, Matrix, Section, Status};
 use super::scope::Scope;
 
 const HEAD: &str = "\
@@ -12,8 +12,8 @@ Which test shows which requirement, and which failure. Written by `cargo xtask c
 
 A test shows a row if it is named after it (`s_rpc_07_…` shows S-RPC-07, `f_012_…` shows F-012) or if the comment directly above it
 cites the id; it shows a requirement also if a comment or a string inside it does. The file says whom a test speaks for:
-`tests/server*`, `tests/pair*` and `src/server*` for the server; `tests/relay*`, `src/relay*`, `src/wire/` and `src/protocol/` for both
-ends; all others for the client. Tests speak for a byte stream unless `http` is in the path; `src/wire/` and `src/protocol/` speak for
+`tests/server*`, `tests/pair*` and `src/server*` for the server; `tests/relay*`, `src/relay*`, `src/json/`, `src/wire/` and `src/protocol/` for
+both ends; all others for the client. Tests speak for a byte stream unless `http` is in the path; the last three speak for
 every binding. What cannot be shown in a scope is excused, with the reason, in `dev/xtask/data/excused.tsv`.
 
 Versions: A is 2024-11-05, B 2025-03-26, C 2025-06-18, D 2025-11-25, L all of these; M is 2026-07-28, `M ext` an extension of it,
@@ -21,35 +21,38 @@ M+L an end that speaks both.
 ";
 
 /// The whole document.
-pub(crate) fn document(ledger: &Ledger) -> String {
+pub(crate) fn document(matrix: &Matrix) -> String {
     let mut text = HEAD.to_owned();
-    section(&mut text, "Summary");
+    heading(&mut text, "Summary");
     table(
         &mut text,
         &["scope", "level", "rows", "covered", "excused", "uncovered"],
-        ledger.pages.iter().filter_map(counts),
+        matrix.sections.iter().filter_map(counts),
     );
-    let (shown, all) = failures_counted(ledger);
-    paragraph(&mut text, &format!("Failures: {shown} of {all} covered."));
+    let (covered_count, all) = failure_counts(matrix);
+    paragraph(
+        &mut text,
+        &format!("Failures: {covered_count} of {all} covered."),
+    );
     for scope in Scope::ALL {
-        section(&mut text, scope.title());
-        covered(&mut text, ledger, scope);
+        heading(&mut text, scope.title());
+        covered(&mut text, matrix, scope);
     }
-    section(&mut text, "Uncovered");
+    heading(&mut text, "Uncovered");
     for scope in Scope::ALL {
-        uncovered(&mut text, ledger, scope);
+        uncovered(&mut text, matrix, scope);
     }
-    section(&mut text, "Failures");
-    failures(&mut text, ledger);
+    heading(&mut text, "Failures");
+    failures(&mut text, matrix);
     text
 }
 
-/// The counts, in columns.
-pub(crate) fn summary(ledger: &Ledger) -> String {
+/// The counts in columns.
+pub(crate) fn summary(matrix: &Matrix) -> String {
     let mut text = String::new();
-    for page in &ledger.pages {
-        if let Some([scope, level, rows, covered, excused, uncovered]) = counts(page) {
-            put(
+    for section in &matrix.sections {
+        if let Some([scope, level, rows, covered, excused, uncovered]) = counts(section) {
+            append(
                 &mut text,
                 format_args!(
                     "{scope:<26} {level:<12} {rows:>3} rows, {covered:>3} covered, {excused:>2} excused, {uncovered:>3} uncovered\n"
@@ -57,60 +60,63 @@ pub(crate) fn summary(ledger: &Ledger) -> String {
             );
         }
     }
-    let (shown, all) = failures_counted(ledger);
-    put(
+    let (covered_count, all) = failure_counts(matrix);
+    append(
         &mut text,
-        format_args!("{:<39} {all:>3} rows, {shown:>3} covered", "Failures"),
+        format_args!(
+            "{:<39} {all:>3} rows, {covered_count:>3} covered",
+            "Failures"
+        ),
     );
     text
 }
 
-/// A line of the summary; none for a page without rows.
-fn counts(page: &Page) -> Option<[String; 6]> {
-    let count = |is: fn(&Standing) -> bool| {
-        let entries = page.entries.iter();
-        entries.filter(|entry| is(&entry.standing)).count()
+/// A line of the summary; `None` for a section without rows.
+fn counts(section: &Section) -> Option<[String; 6]> {
+    let count = |is: fn(&Status) -> bool| {
+        let entries = section.entries.iter();
+        entries.filter(|entry| is(&entry.status)).count()
     };
-    (!page.entries.is_empty()).then(|| {
+    (!section.entries.is_empty()).then(|| {
         [
-            page.scope.title().to_owned(),
-            page.class.title().to_owned(),
-            page.entries.len().to_string(),
-            count(|standing| matches!(standing, Standing::Covered(_))).to_string(),
-            count(|standing| matches!(standing, Standing::Excused(_))).to_string(),
-            count(|standing| matches!(standing, Standing::Uncovered)).to_string(),
+            section.scope.title().to_owned(),
+            section.class.title().to_owned(),
+            section.entries.len().to_string(),
+            count(|status| matches!(status, Status::Covered(_))).to_string(),
+            count(|status| matches!(status, Status::Excused(_))).to_string(),
+            count(|status| matches!(status, Status::Uncovered)).to_string(),
         ]
     })
 }
 
-/// How many failures are covered, and of how many.
-fn failures_counted(ledger: &Ledger) -> (usize, usize) {
-    let rows = ledger.failures.iter();
-    let shown = rows.filter(|(_, tests)| !tests.is_empty()).count();
-    (shown, ledger.failures.len())
+/// The number of covered failures, and of all.
+fn failure_counts(matrix: &Matrix) -> (usize, usize) {
+    let rows = matrix.failures.iter();
+    let covered_count = rows.filter(|(_, tests)| !tests.is_empty()).count();
+    (covered_count, matrix.failures.len())
 }
 
-/// What is shown or excused in a scope, a table for each class.
-fn covered(text: &mut String, ledger: &Ledger, scope: Scope) {
+/// The covered and excused rows of a scope, a table for each class.
+fn covered(text: &mut String, matrix: &Matrix, scope: Scope) {
     let line = |entry: &Entry| {
-        let tests = match &entry.standing {
-            Standing::Covered(tests) => tests.join(", "),
-            Standing::Excused(reason) => format!("excused: {reason}"),
-            Standing::Uncovered => return None,
+        let tests = match &entry.status {
+            Status::Covered(tests) => tests.join(", "),
+            Status::Excused(reason) => format!("excused: {reason}"),
+            Status::Uncovered => return None,
         };
         let [id, level, versions] = [entry.id, entry.level, entry.versions].map(str::to_owned);
         Some([id, level, versions, tests])
     };
     let mut is_empty = true;
-    for page in ledger.pages_of(scope) {
-        let lines: Vec<_> = page.entries.iter().filter_map(line).collect();
+    for section in matrix.sections_of(scope) {
+        let lines: Vec<_> = section.entries.iter().filter_map(line).collect();
         if lines.is_empty() {
             continue;
         }
         is_empty = false;
         paragraph(
             text,
-            &format!("### {}: {}", scope.title(), page.class.title()),
+            &format!("### {}: {}", scope.title(), section.class.title()),
         );
         table(text, &["id", "level", "versions", "tests"], lines);
     }
@@ -119,10 +125,10 @@ fn covered(text: &mut String, ledger: &Ledger, scope: Scope) {
     }
 }
 
-/// What is shown by no test in a scope, a list for each class.
-fn uncovered(text: &mut String, ledger: &Ledger, scope: Scope) {
-    for page in ledger.pages_of(scope) {
-        let open: Vec<&Entry> = page
+/// The uncovered rows of a scope, a list for each class.
+fn uncovered(text: &mut String, matrix: &Matrix, scope: Scope) {
+    for section in matrix.sections_of(scope) {
+        let open: Vec<&Entry> = section
             .entries
             .iter()
             .filter(|entry| entry.is_uncovered())
@@ -132,7 +138,11 @@ fn uncovered(text: &mut String, ledger: &Ledger, scope: Scope) {
         }
         paragraph(
             text,
-            &format!("### Uncovered, {}: {}", scope.title(), page.class.title()),
+            &format!(
+                "### Uncovered, {}: {}",
+                scope.title(),
+                section.class.title()
+            ),
         );
         list(
             text,
@@ -146,40 +156,41 @@ fn uncovered(text: &mut String, ledger: &Ledger, scope: Scope) {
     }
 }
 
-fn failures(text: &mut String, ledger: &Ledger) {
-    let (shown, open): (Vec<_>, Vec<_>) = ledger
+fn failures(text: &mut String, matrix: &Matrix) {
+    let (covered_rows, open_rows): (Vec<_>, Vec<_>) = matrix
         .failures
         .iter()
         .partition(|(_, tests)| !tests.is_empty());
     table(
         text,
         &["id", "trigger", "tests"],
-        shown
+        covered_rows
             .into_iter()
             .map(|(row, tests)| [row.id.to_owned(), row.trigger.to_owned(), tests.join(", ")]),
     );
-    if !open.is_empty() {
+    if !open_rows.is_empty() {
         paragraph(text, "### Uncovered failures");
         list(
             text,
-            open.into_iter()
-                .map(|(row, _)| format!("{}: {} → {}", row.id, row.trigger, row.right)),
+            open_rows
+                .into_iter()
+                .map(|(row, _)| format!("{}: {} → {}", row.id, row.trigger, row.correct_behaviour)),
         );
     }
 }
 
-fn section(text: &mut String, title: &str) {
+fn heading(text: &mut String, title: &str) {
     paragraph(text, &format!("## {title}"));
 }
 
-fn paragraph(text: &mut String, words: &str) {
-    put(text, format_args!("\n{words}\n"));
+fn paragraph(text: &mut String, content: &str) {
+    append(text, format_args!("\n{content}\n"));
 }
 
 fn list(text: &mut String, points: impl IntoIterator<Item = String>) {
     text.push('\n');
     for point in points {
-        put(text, format_args!("- {point}\n"));
+        append(text, format_args!("- {point}\n"));
     }
 }
 
@@ -188,51 +199,51 @@ fn table<const N: usize>(
     head: &[&str; N],
     lines: impl IntoIterator<Item = [String; N]>,
 ) {
-    put(
+    append(
         text,
         format_args!("\n| {} |\n|{}\n", head.join(" | "), "---|".repeat(N)),
     );
     for line in lines {
         let cells = line.map(|cell| cell.replace('|', "\\|"));
-        put(text, format_args!("| {} |\n", cells.join(" | ")));
+        append(text, format_args!("| {} |\n", cells.join(" | ")));
     }
 }
 
-fn put(text: &mut String, words: core::fmt::Arguments<'_>) {
+fn append(text: &mut String, content: core::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
-    let _ = text.write_fmt(words);
+    let _ = text.write_fmt(content);
 }
 
 #[cfg(test)]
 mod tests {
     use super::{document, summary};
-    use crate::coverage::ledger::{Entry, Ledger, Page, Standing};
+    use crate::coverage::matrix::{Entry, Matrix, Section, Status};
     use crate::coverage::rows::Failure;
     use crate::coverage::scope::{Class, Scope};
 
-    fn ledger() -> Ledger {
-        let entry = |id, standing| Entry {
+    fn matrix() -> Matrix {
+        let entry = |id, status| Entry {
             id,
             versions: "all",
             level: "MUST NOT",
             text: "Lie.",
-            is_of_http: false,
-            standing,
+            is_http_only: false,
+            status,
         };
         let failure = |id| Failure {
             id,
             trigger: "a|b",
-            right: "c",
+            correct_behaviour: "c",
         };
         let tests = || vec!["x::a".to_owned(), "x::b".to_owned()];
-        Ledger {
-            pages: vec![Page {
+        Matrix {
+            sections: vec![Section {
                 scope: Scope::ClientStream,
                 class: Class::Must,
                 entries: vec![
-                    entry("S-A-01", Standing::Uncovered),
-                    entry("S-A-02", Standing::Covered(tests())),
-                    entry("S-A-03", Standing::Excused("it is so")),
+                    entry("S-A-01", Status::Uncovered),
+                    entry("S-A-02", Status::Covered(tests())),
+                    entry("S-A-03", Status::Excused("it is so")),
                 ],
             }],
             failures: vec![(failure("F-001"), tests()), (failure("F-002"), Vec::new())],
@@ -240,28 +251,31 @@ mod tests {
     }
 
     #[test]
-    fn each_row_is_on_a_line_of_its_own_in_the_place_of_its_standing() {
-        let document = document(&ledger());
-        let (shown, open) = document.split_once("## Uncovered\n").expect("two parts");
+    fn each_row_is_on_its_own_line_under_its_status() {
+        let document = document(&matrix());
+        let (covered_part, open_part) = document.split_once("## Uncovered\n").expect("two parts");
         for line in [
             "| Client over a byte stream | MUST | 3 | 1 | 1 | 1 |",
             "| S-A-02 | MUST NOT | all | x::a, x::b |",
             "| S-A-03 | MUST NOT | all | excused: it is so |",
         ] {
-            assert!(shown.lines().any(|other| other == line), "{shown}");
+            assert!(
+                covered_part.lines().any(|other| other == line),
+                "{covered_part}"
+            );
         }
         for line in [
             "- S-A-01 (MUST NOT, all): Lie.",
             "| F-001 | a\\|b | x::a, x::b |",
             "- F-002: a|b → c",
         ] {
-            assert!(open.lines().any(|other| other == line), "{open}");
+            assert!(open_part.lines().any(|other| other == line), "{open_part}");
         }
     }
 
     #[test]
-    fn the_summary_counts() {
-        let summary = summary(&ledger());
+    fn summary_has_counts_for_each_section() {
+        let summary = summary(&matrix());
         let lines: Vec<String> = summary
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))

@@ -1,4 +1,4 @@
-//! The rows that tests cite, as the files in `data/` have them. Knows no test and no scope.
+//! Reads the rows that tests cite from the files in `data/`. Must not depend on tests or scopes.
 
 const REQUIREMENTS: &str = include_str!("../../data/requirements.tsv");
 const FAILURES: &str = include_str!("../../data/failures.tsv");
@@ -15,15 +15,15 @@ pub(crate) struct Requirement {
     pub(crate) text: &'static str,
 }
 
-/// A way in which links fail in the wild.
+/// A known way in which links fail.
 pub(crate) struct Failure {
     pub(crate) id: &'static str,
     pub(crate) trigger: &'static str,
     /// What a correct link does.
-    pub(crate) right: &'static str,
+    pub(crate) correct_behaviour: &'static str,
 }
 
-/// Why a requirement cannot be shown in one scope, though by its columns it belongs there.
+/// Why a requirement cannot be shown in one scope, though its columns place it there.
 pub(crate) struct Excuse {
     pub(crate) id: &'static str,
     /// The key of the scope.
@@ -47,9 +47,14 @@ pub(crate) fn requirements() -> Result<Vec<Requirement>, String> {
 }
 
 pub(crate) fn failures() -> Result<Vec<Failure>, String> {
-    let rows = cells("failures.tsv", FAILURES)?
-        .into_iter()
-        .map(|[id, trigger, right]| Failure { id, trigger, right });
+    let rows =
+        cells("failures.tsv", FAILURES)?
+            .into_iter()
+            .map(|[id, trigger, correct_behaviour]| Failure {
+                id,
+                trigger,
+                correct_behaviour,
+            });
     Ok(rows.collect())
 }
 
@@ -60,18 +65,18 @@ pub(crate) fn excuses() -> Result<Vec<Excuse>, String> {
     Ok(rows.collect())
 }
 
-/// The lines after the first, each cut at its tabs.
+/// Splits the lines after the first at their tabs.
 fn cells<const N: usize>(file: &str, text: &'static str) -> Result<Vec<[&'static str; N]>, String> {
-    let cut = |(index, line): (usize, &'static str)| {
+    let parse_line = |(index, line): (usize, &'static str)| {
         let cells: Vec<&str> = line.split('\t').collect();
-        let complete = cells.iter().all(|cell| !cell.is_empty());
+        let is_complete = cells.iter().all(|cell| !cell.is_empty());
         cells
             .try_into()
             .ok()
-            .filter(|_| complete)
+            .filter(|_| is_complete)
             .ok_or_else(|| format!("line {} of {file} has not {N} cells", index + 1))
     };
-    text.lines().enumerate().skip(1).map(cut).collect()
+    text.lines().enumerate().skip(1).map(parse_line).collect()
 }
 
 #[cfg(test)]
@@ -82,7 +87,7 @@ mod tests {
     use crate::coverage::scan::ids;
 
     #[test]
-    fn every_id_is_one_that_a_test_could_cite_and_is_there_once() {
+    fn every_id_can_be_cited_and_is_unique() {
         let rules = requirements().expect("well formed");
         let failures = failures().expect("well formed");
         let all: Vec<&str> = rules
@@ -98,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_lacks_a_cell_is_named() {
+    fn line_with_a_missing_or_extra_cell_is_reported() {
         assert_eq!(
             cells::<2>("x.tsv", "a\tb\n1\t2\n"),
             Ok(vec![["1", "2"]]),
@@ -109,8 +114,8 @@ mod tests {
             "a\tb\n1\t2\n3\t4\t5\n",
             "a\tb\n1\t2\n3\t\n",
         ] {
-            let why = cells::<2>("x.tsv", bad).expect_err("a bad line");
-            assert_eq!(why, "line 3 of x.tsv has not 2 cells");
+            let error = cells::<2>("x.tsv", bad).expect_err("a bad line");
+            assert_eq!(error, "line 3 of x.tsv has not 2 cells");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Finds test functions in Rust source, and the ids that are written about them. Compiles nothing and knows no row.
+//! Finds test functions in Rust source, and the ids that they cite. Must not compile anything or depend on rows.
 
 use std::collections::BTreeSet;
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-/// A function that is marked as a test.
+/// A test function.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(crate) name: String,
-    /// The rows that it cites: any by its name and in the comments directly above it; requirements also in the comments
-    /// and strings inside it.
+    /// The rows that it cites: requirements and failures in its name and in the comments directly above it, and requirements in the
+    /// comments and strings inside it.
     pub(crate) cites: BTreeSet<String>,
 }
 
-/// Returns the tests in `source`, in order, also those in the arguments of a macro. A test that a macro names is not seen.
+/// Returns the tests in `source` in order, also those in the arguments of a macro. A test that a macro names is not found.
 pub(crate) fn tests(source: &str) -> Result<Vec<Test>, String> {
     let tokens: TokenStream = source
         .parse()
@@ -23,9 +23,9 @@ pub(crate) fn tests(source: &str) -> Result<Vec<Test>, String> {
     Ok(tests)
 }
 
-/// Appends the tests among these tokens, and among those in their groups.
+/// Appends the tests among these tokens and in their groups.
 fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
-    let mut above = Above::default();
+    let mut attributes = Attributes::default();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
         match token {
@@ -33,11 +33,11 @@ fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
                 if let Some(TokenTree::Group(attribute)) =
                     tokens.next_if(|next| matches!(next, TokenTree::Group(_)))
                 {
-                    above.begin.get_or_insert(mark.span());
-                    above.is_test |= is_test(attribute.stream());
+                    attributes.begin.get_or_insert(mark.span());
+                    attributes.is_test |= is_test(attribute.stream());
                 }
             }
-            TokenTree::Ident(word) if word == "fn" && above.is_test => {
+            TokenTree::Ident(word) if word == "fn" && attributes.is_test => {
                 let name = tokens.next();
                 let body = tokens.find_map(|token| match token {
                     TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => Some(body),
@@ -48,24 +48,30 @@ fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
                 });
                 if let (Some(TokenTree::Ident(name)), Some(body)) = (name, body) {
                     let end = body.span().byte_range().end;
-                    tests.push(test(source, &above, word.span(), &name.to_string(), end));
+                    tests.push(test(
+                        source,
+                        &attributes,
+                        word.span(),
+                        &name.to_string(),
+                        end,
+                    ));
                 }
-                above = Above::default();
+                attributes = Attributes::default();
             }
             // `pub(crate)`, `async` and the like may stand between the attributes and `fn`.
             TokenTree::Group(group)
-                if group.delimiter() == Delimiter::Parenthesis && above.is_test => {}
+                if group.delimiter() == Delimiter::Parenthesis && attributes.is_test => {}
             TokenTree::Group(group) => {
                 collect(source, group.stream(), tests);
-                above = Above::default();
+                attributes = Attributes::default();
             }
             TokenTree::Ident(_) | TokenTree::Literal(_) => {}
-            TokenTree::Punct(_) => above = Above::default(),
+            TokenTree::Punct(_) => attributes = Attributes::default(),
         }
     }
 }
 
-/// Whether an attribute marks a test. A path, as in `tokio::test`, is judged by its last word.
+/// Whether an attribute marks a test. Only the last segment of a path such as `tokio::test` counts.
 fn is_test(attribute: TokenStream) -> bool {
     let path = attribute.into_iter().take_while(|token| match token {
         TokenTree::Ident(_) => true,
@@ -77,14 +83,16 @@ fn is_test(attribute: TokenStream) -> bool {
 
 /// The attributes above an item, documentation included.
 #[derive(Default)]
-struct Above {
+struct Attributes {
     begin: Option<Span>,
     is_test: bool,
 }
 
-fn test(source: &str, above: &Above, function: Span, name: &str, end: usize) -> Test {
+fn test(source: &str, attributes: &Attributes, function: Span, name: &str, end: usize) -> Test {
     let function = function.byte_range().start;
-    let begin = above.begin.map_or(function, |span| span.byte_range().start);
+    let begin = attributes
+        .begin
+        .map_or(function, |span| span.byte_range().start);
     let is_comment = |line: &&str| {
         let line = line.trim_start();
         line.starts_with("//") && !line.starts_with("//!")
@@ -105,14 +113,14 @@ fn test(source: &str, above: &Above, function: Span, name: &str, end: usize) -> 
     }
 }
 
-/// The ids in a text, in order, whether or not there are such rows.
+/// The ids in a text, in order, whether or not such rows exist.
 pub(crate) fn ids(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')))
         .map(|word| word.trim_end_matches('-'))
         .filter(|word| is_requirement(word) || is_failure(word))
 }
 
-/// The ids that a test is named after: `f_012_…` is F-012, `s_sub_11_12_…` is S-SUB-11 and S-SUB-12.
+/// The ids in the name of a test: `f_012_…` is F-012, `s_sub_11_12_…` is S-SUB-11 and S-SUB-12.
 pub(crate) fn ids_in_name(name: &str) -> Vec<String> {
     let mut words = name.split('_');
     match (words.next(), words.next()) {
@@ -151,9 +159,9 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::{ids, tests};
 
-    /// The tests of `source`, each as its name and what it cites.
-    fn found(source: &str) -> Vec<String> {
-        let written = |test: super::Test| {
+    /// The tests of `source`, each with its name and its ids.
+    fn found_tests(source: &str) -> Vec<String> {
+        let describe = |test: super::Test| {
             let cites: Vec<String> = test.cites.into_iter().collect();
             format!("{}: {}", test.name, cites.join(" "))
                 .trim_end()
@@ -162,12 +170,12 @@ mod tests {
         tests(source)
             .expect("it is Rust")
             .into_iter()
-            .map(written)
+            .map(describe)
             .collect()
     }
 
     #[test]
-    fn only_functions_that_are_marked_are_tests() {
+    fn only_functions_with_a_test_attribute_are_tests() {
         let source = r#"
             /// S-A-01
             fn helper() {}
@@ -185,11 +193,11 @@ mod tests {
             #[should_panic(expected = "[ S-A-09")]
             fn d() {}
         "#;
-        assert_eq!(found(source), ["a: S-A-02", "b:", "d:"]);
+        assert_eq!(found_tests(source), ["a: S-A-02", "b:", "d:"]);
     }
 
     #[test]
-    fn what_is_directly_above_or_inside_is_cited() {
+    fn ids_directly_above_and_inside_a_test_are_cited() {
         let source = r#"
             /// S-A-01, S-A-02: both.
             // S-A-03
@@ -216,7 +224,7 @@ mod tests {
             fn d() {}
         "#;
         assert_eq!(
-            found(source),
+            found_tests(source),
             [
                 "a: S-A-01 S-A-02 S-A-03 S-A-04 S-A-05 S-A-06",
                 "b:",
@@ -227,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn the_docs_of_a_module_cover_nothing() {
+    fn module_docs_cite_nothing() {
         let source = "//! S-A-01\n#![allow(x)]\n#[test]\nfn a() {}\nmod m {\n//! F-001\n#[test]\nfn b() {}\n}";
-        assert_eq!(found(source), ["a:", "b:"]);
+        assert_eq!(found_tests(source), ["a:", "b:"]);
     }
 
     #[test]
-    fn a_name_cites_too() {
+    fn ids_in_a_test_name_are_cited() {
         let source = "
             #[test] fn s_s2c_07_a() {}
             #[test] fn s_sub_11_12_14_a_2() {}
@@ -246,7 +254,7 @@ mod tests {
             #[test] fn of_f_012() {}
         ";
         assert_eq!(
-            found(source),
+            found_tests(source),
             [
                 "s_s2c_07_a: S-S2C-07",
                 "s_sub_11_12_14_a_2: S-SUB-11 S-SUB-12 S-SUB-14",
@@ -262,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_not_shown_by_a_word_in_passing() {
+    fn failure_id_inside_a_test_is_not_cited() {
         let source = r#"
             #[test]
             fn f_012_wrapper() { /* F-013 */ assert!(true, "F-014"); }
@@ -270,11 +278,11 @@ mod tests {
             #[test]
             fn b() {}
         "#;
-        assert_eq!(found(source), ["f_012_wrapper: F-012", "b: F-015"]);
+        assert_eq!(found_tests(source), ["f_012_wrapper: F-012", "b: F-015"]);
     }
 
     #[test]
-    fn tests_inside_a_macro_are_seen() {
+    fn tests_inside_a_macro_are_found() {
         let source = r"
             proptest! {
                 #![config({ x })]
@@ -291,11 +299,11 @@ mod tests {
             #[test]
             fn c() {}
         ";
-        assert_eq!(found(source), ["a: S-A-01 S-A-02", "b:", "c:"]);
+        assert_eq!(found_tests(source), ["a: S-A-01 S-A-02", "b:", "c:"]);
     }
 
     #[test]
-    fn braces_that_are_no_code_do_not_end_a_body() {
+    fn braces_in_literals_and_comments_do_not_end_a_body() {
         for inside in [
             r#""}""#,
             r#""\"}\\""#,
@@ -311,7 +319,7 @@ mod tests {
             "x::<'static, '_>('{', '\"')",
         ] {
             let source = format!("#[test] fn a() {{ {inside}; /* S-A-01 */ }} /* S-A-02 */");
-            assert_eq!(found(&source), ["a: S-A-01"], "{inside}");
+            assert_eq!(found_tests(&source), ["a: S-A-01"], "{inside}");
         }
     }
 
@@ -325,7 +333,7 @@ mod tests {
             assert!(tests(source).is_err(), "{source}");
         }
         for source in ["#[test] fn", "#", ""] {
-            assert!(found(source).is_empty(), "{source}");
+            assert!(found_tests(source).is_empty(), "{source}");
         }
     }
 

@@ -1,8 +1,8 @@
-//! Which rows an end of a link can show over which binding, and which tests speak for it. Knows no particular row.
+//! Decides which rows an end of a link can show over which binding, and which tests count for it. Must not depend on a particular row.
 
 use super::rows::Requirement;
 
-/// An end of a link over a binding; or outside of the core, whatever the end.
+/// An end of a link over a binding, or everything outside of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     ServerStream,
@@ -31,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// How `excused.tsv` names it.
+    /// The key in `excused.tsv`.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Scope::ServerStream => "server-stream",
@@ -42,30 +42,32 @@ impl Scope {
         }
     }
 
-    /// Whether a row belongs here. An error is a word of its columns that has no meaning yet.
-    pub(crate) fn holds(self, row: &Requirement) -> Result<bool, String> {
+    /// Whether a row belongs to this scope. Fails if a column has an unknown word.
+    pub(crate) fn contains_row(self, row: &Requirement) -> Result<bool, String> {
         let unknown = |column: &str, word: &str| {
             format!("{} has a {column} that is not known: {word}", row.id)
         };
         let ends = ends_of_role(row.role).ok_or_else(|| unknown("role", row.role))?;
         let bindings = bindings_of_transport(row.transport)
             .ok_or_else(|| unknown("transport", row.transport))?;
-        let of_core = is_of_core(row.layer).ok_or_else(|| unknown("layer", row.layer))?;
-        Ok(match self.place() {
-            Some(place) => of_core && place.is_in(ends, bindings),
-            None => !of_core,
+        let is_core_row = is_core(row.layer).ok_or_else(|| unknown("layer", row.layer))?;
+        Ok(match self.end_and_binding() {
+            Some(end_and_binding) => is_core_row && end_and_binding.is_among(ends, bindings),
+            None => !is_core_row,
         })
     }
 
-    /// Whether a test in the file at `path` can show a row here.
-    pub(crate) fn hears(self, path: &str) -> bool {
-        match self.place() {
-            Some(place) => place.is_in(ends_of_file(path), bindings_of_file(path)),
+    /// Whether a test in the file at `path` can show a row of this scope.
+    pub(crate) fn accepts_tests_in(self, path: &str) -> bool {
+        match self.end_and_binding() {
+            Some(end_and_binding) => {
+                end_and_binding.is_among(ends_of_file(path), bindings_of_file(path))
+            }
             None => true,
         }
     }
 
-    fn place(self) -> Option<Place> {
+    fn end_and_binding(self) -> Option<EndAndBinding> {
         let (end, binding) = match self {
             Scope::ServerStream => (End::Server, Binding::Stream),
             Scope::ClientStream => (End::Client, Binding::Stream),
@@ -73,17 +75,17 @@ impl Scope {
             Scope::ClientHttp => (End::Client, Binding::Http),
             Scope::Outside => return None,
         };
-        Some(Place { end, binding })
+        Some(EndAndBinding { end, binding })
     }
 }
 
-/// How binding the words of a row are; a row that has both is of the stricter kind.
+/// The level of a row; a row with several levels has the strictest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Must,
     Should,
     May,
-    /// Whatever has no such word: from a schema, from another standard, or concluded.
+    /// No such level: from a schema, from another standard, or derived.
     Rule,
 }
 
@@ -100,12 +102,12 @@ impl Class {
     }
 
     pub(crate) fn of(level: &str) -> Class {
-        let says = |word: &str| level.to_ascii_uppercase().contains(word);
-        if says("MUST") {
+        let has_word = |word: &str| level.to_ascii_uppercase().contains(word);
+        if has_word("MUST") {
             Class::Must
-        } else if says("SHOULD") || says("ENCOURAGED") {
+        } else if has_word("SHOULD") || has_word("ENCOURAGED") {
             Class::Should
-        } else if says("MAY") {
+        } else if has_word("MAY") {
             Class::May
         } else {
             Class::Rule
@@ -127,13 +129,13 @@ enum Binding {
 
 /// One end over one binding.
 #[derive(Clone, Copy)]
-struct Place {
+struct EndAndBinding {
     end: End,
     binding: Binding,
 }
 
-impl Place {
-    fn is_in(self, ends: &[End], bindings: &[Binding]) -> bool {
+impl EndAndBinding {
+    fn is_among(self, ends: &[End], bindings: &[Binding]) -> bool {
         ends.contains(&self.end) && bindings.contains(&self.binding)
     }
 }
@@ -145,7 +147,7 @@ fn ends_of_role(role: &str) -> Option<&'static [End]> {
     match role {
         "client" | "dual client" | "modern-only client" => Some(&[End::Client]),
         "server" | "dual server" | "modern-only server" => Some(&[End::Server]),
-        // Either end asks and answers, at least in legacy; a library is both ends, and so is what stands between two.
+        // Either end requests and responds, at least in legacy. A library is both ends, and so is an intermediary.
         "both" | "binding" | "canceller" | "intermediary" | "receiver" | "requestor"
         | "requestor (both)" | "responder" | "sender" | "SDK" => Some(BOTH_ENDS),
         _ => None,
@@ -161,13 +163,13 @@ fn bindings_of_transport(transport: &str) -> Option<&'static [Binding]> {
     }
 }
 
-/// Whether a row is about HTTP and nothing else.
-pub(crate) fn is_of_http(transport: &str) -> bool {
+/// Whether a row is about HTTP only.
+pub(crate) fn is_http_only(transport: &str) -> bool {
     bindings_of_transport(transport).is_some_and(|bindings| bindings == [Binding::Http])
 }
 
-/// A row that the core shares with an adapter or a user is the core's.
-fn is_of_core(layer: &str) -> Option<bool> {
+/// A row that the core shares with an adapter or a user belongs to the core.
+fn is_core(layer: &str) -> Option<bool> {
     match layer.split(' ').next() {
         Some("core") => Some(true),
         Some("adapter" | "user") => Some(false),
@@ -176,10 +178,11 @@ fn is_of_core(layer: &str) -> Option<bool> {
 }
 
 fn ends_of_file(path: &str) -> &'static [End] {
-    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
-    if begins(&["tests/server", "tests/pair", "src/server"]) {
+    let starts_with_any =
+        |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
+    if starts_with_any(&["tests/server", "tests/pair", "src/server"]) {
         &[End::Server]
-    } else if is_shared(path) || begins(&["tests/relay", "src/relay", "src/http"]) {
+    } else if is_shared(path) || starts_with_any(&["tests/relay", "src/relay", "src/http"]) {
         BOTH_ENDS
     } else {
         &[End::Client]
@@ -196,9 +199,11 @@ fn bindings_of_file(path: &str) -> &'static [Binding] {
     }
 }
 
-/// What every end is made of, over every binding.
+/// Code that every end uses over every binding.
 fn is_shared(path: &str) -> bool {
-    path.starts_with("src/wire/") || path.starts_with("src/protocol/")
+    ["src/json/", "src/wire/", "src/protocol/"]
+        .iter()
+        .any(|directory| path.starts_with(directory))
 }
 
 #[cfg(test)]
@@ -217,17 +222,18 @@ mod tests {
     };
 
     fn scopes(row: &Requirement) -> Vec<Scope> {
-        let holds = |scope: &Scope| scope.holds(row).expect("known words");
-        Scope::ALL.into_iter().filter(holds).collect()
+        let contains_row = |scope: &Scope| scope.contains_row(row).expect("known words");
+        Scope::ALL.into_iter().filter(contains_row).collect()
     }
 
-    fn heard(path: &str) -> Vec<Scope> {
-        let hears = |scope: &Scope| *scope != Scope::Outside && scope.hears(path);
-        Scope::ALL.into_iter().filter(hears).collect()
+    fn scopes_of_file(path: &str) -> Vec<Scope> {
+        let accepts_tests_in =
+            |scope: &Scope| *scope != Scope::Outside && scope.accepts_tests_in(path);
+        Scope::ALL.into_iter().filter(accepts_tests_in).collect()
     }
 
     #[test]
-    fn the_role_says_which_end() {
+    fn role_determines_the_end() {
         let at = |role| {
             scopes(&Requirement {
                 role,
@@ -257,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transport_says_which_binding() {
+    fn transport_determines_the_binding() {
         let over = |transport| {
             scopes(&Requirement {
                 role: "server",
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layer_says_whether_it_is_the_cores() {
+    fn layer_determines_whether_the_core_is_responsible() {
         let of = |layer| scopes(&Requirement { layer, ..EMPTY });
         for layer in ["user", "adapter stdio", "adapter stdio + user"] {
             assert_eq!(of(layer), [Scope::Outside], "{layer}");
@@ -286,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_without_a_meaning_is_an_error_and_the_data_has_none() {
+    fn unknown_word_is_an_error_and_the_data_has_none() {
         for bad in [
             Requirement {
                 role: "bystander",
@@ -301,8 +307,8 @@ mod tests {
                 ..EMPTY
             },
         ] {
-            let why = Scope::ServerStream.holds(&bad).expect_err("unknown");
-            assert!(why.starts_with("S-TEST-01 has a "), "{why}");
+            let error = Scope::ServerStream.contains_row(&bad).expect_err("unknown");
+            assert!(error.starts_with("S-TEST-01 has a "), "{error}");
         }
         for row in requirements().expect("well formed") {
             assert!(!scopes(&row).is_empty(), "{} is nowhere", row.id);
@@ -310,34 +316,34 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_whom_a_test_speaks_for() {
+    fn file_path_determines_the_scopes_of_a_test() {
         for path in ["tests/server.rs", "tests/server_eras.rs", "tests/pair.rs"] {
-            assert_eq!(heard(path), [Scope::ServerStream], "{path}");
+            assert_eq!(scopes_of_file(path), [Scope::ServerStream], "{path}");
         }
-        assert_eq!(heard("src/server/asks.rs"), [Scope::ServerStream]);
-        assert_eq!(heard("tests/server_http.rs"), [Scope::ServerHttp]);
+        assert_eq!(scopes_of_file("src/server/asks.rs"), [Scope::ServerStream]);
+        assert_eq!(scopes_of_file("tests/server_http.rs"), [Scope::ServerHttp]);
         for path in [
             "tests/asks.rs",
             "tests/failures_calls.rs",
             "src/client/clock.rs",
         ] {
-            assert_eq!(heard(path), [Scope::ClientStream], "{path}");
+            assert_eq!(scopes_of_file(path), [Scope::ClientStream], "{path}");
         }
         assert_eq!(
-            heard("tests/relay_ids.rs"),
+            scopes_of_file("tests/relay_ids.rs"),
             [Scope::ServerStream, Scope::ClientStream]
         );
         assert_eq!(
-            heard("src/http/url.rs"),
+            scopes_of_file("src/http/url.rs"),
             [Scope::ServerHttp, Scope::ClientHttp]
         );
-        assert_eq!(heard("src/wire/line.rs").len(), 4);
-        assert_eq!(heard("src/protocol/meta.rs").len(), 4);
-        assert!(Scope::Outside.hears("tests/drive_child.rs"));
+        assert_eq!(scopes_of_file("src/wire/line.rs").len(), 4);
+        assert_eq!(scopes_of_file("src/protocol/meta.rs").len(), 4);
+        assert!(Scope::Outside.accepts_tests_in("tests/drive_child.rs"));
     }
 
     #[test]
-    fn the_strictest_word_gives_the_class() {
+    fn strictest_word_determines_the_class() {
         for level in [
             "MUST",
             "MUST NOT",

@@ -1,4 +1,4 @@
-//! cargo-fuzz and libFuzzer: how targets are built, run and merged. Judges nothing that they find.
+//! Builds, runs and merges fuzz targets with cargo-fuzz and libFuzzer. Must not judge their findings.
 
 use core::time::Duration;
 use std::ffi::OsStr;
@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use super::Target;
 use super::report::Run;
 
-/// Nothing here is unsafe, so there is nothing to sanitise. And comparisons need not be traced: the words that matter to texts are
-/// in a dictionary, and scripts have none. Either makes the fuzzers several times as fast.
+/// The code has no unsafe blocks, so a sanitizer finds nothing. Comparisons need no tracing: a dictionary has the words that matter to
+/// texts, and scripts have none. Each of them would make the fuzzers several times slower.
 pub(super) const FLAGS: [&str; 3] = ["--sanitizer", "none", "--no-trace-compares"];
 
-/// The longest that one input may take, far beyond what any does on a busy machine.
+/// The timeout for one input, far beyond what any input takes on a busy machine.
 const TIMEOUT: &str = "-timeout=60";
 
 const HELP: &str = "with rustup:\n\n  \
@@ -49,45 +49,45 @@ impl Engine {
             .ok_or_else(|| "the fuzz targets could not be built".into())
     }
 
-    /// Lets the corpus of a target grow for so long, or until something breaks a rule.
+    /// Grows the corpus of a target for this time, or until an input breaks a rule.
     pub(super) fn run(&self, target: &Target, time: Duration) -> Result<Run, String> {
-        let (grown, committed) = (target.grown(), target.committed());
+        let (local_corpus, committed_corpus) = (target.local_corpus(), target.committed_corpus());
         let artifacts = target.artifacts();
-        for directory in [&grown, &committed, &artifacts] {
+        for directory in [&local_corpus, &committed_corpus, &artifacts] {
             create(directory)?;
         }
-        let mut command = self.command(target, [&grown, &committed]);
+        let mut command = self.command(target, [&local_corpus, &committed_corpus]);
         command.arg(format!("-max_total_time={}", time.as_secs()));
-        command.arg(format!("-max_len={}", target.longest()));
-        // Without the separator at its end it would be the beginning of names.
+        command.arg(format!("-max_len={}", target.max_len()));
+        // With a separator at its end: otherwise it would be a prefix of file names.
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         if let Some(dictionary) = target.dictionary() {
             command.arg(format!("-dict={}", dictionary.display()));
         }
         let mut run = Run::default();
-        let succeeds = listen(&mut command, |line| run.hear(line))?;
+        let succeeds = run_and_read(&mut command, |line| run.read_line(line))?;
         run.end(succeeds)?;
         Ok(run)
     }
 
-    /// Picks, of what is committed and what has grown, few inputs that take every branch which any of them takes, and copies them.
+    /// Copies a small set of inputs that take every branch which the committed and the local corpus take.
     pub(super) fn merge(&self, target: &Target, into: &Path) -> Result<(), String> {
-        let (grown, committed) = (target.grown(), target.committed());
-        for directory in [into, &grown, &committed] {
+        let (local_corpus, committed_corpus) = (target.local_corpus(), target.committed_corpus());
+        for directory in [into, &local_corpus, &committed_corpus] {
             create(directory)?;
         }
-        let mut command = self.command(target, [into, &committed, &grown]);
-        // How often each is taken would make it three times as many.
+        let mut command = self.command(target, [into, &committed_corpus, &local_corpus]);
+        // Counting how often each branch is taken would triple the number of inputs.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
-        let mut said = String::new();
-        let succeeds = listen(&mut command, |line| {
-            said.push_str(line);
-            said.push('\n');
+        let mut output = String::new();
+        let succeeds = run_and_read(&mut command, |line| {
+            output.push_str(line);
+            output.push('\n');
         })?;
         if succeeds {
             return Ok(());
         }
-        Err(format!("{said}\n{} could not be merged", target.name))
+        Err(format!("{output}\n{} could not be merged", target.name))
     }
 
     fn command(&self, target: &Target, corpora: impl IntoIterator<Item: AsRef<OsStr>>) -> Command {
@@ -98,7 +98,7 @@ impl Engine {
     }
 }
 
-/// The nightly cargo, in the project's root. This program itself may be the child of another.
+/// The nightly cargo, in the root of the project. Removes `CARGO`, which may name another cargo.
 fn nightly() -> Command {
     let mut command = Command::new("rustup");
     command
@@ -108,15 +108,15 @@ fn nightly() -> Command {
     command
 }
 
-/// Runs a command to its end and hears what it says meanwhile. Whether it succeeds.
-fn listen(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<bool, String> {
+/// Runs a command to its end, and passes on its standard error line by line. Returns whether it succeeds.
+fn run_and_read(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<bool, String> {
     let failed = |error| format!("cargo fuzz could not run: {error}");
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
     let stderr = child.stderr.take().map(BufReader::new);
-    // A panic may show bytes that are no text.
+    // A panic message may contain bytes that are no text.
     let lines = stderr.into_iter().flat_map(|stderr| stderr.split(b'\n'));
     for line in lines {
-        hear(&String::from_utf8_lossy(&line.map_err(failed)?));
+        on_line(&String::from_utf8_lossy(&line.map_err(failed)?));
     }
     Ok(child.wait().map_err(failed)?.success())
 }

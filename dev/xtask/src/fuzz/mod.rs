@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: the fuzzers, one after the other, and what they found made small enough to keep.
+//! `cargo xtask fuzz`: runs the fuzz targets one after the other, and minimises their corpora.
 //!
-//! `engine` is how a target is built and called; `report` how a run is read and shown; `keep` what is committed of a corpus.
+//! `engine` builds and runs a target, `report` parses and shows a run, and `corpus` chooses the committed inputs.
 
+mod corpus;
 mod engine;
-mod keep;
 mod report;
 
 use core::num::NonZeroU32;
@@ -16,21 +16,21 @@ use crate::step::{root, target};
 use engine::Engine;
 use report::Report;
 
-/// Lets the targets with these names run, or all, for so many minutes together.
+/// Runs the targets with these names, or all, for this many minutes in total.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let (time, names) = understand(arguments)?;
-    let targets = Target::named(names)?;
-    hunt(&Engine::build()?, &targets, time)
+    let (time, names) = parse_arguments(arguments)?;
+    let targets = Target::by_names(names)?;
+    run_targets(&Engine::build()?, &targets, time)
 }
 
-/// What has grown of the corpora of the targets with these names, or of all, becomes what is committed.
+/// Replaces the committed corpora of the targets with these names, or of all, by what the local corpora need.
 pub(crate) fn minimise(names: &[String]) -> Result<(), String> {
-    let targets = Target::named(names)?;
-    keep::minimise(&Engine::build()?, &targets)
+    let targets = Target::by_names(names)?;
+    corpus::minimise(&Engine::build()?, &targets)
 }
 
-/// Runs each target for its share of the time, whatever becomes of those before.
-fn hunt(engine: &Engine, targets: &[Target], time: Duration) -> Result<(), String> {
+/// Runs each target for its share of the time, whether or not the earlier ones fail.
+fn run_targets(engine: &Engine, targets: &[Target], time: Duration) -> Result<(), String> {
     let share = time / u32::try_from(targets.len()).unwrap_or(u32::MAX);
     let mut report = Report::default();
     for target in targets {
@@ -38,7 +38,7 @@ fn hunt(engine: &Engine, targets: &[Target], time: Duration) -> Result<(), Strin
         report.add(&target.name, engine.run(target, share)?);
     }
     eprintln!("\n{}", report.as_table());
-    report.verdict()
+    report.result()
 }
 
 /// A fuzz target, by the name of its file.
@@ -48,20 +48,20 @@ struct Target {
 }
 
 impl Target {
-    /// Those with these names, or all.
-    fn named(names: &[String]) -> Result<Vec<Target>, String> {
+    /// The targets with these names, or all.
+    fn by_names(names: &[String]) -> Result<Vec<Target>, String> {
         let all = Target::all()?;
-        let strange = |name: &&String| !all.iter().any(|target| target.name == **name);
-        if let Some(name) = names.iter().find(strange) {
+        let is_unknown = |name: &&String| !all.iter().any(|target| target.name == **name);
+        if let Some(name) = names.iter().find(is_unknown) {
             let all: Vec<&str> = all.iter().map(|target| &*target.name).collect();
             let all = all.join(", ");
             return Err(format!("there is no target `{name}`; there are {all}"));
         }
-        let is_meant = |target: &Target| names.is_empty() || names.contains(&target.name);
-        Ok(all.into_iter().filter(is_meant).collect())
+        let is_requested = |target: &Target| names.is_empty() || names.contains(&target.name);
+        Ok(all.into_iter().filter(is_requested).collect())
     }
 
-    /// All that there are, in the order of their names.
+    /// All targets, in the order of their names.
     fn all() -> Result<Vec<Target>, String> {
         let directory = root().join("fuzz/fuzz_targets");
         let entries = fs::read_dir(&directory)
@@ -74,29 +74,29 @@ impl Target {
         Ok(names.into_iter().map(|name| Target { name }).collect())
     }
 
-    /// What is committed, and replayed by the tests.
-    fn committed(&self) -> PathBuf {
+    /// The committed corpus, which the tests replay.
+    fn committed_corpus(&self) -> PathBuf {
         root().join("fuzz/corpus").join(&self.name)
     }
 
-    /// What has grown on this machine.
-    fn grown(&self) -> PathBuf {
+    /// The local corpus on this machine.
+    fn local_corpus(&self) -> PathBuf {
         target().join("fuzz-corpus").join(&self.name)
     }
 
-    /// Where what breaks a rule is put.
+    /// The directory for inputs that break a rule.
     fn artifacts(&self) -> PathBuf {
         root().join("fuzz/artifacts").join(&self.name)
     }
 
-    /// Words worth trying. Where bytes are a script, whole phrases of it were found to help nothing.
+    /// The dictionary for texts. For scripts, phrases were found not to help.
     fn dictionary(&self) -> Option<PathBuf> {
         self.is_text()
             .then(|| root().join("fuzz/dictionary/texts.dict"))
     }
 
-    /// The longest input that is tried: room for lines beyond their limit, or for as many things as are ever played.
-    fn longest(&self) -> u32 {
+    /// The length limit for inputs: room for lines beyond their limit, or for the longest script that is run.
+    fn max_len(&self) -> u32 {
         if self.is_text() { 4_096 } else { 1_024 }
     }
 
@@ -106,47 +106,48 @@ impl Target {
     }
 }
 
-/// The minutes, and the names behind them.
-fn understand(arguments: &[String]) -> Result<(Duration, &[String]), String> {
-    let read = arguments.split_first();
-    // No time would be no limit to it.
-    let read = read.and_then(|(number, names)| Some((number.parse::<NonZeroU32>().ok()?, names)));
-    let (minutes, names) = read.ok_or("--minutes must be followed by a number")?;
+/// Parses the minutes and the names after them.
+fn parse_arguments(arguments: &[String]) -> Result<(Duration, &[String]), String> {
+    let parsed = arguments.split_first();
+    // Zero would mean no limit.
+    let parsed =
+        parsed.and_then(|(number, names)| Some((number.parse::<NonZeroU32>().ok()?, names)));
+    let (minutes, names) = parsed.ok_or("--minutes must be followed by a number")?;
     Ok((Duration::from_secs(60) * minutes.get(), names))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Target, understand};
+    use super::{Target, parse_arguments};
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
     #[test]
-    fn names_follow_the_minutes() {
-        let of = |line: &str| {
+    fn minutes_come_before_names() {
+        let parse = |line: &str| {
             let words = words(line);
-            let understood = understand(&words);
-            understood.map(|(time, names)| format!("{} {}", time.as_secs(), names.join(" ")))
+            let parsed = parse_arguments(&words);
+            parsed.map(|(time, names)| format!("{} {}", time.as_secs(), names.join(" ")))
         };
-        assert_eq!(of("5 line sse"), Ok("300 line sse".to_owned()));
-        assert_eq!(of("1"), Ok("60 ".to_owned()));
-        assert!(of("").is_err());
-        assert!(of("soon").is_err());
-        assert!(of("line 5").is_err());
-        assert!(of("0").is_err());
+        assert_eq!(parse("5 line sse"), Ok("300 line sse".to_owned()));
+        assert_eq!(parse("1"), Ok("60 ".to_owned()));
+        assert!(parse("").is_err());
+        assert!(parse("soon").is_err());
+        assert!(parse("line 5").is_err());
+        assert!(parse("0").is_err());
     }
 
     #[test]
-    fn targets_are_found_by_their_names() {
-        let of = |line: &str| {
-            let targets = Target::named(&words(line))?;
+    fn targets_are_selected_by_name() {
+        let parse = |line: &str| {
+            let targets = Target::by_names(&words(line))?;
             Ok::<_, String>(targets.into_iter().map(|target| target.name).collect())
         };
-        assert_eq!(of("sse line"), Ok(words("line sse")));
-        assert!(of("").is_ok_and(|all: Vec<String>| all.len() > 2));
-        assert!(of("lines").is_err());
-        assert!(of("--minimise").is_err());
+        assert_eq!(parse("sse line"), Ok(words("line sse")));
+        assert!(parse("").is_ok_and(|all: Vec<String>| all.len() > 2));
+        assert!(parse("lines").is_err());
+        assert!(parse("--minimise").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a fuzzer says while it runs, read and shown. Runs nothing.
+//! Parses and shows the output of a fuzzer. Must not run one.
 
 use core::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use super::engine::FLAGS;
 use crate::step::root;
 
-/// The most lines that are kept of what is said beside the figures.
-const LINES: usize = 200;
+/// The limit for kept lines beside the figures.
+const MAX_LINES: usize = 200;
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     before: Option<Figures>,
     after: Figures,
-    /// What it said last, beside the figures.
-    said: Vec<String>,
-    /// The last input that was written down.
-    written: Option<PathBuf>,
+    /// The last lines beside the figures.
+    output: Vec<String>,
+    /// The last input that the fuzzer wrote to a file.
+    written_input: Option<PathBuf>,
     crashed: bool,
 }
 
-/// What a fuzzer has to show.
+/// The figures in a status line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Figures {
     executions: u64,
@@ -31,8 +31,8 @@ struct Figures {
 }
 
 impl Run {
-    /// It says another line.
-    pub(super) fn hear(&mut self, line: &str) {
+    /// Reads a line of the output.
+    pub(super) fn read_line(&mut self, line: &str) {
         if let Some(figures) = Figures::read(line) {
             self.after = figures;
             if line.contains("INITED") {
@@ -41,36 +41,36 @@ impl Run {
             return;
         }
         if let Some((_, path)) = line.split_once("Test unit written to ") {
-            self.written = Some(path.trim_end().into());
+            self.written_input = Some(path.trim_end().into());
         }
-        if self.said.len() == LINES {
-            self.said.remove(0);
+        if self.output.len() == MAX_LINES {
+            self.output.remove(0);
         }
-        self.said.push(line.to_owned());
+        self.output.push(line.to_owned());
     }
 
-    /// It ended. That it failed without an input to show for it is an error.
+    /// Ends the run. A failure without an input is an error.
     pub(super) fn end(&mut self, succeeds: bool) -> Result<(), String> {
         if succeeds {
             return Ok(());
         }
-        let said = self.said.join("\n");
-        if self.written.is_none() {
-            return Err(format!("{said}\n\nthe fuzzer could not run"));
+        let output = self.output.join("\n");
+        if self.written_input.is_none() {
+            return Err(format!("{output}\n\nthe fuzzer could not run"));
         }
-        eprintln!("{said}");
+        eprintln!("{output}");
         self.crashed = true;
         Ok(())
     }
 
-    /// What broke a rule, if something did.
-    fn crash(&self) -> Option<&Path> {
-        self.written.as_deref().filter(|_| self.crashed)
+    /// The input that broke a rule, if there is one.
+    fn crashing_input(&self) -> Option<&Path> {
+        self.written_input.as_deref().filter(|_| self.crashed)
     }
 }
 
 impl Figures {
-    /// Reads a line such as `#512 NEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 9 rss: 10Mb`.
+    /// Parses a line such as `#512 NEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 9 rss: 10Mb`.
     fn read(line: &str) -> Option<Figures> {
         let (executions, rest) = line.strip_prefix('#')?.split_once('\t')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -107,42 +107,46 @@ impl Report {
         );
         for (target, run) in &self.0 {
             let (before, after) = (run.before.unwrap_or_default(), run.after);
-            let grown = |of: fn(&Figures) -> u64| format!("{} -> {}", of(&before), of(&after));
-            let written = write!(
+            let before_and_after =
+                |of: fn(&Figures) -> u64| format!("{} -> {}", of(&before), of(&after));
+            let appended = write!(
                 table,
                 "\n{target:<14} {:>12} {:>16} {:>16} {:>18}  {}",
                 after.executions,
-                grown(|figures| figures.inputs),
-                grown(|figures| figures.branches),
-                grown(|figures| figures.features),
+                before_and_after(|figures| figures.inputs),
+                before_and_after(|figures| figures.branches),
+                before_and_after(|figures| figures.features),
                 u8::from(run.crashed),
             );
-            written.expect("a text takes everything");
+            appended.expect("a text takes everything");
         }
         table
     }
 
-    /// An error that says how each crash is replayed, if there was one.
-    pub(super) fn verdict(&self) -> Result<(), String> {
-        let mut verdict = String::new();
+    /// An error that says how to replay each crash, if there is one.
+    pub(super) fn result(&self) -> Result<(), String> {
+        let mut result = String::new();
         for (target, run) in &self.0 {
-            let Some(crash) = run.crash() else {
+            let Some(crashing_input) = run.crashing_input() else {
                 continue;
             };
-            let path = crash.strip_prefix(root()).unwrap_or(crash).display();
-            let written = write!(
-                verdict,
+            let path = crashing_input
+                .strip_prefix(root())
+                .unwrap_or(crashing_input)
+                .display();
+            let appended = write!(
+                result,
                 "\n\n{target} broke a rule with {path}\n  \
                  cargo +nightly fuzz run {} {target} {path}\n  \
                  cargo run --package exercise --example show -- {target} {path}",
                 FLAGS.join(" ")
             );
-            written.expect("a text takes everything");
+            appended.expect("a text takes everything");
         }
-        if verdict.is_empty() {
+        if result.is_empty() {
             Ok(())
         } else {
-            Err(verdict)
+            Err(result)
         }
     }
 }
@@ -152,7 +156,7 @@ mod tests {
     use super::{Figures, Report, Run};
 
     #[test]
-    fn figures_are_read_from_what_the_fuzzer_says() {
+    fn figures_are_parsed_from_a_status_line() {
         let line = "#512\tNEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 9 rss: 10Mb L: 4/8 MS: 1 EraseBytes-";
         let figures = Figures {
             executions: 512,
@@ -166,34 +170,34 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_the_verdict_and_says_how_to_replay_it() {
+    fn crash_is_an_error_that_says_how_to_replay_it() {
         let mut run = Run::default();
-        run.hear("#2\tINITED cov: 1 ft: 1 corp: 1/1b exec/s: 0 rss: 1Mb");
-        run.hear("artifact_prefix='a/'; Test unit written to a/crash-1");
+        run.read_line("#2\tINITED cov: 1 ft: 1 corp: 1/1b exec/s: 0 rss: 1Mb");
+        run.read_line("artifact_prefix='a/'; Test unit written to a/crash-1");
         assert_eq!(run.end(false), Ok(()));
         let mut report = Report::default();
         report.add("line", Run::default());
         report.add("sse", run);
-        let verdict = report.verdict().unwrap_err();
-        assert!(verdict.contains("sse a/crash-1"), "{verdict}");
-        assert!(!verdict.contains("line"), "{verdict}");
+        let result = report.result().unwrap_err();
+        assert!(result.contains("sse a/crash-1"), "{result}");
+        assert!(!result.contains("line"), "{result}");
         assert!(report.as_table().contains("sse"));
     }
 
     #[test]
-    fn a_run_that_ends_well_is_no_crash_whatever_was_written() {
+    fn successful_run_is_no_crash_even_if_an_input_was_written() {
         let mut run = Run::default();
-        run.hear("artifact_prefix='a/'; Test unit written to a/slow-unit-1");
+        run.read_line("artifact_prefix='a/'; Test unit written to a/slow-unit-1");
         assert_eq!(run.end(true), Ok(()));
         let mut report = Report::default();
         report.add("line", run);
-        assert_eq!(report.verdict(), Ok(()));
+        assert_eq!(report.result(), Ok(()));
     }
 
     #[test]
-    fn a_fuzzer_that_cannot_run_is_an_error() {
+    fn fuzzer_that_cannot_run_is_an_error() {
         let mut run = Run::default();
-        run.hear("==1== ERROR: no such directory");
+        run.read_line("==1== ERROR: no such directory");
         assert!(run.end(false).unwrap_err().contains("no such directory"));
     }
 }

@@ -1,5 +1,6 @@
-//! The comparison of hosts with and without the guard: runs every cell, judges the pairs, and writes `docs/HOSTS.md`.
-//! How a cell is measured stands in `tests/hosts/comparison/trial.py`.
+//! Compares hosts with and without the guard: measures every cell, compares the pairs, and writes `docs/HOSTS.md`.
+//!
+//! `tests/hosts/comparison/trial.py` measures a cell.
 
 use core::fmt::Write;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,8 +12,8 @@ use std::thread;
 
 use serde::Deserialize;
 
-use super::{Stage, no_proc, python, script};
-use crate::peers::lacks;
+use super::{Setup, python, script, skip_without_proc};
+use crate::install::skip_without;
 use crate::step::{Done, Outcome, root, target};
 
 /// The hosts, by the scripts that drive them.
@@ -23,7 +24,7 @@ const HOSTS: [(&str, &str); 4] = [
     ("plain", "Python SDK 1.30.0"),
 ];
 
-/// What happens to the server, in the words of the script.
+/// What happens to the server; the script uses the same texts.
 const SCENARIOS: [&str; 10] = [
     "killed while idle",
     "killed during a call",
@@ -40,26 +41,27 @@ const MISTYPED: &str = "mistyped command";
 const SLOW: &str = "slow start (20 s)";
 const CLOSED: &str = "closed during a call";
 
-/// How many cells run at the same time. Most of them wait.
+/// The number of cells that run at the same time. Most of them wait.
 const WORKERS: usize = 5;
 
-/// By how much the guard may be slower before a cell counts as worse: both run on the same machine at different moments, and a server starts in a second.
+/// The tolerance before a guarded cell counts as worse: both cells run on the same machine at different times, and a server starts in a
+/// second.
 const ALLOWED_FACTOR: f64 = 1.25;
 const ALLOWED_SECONDS: f64 = 2.0;
 
-/// How often a pair is measured again in which the guard looks worse: on a shared machine everything stands still for seconds at times.
+/// How often a pair in which the guard looks worse is measured again: a shared machine may stand still for seconds.
 const REPEATS: usize = 2;
 
-/// A host in a scenario, with the guard or without it.
-type Which = (usize, usize, bool);
+/// A host, a scenario, and whether the guard is used.
+type CellKey = (usize, usize, bool);
 
-/// What was measured last.
-type Cells = BTreeMap<Which, Found>;
+/// The latest measurement of each cell.
+type Cells = BTreeMap<CellKey, Measurement>;
 
-/// What the script measured. Times are in seconds; what is missing never happened.
+/// The result of the script. Times are in seconds; a missing value means that it never happened.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Found {
+struct Measurement {
     connected: bool,
     connect_s: f64,
     connect_error: String,
@@ -75,10 +77,10 @@ struct Found {
     left: u32,
 }
 
-/// Measures all cells, or those of the scenarios that are asked for, and writes the page if it has all of them.
-pub(super) fn run(stage: &Stage) -> Outcome {
-    let only = stage.scenario.as_deref();
-    if let Some(skipped) = no_proc().or_else(|| lacks(&["python3"])) {
+/// Measures all cells, or those of the requested scenarios, and writes the page if it has all of them.
+pub(super) fn run(setup: &Setup) -> Outcome {
+    let only = setup.scenario.as_deref();
+    if let Some(skipped) = skip_without_proc().or_else(|| skip_without(&["python3"])) {
         return skipped;
     }
     let pythons: Vec<PathBuf> = HOSTS
@@ -95,41 +97,41 @@ pub(super) fn run(stage: &Stage) -> Outcome {
             wanted.extend([(host, scenario, false), (host, scenario, true)]);
         }
     }
-    let measure_all = |wanted: VecDeque<Which>, workers| {
-        let measure = |(host, scenario, is_guarded): Which| {
-            let command = command(stage, &server, SCENARIOS[scenario], is_guarded);
+    let measure_all = |wanted: VecDeque<CellKey>, workers| {
+        let measure = |(host, scenario, is_guarded): CellKey| {
+            let command = command(setup, &server, SCENARIOS[scenario], is_guarded);
             measure(&pythons[host], HOSTS[host].0, SCENARIOS[scenario], &command)
         };
         measure_all(wanted, workers, measure)
     };
     let mut cells = measure_all(wanted, WORKERS)?;
     for _ in 0..REPEATS {
-        let doubtful: VecDeque<Which> = doubtful(&cells);
-        eprintln!("measured again, alone: {} cells", doubtful.len());
-        cells.extend(measure_all(doubtful, 1)?);
+        let suspicious_cells: VecDeque<CellKey> = suspicious_cells(&cells);
+        eprintln!("measured again, alone: {} cells", suspicious_cells.len());
+        cells.extend(measure_all(suspicious_cells, 1)?);
     }
-    let (page, worse) = render(&cells);
+    let (page, regressions) = render(&cells);
     if only.is_none() {
         let path = root().join("docs/HOSTS.md");
         fs::write(&path, &page).map_err(|error| format!("{}: {error}", path.display()))?;
     } else {
         println!("{page}");
     }
-    if worse.is_empty() {
+    if regressions.is_empty() {
         Ok(Done::Passed)
     } else {
         Err(format!(
             "the guard is worse than no guard: {}",
-            worse.join("; ")
+            regressions.join("; ")
         ))
     }
 }
 
-/// Measures these cells, so many at the same time.
+/// Measures these cells with this many workers.
 fn measure_all(
-    wanted: VecDeque<Which>,
+    wanted: VecDeque<CellKey>,
     workers: usize,
-    measure: impl Fn(Which) -> Result<Found, String> + Sync,
+    measure: impl Fn(CellKey) -> Result<Measurement, String> + Sync,
 ) -> Result<Cells, String> {
     let total = wanted.len();
     let (queue, cells) = (Mutex::new(wanted), Mutex::new(Vec::new()));
@@ -138,19 +140,19 @@ fn measure_all(
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().expect("no worker panics").pop_front();
-                    let Some(which @ (host, scenario, is_guarded)) = next else {
+                    let Some(key @ (host, scenario, is_guarded)) = next else {
                         return;
                     };
-                    let found = measure(which);
+                    let measurement = measure(key);
                     let mut cells = cells.lock().expect("no worker panics");
-                    let way = if is_guarded { "guarded" } else { "direct" };
+                    let variant = if is_guarded { "guarded" } else { "direct" };
                     eprintln!(
-                        "{}/{total} {}, {}, {way}: {found:?}",
+                        "{}/{total} {}, {}, {variant}: {measurement:?}",
                         cells.len() + 1,
                         SCENARIOS[scenario],
                         HOSTS[host].0
                     );
-                    cells.push(found.map(|found| (which, found)));
+                    cells.push(measurement.map(|measurement| (key, measurement)));
                 }
             });
         }
@@ -160,31 +162,31 @@ fn measure_all(
 }
 
 /// Both cells of each pair in which the guard looks worse.
-fn doubtful(cells: &Cells) -> VecDeque<Which> {
+fn suspicious_cells(cells: &Cells) -> VecDeque<CellKey> {
     let guarded = cells.iter().filter(|((.., is_guarded), _)| *is_guarded);
     guarded
         .filter_map(|((host, scenario, _), guarded)| {
             let direct = (*host, *scenario, false);
-            let is_worse = !worse(cells.get(&direct)?, guarded).is_empty();
+            let is_worse = !regressions(cells.get(&direct)?, guarded).is_empty();
             is_worse.then_some([direct, (*host, *scenario, true)])
         })
         .flatten()
         .collect()
 }
 
-/// The command that the host is given for its server.
-fn command(stage: &Stage, server: &Path, scenario: &str, is_guarded: bool) -> Vec<String> {
+/// The command that the host gets for its server.
+fn command(setup: &Setup, server: &Path, scenario: &str, is_guarded: bool) -> Vec<String> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let mut command: Vec<String> = Vec::new();
     if is_guarded {
-        command.extend([text(&stage.program), "guard".into(), "--".into()]);
+        command.extend([text(&setup.program), "guard".into(), "--".into()]);
     }
     if scenario == MISTYPED {
         command.push("no-such-server".into());
         return command;
     }
     if scenario == CLOSED {
-        // As package runners do: a shell stays between the host and the server.
+        // Like a package runner: a shell stays between the host and the server.
         command.extend(["sh", "-c", r#""$@"; true"#, "sh"].map(str::to_owned));
     }
     command.extend([text(server), text(&script("comparison/server.py"))]);
@@ -197,20 +199,25 @@ fn command(stage: &Stage, server: &Path, scenario: &str, is_guarded: bool) -> Ve
 }
 
 /// Runs the script for one cell.
-fn measure(python: &Path, host: &str, scenario: &str, command: &[String]) -> Result<Found, String> {
-    // A home of its own: neither the host nor the guard remembers an earlier run.
+fn measure(
+    python: &Path,
+    host: &str,
+    scenario: &str,
+    command: &[String],
+) -> Result<Measurement, String> {
+    // A separate home directory, so that neither the host nor the guard remembers an earlier run.
     let name: String = scenario
         .chars()
         .filter(char::is_ascii_alphanumeric)
         .collect();
-    let way = if command.iter().any(|word| word == "guard") {
+    let variant = if command.iter().any(|word| word == "guard") {
         "guarded"
     } else {
         "direct"
     };
     let home = target()
         .join("comparison")
-        .join(format!("{host}-{name}-{way}"));
+        .join(format!("{host}-{name}-{variant}"));
     let failed = |error| format!("{}: {error}", home.display());
     let _ = fs::remove_dir_all(&home);
     fs::create_dir_all(&home).map_err(failed)?;
@@ -236,23 +243,25 @@ fn measure(python: &Path, host: &str, scenario: &str, command: &[String]) -> Res
     serde_json::from_str(line).map_err(|error| format!("{host}, {scenario}: {error}"))
 }
 
-/// In what the guarded cell is worse than the direct one.
-fn worse(direct: &Found, guarded: &Found) -> Vec<&'static str> {
+/// The respects in which the guarded cell is worse than the direct one.
+fn regressions(direct: &Measurement, guarded: &Measurement) -> Vec<&'static str> {
     let slower = |direct: f64, guarded: f64| guarded > direct * ALLOWED_FACTOR + ALLOWED_SECONDS;
-    // A call that ran twice is as wrong as one that failed.
-    let wrong = |found: &Found| found.failed + found.ran.map_or(0, |ran| ran.saturating_sub(1));
-    let later = match (direct.next_good_s, guarded.next_good_s) {
+    // A call that ran twice counts like one that failed.
+    let wrong_calls = |measurement: &Measurement| {
+        measurement.failed + measurement.ran.map_or(0, |ran| ran.saturating_sub(1))
+    };
+    let next_good_later = match (direct.next_good_s, guarded.next_good_s) {
         (Some(direct), Some(guarded)) => slower(direct, guarded),
         (Some(_), None) => true,
         (None, _) => false,
     };
-    let first_error = match (direct.first_call_s, guarded.first_call_s) {
+    let first_error_later = match (direct.first_call_s, guarded.first_call_s) {
         (Some(direct_s), Some(guarded_s)) => {
             !guarded.first_call_well && slower(direct_s, guarded_s)
         }
         _ => false,
     };
-    let facts = [
+    let checks = [
         (direct.connected && !guarded.connected, "does not connect"),
         (
             slower(direct.connect_s, guarded.connect_s),
@@ -263,26 +272,26 @@ fn worse(direct: &Found, guarded: &Found) -> Vec<&'static str> {
             "offers tools that are not there",
         ),
         (
-            direct.connected && wrong(guarded) > wrong(direct),
+            direct.connected && wrong_calls(guarded) > wrong_calls(direct),
             "more wrong calls",
         ),
-        (direct.connected && first_error, "later first error"),
-        (direct.connected && later, "later next good call"),
+        (direct.connected && first_error_later, "later first error"),
+        (direct.connected && next_good_later, "later next good call"),
         (slower(direct.close_s, guarded.close_s), "closes later"),
         (guarded.left > direct.left, "leaves more processes"),
     ];
-    facts
+    checks
         .into_iter()
-        .filter_map(|(is_so, what)| is_so.then_some(what))
+        .filter_map(|(applies, problem)| applies.then_some(problem))
         .collect()
 }
 
 fn render(cells: &Cells) -> (String, Vec<String>) {
     let mut page = INTRODUCTION.to_owned();
-    let mut all_worse = Vec::new();
+    let mut all_regressions = Vec::new();
     for (scenario, name) in SCENARIOS.iter().enumerate() {
-        let of = |host: usize, is_guarded: bool| cells.get(&(host, scenario, is_guarded));
-        if of(0, true).is_none() {
+        let cell = |host: usize, is_guarded: bool| cells.get(&(host, scenario, is_guarded));
+        if cell(0, true).is_none() {
             continue;
         }
         let _ = write!(
@@ -290,73 +299,76 @@ fn render(cells: &Cells) -> (String, Vec<String>) {
             "\n## {name}\n\n| host | | start | the call in question | next good call | failed calls | end | processes left |\n|---|---|---|---|---|---|---|---|\n"
         );
         for (host, (short, long)) in HOSTS.iter().enumerate() {
-            let (Some(direct), Some(guarded)) = (of(host, false), of(host, true)) else {
+            let (Some(direct), Some(guarded)) = (cell(host, false), cell(host, true)) else {
                 continue;
             };
             page.push_str(&row(long, "direct", direct));
             page.push_str(&row("", "guard", guarded));
-            for what in worse(direct, guarded) {
-                all_worse.push(format!("{name}, {short}: {what}"));
+            for problem in regressions(direct, guarded) {
+                all_regressions.push(format!("{name}, {short}: {problem}"));
             }
         }
     }
-    let verdict = if all_worse.is_empty() {
+    let verdict = if all_regressions.is_empty() {
         "\nIn no cell of this run was the guard worse than no guard.\n".to_owned()
     } else {
         format!(
             "\n**Worse than without the guard:** {}.\n",
-            all_worse.join("; ")
+            all_regressions.join("; ")
         )
     };
     page.push_str(&verdict);
-    (page, all_worse)
+    (page, all_regressions)
 }
 
-fn row(host: &str, way: &str, found: &Found) -> String {
-    let start = match found.connected {
-        true => format!("{:.1} s", found.connect_s),
+fn row(host: &str, variant: &str, measurement: &Measurement) -> String {
+    let start = match measurement.connected {
+        true => format!("{:.1} s", measurement.connect_s),
         false => format!(
             "fails after {:.1} s: {}",
-            found.connect_s,
-            brief(&found.connect_error)
+            measurement.connect_s,
+            excerpt(&measurement.connect_error)
         ),
     };
-    if !found.connected {
-        let left = found.left;
+    if !measurement.connected {
+        let left = measurement.left;
         return format!(
-            "| {host} | {way} | {start} | | | | {:.1} s | {left} |\n",
-            found.close_s
+            "| {host} | {variant} | {start} | | | | {:.1} s | {left} |\n",
+            measurement.close_s
         );
     }
-    let call = match (found.first_call_s, found.first_call_well) {
+    let call = match (measurement.first_call_s, measurement.first_call_well) {
         (None, _) => String::new(),
         (Some(after), true) => format!("answered after {after:.1} s"),
-        (Some(after), false) => format!("fails after {after:.1} s: {}", brief(&found.first_call)),
+        (Some(after), false) => format!(
+            "fails after {after:.1} s: {}",
+            excerpt(&measurement.first_call)
+        ),
     };
-    let twice = found
+    let repeats = measurement
         .ran
         .filter(|ran| *ran > 1)
         .map(|ran| format!(", ran {ran} times"));
-    let next = match found.next_good_s {
+    let next = match measurement.next_good_s {
         Some(after) => format!("{after:.1} s"),
-        None if found.failed > 0 => "never".to_owned(),
-        // None was tried.
+        None if measurement.failed > 0 => "never".to_owned(),
+        // No call was tried.
         None => String::new(),
     };
-    let failed = match found.calls {
-        Some(calls) => format!("{} of {calls}", found.failed),
-        None => found.failed.to_string(),
+    let failed = match measurement.calls {
+        Some(calls) => format!("{} of {calls}", measurement.failed),
+        None => measurement.failed.to_string(),
     };
     format!(
-        "| {host} | {way} | {start} | {call}{} | {next} | {failed} | {:.1} s | {} |\n",
-        twice.unwrap_or_default(),
-        found.close_s,
-        found.left
+        "| {host} | {variant} | {start} | {call}{} | {next} | {failed} | {:.1} s | {} |\n",
+        repeats.unwrap_or_default(),
+        measurement.close_s,
+        measurement.left
     )
 }
 
-/// The beginning of an error text, fit for a cell.
-fn brief(text: &str) -> String {
+/// The start of an error text for a cell.
+fn excerpt(text: &str) -> String {
     let text: String = text
         .split_whitespace()
         .collect::<Vec<_>>()

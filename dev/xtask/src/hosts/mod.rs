@@ -1,4 +1,4 @@
-//! `cargo xtask hosts`: the program between real hosts and real servers, as they are published. Knows not what is checked there.
+//! `cargo xtask hosts`: runs the guard between published hosts and servers. Must not depend on what the scripts check.
 
 mod comparison;
 
@@ -7,59 +7,59 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::peers::{self, lacks, node_modules, succeed};
+use crate::install::{self, node_modules, run_command, skip_without};
 use crate::step::{Done, Outcome, cargo, root, target};
 
-/// What is installed for hosts and servers on Node.
+/// The packages for hosts and servers on Node.
 const PACKAGES: &[&str] = &[
     "@modelcontextprotocol/sdk@1.32.2",
     "@modelcontextprotocol/server-everything@2026.8.31",
 ];
 
-/// A trial at work.
-type Run = fn(&Stage) -> Outcome;
+/// Runs a trial.
+type Run = fn(&Setup) -> Outcome;
 
-/// The trials of which both ends must be named.
-const FIXED: &[(&str, Run)] = &[
+/// The trials with a fixed host and server.
+const FIXED_TRIALS: &[(&str, Run)] = &[
     ("everything", everything_under_load),
-    ("python-1", |stage| python_under_load(stage, "v1")),
-    ("python-2", |stage| python_under_load(stage, "v2")),
+    ("python-1", |setup| python_under_load(setup, "v1")),
+    ("python-2", |setup| python_under_load(setup, "v2")),
     ("comparison", comparison::run),
-    ("old-host", |stage| {
-        across_eras(stage, OLD, "old_host.py", MODERN, "modern_server.py")
+    ("old-host", |setup| {
+        run_across_eras(setup, OLD, "old_host.py", MODERN, "modern_server.py")
     }),
-    ("modern-host", |stage| {
-        across_eras(stage, MODERN, "modern_host.py", OLD, "old_server.py")
+    ("modern-host", |setup| {
+        run_across_eras(setup, MODERN, "modern_host.py", OLD, "old_server.py")
     }),
 ];
 
-/// The environment of an SDK that only speaks 2024-11-05.
+/// The environment of an SDK that speaks only 2024-11-05.
 const OLD: &str = "eras/old";
-/// The environment of one that speaks 2026-07-28.
+/// The environment of an SDK that speaks 2026-07-28.
 const MODERN: &str = "load/v2";
 
 /// A script that puts the program between a host and a server.
 struct Trial {
     name: String,
-    run: Box<dyn Fn(&Stage) -> Outcome>,
+    run: Box<dyn Fn(&Setup) -> Outcome>,
 }
 
-/// What all trials are run with.
-struct Stage {
+/// What all trials share.
+struct Setup {
     program: PathBuf,
-    /// How long servers are killed under load.
+    /// For how long servers are killed under load.
     seconds: String,
-    /// The comparison measures the scenarios whose names contain this.
+    /// The comparison measures only scenarios whose names contain this text.
     scenario: Option<String>,
 }
 
-/// Runs the trials with these names, or all, and says at the end how each went.
+/// Runs the trials with these names, or all, and prints how each ended.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let Asked {
+    let Options {
         names,
         seconds,
         scenario,
-    } = understand(arguments)?;
+    } = parse_arguments(arguments)?;
     let trials = trials()?;
     if let Some(name) = names
         .iter()
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         ));
     }
     cargo("build --release --package everlink-cli")?;
-    let stage = Stage {
+    let setup = Setup {
         program: target().join("release/everlink"),
         seconds,
         scenario,
@@ -85,12 +85,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         }
         eprintln!("\n{name}");
         let start = Instant::now();
-        let outcome = match run(&stage) {
+        let outcome = match run(&setup) {
             Ok(Done::Passed) => "passed".to_owned(),
-            Ok(Done::Skipped(why)) => format!("skipped: {why}"),
-            Err(why) => {
+            Ok(Done::Skipped(reason)) => format!("skipped: {reason}"),
+            Err(reason) => {
                 failed += 1;
-                format!("FAILED: {why}")
+                format!("FAILED: {reason}")
             }
         };
         table.push(format!(
@@ -105,15 +105,15 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the command line asks for.
-struct Asked {
+/// The parsed arguments.
+struct Options {
     names: Vec<String>,
     seconds: String,
     scenario: Option<String>,
 }
 
-fn understand(arguments: &[String]) -> Result<Asked, String> {
-    let mut asked = Asked {
+fn parse_arguments(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options {
         names: Vec::new(),
         seconds: "60".to_owned(),
         scenario: None,
@@ -124,25 +124,25 @@ fn understand(arguments: &[String]) -> Result<Asked, String> {
             "--seconds" => {
                 let number = arguments.next().filter(|text| text.parse::<u32>().is_ok());
                 let number = number.ok_or("--seconds must be followed by a number")?;
-                asked.seconds.clone_from(number);
+                options.seconds.clone_from(number);
             }
             "--scenario" => {
                 let name = arguments.next();
                 let name = name.ok_or("--scenario must be followed by a part of its name")?;
-                asked.scenario = Some(name.clone());
+                options.scenario = Some(name.clone());
             }
             option if option.starts_with('-') => {
                 return Err(format!("there is no option `{option}`"));
             }
-            name => asked.names.push(name.to_owned()),
+            name => options.names.push(name.to_owned()),
         }
     }
-    Ok(asked)
+    Ok(options)
 }
 
-/// Those above, and one for each script beside its requirements.
+/// The fixed trials, and one for each script beside its requirements.
 fn trials() -> Result<Vec<Trial>, String> {
-    let fixed = FIXED.iter().map(|(name, run)| Trial {
+    let fixed = FIXED_TRIALS.iter().map(|(name, run)| Trial {
         name: (*name).to_owned(),
         run: Box::new(run),
     });
@@ -155,29 +155,30 @@ fn trials() -> Result<Vec<Trial>, String> {
     names.sort();
     let found = names.into_iter().map(|name| Trial {
         name: name.clone(),
-        run: Box::new(move |stage| by_itself(stage, &name)),
+        run: Box::new(move |setup| run_script(setup, &name)),
     });
     Ok(fixed.chain(found).collect())
 }
 
-/// A script that needs only its own environment and the program.
-fn by_itself(stage: &Stage, name: &str) -> Outcome {
-    if let Some(skipped) = lacks(&["python3"]) {
+/// Runs a script that needs only its own environment and the program.
+fn run_script(setup: &Setup, name: &str) -> Outcome {
+    if let Some(skipped) = skip_without(&["python3"]) {
         return skipped;
     }
     let mut command = Command::new(python(name)?);
     command
         .arg(script(&format!("{name}.py")))
-        .arg(&stage.program);
-    succeed(&mut command)
+        .arg(&setup.program);
+    run_command(&mut command)
 }
 
-fn everything_under_load(stage: &Stage) -> Outcome {
-    if let Some(skipped) = no_proc().or_else(|| lacks(&["python3", "node", "npm"])) {
+fn everything_under_load(setup: &Setup) -> Outcome {
+    if let Some(skipped) = skip_without_proc().or_else(|| skip_without(&["python3", "node", "npm"]))
+    {
         return skipped;
     }
     let modules = node_modules("hosts", PACKAGES)?;
-    let mut command = under_load(Path::new("python3"), stage);
+    let mut command = under_load(Path::new("python3"), setup);
     command
         .args(["--client", "node"])
         .arg(script("load/client.mjs"))
@@ -187,16 +188,16 @@ fn everything_under_load(stage: &Stage) -> Outcome {
         .args(["--server", "node"])
         .arg(modules.join(server))
         .arg("stdio");
-    succeed(&mut command)
+    run_command(&mut command)
 }
 
-/// A client and a server of the same version.
-fn python_under_load(stage: &Stage, version: &str) -> Outcome {
-    if let Some(skipped) = no_proc().or_else(|| lacks(&["python3"])) {
+/// Runs a client and a server of the same version.
+fn python_under_load(setup: &Setup, version: &str) -> Outcome {
+    if let Some(skipped) = skip_without_proc().or_else(|| skip_without(&["python3"])) {
         return skipped;
     }
     let python = python(&format!("load/{version}"))?;
-    let mut command = under_load(&python, stage);
+    let mut command = under_load(&python, setup);
     command
         .arg("--client")
         .arg(&python)
@@ -206,41 +207,47 @@ fn python_under_load(stage: &Stage, version: &str) -> Outcome {
         .arg(&python)
         .arg(script(&format!("load/server_{version}.py")))
         .arg("{diary}");
-    succeed(&mut command)
+    run_command(&mut command)
 }
 
-fn under_load(python: &Path, stage: &Stage) -> Command {
+fn under_load(python: &Path, setup: &Setup) -> Command {
     let mut command = Command::new(python);
     command
         .arg(script("load/load.py"))
-        .arg(&stage.program)
-        .args(["--seconds", &stage.seconds]);
+        .arg(&setup.program)
+        .args(["--seconds", &setup.seconds]);
     command
 }
 
-fn across_eras(stage: &Stage, env: &str, host: &str, server_env: &str, server: &str) -> Outcome {
-    if let Some(skipped) = lacks(&["python3"]) {
+fn run_across_eras(
+    setup: &Setup,
+    env: &str,
+    host: &str,
+    server_env: &str,
+    server: &str,
+) -> Outcome {
+    if let Some(skipped) = skip_without(&["python3"]) {
         return skipped;
     }
     let mut command = Command::new(python(env)?);
     command
         .arg(script(&format!("eras/{host}")))
-        .arg(&stage.program);
+        .arg(&setup.program);
     command
         .arg(python(server_env)?)
         .arg(script(&format!("eras/{server}")));
-    succeed(&mut command)
+    run_command(&mut command)
 }
 
-/// There the processes to kill are found.
-fn no_proc() -> Option<Outcome> {
+/// Skips a trial without `/proc`, where it finds the processes to kill.
+fn skip_without_proc() -> Option<Outcome> {
     let is_there = Path::new("/proc/self/exe").exists();
     (!is_there).then(|| Ok(Done::Skipped("there is no /proc".into())))
 }
 
-/// The interpreter for what stands beside this file of requirements.
+/// The interpreter for the scripts beside this requirements file.
 fn python(requirements: &str) -> Result<PathBuf, String> {
-    peers::python(&script(&format!("{requirements}.requirements.txt")))
+    install::python(&script(&format!("{requirements}.requirements.txt")))
 }
 
 fn script(name: &str) -> PathBuf {
@@ -249,19 +256,19 @@ fn script(name: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::understand;
+    use super::parse_arguments;
 
     #[test]
-    fn names_and_seconds_come_in_any_order() {
-        let of = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let asked = understand(&words)?;
-            Ok::<_, String>(format!("{} {}", asked.names.join(" "), asked.seconds))
+    fn names_and_seconds_are_parsed_in_any_order() {
+        let parse = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            let options = parse_arguments(&arguments)?;
+            Ok::<_, String>(format!("{} {}", options.names.join(" "), options.seconds))
         };
-        assert_eq!(of("a --seconds 5 b"), Ok("a b 5".to_owned()));
-        assert_eq!(of("a"), Ok("a 60".to_owned()));
-        assert!(of("--seconds").is_err());
-        assert!(of("--seconds soon").is_err());
-        assert!(of("--second 5").is_err());
+        assert_eq!(parse("a --seconds 5 b"), Ok("a b 5".to_owned()));
+        assert_eq!(parse("a"), Ok("a 60".to_owned()));
+        assert!(parse("--seconds").is_err());
+        assert!(parse("--seconds soon").is_err());
+        assert!(parse("--second 5").is_err());
     }
 }

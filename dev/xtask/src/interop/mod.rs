@@ -1,55 +1,54 @@
-//! `cargo xtask interop`: our client with the servers of others, and our server with their clients, as they are published.
+//! `cargo xtask interop`: runs our client with servers of other projects, and our server with their clients, as published.
 //!
-//! `row` is who meets whom and what must come of it; `stage` what is installed for that; `meeting` how one row is gone through; `report` what
-//! came of it.
+//! `row` lists the pairs and the expected results, `setup` installs what they need, `runner` runs one row, and `report` shows the results.
 
-mod meeting;
 mod report;
 mod row;
-mod stage;
+mod runner;
+mod setup;
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread;
 
-use crate::peers::lacks;
+use crate::install::skip_without;
 use crate::step::{Done, Outcome, cargo, root};
 
-use meeting::Told;
 use report::Report;
 use row::{ROWS, Row};
-pub(crate) use stage::PACKAGES;
-use stage::Stage;
+use runner::RowResult;
+pub(crate) use setup::PACKAGES;
+use setup::Setup;
 
 const NEEDED: &[&str] = &["node", "npm", "python3"];
 
-/// So many rows are gone through at once. Most of the time is spent waiting for interpreters to start.
-const AT_ONCE: usize = 3;
+/// The number of rows that run at the same time. Most of the time is spent waiting for interpreters to start.
+const WORKERS: usize = 3;
 
-/// Has everybody meet everybody, and writes down what came of it.
+/// Runs all rows, and writes the page.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    if lacks(NEEDED).is_some() {
+    if skip_without(NEEDED).is_some() {
         return Err("this needs node, npm and python3".into());
     }
-    let report = meet(arguments, true)?;
+    let report = run_rows(arguments, true)?;
     if arguments.is_empty() {
         let file = page();
         fs::write(&file, report.as_markdown())
             .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
         eprintln!("\nwritten to docs/INTEROP.md");
     }
-    report.verdict()
+    report.result()
 }
 
-/// The same without writing, and without a word on how long it takes: what is written down must be what comes of it.
+/// The same without writing and without time limits: the page must match the results.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = lacks(NEEDED) {
+    if let Some(skipped) = skip_without(NEEDED) {
         return skipped;
     }
-    let report = meet(&[], false)?;
-    report.verdict()?;
-    if fs::read_to_string(page()).is_ok_and(|is| is == report.as_markdown()) {
+    let report = run_rows(&[], false)?;
+    report.result()?;
+    if fs::read_to_string(page()).is_ok_and(|committed| committed == report.as_markdown()) {
         Ok(Done::Passed)
     } else {
         Err("docs/INTEROP.md is out of date: run `cargo xtask interop`".into())
@@ -60,52 +59,52 @@ fn page() -> PathBuf {
     root().join("docs/INTEROP.md")
 }
 
-/// Goes through all rows, or those whose names contain one of these words.
-fn meet(words: &[String], judges_time: bool) -> Result<Report, String> {
+/// Runs all rows, or those whose names contain one of these words.
+fn run_rows(words: &[String], checks_time: bool) -> Result<Report, String> {
     cargo("build --package interop")?;
-    let stage = Stage::install(judges_time)?;
-    let is_asked = |row: &Row| {
+    let setup = Setup::install(checks_time)?;
+    let is_requested = |row: &Row| {
         let name = row.name();
         words.is_empty() || words.iter().any(|word| name.contains(word))
     };
-    let rows: Vec<&'static Row> = ROWS.iter().filter(|row| is_asked(row)).collect();
+    let rows: Vec<&'static Row> = ROWS.iter().filter(|row| is_requested(row)).collect();
     if rows.is_empty() {
         return Err("there are no such rows".into());
     }
     let mut report = Report::default();
-    // Where time is measured, nothing else happens meanwhile.
+    // Measured rows run alone, so that no other row disturbs the time.
     let (measured, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_measured());
-    let mut told: Vec<(&Row, Told)> = measured
+    let mut results: Vec<(&Row, RowResult)> = measured
         .into_iter()
-        .map(|row| (row, meeting::go_through(row, &stage)))
+        .map(|row| (row, runner::run_row(row, &setup)))
         .collect();
-    told.extend(side_by_side(&others, &stage));
+    results.extend(run_parallel(&others, &setup));
     for row in rows {
-        let (_, told) = told
+        let (_, result) = results
             .iter()
-            .position(|(of, _)| core::ptr::eq(*of, row))
-            .map(|at| told.swap_remove(at))
+            .position(|(row_of_result, _)| core::ptr::eq(*row_of_result, row))
+            .map(|at| results.swap_remove(at))
             .ok_or("a row was not gone through")?;
-        report.add(row, told);
+        report.add(row, result);
     }
     eprintln!("\n{}", report.as_table());
     Ok(report)
 }
 
-fn side_by_side(rows: &[&'static Row], stage: &Stage) -> Vec<(&'static Row, Told)> {
-    let (next, told) = (Mutex::new(rows.iter()), Mutex::new(Vec::new()));
-    let take = || next.lock().ok()?.next().copied();
+fn run_parallel(rows: &[&'static Row], setup: &Setup) -> Vec<(&'static Row, RowResult)> {
+    let (next, results) = (Mutex::new(rows.iter()), Mutex::new(Vec::new()));
+    let next_row = || next.lock().ok()?.next().copied();
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..WORKERS {
             scope.spawn(|| {
-                while let Some(row) = take() {
-                    let outcome = meeting::go_through(row, stage);
-                    if let Ok(mut told) = told.lock() {
-                        told.push((row, outcome));
+                while let Some(row) = next_row() {
+                    let outcome = runner::run_row(row, setup);
+                    if let Ok(mut results) = results.lock() {
+                        results.push((row, outcome));
                     }
                 }
             });
         }
     });
-    told.into_inner().unwrap_or_default()
+    results.into_inner().unwrap_or_default()
 }

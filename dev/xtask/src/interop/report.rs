@@ -1,44 +1,44 @@
-//! What came of it: a matrix for the terminal and one to be written down, and what was wrong. Knows no meeting.
+//! The results: a table for the terminal, one for the page, and the errors. Must not run anything.
 
 use core::fmt::Write;
 
-use super::meeting::Told;
 use super::row::{Ours, Row, Step};
+use super::runner::RowResult;
 
 #[derive(Default)]
 pub(super) struct Report {
-    rows: Vec<(&'static Row, Told)>,
+    rows: Vec<(&'static Row, RowResult)>,
 }
 
 impl Report {
-    pub(super) fn add(&mut self, row: &'static Row, told: Told) {
-        self.rows.push((row, told));
+    pub(super) fn add(&mut self, row: &'static Row, result: RowResult) {
+        self.rows.push((row, result));
     }
 
-    /// Fails where a step did, or is missing.
-    pub(super) fn verdict(&self) -> Result<(), String> {
-        let mut wrong = Vec::new();
-        for (row, told) in &self.rows {
-            let before = wrong.len();
-            for (step, outcome) in &told.steps {
-                if let Err(why) = outcome {
-                    wrong.push(format!("{}, {}: {why}", row.name(), step.name()));
+    /// Fails if a step failed or is missing.
+    pub(super) fn result(&self) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for (row, result) in &self.rows {
+            let before = problems.len();
+            for (step, outcome) in &result.steps {
+                if let Err(error) = outcome {
+                    problems.push(format!("{}, {}: {error}", row.name(), step.name()));
                 }
             }
-            if wrong.len() > before {
-                let lines: Vec<&str> = told.log.lines().collect();
+            if problems.len() > before {
+                let lines: Vec<&str> = result.log.lines().collect();
                 let last = &lines[lines.len().saturating_sub(20)..];
-                wrong.extend(last.iter().map(|line| format!("    {line}")));
+                problems.extend(last.iter().map(|line| format!("    {line}")));
             }
         }
-        if wrong.is_empty() {
+        if problems.is_empty() {
             Ok(())
         } else {
-            Err(format!("something went wrong:\n{}", wrong.join("\n")))
+            Err(format!("something went wrong:\n{}", problems.join("\n")))
         }
     }
 
-    /// For a terminal.
+    /// The results for a terminal.
     pub(super) fn as_table(&self) -> String {
         let mut reasons = Reasons::default();
         let mut table = String::new();
@@ -49,13 +49,18 @@ impl Report {
                 let _ = write!(table, " {:<8}", step.name());
             }
             table.push('\n');
-            for (row, told) in self.of(ours) {
-                let version = told.version.as_deref().unwrap_or_default();
-                let _ = write!(table, "{:<37} {:<23} {version:<27}", row.title, row.way());
+            for (row, result) in self.rows_of(ours) {
+                let version = result.version.as_deref().unwrap_or_default();
+                let _ = write!(
+                    table,
+                    "{:<37} {:<23} {version:<27}",
+                    row.title,
+                    row.transport_and_era()
+                );
                 for step in &Step::ALL[1..] {
-                    let _ = write!(table, " {:<8}", reasons.word(row, told, *step));
+                    let _ = write!(table, " {:<8}", reasons.cell(row, result, *step));
                 }
-                if let Some(after) = told.ready_after {
+                if let Some(after) = result.ready_after {
                     let _ = write!(table, " ready after {} ms", after.as_millis());
                 }
                 table.push('\n');
@@ -65,7 +70,7 @@ impl Report {
         table + &reasons.list()
     }
 
-    /// To be written down: nothing in it differs from run to run as long as all is well.
+    /// The results for the page. They do not differ from run to run unless something fails.
     pub(super) fn as_markdown(&self) -> String {
         let mut reasons = Reasons::default();
         let mut page = String::from(INTRODUCTION);
@@ -81,14 +86,19 @@ impl Report {
             page.push('\n');
             page.push_str(&"|---".repeat(Step::ALL.len() + 2));
             page.push_str("|\n");
-            for (row, told) in self.of(ours) {
-                let version = match told.steps.get(&Step::Handshake) {
+            for (row, result) in self.rows_of(ours) {
+                let version = match result.steps.get(&Step::Handshake) {
                     Some(Ok(())) => row.version,
                     Some(Err(_)) | None => "NO",
                 };
-                let _ = write!(page, "| {} | {} | {version} |", row.title, row.way());
+                let _ = write!(
+                    page,
+                    "| {} | {} | {version} |",
+                    row.title,
+                    row.transport_and_era()
+                );
                 for step in &Step::ALL[1..] {
-                    let _ = write!(page, " {} |", reasons.word(row, told, *step));
+                    let _ = write!(page, " {} |", reasons.cell(row, result, *step));
                 }
                 page.push('\n');
             }
@@ -97,26 +107,26 @@ impl Report {
         page
     }
 
-    fn of(&self, ours: Ours) -> impl Iterator<Item = &(&'static Row, Told)> {
+    fn rows_of(&self, ours: Ours) -> impl Iterator<Item = &(&'static Row, RowResult)> {
         self.rows.iter().filter(move |(row, _)| row.ours == ours)
     }
 }
 
 const INTRODUCTION: &str = "# Real peers
 
-Made by `cargo xtask interop`, which installs the servers and SDKs of others as they are published and goes through the same steps with each.
+Made by `cargo xtask interop`, which installs published servers and SDKs of other projects and runs the same steps with each.
 
-- agreed on: the version. Whoever speaks both eras finds out by itself which one to speak, unless the row says `legacy`. A server that `starts late`
-  is silent for longer than the probe waits: one says all the same that it is modern, the other takes the older era in its first process and is known
-  for what it is in the next. The three oldest servers do not survive the probe: a second process must be ready within three seconds of the start.
+- agreed on: the version. A peer that speaks both eras detects the right one, unless the row says `legacy`. A server that `starts late` is silent for
+  longer than the probe waits. One of these servers still reports that it is modern. The other accepts the older era in its first process, and the link
+  treats the next process as modern. The three oldest servers do not survive the probe: a second process must be ready within three seconds of the start.
 - list, call, error: the tools, a result of one, a failure of one.
 - progress: every report arrives, in order.
-- cancel: a call is cancelled, and the server itself says that it knows. `server-everything` has no word for it: no answer to that call may be seen, by a
-  tap in the wire where the client itself would not look any more.
+- cancel: a call is cancelled, and the server confirms it. `server-everything` cannot confirm it: no answer to that call may appear. A proxy checks
+  that if the client no longer reads.
 - ask: the server needs a name from the client for its answer.
-- watch, news: a resource that is watched changes; a list changes, and the new one is read.
-- kill: `kill -9` while the server runs a call. With our client, that call says what happened and that it may have run, and the next one works
-  without further ado: in a new process, or with one that listens at the same address again. With a client of others, a new connection works.
+- watch, news: a watched resource changes; a list changes, and the new one is read.
+- kill: `kill -9` while the server runs a call. With our client, that call fails with the reason and may have run, and the next one works
+  without further action: in a new process, or with one that listens at the same address again. With a client of another project, a new connection works.
 ";
 
 fn heading(ours: Ours) -> &'static str {
@@ -126,13 +136,13 @@ fn heading(ours: Ours) -> &'static str {
     }
 }
 
-/// Why something is not there, each with a number.
+/// The reasons why a step is missing, each with a number.
 #[derive(Default)]
 struct Reasons(Vec<&'static str>);
 
 impl Reasons {
-    fn word(&mut self, row: &Row, told: &Told, step: Step) -> String {
-        match (told.steps.get(&step), row.lack(step)) {
+    fn cell(&mut self, row: &Row, result: &RowResult, step: Step) -> String {
+        match (result.steps.get(&step), row.reason_unsupported(step)) {
             (Some(Ok(())), _) => "yes".to_owned(),
             (None, Some(reason)) => format!("- ({})", self.number(reason)),
             (Some(Err(_)), _) | (None, None) => "NO".to_owned(),

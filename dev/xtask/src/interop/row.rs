@@ -1,24 +1,24 @@
-//! Who meets whom, over what, and what must come of it. Knows not how.
+//! The pairs of client and server, with transport and expected result. Must not run anything.
 
-/// What happens in a meeting, in this order.
+/// The steps of a row, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// Both agree on a version.
+    /// Both ends agree on a version.
     Handshake,
     List,
     Call,
     /// A tool fails.
     Error,
     Progress,
-    /// A call is cancelled, and the server knows.
+    /// A call is cancelled, and the server notices.
     Cancel,
-    /// The server asks the client something that it needs for a call.
+    /// The server asks the client for something that it needs for a call.
     Ask,
-    /// A resource is watched, and changes.
+    /// A watched resource changes.
     Watch,
     /// A list changes.
     News,
-    /// The server is killed while it runs a call, and another one takes its place.
+    /// The server is killed during a call, and a new one replaces it.
     Kill,
 }
 
@@ -76,10 +76,10 @@ impl Transport {
     }
 }
 
-/// Which era the client speaks.
+/// The era of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Era {
-    /// It finds out.
+    /// The client detects it.
     Automatic,
     Legacy,
 }
@@ -103,22 +103,22 @@ pub(super) enum Peer {
 
 pub(super) struct Row {
     pub(super) ours: Ours,
-    /// What the peer is called.
+    /// The name of the peer.
     pub(super) title: &'static str,
     pub(super) peer: Peer,
     pub(super) transport: Transport,
     pub(super) era: Era,
-    /// What both must agree on.
+    /// The version that both must agree on.
     pub(super) version: &'static str,
     pub(super) pace: Pace,
-    /// The steps that the peer does not have, and why.
-    pub(super) lacks: &'static [(Step, &'static str)],
+    /// The steps that the peer does not support, and why.
+    pub(super) unsupported: &'static [(Step, &'static str)],
 }
 
-/// What is to be said of the start of a server.
+/// How a server starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// It is started late.
+    /// It starts late.
     Late,
     /// The link must be ready in time, although the first process is lost.
     Measured,
@@ -131,11 +131,11 @@ impl Row {
             Ours::Client => "client",
             Ours::Server => "server",
         };
-        format!("{ours}, {}, {}", self.title, self.way())
+        format!("{ours}, {}, {}", self.title, self.transport_and_era())
     }
 
-    /// Over what, and how.
-    pub(super) fn way(&self) -> String {
+    /// The transport and the era.
+    pub(super) fn transport_and_era(&self) -> String {
         let era = match (self.era, self.pace) {
             (_, Pace::Late) => ", starts late",
             (Era::Automatic, _) => "",
@@ -148,26 +148,29 @@ impl Row {
         self.pace == Pace::Measured
     }
 
-    /// Why the peer does not have this step, if it does not.
-    pub(super) fn lack(&self, step: Step) -> Option<&'static str> {
-        let lack = self.lacks.iter().find(|(lacking, _)| *lacking == step);
-        lack.map(|(_, reason)| *reason)
+    /// The reason why the peer does not support this step, if it does not.
+    pub(super) fn reason_unsupported(&self, step: Step) -> Option<&'static str> {
+        let entry = self
+            .unsupported
+            .iter()
+            .find(|(unsupported, _)| *unsupported == step);
+        entry.map(|(_, reason)| *reason)
     }
 
-    /// The steps that must be gone through.
+    /// The steps to run.
     pub(super) fn steps(&self) -> impl Iterator<Item = Step> {
-        let is_there = |step: &Step| self.lack(*step).is_none();
-        Step::ALL.into_iter().filter(is_there)
+        let is_supported = |step: &Step| self.reason_unsupported(*step).is_none();
+        Step::ALL.into_iter().filter(is_supported)
     }
 }
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 const FIRST: &str = "2024-11-05";
-/// The server takes what it was offered last; the next process is spoken to as what it is.
+/// The server takes the version that was offered last. The next process is treated as modern.
 const LEGACY_FIRST: &str = "2025-11-25, then 2026-07-28";
 
-const AT_ONCE: &str = "its tools answer at once";
+const QUICK_TOOLS: &str = "its tools answer at once";
 const NO_QUESTIONS: &str = "it asks nothing";
 const NO_RESOURCES: &str = "it has nothing that could be watched";
 const NO_CHANGES: &str = "its lists never change";
@@ -177,20 +180,20 @@ const BAD_CANCELLATION: &str =
 const CANNOT_CANCEL: &str = "this version has no way to cancel a call";
 
 const FILES: &[(Step, &str)] = &[
-    (Step::Progress, AT_ONCE),
-    (Step::Cancel, AT_ONCE),
+    (Step::Progress, QUICK_TOOLS),
+    (Step::Cancel, QUICK_TOOLS),
     (Step::Watch, NO_RESOURCES),
     (Step::News, NO_CHANGES),
 ];
 const MEMORY: &[(Step, &str)] = &[
-    (Step::Progress, AT_ONCE),
-    (Step::Cancel, AT_ONCE),
+    (Step::Progress, QUICK_TOOLS),
+    (Step::Cancel, QUICK_TOOLS),
     (Step::Ask, NO_QUESTIONS),
     (Step::News, NO_CHANGES),
 ];
 
-/// A server of others, and our client.
-const fn server(title: &'static str, peer: Peer, transport: Transport) -> Row {
+/// A server of another project with our client.
+const fn their_server(title: &'static str, peer: Peer, transport: Transport) -> Row {
     Row {
         ours: Ours::Client,
         title,
@@ -199,19 +202,19 @@ const fn server(title: &'static str, peer: Peer, transport: Transport) -> Row {
         era: Era::Automatic,
         version: LEGACY,
         pace: Pace::Usual,
-        lacks: &[],
+        unsupported: &[],
     }
 }
 
-/// A client of others, and our server.
-const fn client(title: &'static str, peer: Peer, transport: Transport) -> Row {
+/// A client of another project with our server.
+const fn their_client(title: &'static str, peer: Peer, transport: Transport) -> Row {
     Row {
         ours: Ours::Server,
-        ..server(title, peer, transport)
+        ..their_server(title, peer, transport)
     }
 }
 
-/// With what speaks both eras, and finds out which is meant.
+/// A peer that speaks both eras and detects the right one.
 const fn modern(row: Row) -> Row {
     Row {
         version: MODERN,
@@ -219,7 +222,7 @@ const fn modern(row: Row) -> Row {
     }
 }
 
-/// With what speaks both eras, when the client wants the older one.
+/// A peer that speaks both eras, with a client that wants the legacy one.
 const fn legacy(row: Row) -> Row {
     Row {
         era: Era::Legacy,
@@ -227,8 +230,8 @@ const fn legacy(row: Row) -> Row {
     }
 }
 
-/// With one that starts so late that both eras were offered to it when it is there.
-const fn late(row: Row, version: &'static str) -> Row {
+/// A server that starts so late that both eras were offered before it reads.
+const fn late_start(row: Row, version: &'static str) -> Row {
     Row {
         version,
         pace: Pace::Late,
@@ -236,15 +239,15 @@ const fn late(row: Row, version: &'static str) -> Row {
     }
 }
 
-const fn lacking(row: Row, lacks: &'static [(Step, &'static str)]) -> Row {
-    Row { lacks, ..row }
+const fn without_steps(row: Row, unsupported: &'static [(Step, &'static str)]) -> Row {
+    Row { unsupported, ..row }
 }
 
-/// One of those that die of the probe.
-const fn old(
+/// A server that dies of the probe.
+const fn dies_of_probe(
     title: &'static str,
     requirements: &'static str,
-    lacks: &'static [(Step, &'static str)],
+    unsupported: &'static [(Step, &'static str)],
 ) -> Row {
     let script = "server_lowlevel.py";
     let peer = Peer::Python {
@@ -254,8 +257,8 @@ const fn old(
     Row {
         version: FIRST,
         pace: Pace::Measured,
-        lacks,
-        ..server(title, peer, Transport::Stdio)
+        unsupported,
+        ..their_server(title, peer, Transport::Stdio)
     }
 }
 
@@ -299,77 +302,104 @@ const PYTHON_1_AS_CLIENT: &str = "`mcp` 1.30.0";
 const PYTHON_2_AS_CLIENT: &str = "`mcp` 2.3.0";
 
 pub(super) const ROWS: &[Row] = &[
-    server(EVERYTHING, Peer::Everything, Transport::Stdio),
-    server(EVERYTHING, Peer::Everything, Transport::Http),
-    server(EVERYTHING, Peer::Everything, Transport::Sse),
-    lacking(
-        server(
+    their_server(EVERYTHING, Peer::Everything, Transport::Stdio),
+    their_server(EVERYTHING, Peer::Everything, Transport::Http),
+    their_server(EVERYTHING, Peer::Everything, Transport::Sse),
+    without_steps(
+        their_server(
             "`server-filesystem` 2026.8.31",
             Peer::Files,
             Transport::Stdio,
         ),
         FILES,
     ),
-    lacking(
-        server("`server-memory` 2026.8.31", Peer::Memory, Transport::Stdio),
+    without_steps(
+        their_server("`server-memory` 2026.8.31", Peer::Memory, Transport::Stdio),
         MEMORY,
     ),
-    modern(server(NODE_2, NODE_2_SERVER, Transport::Stdio)),
-    late(
-        server(NODE_2, NODE_2_SERVER, Transport::Stdio),
+    modern(their_server(NODE_2, NODE_2_SERVER, Transport::Stdio)),
+    late_start(
+        their_server(NODE_2, NODE_2_SERVER, Transport::Stdio),
         LEGACY_FIRST,
     ),
-    legacy(server(NODE_2, NODE_2_SERVER, Transport::Stdio)),
-    modern(server(NODE_2, NODE_2_SERVER, Transport::Http)),
-    legacy(server(NODE_2, NODE_2_SERVER, Transport::Http)),
-    modern(server(PYTHON_2, PYTHON_2_SERVER, Transport::Stdio)),
-    late(server(PYTHON_2, PYTHON_2_SERVER, Transport::Stdio), MODERN),
-    legacy(server(PYTHON_2, PYTHON_2_SERVER, Transport::Stdio)),
-    modern(server(PYTHON_2, PYTHON_2_SERVER, Transport::Http)),
-    legacy(server(PYTHON_2, PYTHON_2_SERVER, Transport::Http)),
-    server(PYTHON_1, PYTHON_1_SERVER, Transport::Stdio),
-    server(PYTHON_1, PYTHON_1_SERVER, Transport::Http),
-    server(PYTHON_1, PYTHON_1_SERVER, Transport::Sse),
-    old(
+    legacy(their_server(NODE_2, NODE_2_SERVER, Transport::Stdio)),
+    modern(their_server(NODE_2, NODE_2_SERVER, Transport::Http)),
+    legacy(their_server(NODE_2, NODE_2_SERVER, Transport::Http)),
+    modern(their_server(PYTHON_2, PYTHON_2_SERVER, Transport::Stdio)),
+    late_start(
+        their_server(PYTHON_2, PYTHON_2_SERVER, Transport::Stdio),
+        MODERN,
+    ),
+    legacy(their_server(PYTHON_2, PYTHON_2_SERVER, Transport::Stdio)),
+    modern(their_server(PYTHON_2, PYTHON_2_SERVER, Transport::Http)),
+    legacy(their_server(PYTHON_2, PYTHON_2_SERVER, Transport::Http)),
+    their_server(PYTHON_1, PYTHON_1_SERVER, Transport::Stdio),
+    their_server(PYTHON_1, PYTHON_1_SERVER, Transport::Http),
+    their_server(PYTHON_1, PYTHON_1_SERVER, Transport::Sse),
+    dies_of_probe(
         "`mcp` 1.8.1, low-level",
         "interop/v1_8",
         &[(Step::Cancel, BAD_CANCELLATION)],
     ),
-    old(
+    dies_of_probe(
         "`mcp` 1.3.0, low-level",
         "interop/v1_3",
         &[(Step::Cancel, BAD_CANCELLATION)],
     ),
-    old(
+    dies_of_probe(
         "`mcp` 1.1.3, low-level",
         "hosts/eras/old",
         &[(Step::Cancel, NO_CANCELLATION)],
     ),
-    client(NODE_1, NODE_1_CLIENT, Transport::Stdio),
-    client(NODE_1, NODE_1_CLIENT, Transport::Http),
-    client(NODE_1, NODE_1_CLIENT, Transport::Sse),
-    modern(client(NODE_2_AS_CLIENT, NODE_2_CLIENT, Transport::Stdio)),
-    legacy(client(NODE_2_AS_CLIENT, NODE_2_CLIENT, Transport::Stdio)),
-    modern(client(NODE_2_AS_CLIENT, NODE_2_CLIENT, Transport::Http)),
-    legacy(client(NODE_2_AS_CLIENT, NODE_2_CLIENT, Transport::Http)),
-    client(PYTHON_1_AS_CLIENT, PYTHON_1_CLIENT, Transport::Stdio),
-    client(PYTHON_1_AS_CLIENT, PYTHON_1_CLIENT, Transport::Http),
-    client(PYTHON_1_AS_CLIENT, PYTHON_1_CLIENT, Transport::Sse),
-    modern(client(
+    their_client(NODE_1, NODE_1_CLIENT, Transport::Stdio),
+    their_client(NODE_1, NODE_1_CLIENT, Transport::Http),
+    their_client(NODE_1, NODE_1_CLIENT, Transport::Sse),
+    modern(their_client(
+        NODE_2_AS_CLIENT,
+        NODE_2_CLIENT,
+        Transport::Stdio,
+    )),
+    legacy(their_client(
+        NODE_2_AS_CLIENT,
+        NODE_2_CLIENT,
+        Transport::Stdio,
+    )),
+    modern(their_client(
+        NODE_2_AS_CLIENT,
+        NODE_2_CLIENT,
+        Transport::Http,
+    )),
+    legacy(their_client(
+        NODE_2_AS_CLIENT,
+        NODE_2_CLIENT,
+        Transport::Http,
+    )),
+    their_client(PYTHON_1_AS_CLIENT, PYTHON_1_CLIENT, Transport::Stdio),
+    their_client(PYTHON_1_AS_CLIENT, PYTHON_1_CLIENT, Transport::Http),
+    their_client(PYTHON_1_AS_CLIENT, PYTHON_1_CLIENT, Transport::Sse),
+    modern(their_client(
         PYTHON_2_AS_CLIENT,
         PYTHON_2_CLIENT,
         Transport::Stdio,
     )),
-    legacy(client(
+    legacy(their_client(
         PYTHON_2_AS_CLIENT,
         PYTHON_2_CLIENT,
         Transport::Stdio,
     )),
-    modern(client(PYTHON_2_AS_CLIENT, PYTHON_2_CLIENT, Transport::Http)),
-    legacy(client(PYTHON_2_AS_CLIENT, PYTHON_2_CLIENT, Transport::Http)),
+    modern(their_client(
+        PYTHON_2_AS_CLIENT,
+        PYTHON_2_CLIENT,
+        Transport::Http,
+    )),
+    legacy(their_client(
+        PYTHON_2_AS_CLIENT,
+        PYTHON_2_CLIENT,
+        Transport::Http,
+    )),
     Row {
         version: FIRST,
-        lacks: &[(Step::Cancel, CANNOT_CANCEL)],
-        ..client("`mcp` 1.1.3", PYTHON_OLD_CLIENT, Transport::Stdio)
+        unsupported: &[(Step::Cancel, CANNOT_CANCEL)],
+        ..their_client("`mcp` 1.1.3", PYTHON_OLD_CLIENT, Transport::Stdio)
     },
 ];

@@ -39,7 +39,7 @@ impl Arriving {
         let text = self.text()?;
         let mut noted = Params::default();
         let plan = Params::plan(terms);
-        let message = match wire::parse_showing(text, plan, |part| noted.note(part)) {
+        let message = match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::Batch(batch)) => return Ok(Posted::Batch(batch, text)),
             Err(malformed) => return Ok(Posted::Malformed(malformed, text)),
             Ok(Inbound::One(message)) => message,

@@ -1,0 +1,178 @@
+//! Listens for hosts over HTTP: the address, and the accepted values of `Host`. Knows nothing of the server behind the guard.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use everlink::server::SsePaths;
+use everlink_tokio::Guard;
+use everlink_tokio::http::{Endpoint, ServerTransport};
+use http::Uri;
+use tokio::net::TcpListener;
+
+use crate::recording::EndpointSetup;
+use crate::{Failure, usage_error};
+
+/// How long open connections may take to end after the guard has ended.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The names of this machine that are always accepted as `Host`.
+const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// A listener for hosts.
+pub(super) struct HostListener {
+    http_endpoint: Endpoint,
+    listener: TcpListener,
+    url: String,
+    path: String,
+    /// The values of `Host` that are accepted in addition to the names of this machine. `None`: only the names of this machine are accepted.
+    hosts: Option<Vec<String>>,
+    /// The URL for hosts that speak only the transport of 2024-11-05, if it is served.
+    sse: Option<String>,
+    /// The origins whose web pages may connect.
+    cors: Vec<String>,
+    caution: Option<String>,
+}
+
+impl HostListener {
+    /// Starts to listen at this URL.
+    pub(super) async fn bind(
+        url: &str,
+        allowed: &[String],
+        cors: &[String],
+    ) -> Result<(HostListener, ServerTransport), Failure> {
+        let invalid = |what: &str| usage_error(format!("--listen {url}: {what}"));
+        let uri: Uri = url.parse().map_err(|_| {
+            invalid("this is neither `stdio` nor an address such as http://127.0.0.1:8080/mcp")
+        })?;
+        let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+            return Err(invalid("the address must begin with http:// and a host"));
+        };
+        let port = uri.port_u16();
+        let port = port
+            .ok_or_else(|| invalid("the address needs a port up to 65535; 0 takes any free one"))?;
+        let listener = TcpListener::bind(format!("{host}:{port}")).await;
+        let listener =
+            listener.map_err(|error| format!("--listen {url}: cannot listen there: {error}"))?;
+        let address = listener.local_addr()?;
+        let hosts = allowed_hosts(host, address.ip(), allowed).map_err(invalid)?;
+        let open_to_hosts = hosts.as_ref().map(|hosts| {
+            let hosts = hosts.join(", ");
+            format!("anyone who can reach it is let in; the Host of a request may be {hosts} or this machine")
+        });
+        let open_to_pages = (!cors.is_empty()).then(|| {
+            let pages = if cors.iter().any(|origin| origin == "*") {
+                "any web page".to_owned()
+            } else {
+                format!("web pages of {}", cors.join(", "))
+            };
+            format!("{pages} in a browser that reaches it can use the server")
+        });
+        let cautions: Vec<_> = [open_to_hosts, open_to_pages]
+            .into_iter()
+            .flatten()
+            .collect();
+        let caution = (!cautions.is_empty()).then(|| cautions.join("; "));
+        let paths = SsePaths::default();
+        // The old transport is not served if the endpoint has one of its paths.
+        let is_path_free = [&paths.stream, &paths.messages]
+            .into_iter()
+            .all(|path| **path != *uri.path());
+        let origin = format!("http://{host}:{}", address.port());
+        let sse = is_path_free.then(|| format!("{origin}{}", paths.stream));
+        let (http_endpoint, transport) = ServerTransport::new();
+        let host_listener = HostListener {
+            http_endpoint,
+            listener,
+            url: format!("{origin}{}", uri.path()),
+            path: uri.path().to_owned(),
+            hosts,
+            sse,
+            cors: cors.to_vec(),
+            caution,
+        };
+        Ok((host_listener, transport))
+    }
+
+    /// The URL of the endpoint.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The URL for hosts that speak only the transport of 2024-11-05, if it is served.
+    pub(super) fn sse(&self) -> Option<&str> {
+        self.sse.as_deref()
+    }
+
+    /// A warning about who can reach the endpoint, if there is one.
+    pub(super) fn caution(&self) -> Option<&str> {
+        self.caution.as_deref()
+    }
+
+    /// The settings of the HTTP endpoint, for the configuration of the relay.
+    pub(super) fn endpoint(&self) -> EndpointSetup {
+        EndpointSetup {
+            path: self.path.clone(),
+            hosts: with_loopback_names(self.hosts.as_deref()),
+            sse: self.sse.is_some(),
+            cors: self.cors.clone(),
+        }
+    }
+
+    /// Accepts connections until the guard has ended.
+    pub(super) async fn serve(self, guard: Guard) {
+        let _ = self
+            .http_endpoint
+            .listen(self.listener, guard.closed(), CLOSE_TIMEOUT)
+            .await;
+    }
+}
+
+/// Adds the names of this machine to these hosts. Returns `None` if only the names of this machine are accepted.
+pub(super) fn with_loopback_names(hosts: Option<&[String]>) -> Option<Vec<String>> {
+    let loopback_names = LOOPBACK_NAMES.map(str::to_owned);
+    hosts.map(|hosts| hosts.iter().cloned().chain(loopback_names).collect())
+}
+
+/// Returns the additional values of `Host` that are accepted at this address. `None`: only the names of this machine are accepted. A stranger's
+/// domain that resolves to this address is not accepted, because then any web page could send requests.
+pub(super) fn allowed_hosts(
+    host: &str,
+    ip: IpAddr,
+    allowed: &[String],
+) -> Result<Option<Vec<String>>, &'static str> {
+    let mut hosts = allowed.to_vec();
+    if ip.is_unspecified() && hosts.is_empty() {
+        return Err(
+            "this is every address of the machine; say with --allow-host by which name or address clients reach it",
+        );
+    }
+    if !ip.is_loopback() && !ip.is_unspecified() {
+        hosts.push(host.to_owned());
+    }
+    Ok((!hosts.is_empty()).then_some(hosts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowed_hosts_are_the_given_names_and_a_bound_address_that_is_not_loopback() {
+        let allowed = |host: &str, ip: &str, names: &[&str]| {
+            let ip = ip.parse().expect("an address");
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            allowed_hosts(host, ip, &names).map(|hosts| hosts.map(|hosts| hosts.join(" ")))
+        };
+        assert_eq!(allowed("localhost", "127.0.0.1", &[]), Ok(None));
+        assert_eq!(allowed("[::1]", "::1", &[]), Ok(None));
+        let shop = Some("shop".to_owned());
+        assert_eq!(
+            allowed("127.0.0.1", "127.0.0.1", &["shop"]),
+            Ok(shop.clone())
+        );
+        assert_eq!(allowed("shop", "10.0.0.7", &[]), Ok(shop.clone()));
+        assert_eq!(allowed("0.0.0.0", "0.0.0.0", &["shop"]), Ok(shop));
+        assert!(allowed("0.0.0.0", "0.0.0.0", &[]).is_err());
+        assert!(allowed("[::]", "::", &[]).is_err());
+    }
+}

@@ -1,0 +1,416 @@
+//! Logs the events of both sides on standard error, between the lines of the server's own standard error. Does not know how the sides are reached.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use everlink::client::{self, Cause, Ended, Failure as CallFailure, FailureKind, Noise, Outcome};
+use everlink::relay::Event;
+use everlink::server::{self, RefusalCause, Refused};
+use everlink::{Epoch, Instant};
+use everlink_tokio::Events;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::stderr::StderrPrinter;
+use crate::Failure;
+use crate::args::LogFormat;
+use crate::output::{EventPrinter, Severity, relay_as_json, relay_severity};
+use crate::stderr_copy::{Backlog, Chunk, block_on};
+
+/// How long the last lines may take to be written. The reader may have stopped reading.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Advice for a message that is too long.
+const MAX_MESSAGE_HINT: &str = "--max-message lets longer messages pass";
+
+/// Advice for text on a server's standard output.
+const STDOUT_HINT: &str = "it is ignored: stdout is for MCP messages, and the server should write such text to stderr; more of it is counted, and not shown";
+
+/// The client reports each of the first 8 pieces of noise of a connection, and then only those whose number is a power of two. Above 8, the last
+/// reported count is a lower bound.
+const EXACT_NOISE_COUNT: u64 = 8;
+
+/// A log line that says where something is served.
+pub(super) struct Notice {
+    what: &'static str,
+    url: String,
+    /// The URL for hosts that speak only the transport of 2024-11-05.
+    sse: Option<String>,
+    /// A warning about this URL, if there is one.
+    caution: Option<String>,
+}
+
+impl Notice {
+    pub(super) fn new(what: &'static str, url: &str) -> Notice {
+        Notice {
+            what,
+            url: url.to_owned(),
+            sse: None,
+            caution: None,
+        }
+    }
+
+    pub(super) fn with_sse(mut self, url: Option<&str>) -> Notice {
+        self.sse = url.map(str::to_owned);
+        self
+    }
+
+    pub(super) fn with_caution(mut self, caution: Option<&str>) -> Notice {
+        self.caution = caution.map(str::to_owned);
+        self
+    }
+}
+
+/// A thread that writes until the guard has ended.
+pub(super) struct WriterThread(oneshot::Receiver<()>);
+
+impl WriterThread {
+    pub(super) const fn new(done: oneshot::Receiver<()>) -> WriterThread {
+        WriterThread(done)
+    }
+
+    /// Waits up to [`FLUSH_TIMEOUT`] until everything is written.
+    pub(super) async fn end(self) {
+        let _ = timeout(FLUSH_TIMEOUT, self.0).await;
+    }
+}
+
+/// Logs the notices, then the events, on a thread of its own. A reader who stops reading our standard error blocks only this thread.
+///
+/// `stderr_printer` shows the server's standard error. Without it, the log quotes the last lines when the server ends. Only a server that
+/// `is_process` has standard streams.
+pub(super) fn start(
+    format: LogFormat,
+    notices: Vec<Notice>,
+    events: Events<Event>,
+    is_process: bool,
+    stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
+) -> Result<WriterThread, Failure> {
+    let (done, written) = oneshot::channel();
+    let write = move || {
+        let mut event_log = EventLog::new(format, EventPrinter::on_stderr(), is_process);
+        event_log.stderr_printer = stderr_printer;
+        for notice in notices {
+            event_log.log_notice(notice);
+        }
+        block_on(event_log.log_all(events));
+        let _ = done.send(());
+    };
+    thread::Builder::new()
+        .name("event-log".into())
+        .spawn(write)?;
+    Ok(WriterThread(written))
+}
+
+/// Logs events, live or from a recording.
+pub(crate) struct EventLog {
+    format: LogFormat,
+    is_process: bool,
+    printer: EventPrinter,
+    /// When this was created, which is about when the clock of the events started.
+    started: std::time::Instant,
+    stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
+    noise: NoiseCount,
+}
+
+/// Counts the text on the server's standard output that is no message.
+#[derive(Default)]
+struct NoiseCount {
+    /// Whether one piece of it was shown.
+    is_shown: bool,
+    /// The epoch of the last piece that was not shown, and how many pieces there were in that epoch.
+    in_epoch: Option<(Epoch, u64)>,
+}
+
+impl EventLog {
+    /// Creates a log for a guard that does not show the server's standard error.
+    pub(crate) fn new(format: LogFormat, printer: EventPrinter, is_process: bool) -> EventLog {
+        EventLog {
+            format,
+            is_process,
+            printer,
+            started: std::time::Instant::now(),
+            stderr_printer: None,
+            noise: NoiseCount::default(),
+        }
+    }
+
+    fn log_notice(&mut self, notice: Notice) {
+        let Notice {
+            what,
+            url,
+            sse,
+            caution,
+        } = notice;
+        match self.format {
+            LogFormat::Json => {
+                let mut entry = json!({what: url});
+                if let Some(sse) = sse {
+                    entry["sse"] = json!(sse);
+                }
+                if let Some(caution) = caution {
+                    entry["caution"] = json!(caution);
+                }
+                self.printer.print_json(Instant::ZERO, entry);
+            }
+            LogFormat::Off => {}
+            LogFormat::Text => {
+                let caution = caution.map(|caution| format!(" ({caution})"));
+                let line = format!("{what}: {url}{}", caution.unwrap_or_default());
+                self.printer
+                    .print_line(Instant::ZERO, Severity::Neutral, &line);
+                if let Some(sse) = sse {
+                    let line =
+                        format!("{what} for hosts that speak only HTTP+SSE (2024-11-05): {sse}");
+                    self.printer
+                        .print_line(Instant::ZERO, Severity::Neutral, &line);
+                }
+            }
+        }
+    }
+
+    async fn log_all(&mut self, mut events: Events<Event>) {
+        let backlog = self
+            .stderr_printer
+            .as_ref()
+            .map(|(_, backlog)| Arc::clone(backlog));
+        loop {
+            let event = match &backlog {
+                Some(backlog) => tokio::select! {
+                    biased;
+                    Some(chunk) = backlog.next() => {
+                        self.show(chunk);
+                        continue;
+                    }
+                    event = events.recv() => event,
+                },
+                None => events.recv().await,
+            };
+            // The server wrote these bytes before the event happened.
+            while let Some(chunk) = backlog.as_ref().and_then(|backlog| backlog.try_next()) {
+                self.show(chunk);
+            }
+            match event {
+                Some(event) => self.log(events.at(), &event),
+                None => break,
+            }
+        }
+        self.end_line();
+    }
+
+    fn show(&mut self, chunk: Chunk) {
+        let now = Instant::from_origin(self.started.elapsed());
+        if let Some((stderr_printer, _)) = &mut self.stderr_printer {
+            stderr_printer.show(now, &self.printer, chunk);
+        }
+    }
+
+    fn end_line(&mut self) {
+        let now = Instant::from_origin(self.started.elapsed());
+        if let Some((stderr_printer, _)) = &mut self.stderr_printer {
+            stderr_printer.end_line(now, &self.printer);
+        }
+    }
+
+    pub(crate) fn log(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Upstream(client::Event::Noise(noise))
+                if self.is_process && is_plain_text(noise) =>
+            {
+                return self.log_noise(at, event, noise);
+            }
+            Event::Downstream(server::Event::Refused(refused)) => {
+                return self.log_refused(at, event, refused);
+            }
+            Event::Upstream(client::Event::Ready(session)) => {
+                let name = session.server.as_ref().map(|server| server.name());
+                if let (Some((stderr_printer, _)), Some(name)) = (&mut self.stderr_printer, name) {
+                    stderr_printer.rename(name);
+                }
+            }
+            Event::Upstream(client::Event::Ended(ended)) => {
+                self.end_line();
+                self.log_noise_count(at, ended.epoch);
+            }
+            _ => {}
+        }
+        let brief = without_stderr(event, self.stderr_printer.is_none());
+        let event = brief.as_ref().unwrap_or(event);
+        match (self.format, hint(event)) {
+            (LogFormat::Json, hint) => {
+                let mut entry = relay_as_json(event);
+                if let Some(hint) = hint {
+                    entry["hint"] = json!(hint);
+                }
+                self.write_json(at, entry);
+            }
+            (LogFormat::Off, _) => {}
+            (LogFormat::Text, Some(hint)) => {
+                let line = format!("{event} ({hint})");
+                self.write(at, relay_severity(event), &line);
+            }
+            (LogFormat::Text, None) => self.write(at, relay_severity(event), event),
+        }
+    }
+
+    /// Logs a refused request, with its method and path and a hint. The server reports the first refusal for each reason, and then ever fewer.
+    fn log_refused(&mut self, at: Instant, event: &Event, refused: &Refused) {
+        let hint = match refused.cause {
+            RefusalCause::Host => Some("--allow-host lets in requests for another name"),
+            RefusalCause::Origin => Some("--cors lets in web pages of an origin"),
+            RefusalCause::Path => Some("hosts connect to the path of --listen, or to /sse"),
+            RefusalCause::Size => Some(MAX_MESSAGE_HINT),
+            _ => None,
+        };
+        let verb = match refused.verb.as_str() {
+            "" => "a request of another method",
+            verb => verb,
+        };
+        let path = refused.path.as_deref().unwrap_or("");
+        match self.format {
+            LogFormat::Json => {
+                let mut entry = relay_as_json(event);
+                entry["verb"] = json!(refused.verb.as_str());
+                entry["path"] = json!(path);
+                entry["from"] = json!(refused.address);
+                entry["status"] = json!(refused.status);
+                entry["count"] = json!(refused.count);
+                entry["hint"] = json!(hint);
+                self.write_json(at, entry);
+            }
+            LogFormat::Off => {}
+            LogFormat::Text => {
+                let from = refused.address.map(|address| format!(" from {address}"));
+                let from = from.unwrap_or_default();
+                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                let line = format!("{event} [{verb} {path}{from}]{hint}");
+                self.write(at, Severity::Problem, &line);
+            }
+        }
+    }
+
+    /// Shows the first piece of text on standard output, and counts the others.
+    fn log_noise(&mut self, at: Instant, event: &Event, noise: &Noise) {
+        self.noise.in_epoch = Some((noise.epoch, noise.count));
+        if std::mem::replace(&mut self.noise.is_shown, true) {
+            return;
+        }
+        // This piece is shown, so it needs no count.
+        self.noise.in_epoch = None;
+        let sample = &noise.sample;
+        match self.format {
+            LogFormat::Json => {
+                let mut entry = relay_as_json(event);
+                entry["text"] = json!(sample);
+                entry["hint"] = json!(STDOUT_HINT);
+                self.write_json(at, entry);
+            }
+            LogFormat::Off => {}
+            LogFormat::Text => {
+                let line = format!(
+                    "server: text on stdout that is no message: `{sample}` ({STDOUT_HINT})"
+                );
+                self.write(at, Severity::Problem, &line);
+            }
+        }
+    }
+
+    /// Logs the number of ignored lines when their connection has ended.
+    fn log_noise_count(&mut self, at: Instant, epoch: Epoch) {
+        let Some((_, count)) = self
+            .noise
+            .in_epoch
+            .take_if(|(counted, _)| *counted == epoch)
+        else {
+            return;
+        };
+        let at_least = if count > EXACT_NOISE_COUNT {
+            "at least "
+        } else {
+            ""
+        };
+        let line = format!("lines on the stdout of {epoch} that were ignored: {at_least}{count}");
+        match self.format {
+            LogFormat::Json => {
+                let entry = json!({"side": "upstream", "event": line, "count": count});
+                self.write_json(at, entry);
+            }
+            LogFormat::Off => {}
+            LogFormat::Text => self.write(at, Severity::Neutral, &format_args!("server: {line}")),
+        }
+    }
+
+    fn write(&mut self, at: Instant, severity: Severity, line: &dyn std::fmt::Display) {
+        if let Some((stderr_printer, _)) = &mut self.stderr_printer {
+            stderr_printer.start_new_line();
+        }
+        self.printer.print_line(at, severity, line);
+    }
+
+    fn write_json(&mut self, at: Instant, entry: serde_json::Value) {
+        if let Some((stderr_printer, _)) = &mut self.stderr_printer {
+            stderr_printer.start_new_line();
+        }
+        self.printer.print_json(at, entry);
+    }
+}
+
+/// Whether this is plain text, such as a log line, and not a malformed message.
+fn is_plain_text(noise: &Noise) -> bool {
+    let sample = noise.sample.trim_start();
+    !sample.is_empty() && !sample.starts_with(['{', '['])
+}
+
+/// Returns the event without the server's standard error, or `None` if the event stays as it is. With a printer for standard error, those
+/// lines were shown already. Without one, only the end of the connection quotes them, not each call that failed with it.
+fn without_stderr(event: &Event, quotes_at_end: bool) -> Option<Event> {
+    let brief = |ended: &Ended| {
+        let mut brief = ended.clone();
+        brief.stderr = Box::default();
+        Arc::new(brief)
+    };
+    let lost = |failure: &CallFailure| {
+        let mut lost = failure.clone();
+        lost.ended = lost.ended.as_deref().map(brief);
+        Box::new(lost)
+    };
+    match event {
+        Event::Lost(failure) => Some(Event::Lost(lost(failure))),
+        Event::Upstream(client::Event::Done {
+            call,
+            outcome: Outcome::Failed(failure),
+        }) => Some(Event::Upstream(client::Event::Done {
+            call: *call,
+            outcome: Outcome::Failed(lost(failure)),
+        })),
+        Event::Upstream(client::Event::Ended(ended)) if !quotes_at_end => {
+            Some(Event::Upstream(client::Event::Ended(brief(ended))))
+        }
+        _ => None,
+    }
+}
+
+/// Returns advice for the operator, if there is any.
+fn hint(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::Upstream(client::Event::Closing {
+            cause: Cause::Unresponsive { .. },
+            ..
+        }) => Some("--hang-timeout says how long it may be silent; 0: for ever"),
+        Event::Downstream(server::Event::Noise(noise))
+        | Event::Upstream(client::Event::Noise(noise))
+            if noise.is_too_large =>
+        {
+            Some(MAX_MESSAGE_HINT)
+        }
+        Event::Lost(failure) if matches!(failure.kind, FailureKind::TooLarge { .. }) => {
+            Some(MAX_MESSAGE_HINT)
+        }
+        Event::Downstream(server::Event::NotificationsDropped { .. }) => Some(
+            "log messages and the like; answers are kept. --status counts them as news_dropped",
+        ),
+        _ => None,
+    }
+}

@@ -1,0 +1,90 @@
+//! Stores on disk what a server offered, so that a later host need not wait while the server starts. Errors are harmless: the host then waits.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use everlink::server::Offer;
+
+use crate::args::Target;
+use crate::recording::SavedOffer;
+
+/// The file that holds the offer of one server.
+#[derive(Clone, Debug)]
+pub(super) struct OfferCache(PathBuf);
+
+impl OfferCache {
+    /// Returns the file for this server, in `directory` or in the user's cache directory. `None` if `directory` is `off`, or the user has no cache
+    /// directory.
+    pub(super) fn of(directory: Option<&Path>, target: &Target) -> Option<OfferCache> {
+        let directory = match directory {
+            Some(off) if off == "off" => return None,
+            Some(directory) => directory.to_owned(),
+            None => cache_directory()?.join("everlink"),
+        };
+        Some(OfferCache(
+            directory.join(format!("{:016x}.json", target_hash(target))),
+        ))
+    }
+
+    /// Returns the last offer of the server, if it is known.
+    pub(super) fn read(&self) -> Option<SavedOffer> {
+        serde_json::from_slice(&fs::read(&self.0).ok()?).ok()
+    }
+
+    /// Stores the present offer of the server. Readers see either the whole old file or the whole new file.
+    pub(super) fn store(&self, offer: &Offer) -> io::Result<()> {
+        let text = serde_json::to_vec(&SavedOffer::from(offer))?;
+        if fs::read(&self.0).is_ok_and(|stored| stored == text) {
+            return Ok(());
+        }
+        if let Some(directory) = self.0.parent() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)?;
+        }
+        let new = self.0.with_extension(std::process::id().to_string());
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&new)
+            .and_then(|mut file| file.write_all(&text));
+        let stored = written.and_then(|()| fs::rename(&new, &self.0));
+        if stored.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        stored
+    }
+}
+
+/// Returns the user's cache directory, according to the XDG Base Directory Specification.
+fn cache_directory() -> Option<PathBuf> {
+    let absolute = |path: Option<std::ffi::OsString>| {
+        let path = path.map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
+    let xdg_directory = absolute(std::env::var_os("XDG_CACHE_HOME"));
+    xdg_directory.or_else(|| Some(absolute(std::env::var_os("HOME"))?.join(".cache")))
+}
+
+/// Returns a hash of how the server is reached. Leaves out header fields and the values of environment variables, because they are secrets.
+fn target_hash(target: &Target) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    target.url.hash(&mut hasher);
+    target.command_line.hash(&mut hasher);
+    let directory = target.cwd.clone().or_else(|| std::env::current_dir().ok());
+    directory.filter(|_| target.url.is_none()).hash(&mut hasher);
+    let name = |variable: &OsStr| {
+        let bytes = variable.as_encoded_bytes();
+        let end = bytes.iter().position(|byte| *byte == b'=');
+        bytes[..end.unwrap_or(bytes.len())].to_vec()
+    };
+    for variable in &target.env {
+        name(variable).hash(&mut hasher);
+    }
+    hasher.finish()
+}

@@ -1,0 +1,228 @@
+//! Formats output for a terminal or as lines of JSON. Knows no command.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::thread;
+
+use everlink::client::{Delivery, Event, State};
+use everlink::{Instant, relay, server};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// Prints the result of a command to standard output. A closed pipe is no error: the reader has read enough.
+pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
+    print_bytes(format!("{text}\n").as_bytes())
+}
+
+/// Writes bytes to standard output unchanged. A closed pipe is no error.
+pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("standard output cannot be written: {error}"),
+        )),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Waits until standard output is closed at the other end. A command that rarely writes would otherwise notice it too late.
+pub(crate) async fn stdout_closed() {
+    let (sender, receiver) = oneshot::channel();
+    let wait = move || {
+        let stdout = stdout();
+        let mut end = [PollFd::new(&stdout, PollFlags::empty())];
+        let mut polled = poll(&mut end, None);
+        while polled == Err(Errno::INTR) {
+            polled = poll(&mut end, None);
+        }
+        if polled.is_ok() {
+            let _ = sender.send(());
+        }
+    };
+    // The thread ends with the program at the latest.
+    let _ = thread::Builder::new()
+        .name("stdout-closed".into())
+        .spawn(wait);
+    if receiver.await.is_err() {
+        // Polling failed, or the thread could not start, so the end cannot be noticed.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Writes a message for a person to standard error. Errors are ignored because there is no other place to report them.
+pub(crate) fn warn(text: &dyn Display) {
+    let _ = writeln!(stderr(), "everlink: {}", without_control_characters(text));
+}
+
+/// Makes text of a server safe for one line of our output: it can neither start a new line nor change colours.
+pub(crate) fn single_line(text: &str) -> String {
+    without_control_characters(&text).replace('\n', " ")
+}
+
+/// Replaces every control character except the newline by a space.
+fn without_control_characters(text: &dyn Display) -> String {
+    let is_unsafe = |character: &char| character.is_control() && *character != '\n';
+    let text = text.to_string();
+    let characters = text.chars();
+    characters
+        .map(|character| {
+            if is_unsafe(&character) {
+                ' '
+            } else {
+                character
+            }
+        })
+        .collect()
+}
+
+/// Writes events, each line with the time since the start.
+pub(crate) struct EventPrinter {
+    is_on_stdout: bool,
+    has_colours: bool,
+}
+
+impl EventPrinter {
+    /// Writes to standard error, for commands whose result goes to standard output.
+    pub(crate) fn on_stderr() -> EventPrinter {
+        EventPrinter {
+            is_on_stdout: false,
+            has_colours: !is_no_color_set() && stderr().is_terminal(),
+        }
+    }
+
+    /// Writes to standard output, for commands whose result is the list of events.
+    pub(crate) fn on_stdout() -> EventPrinter {
+        EventPrinter {
+            is_on_stdout: true,
+            has_colours: !is_no_color_set() && stdout().is_terminal(),
+        }
+    }
+
+    /// Writes one line of text. The severity selects its colour: green for success, red for a problem, none otherwise.
+    pub(crate) fn print_line(&self, at: Instant, severity: Severity, line: &dyn Display) {
+        let at = seconds(at);
+        let (on, off) = match (self.has_colours, severity) {
+            (false, _) | (true, Severity::Neutral) => ("", ""),
+            (true, Severity::Success) => ("\x1b[32m", "\x1b[0m"),
+            (true, Severity::Problem) => ("\x1b[31m", "\x1b[0m"),
+        };
+        // Continuation lines are indented, so that multi-line text of a server cannot pass for an event.
+        let line = without_control_characters(line).replace('\n', "\n          ");
+        self.write(&format_args!("{at:9.3} {on}{line}{off}"));
+    }
+
+    /// Writes one line of JSON.
+    pub(crate) fn print_json(&self, at: Instant, mut entry: Value) {
+        entry["seconds"] = json!(seconds(at));
+        self.write(&entry);
+    }
+
+    fn write(&self, line: &dyn Display) {
+        // Errors are ignored: the reader has closed the stream.
+        let _ = if self.is_on_stdout {
+            writeln!(stdout(), "{line}")
+        } else {
+            writeln!(stderr(), "{line}")
+        };
+    }
+}
+
+fn is_no_color_set() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+fn seconds(at: Instant) -> f64 {
+    at.as_nanos() as f64 / 1e9
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    Neutral,
+    Problem,
+    Success,
+}
+
+/// Classifies an event for a person.
+pub(crate) fn severity(event: &Event) -> Severity {
+    match event {
+        Event::Ready(_) => Severity::Success,
+        Event::Ended(ended) if ended.counted => Severity::Problem,
+        Event::AuthRequired(_)
+        | Event::Parked { .. }
+        | Event::Silent { .. }
+        | Event::Slow { .. } => Severity::Problem,
+        _ => Severity::Neutral,
+    }
+}
+
+/// Formats an event as JSON: its text, and the new state if the event changes it.
+pub(crate) fn as_json(event: &Event) -> Value {
+    json!({
+        "event": event.to_string(),
+        "state": event.state().map(|state: State| state.to_string()),
+    })
+}
+
+/// Classifies an event of a relay for a person.
+pub(crate) fn relay_severity(event: &relay::Event) -> Severity {
+    match event {
+        relay::Event::Downstream(server::Event::Met(_)) => Severity::Success,
+        relay::Event::Downstream(server::Event::Closed { faults }) if !faults.is_empty() => {
+            Severity::Problem
+        }
+        relay::Event::Downstream(
+            server::Event::NotificationsDropped { .. } | server::Event::Refused(_),
+        )
+        | relay::Event::Lost(_)
+        | relay::Event::NotPassed { .. }
+        | relay::Event::Unattributed { .. } => Severity::Problem,
+        relay::Event::Upstream(event) => severity(event),
+        _ => Severity::Neutral,
+    }
+}
+
+pub(crate) fn relay_as_json(event: &relay::Event) -> Value {
+    match event {
+        relay::Event::Downstream(event) => {
+            json!({"side": "downstream", "event": event.to_string()})
+        }
+        relay::Event::Lost(failure) => json!({
+            "side": "downstream",
+            "event": event.to_string(),
+            "method": failure.method,
+            "mayHaveRun": failure.delivery == Delivery::Unknown,
+        }),
+        relay::Event::NotPassed { method, count, .. } => json!({
+            "event": event.to_string(),
+            "method": method,
+            "count": count,
+        }),
+        relay::Event::Unattributed { method } => json!({
+            "side": "upstream",
+            "event": event.to_string(),
+            "method": method,
+        }),
+        relay::Event::Upstream(event) => {
+            let mut entry = as_json(event);
+            entry["side"] = json!("upstream");
+            entry
+        }
+        event => json!({"event": event.to_string()}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_of_a_server_become_spaces() {
+        let text = "\x1b[2Jred\x07\r\nnext\u{9b}1m";
+        assert_eq!(without_control_characters(&text), " [2Jred  \nnext 1m");
+        assert_eq!(single_line(text), " [2Jred   next 1m");
+    }
+}

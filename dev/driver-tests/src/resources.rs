@@ -1,0 +1,83 @@
+//! Counts the system resources of this process: children, threads, descriptors, memory. Must not judge them.
+
+use std::fmt;
+use std::fs;
+use std::process::id;
+
+use crate::processes::all_processes;
+
+/// The resources of this process at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resources {
+    /// Its children, zombies included, as debug text.
+    pub children: Vec<String>,
+    /// The names of its threads.
+    pub threads: Vec<String>,
+    /// The kinds of its descriptors.
+    pub descriptors: Vec<String>,
+}
+
+impl Resources {
+    /// Reads them from `/proc`.
+    #[must_use]
+    pub fn snapshot() -> Resources {
+        let own_pid = i32::try_from(id()).expect("a process id fits");
+        let children = all_processes()
+            .into_iter()
+            .filter(|child| child.parent == own_pid);
+        Resources {
+            children: sorted(children.map(|child| format!("{child:?}"))),
+            threads: sorted(
+                names_in("/proc/self/task")
+                    .into_iter()
+                    .filter_map(|thread| {
+                        // A thread may have ended since the directory was read.
+                        let name = fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
+                        Some(name.ok()?.trim_end().to_owned())
+                    }),
+            ),
+            descriptors: sorted(names_in("/proc/self/fd").into_iter().filter_map(|number| {
+                // The descriptor that read the directory is closed by now.
+                let target = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
+                Some(kind(&target.to_string_lossy()).to_owned())
+            })),
+        }
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "children: {:#?}", self.children)?;
+        writeln!(f, "threads: {:?}", self.threads)?;
+        write!(f, "descriptors: {:?}", self.descriptors)
+    }
+}
+
+/// The resident memory of this process in bytes: all of it, and the anonymous part (heap and stacks).
+#[must_use]
+pub fn resident_bytes() -> (u64, u64) {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        kilobytes.expect("/proc/self/status has the field") << 10
+    };
+    (field("VmRSS:"), field("RssAnon:"))
+}
+
+/// Removes the inode number: `pipe:[123]` becomes `pipe`.
+fn kind(target: &str) -> &str {
+    target.split_once(":[").map_or(target, |(kind, _)| kind)
+}
+
+fn names_in(directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("/proc is mounted");
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.collect()
+}
+
+fn sorted(all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = all.collect();
+    all.sort_unstable();
+    all
+}

@@ -1,0 +1,767 @@
+//! Checks transports: how they are opened, closed and counted, and the state of the link. Must not depend on calls.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use everlink::client::{Cause, Ended, Event, Sign, State};
+use everlink::{
+    Binding, Config, Epoch, Fault, FaultKind, Input, Instant, LAST_WORDS, Output, StreamId,
+    WhenSpent,
+};
+
+use super::{Check, Rule, TICK, check};
+use crate::subject::Snapshot;
+
+/// Whether a transport exists in this state.
+pub(crate) fn is_alive(state: State) -> bool {
+    use State::{Closing, Draining, Handshaking, Opening, Ready};
+    matches!(state, Opening | Handshaking | Ready | Draining | Closing)
+}
+
+/// The last step of closing a transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum CloseStep {
+    #[default]
+    None,
+    CloseWrite,
+    Terminate,
+    Kill,
+}
+
+#[derive(Debug, Default)]
+struct EpochRecord {
+    // What happened to the transport.
+    has_ended: bool,
+    has_exited: bool,
+    open_failed: bool,
+    is_unwritable: bool,
+    is_faulty: bool,
+    /// A server over HTTP could not be reached.
+    is_unreachable: bool,
+    reconnect_asked: bool,
+    last_heard: Instant,
+    /// When it last received something in the current step.
+    heard_in_step: Option<Instant>,
+    refused_streams: BTreeSet<StreamId>,
+    /// How long it had been silent when the machine gave it up.
+    silent_when_given_up: Option<Duration>,
+    /// At its end: whether nothing was left of it, and whether it had a fault.
+    end: Option<(bool, bool)>,
+    unsent_bytes: usize,
+    largest: usize,
+    // What the machine did with it.
+    was_opened: bool,
+    close_step: CloseStep,
+    is_planned: bool,
+    is_reported: bool,
+    is_released: bool,
+    /// It answered a call.
+    is_useful: bool,
+    /// A call was open when the machine gave it up.
+    was_wanted: bool,
+    /// Its silence was reported, and the end of that silence was not.
+    is_silent: bool,
+}
+
+/// The end of an epoch, as it was when the machine counted it.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    at: Instant,
+    is_counted: bool,
+    /// The link was shut down, so no attempt follows.
+    is_last: bool,
+    /// The failures in a row, without this one and with it.
+    before: u32,
+    failures: u32,
+    /// The epoch was ready for long enough to reset the failures before it.
+    is_forgiven: bool,
+    /// The epoch answered a call, which resets them, too.
+    is_useful: bool,
+    was_ever_ready: bool,
+    last_open: Instant,
+    /// Whether calls were open before it, and after it.
+    had_calls: bool,
+    has_calls: bool,
+}
+
+/// What the end of an epoch means for the next attempt, if the link was never ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outlook {
+    /// The next attempt may succeed.
+    Normal,
+    /// A process exited on its own. It is restarted only for a limited time.
+    Brief,
+    /// Waiting cannot help.
+    Hopeless,
+}
+
+impl EpochRecord {
+    /// Whether nothing is left of it.
+    fn is_gone(&self, binding: Binding) -> bool {
+        let is_reaped = self.has_exited || binding == Binding::Socket;
+        self.open_failed || self.has_ended && is_reaped
+    }
+
+    fn is_over(&self) -> bool {
+        self.has_ended || self.has_exited || self.open_failed || self.is_released
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Epochs {
+    config: Config,
+    state: State,
+    all: BTreeMap<Epoch, EpochRecord>,
+    current: Epoch,
+    is_shut_down: bool,
+    cause: Option<Cause>,
+    first_open: Option<Instant>,
+    last_open: Option<Instant>,
+    ready_at: Option<Instant>,
+    /// Ends that no event has reported yet.
+    ends: VecDeque<End>,
+    /// The last reported end has a fault that waiting cannot fix.
+    is_permanent: bool,
+    /// The epoch of the latest events.
+    event_epoch: Epoch,
+    next_attempt: Option<Instant>,
+    /// The application asked for an earlier attempt.
+    early_allowed: bool,
+    /// When the current close started, if the driver was on time since then.
+    closing_since: Option<Instant>,
+}
+
+impl Epochs {
+    pub(super) fn new(config: &Config) -> Epochs {
+        Epochs {
+            config: config.clone(),
+            state: State::Idle,
+            all: BTreeMap::new(),
+            current: Epoch::NONE,
+            is_shut_down: false,
+            cause: None,
+            first_open: None,
+            last_open: None,
+            ready_at: None,
+            ends: VecDeque::new(),
+            is_permanent: false,
+            event_epoch: Epoch::NONE,
+            next_attempt: None,
+            early_allowed: false,
+            closing_since: None,
+        }
+    }
+
+    /// The state according to the events.
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.is_shut_down
+    }
+
+    /// Whether the machine received the end of this epoch.
+    pub(super) fn is_over(&self, epoch: Epoch) -> bool {
+        self.all.get(&epoch).is_none_or(EpochRecord::is_over)
+    }
+
+    fn is_http(&self) -> bool {
+        self.config.binding == Binding::Http
+    }
+}
+
+/// Inputs of the oracle.
+impl Epochs {
+    pub(super) fn allow_early_attempt(&mut self) {
+        self.early_allowed = true;
+    }
+
+    /// Marks the current epoch: its server answered a call.
+    pub(super) fn record_answer(&mut self) {
+        if let Some(record) = self.all.get_mut(&self.event_epoch) {
+            record.is_useful = true;
+        }
+    }
+
+    pub(super) fn reconnect_asked(&mut self, seen: Epoch) {
+        if let Some(record) = self.all.get_mut(&seen) {
+            record.reconnect_asked = true;
+        }
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        self.is_shut_down = true;
+    }
+
+    pub(super) fn skip_timing(&mut self) {
+        self.closing_since = None;
+        self.early_allowed = true;
+    }
+
+    pub(super) fn input(&mut self, now: Instant, epoch: Epoch, input: &Input<'_>) {
+        let is_http = self.is_http();
+        let Some(record) = self.all.get_mut(&epoch) else {
+            return;
+        };
+        let has_real_fault =
+            |faults: &[Fault]| faults.iter().any(|fault| !fault.kind().only_says_closed());
+        match input {
+            // A proxy may have sent such a status, so it is no sign of the server.
+            Input::Response { stream, head } if head.status >= 300 => {
+                record.refused_streams.insert(*stream);
+            }
+            Input::Bytes { stream, .. } if record.refused_streams.contains(stream) => {}
+            Input::Bytes { .. } | Input::Stderr { .. } | Input::Response { .. } => {
+                record.heard_in_step = Some(now);
+            }
+            Input::End { faults, .. } => {
+                record.has_ended |= !is_http;
+                record.is_faulty |= has_real_fault(faults);
+                record.is_unreachable |= is_http && !faults.is_empty();
+            }
+            Input::Exited { .. } => record.has_exited = true,
+            Input::OpenFailed { faults } => {
+                record.open_failed = true;
+                record.is_faulty |= has_real_fault(faults);
+            }
+            Input::Opened => record.last_heard = now,
+            Input::Sent { len, .. } => {
+                record.unsent_bytes = record.unsent_bytes.saturating_sub(*len)
+            }
+            Input::WriteFailed { faults, .. } if !is_http => {
+                record.is_unwritable = true;
+                record.is_faulty |= has_real_fault(faults);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Checks of the oracle.
+impl Epochs {
+    pub(super) fn check_step(
+        &mut self,
+        now: Instant,
+        before: &Snapshot,
+        snapshot: &Snapshot,
+    ) -> Check {
+        self.check_failure_count(now, before, snapshot)?;
+        self.check_open(now, before, snapshot)?;
+        self.record_call(now, before, snapshot);
+        if snapshot.stats.readies > before.stats.readies {
+            self.ready_at = Some(now);
+        }
+        // The machine ignores input of an exchange that it just gave up.
+        let is_heard = snapshot.stats.stale_inputs == before.stats.stale_inputs;
+        if let Some(record) = self.all.get_mut(&before.epoch) {
+            if let Some(heard) = record.heard_in_step.take().filter(|_| is_heard) {
+                record.last_heard = heard;
+            }
+        }
+        let is_given_up = !is_alive(snapshot.state) || snapshot.state == State::Closing;
+        let record = self.all.get_mut(&before.epoch);
+        if let Some(record) = record.filter(|_| is_given_up || snapshot.epoch != before.epoch) {
+            record.silent_when_given_up.get_or_insert_with(|| {
+                record.was_wanted = before.stats.calls > before.stats.settled;
+                now.since(record.last_heard)
+            });
+        }
+        let finished = self
+            .all
+            .get(&snapshot.epoch)
+            .filter(|record| record.is_over());
+        let claims_alive = is_alive(snapshot.state) && snapshot.state != State::Closing;
+        check(
+            Rule::StateIsTruth,
+            finished.is_none() || !claims_alive,
+            || format!("{} after the end of {:?}", snapshot.state, finished),
+        )?;
+        if let Some(since) = self
+            .closing_since
+            .filter(|_| snapshot.state == State::Closing)
+        {
+            let policy = &self.config.policy;
+            let all_graces = policy.close_grace + policy.terminate_grace + policy.kill_grace;
+            let limit = since + all_graces + LAST_WORDS + TICK * 4;
+            check(Rule::CloseSteps, now <= limit, || {
+                format!("it is closing since {since:?}, and it is {now:?}")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn check_open(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) -> Check {
+        let opens = snapshot.stats.opens - before.stats.opens;
+        if opens == 0 {
+            return check(Rule::EpochsDoNotMix, snapshot.epoch == before.epoch, || {
+                format!("{} without an open", snapshot.epoch)
+            });
+        }
+        let is_next = snapshot.epoch.number() == before.epoch.number() + 1;
+        check(Rule::OneBudget, opens == 1 && is_next, || {
+            format!("{opens} opens in one step, up to {}", snapshot.epoch)
+        })?;
+        let floor = self.config.policy.retry.floor.max(TICK);
+        let earliest = self.last_open.map_or(now, |last| last + floor);
+        check(Rule::OneBudget, now >= earliest, || {
+            format!("opened at {now:?}, the floor is at {earliest:?}")
+        })?;
+        let is_called = snapshot.stats.calls > before.stats.calls;
+        let for_calls = Some(self.for_calls(now)).filter(|_| is_called);
+        let is_due =
+            self.next_attempt.is_none_or(|at| now >= at) || for_calls.is_some_and(|at| now >= at);
+        check(Rule::OneBudget, is_due || self.early_allowed, || {
+            format!(
+                "opened at {now:?}, before {:?}, without a request",
+                self.next_attempt
+            )
+        })?;
+        self.first_open.get_or_insert(now);
+        self.last_open = Some(now);
+        self.early_allowed = false;
+        self.next_attempt = None;
+        self.current = snapshot.epoch;
+        let record = EpochRecord {
+            last_heard: now,
+            ..EpochRecord::default()
+        };
+        self.all.insert(snapshot.epoch, record);
+        // A released epoch may not be referred to any more.
+        let current = self.current;
+        self.all
+            .retain(|epoch, record| !record.is_released || epoch.number() + 1 >= current.number());
+        Ok(())
+    }
+
+    /// A call without a server or an attempt moves the next attempt forward, to the pace of calls.
+    fn record_call(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) {
+        let is_down = matches!(snapshot.state, State::Waiting | State::Parked);
+        if is_down && snapshot.stats.calls > before.stats.calls {
+            let at = self.for_calls(now);
+            self.next_attempt = self.next_attempt.map(|next| next.min(at));
+        }
+    }
+
+    /// The time at which waiting calls cause the next attempt.
+    fn for_calls(&self, now: Instant) -> Instant {
+        let retry = self.config.policy.retry;
+        let pace = retry.call_pace.max(retry.floor);
+        self.last_open.map_or(now, |last| now.max(last + pace))
+    }
+
+    fn check_failure_count(
+        &mut self,
+        now: Instant,
+        before: &Snapshot,
+        snapshot: &Snapshot,
+    ) -> Check {
+        let counted = snapshot.stats.failures - before.stats.failures;
+        let free = snapshot.stats.free_ends - before.stats.free_ends;
+        let (was, is) = (before.failures, snapshot.failures);
+        let stable_after = self.config.policy.retry.stable_after;
+        let good_since = self.ready_at.filter(|_| before.state == State::Ready);
+        let is_forgiven = good_since.is_some_and(|since| now >= since + stable_after);
+        if counted + free > 0 {
+            self.ends.push_back(End {
+                at: now,
+                is_counted: counted > 0,
+                is_last: self.is_shut_down,
+                before: was,
+                failures: is,
+                is_forgiven,
+                is_useful: false,
+                was_ever_ready: snapshot.stats.readies > 0,
+                last_open: self.last_open.unwrap_or_default(),
+                had_calls: before.stats.calls > before.stats.settled,
+                has_calls: snapshot.stats.calls > snapshot.stats.settled,
+            });
+            // The machine ignores later input of this epoch.
+            if let Some(record) = self.all.get_mut(&before.epoch) {
+                record.end = Some((record.is_gone(self.config.binding), record.is_faulty));
+            }
+            self.early_allowed = false;
+        }
+        let rule = if counted == 0 && is > was {
+            Rule::PlannedIsFree
+        } else {
+            Rule::OneBudget
+        };
+        // The cost is checked when the end is reported. Only then is it known whether the epoch answered a call.
+        let is_fair = counted > 0 || is == was || is_forgiven && is == 0;
+        check(rule, is_fair && counted + free <= 1, || {
+            format!("{was} failures became {is}, with {counted} that count and {free} that do not")
+        })
+    }
+
+    /// Checks the cost of an end: one attempt. Earlier failures are reset if the epoch was useful.
+    fn check_end_cost(&mut self, is_useful: bool) -> Check {
+        let Some(end) = self.ends.front_mut() else {
+            return Ok(());
+        };
+        let cost = u32::from(!end.is_last);
+        end.is_useful = is_useful;
+        let is_fair = match () {
+            () if !end.is_counted => true,
+            () if is_useful && cost > 0 => end.failures == cost,
+            () if end.is_forgiven && end.failures == cost => true,
+            () => end.failures == end.before + cost,
+        };
+        check(Rule::OneBudget, is_fair, || format!("{end:?} costs {cost}"))
+    }
+
+    pub(super) fn check_output(
+        &mut self,
+        now: Instant,
+        output: &Output<Event>,
+        len: usize,
+    ) -> Check {
+        match output {
+            Output::Open { epoch } => {
+                let others = self.all.iter();
+                let mut others =
+                    others.filter(|(other, record)| *other < epoch && !record.is_released);
+                let left = others.next();
+                check(Rule::CloseSteps, left.is_none(), || {
+                    format!("{epoch} is opened, and {left:?} was not released")
+                })?;
+                self.open_record(*epoch)?.was_opened = true;
+                Ok(())
+            }
+            Output::CloseWrite { epoch } => self.enter_close_step(*epoch, CloseStep::CloseWrite),
+            Output::Terminate { epoch } => {
+                let is_child = self.config.binding == Binding::Child;
+                check(Rule::CloseSteps, is_child, || {
+                    format!("{epoch} is no child that can be terminated")
+                })?;
+                self.enter_close_step(*epoch, CloseStep::Terminate)
+            }
+            Output::Kill { epoch } => self.enter_close_step(*epoch, CloseStep::Kill),
+            Output::Release { epoch } => {
+                let record = self.open_record(*epoch)?;
+                let is_in_order = record.was_opened && record.is_reported;
+                record.is_released = true;
+                check(Rule::CloseSteps, is_in_order, || {
+                    format!("{epoch} is released before its end was reported")
+                })
+            }
+            Output::Write { epoch, .. } => {
+                let window = self.config.limits.write_window;
+                let record = self.open_record(*epoch)?;
+                record.unsent_bytes += len;
+                record.largest = record.largest.max(len);
+                let (unsent_bytes, most) = (record.unsent_bytes, window + record.largest);
+                let fits = record.was_opened && unsent_bytes <= most;
+                check(Rule::PeerIsHarmless, fits, || {
+                    format!("{unsent_bytes} bytes are under way at {now:?}, {most} may be")
+                })
+            }
+            Output::Abort { epoch, .. } | Output::Request { epoch, .. } => {
+                let was_opened = self.open_record(*epoch)?.was_opened;
+                check(Rule::EpochsDoNotMix, was_opened, || {
+                    format!("{output:?} before {epoch} was opened")
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The record of an epoch that was not released.
+    fn open_record(&mut self, epoch: Epoch) -> Result<&mut EpochRecord, super::Violation> {
+        let record = self
+            .all
+            .get_mut(&epoch)
+            .filter(|record| !record.is_released);
+        record.ok_or_else(|| super::Violation {
+            rule: Rule::EpochsDoNotMix,
+            details: format!("{epoch} is used after its release"),
+        })
+    }
+
+    fn enter_close_step(&mut self, epoch: Epoch, close_step: CloseStep) -> Check {
+        let state = self.state;
+        let record = self.open_record(epoch)?;
+        let is_in_order =
+            record.was_opened && close_step >= record.close_step && state == State::Closing;
+        let before = record.close_step;
+        record.close_step = close_step;
+        check(Rule::CloseSteps, is_in_order, || {
+            format!("{close_step:?} after {before:?} while {state}")
+        })
+    }
+
+    pub(super) fn check_event(&mut self, now: Instant, event: &Event, saw_error: bool) -> Check {
+        let Some(state) = event.state() else {
+            return match event {
+                Event::Ended(ended) => self.check_ended(ended),
+                Event::Silent { epoch, silent } => self.check_silent(*epoch, *silent),
+                Event::Responsive { epoch, .. } => {
+                    let was_silent = std::mem::take(&mut self.open_record(*epoch)?.is_silent);
+                    check(Rule::AnyByteIsLife, was_silent, || {
+                        format!("{epoch} is responsive again, and its silence was not reported")
+                    })
+                }
+                _ => Ok(()),
+            };
+        };
+        self.check_transition(state)?;
+        match event {
+            Event::Draining { epoch, cause } | Event::Closing { epoch, cause } => {
+                let was_draining = state == State::Closing && self.cause.is_some();
+                if !was_draining {
+                    self.check_closing(*epoch, cause, saw_error)?;
+                }
+                if state == State::Closing {
+                    self.closing_since = Some(now);
+                }
+                Ok(())
+            }
+            Event::Opening { epoch, .. } => {
+                self.event_epoch = *epoch;
+                self.cause = None;
+                self.closing_since = None;
+                Ok(())
+            }
+            Event::Waiting {
+                until, failures, ..
+            } => self.check_waiting(*until, *failures),
+            Event::Parked { until } => self.check_parked(*until),
+            Event::Closed => self.check_closed(),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_transition(&mut self, state: State) -> Check {
+        use State::{
+            Closed, Closing, Draining, Handshaking, Idle, Opening, Parked, Ready, Waiting,
+        };
+        let from = std::mem::replace(&mut self.state, state);
+        let may_follow = match state {
+            Opening => matches!(from, Idle | Waiting | Parked),
+            Handshaking => from == Opening,
+            Ready => from == Handshaking,
+            Draining => from == Ready,
+            Closing => matches!(from, Opening | Handshaking | Ready | Draining),
+            Waiting | Parked => from == Closing,
+            Closed => matches!(from, Closing | Idle | Waiting | Parked),
+            _ => false,
+        };
+        check(Rule::StateIsTruth, may_follow, || {
+            format!("{state} after {from}")
+        })
+    }
+
+    fn check_closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) -> Check {
+        let (is_shut_down, is_http) = (self.is_shut_down, self.is_http());
+        let hang = self.config.policy.hang;
+        self.cause = Some(cause.clone());
+        let record = self.open_record(epoch)?;
+        let died = record.is_over() || record.is_unwritable || is_http;
+        let (is_true, is_planned) = match cause {
+            Cause::AskedTo { .. } => (record.reconnect_asked, true),
+            Cause::EraProbe => (died, true),
+            Cause::Shutdown => (is_shut_down, true),
+            Cause::Died => (died, false),
+            Cause::OpenFailed => (record.open_failed, false),
+            Cause::Unauthorized => (is_http, true),
+            Cause::SessionLost | Cause::Unavailable { .. } => (is_http, false),
+            Cause::Unreachable => (record.is_unreachable, false),
+            _ => (true, false),
+        };
+        record.is_planned = is_planned;
+        let rule = match cause {
+            _ if saw_error => Rule::ErrorsAreHealth,
+            Cause::AskedTo { .. } => Rule::OneOwner,
+            _ => Rule::StateIsTruth,
+        };
+        check(rule, is_true, || {
+            format!("{epoch} is closed because {cause}, and that is not true: {record:?}")
+        })?;
+        if let Cause::Unresponsive { sign, .. } = cause {
+            check(Rule::AnyByteIsLife, record.was_wanted, || {
+                format!("{epoch} is given up for its silence, and no call waited for it")
+            })?;
+            // A server that only reports a lost session counts as silent.
+            if *sign == Sign::Wedged {
+                return Ok(());
+            }
+            let silent = record.silent_when_given_up.unwrap_or_default();
+            let hang_timeout = hang.map_or(Duration::MAX, |hang| hang.timeout);
+            return check(Rule::AnyByteIsLife, silent >= hang_timeout, || {
+                format!("{epoch} is given up after a silence of {silent:?}, not {hang_timeout:?}")
+            });
+        }
+        Ok(())
+    }
+
+    fn check_ended(&mut self, ended: &Ended) -> Check {
+        let binding = self.config.binding;
+        check(Rule::ErrorTexts, !ended.to_string().is_empty(), || {
+            format!("{ended:?} has no text")
+        })?;
+        // A socket file appears when its server starts.
+        let may_appear = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+        let mut kinds = ended.faults.iter().map(Fault::kind);
+        self.is_permanent = kinds.any(|kind| kind.is_lasting() && !may_appear(kind));
+        let record = self.open_record(ended.epoch)?;
+        let was_reported = std::mem::replace(&mut record.is_reported, true);
+        check(Rule::StateIsTruth, !was_reported, || {
+            format!("{} ends twice", ended.epoch)
+        })?;
+        let is_useful = record.is_useful;
+        self.check_end_cost(is_useful)?;
+        let record = self.open_record(ended.epoch)?;
+        let (is_gone, is_faulty) = record.end.unwrap_or_default();
+        if binding == Binding::Http {
+            // Faults outside of a message cost nothing, so not every fault counts. A lost session may be free if it was good before.
+            let may_be_free = record.is_planned || ended.cause == Cause::SessionLost;
+            let may_cost = !record.is_planned || is_faulty;
+            let is_fair = if ended.counted { may_cost } else { may_be_free };
+            return check(Rule::PlannedIsFree, is_fair, || {
+                format!("{ended:?} of {record:?}")
+            });
+        }
+        let costs = !record.is_planned || is_faulty || ended.abandoned;
+        check(Rule::PlannedIsFree, ended.counted == costs, || {
+            format!("{ended:?} of {record:?}")
+        })?;
+        let is_in_order = if ended.abandoned {
+            record.close_step == CloseStep::Kill && !is_gone
+        } else {
+            is_gone
+        };
+        check(Rule::CloseSteps, is_in_order, || {
+            format!("{ended:?} of {record:?}")
+        })
+    }
+
+    /// Checks that a silence is reported once, and only after a missed probe.
+    fn check_silent(&mut self, epoch: Epoch, silent: Duration) -> Check {
+        let policy = &self.config.policy;
+        let timeout = policy.keepalive.map_or(Duration::MAX, |it| it.timeout);
+        let least = policy
+            .hang
+            .map_or(timeout, |it| timeout.min(it.timeout / 3));
+        let was_silent = std::mem::replace(&mut self.open_record(epoch)?.is_silent, true);
+        check(Rule::AnyByteIsLife, !was_silent && silent >= least, || {
+            format!("{epoch} is reported as silent for {silent:?}; reported before: {was_silent}")
+        })
+    }
+
+    /// What the last end means for the first attempts.
+    fn outlook(&self, end: &End) -> Outlook {
+        if end.was_ever_ready || !end.is_counted {
+            return Outlook::Normal;
+        }
+        match self.cause {
+            Some(Cause::OpenFailed | Cause::Unreachable) if self.is_permanent => Outlook::Hopeless,
+            Some(Cause::HandshakeRefused { .. }) => Outlook::Hopeless,
+            Some(Cause::Died) if self.config.binding == Binding::Child => Outlook::Brief,
+            _ => Outlook::Normal,
+        }
+    }
+
+    /// The time until which a process that exits on its own is restarted, while the link was never ready.
+    fn restart_until(&self) -> Instant {
+        let first = self.first_open.unwrap_or_default();
+        first + self.config.policy.retry.start_for
+    }
+
+    /// The shortest and the longest pause after this many failures.
+    fn backoff(&self, failures: u32) -> (Duration, Duration) {
+        let retry = self.config.policy.retry;
+        let doublings = failures.saturating_sub(1).min(20);
+        let pause = retry.first.saturating_mul(1 << doublings).min(retry.cap);
+        (pause / 2, pause)
+    }
+
+    /// Checks that the next attempt is within this pause, or at the pace of calls if some wait.
+    fn check_pause(&self, end: &End, until: Instant, (least, most): (Duration, Duration)) -> Check {
+        let retry = self.config.policy.retry;
+        let (mut earliest, mut latest) = (end.at + least, end.at + most);
+        let for_calls = end.at.max(end.last_open + retry.call_pace);
+        if end.had_calls || end.has_calls {
+            earliest = earliest.min(for_calls);
+        }
+        if end.has_calls {
+            latest = latest.min(for_calls);
+        }
+        latest = latest.max(end.last_open + retry.floor.max(TICK));
+        // A server over HTTP can ask for a longer pause.
+        if let Some(http) = &self.config.http {
+            latest = latest.max(end.at + http.retry_after_most);
+        }
+        check(
+            Rule::OneBudget,
+            (earliest..=latest).contains(&until),
+            || {
+                format!(
+                    "the next attempt is at {until:?}, not from {earliest:?} to {latest:?}: {end:?}"
+                )
+            },
+        )
+    }
+
+    fn check_waiting(&mut self, until: Instant, failures: u32) -> Check {
+        let budget = self.config.policy.retry.budget;
+        let end = self.ends.pop_front().unwrap_or_default();
+        self.next_attempt = Some(until);
+        let has_left = !end.is_counted || failures <= budget;
+        check(Rule::OneBudget, has_left, || {
+            format!("it waits after {failures} failures, of {budget}")
+        })?;
+        let may_start = match self.outlook(&end) {
+            Outlook::Normal => true,
+            Outlook::Brief => until <= self.restart_until(),
+            Outlook::Hopeless => false,
+        };
+        check(Rule::OneBudget, may_start, || {
+            format!("it was never ready and tries again at {until:?}: {end:?}")
+        })?;
+        let pause = if end.is_counted && !end.is_useful {
+            self.backoff(failures)
+        } else {
+            (Duration::ZERO, Duration::ZERO)
+        };
+        self.check_pause(&end, until, pause)
+    }
+
+    fn check_parked(&mut self, until: Instant) -> Check {
+        let retry = self.config.policy.retry;
+        self.next_attempt = Some(until);
+        let end = self.ends.pop_front().unwrap_or_default();
+        let outlook = self.outlook(&end);
+        let is_unauthorized = self.cause == Some(Cause::Unauthorized);
+        let next = end.at + self.backoff(end.failures).1;
+        let next = next.max(end.last_open + retry.floor.max(TICK));
+        let may_park = match outlook {
+            Outlook::Normal => is_unauthorized || end.failures > retry.budget,
+            Outlook::Brief => end.failures > retry.budget || next > self.restart_until(),
+            Outlook::Hopeless => true,
+        };
+        check(Rule::OneBudget, may_park, || {
+            format!("it is parked, and has attempts left: {end:?}")
+        })?;
+        let is_hopeless = outlook != Outlook::Normal || is_unauthorized;
+        check(Rule::OneOutcome, !is_hopeless || !end.has_calls, || {
+            format!("calls wait, although waiting cannot help: {end:?}")
+        })?;
+        match retry.when_spent {
+            WhenSpent::Park { probe } => self.check_pause(&end, until, (probe / 2, probe)),
+            _ => check(Rule::OneBudget, false, || {
+                "it is parked, against the policy".to_owned()
+            }),
+        }
+    }
+
+    fn check_closed(&self) -> Check {
+        let is_final = self.config.policy.retry.when_spent == WhenSpent::Close;
+        check(Rule::OneBudget, self.is_shut_down || is_final, || {
+            "it closed by itself, against the policy".to_owned()
+        })?;
+        let left = self.all.iter().find(|(_, record)| !record.is_released);
+        check(Rule::CloseSteps, left.is_none(), || {
+            format!("it is closed, and {left:?} was not released")
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! The measured figures, parsed from JSON lines. Must not judge them.
+
+use core::fmt::Write;
+
+use serde_json::Value;
+
+/// All figures, in the order of the lines.
+pub(super) struct Figures(Vec<Figure>);
+
+/// One figure: a library, its work, case and era, a metric and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) work: String,
+    pub(super) case: String,
+    pub(super) era: String,
+    pub(super) metric: String,
+    pub(super) unit: String,
+    pub(super) who: String,
+    /// The median, lowest and highest of all rounds; `None` if there was nothing to wait for.
+    pub(super) rounds: Option<Rounds>,
+    /// Why there is no value, or another remark.
+    pub(super) note: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rounds {
+    pub(super) median: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+/// The libraries without a protocol, which mark the lower bound.
+const BASELINES: [&str; 3] = ["floor", "raw", "serde_json"];
+
+/// The era of figures that do not depend on it.
+const BOTH: &str = "both";
+
+impl Figures {
+    /// Parses lines of JSON objects.
+    pub(super) fn from_lines(lines: &str) -> Result<Figures, String> {
+        let figures = lines.lines().map(|line| {
+            let read = serde_json::from_str(line).ok();
+            read.as_ref()
+                .and_then(Figure::from_json)
+                .ok_or_else(|| format!("this was said, and is no figure: {line}"))
+        });
+        figures.collect::<Result<_, _>>().map(Figures)
+    }
+
+    pub(super) fn has_work(&self, work: &str) -> bool {
+        self.0.iter().any(|figure| figure.work == work)
+    }
+
+    /// The cases of a work.
+    pub(super) fn cases(&self, work: &str) -> Vec<&str> {
+        let work_figures = self.0.iter().filter(|figure| figure.work == work);
+        distinct(work_figures.map(|figure| &*figure.case))
+    }
+
+    /// The figures of a case.
+    pub(super) fn of_case<'a>(
+        &'a self,
+        work: &str,
+        case: &str,
+    ) -> impl Iterator<Item = &'a Figure> + Clone {
+        let is_of_case = move |figure: &&Figure| figure.work == work && figure.case == case;
+        self.0.iter().filter(is_of_case)
+    }
+
+    /// The figure of a library in an era, or in both.
+    pub(super) fn find(
+        &self,
+        work: &str,
+        case: &str,
+        metric: &str,
+        who: &str,
+        era: &str,
+    ) -> Option<&Figure> {
+        self.of_case(work, case).find(|figure| {
+            let is_of_era = figure.era == era || figure.era == BOTH || era == BOTH;
+            figure.metric == metric && figure.who == who && is_of_era
+        })
+    }
+
+    /// The ratio of a figure to its baseline. `None` for the baseline itself.
+    pub(super) fn ratio(&self, figure: &Figure) -> Option<f64> {
+        let baseline = BASELINES.iter().find_map(|baseline| {
+            let (work, case, metric) = (&figure.work, &figure.case, &figure.metric);
+            self.find(work, case, metric, baseline, &figure.era)
+        })?;
+        let (baseline_median, figure_median) = (baseline.rounds?.median, figure.rounds?.median);
+        (baseline.who != figure.who && baseline_median > 0.0)
+            .then(|| figure_median / baseline_median)
+    }
+
+    /// The metrics of a case.
+    pub(super) fn metrics(&self, work: &str, case: &str) -> Vec<&str> {
+        distinct(self.of_case(work, case).map(|figure| &*figure.metric))
+    }
+
+    /// The figures for a terminal, a line for each.
+    pub(super) fn as_table(&self) -> String {
+        let mut table = String::new();
+        for work in distinct(self.0.iter().map(|figure| &*figure.work)) {
+            for case in self.cases(work) {
+                for metric in self.metrics(work, case) {
+                    let _ = writeln!(table, "{work}, {case}: {metric}");
+                    let metric_figures = self
+                        .of_case(work, case)
+                        .filter(|figure| figure.metric == metric);
+                    for figure in metric_figures {
+                        let _ = writeln!(table, "{}", self.as_line(figure).trim_end());
+                    }
+                }
+            }
+        }
+        table
+    }
+
+    fn as_line(&self, figure: &Figure) -> String {
+        let range_or_note = match figure.rounds {
+            Some(Rounds { low, high, .. }) if low < high => {
+                format!("{} .. {}", format_number(low), format_number(high))
+            }
+            _ => figure.note.clone().unwrap_or_default(),
+        };
+        let ratio = self.ratio(figure).map(format_ratio).unwrap_or_default();
+        let (who, era, value) = (&figure.who, &figure.era, figure.value());
+        format!("  {who:18} {era:8} {value:>18} {ratio:>8}  {range_or_note}")
+    }
+}
+
+impl Figure {
+    fn from_json(line: &Value) -> Option<Figure> {
+        let text = |name: &str| line[name].as_str().map(str::to_owned);
+        let rounds = if line["value"].is_null() {
+            None
+        } else {
+            let median = line["value"].as_f64()?;
+            Some(Rounds {
+                median,
+                low: line["low"].as_f64().unwrap_or(median),
+                high: line["high"].as_f64().unwrap_or(median),
+            })
+        };
+        Some(Figure {
+            work: text("work")?,
+            case: text("case")?,
+            era: text("era")?,
+            metric: text("metric")?,
+            unit: text("unit")?.replace("us", "µs"),
+            who: text("who")?,
+            rounds,
+            note: text("note"),
+        })
+    }
+
+    /// The value with its unit.
+    pub(super) fn value(&self) -> String {
+        match self.rounds {
+            Some(rounds) if self.unit.is_empty() => format_number(rounds.median),
+            Some(rounds) => format!("{} {}", format_number(rounds.median), self.unit),
+            None => "-".into(),
+        }
+    }
+}
+
+/// Formats a number with its significant digits and commas between thousands.
+pub(super) fn format_number(value: f64) -> String {
+    let size = value.abs();
+    let digits = match size {
+        _ if size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+    let rest = match rest.trim_end_matches('0') {
+        "" => String::new(),
+        rest => format!(".{rest}"),
+    };
+    let (sign, whole) = match whole.strip_prefix('-') {
+        Some(whole) => ("-", whole),
+        None => ("", whole),
+    };
+    let whole = crate::bench::with_commas(whole);
+    format!("{sign}{whole}{rest}")
+}
+
+/// Formats a ratio.
+pub(super) fn format_ratio(ratio: f64) -> String {
+    format!("×{}", format_number(ratio))
+}
+
+/// Each word once, in the order of first occurrence.
+pub(super) fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all = Vec::new();
+    for word in words {
+        if !all.contains(&word) {
+            all.push(word);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A line in the format of `bench-peers`.
+    pub(crate) fn line(work_case_metric: [&str; 3], who: &str, era: &str, value: &str) -> String {
+        let [work, case, metric] = work_case_metric;
+        format!(
+            r#"{{"work":"{work}","case":"{case}","era":"{era}","metric":"{metric}","unit":"us","who":"{who}","value":{value}}}"#
+        )
+    }
+
+    #[test]
+    fn json_lines_are_parsed_into_figures() {
+        let range_or_note = r#"{"work":"stdio","case":"one core","era":"legacy","metric":"p50","unit":"us","who":"us","value":12.3,"low":11.9,"high":13.4}
+{"work":"death","case":"frozen","era":"both","metric":"error_after","unit":"ms","who":"them","value":null,"note":"hangs"}"#;
+        let figures = Figures::from_lines(range_or_note).expect("figures");
+        let p50 = figures.find("stdio", "one core", "p50", "us", "legacy");
+        let rounds = p50.and_then(|figure| figure.rounds).expect("a value");
+        assert_eq!((rounds.low, rounds.median, rounds.high), (11.9, 12.3, 13.4));
+        assert!(
+            figures
+                .find("stdio", "one core", "p50", "us", "modern")
+                .is_none()
+        );
+        let frozen = figures.find("death", "frozen", "error_after", "them", "modern");
+        let frozen = frozen.expect("it is of both eras");
+        assert_eq!(
+            (frozen.rounds, frozen.note.as_deref()),
+            (None, Some("hangs"))
+        );
+        assert_eq!(frozen.value(), "-");
+        assert!(Figures::from_lines("{}").is_err());
+        assert!(Figures::from_lines("round 3 of 5").is_err());
+    }
+
+    #[test]
+    fn ratio_is_relative_to_the_baseline() {
+        let work_case_metric = ["stdio", "one core", "p50"];
+        let range_or_note = [
+            line(work_case_metric, "raw", "both", "4"),
+            line(work_case_metric, "us", "legacy", "10"),
+            line(["stdio", "two cores", "p50"], "us", "legacy", "10"),
+        ];
+        let figures = Figures::from_lines(&range_or_note.join("\n")).expect("figures");
+        let ratios: Vec<_> = figures
+            .0
+            .iter()
+            .map(|figure| figures.ratio(figure))
+            .collect();
+        assert_eq!(ratios, [None, Some(2.5), None]);
+        assert!(figures.as_table().contains("×2.5"));
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_significant_digits() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (0.287, "0.29"),
+            (-0.58, "-0.58"),
+            (2.001, "2"),
+            (2.5, "2.5"),
+            (10.0, "10"),
+            (15.58, "15.6"),
+            (501.8, "502"),
+            (1_294_636.0, "1,294,636"),
+            (-1_500.4, "-1,500"),
+        ] {
+            assert_eq!(format_number(value), expected);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Installs and runs programs of other projects below the target directory. Must not depend on a particular program.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::step::{Done, Outcome, cargo_with, target};
+
+/// The interpreter of an environment with the packages of this requirements file.
+pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
+    let wanted = fs::read_to_string(requirements)
+        .map_err(|error| format!("{} cannot be read: {error}", requirements.display()))?;
+    // Equal requirements share one environment.
+    let name: String = wanted
+        .chars()
+        .map(|letter| {
+            if letter.is_ascii_alphanumeric() || letter == '.' {
+                letter
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let directory = target().join("peers/python").join(name.trim_matches('-'));
+    let python = directory.join("bin/python");
+    install_once(&directory, &wanted, || {
+        run_command(
+            Command::new("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(&directory),
+        )?;
+        let pip = [
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--requirement",
+        ];
+        run_command(Command::new(&python).args(pip).arg(requirements))
+    })?;
+    Ok(python)
+}
+
+/// A directory with these Node packages installed.
+pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let directory = target().join("peers").join(name);
+    install_once(&directory, &packages.join("\n"), || {
+        let npm = ["install", "--silent", "--no-audit", "--no-fund", "--prefix"];
+        run_command(Command::new("npm").args(npm).arg(&directory).args(packages))
+    })?;
+    Ok(directory)
+}
+
+/// A program of a Rust package, in exactly this version.
+pub(crate) fn rust_program(package: &str, version: &str) -> Result<PathBuf, String> {
+    let directory = target().join("peers").join(package);
+    install_once(&directory, &format!("{package} {version}"), || {
+        let build = directory.join("build");
+        let outcome = cargo_with(
+            &format!("install {package} --version ={version} --locked --force"),
+            |command| {
+                command.arg("--root").arg(&directory);
+                // A separate target directory, and no optimisation: build time matters, and speed does not.
+                command
+                    .env("CARGO_TARGET_DIR", &build)
+                    .env("CARGO_PROFILE_RELEASE_LTO", "off")
+                    .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
+            },
+        )?;
+        // The build directory is many times as large as the program.
+        let _ = fs::remove_dir_all(build);
+        Ok(outcome)
+    })?;
+    let program = directory.join("bin").join(package);
+    Ok(program.with_extension(env::consts::EXE_EXTENSION))
+}
+
+/// Runs the installation, unless a file in the directory says that it was done.
+fn install_once(
+    directory: &Path,
+    wanted: &str,
+    install: impl FnOnce() -> Outcome,
+) -> Result<(), String> {
+    let note = directory.join("installed");
+    if fs::read_to_string(&note).is_ok_and(|current| current == wanted) {
+        return Ok(());
+    }
+    let packages: Vec<&str> = wanted.split_whitespace().collect();
+    eprintln!("installing {}", packages.join(" "));
+    let failed = |error| format!("{} cannot be written: {error}", directory.display());
+    fs::create_dir_all(directory).map_err(failed)?;
+    install()?;
+    fs::write(&note, wanted).map_err(failed)
+}
+
+/// Returns a skipped step or an error if one of these programs is missing.
+pub(crate) fn skip_without(programs: &[&str]) -> Option<Outcome> {
+    let missing = programs.iter().find(|program| !is_installed(program))?;
+    Some(missing_program(missing))
+}
+
+/// The outcome of a step whose program is missing: skipped, or an error if `CI` is set.
+pub(crate) fn missing_program(missing: &str) -> Outcome {
+    if env::var_os("CI").is_some() {
+        Err(format!(
+            "`{missing}` is not installed, and CI is set: nothing is to be left out"
+        ))
+    } else {
+        Ok(Done::Skipped(format!("`{missing}` is not installed")))
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn run_command(command: &mut Command) -> Outcome {
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(Done::Passed),
+        Ok(status) => Err(format!("`{name}` ended with {status}")),
+        Err(error) => Err(format!("`{name}` could not start: {error}")),
+    }
+}
+
+/// The number after this option, or the default without arguments. No other arguments are allowed.
+pub(crate) fn number_option(
+    arguments: &[String],
+    option: &str,
+    default: u32,
+) -> Result<u32, String> {
+    match arguments {
+        [] => Ok(default),
+        [word, number] if word == option => number
+            .parse()
+            .map_err(|_| format!("{option} must be followed by a number")),
+        _ => Err(format!("what may be said is {option} NUMBER")),
+    }
+}
