@@ -35,7 +35,7 @@ impl Relay {
                 params,
                 caller,
             } => {
-                self.questions.heard_of(&caller);
+                self.questions.add_caller(&caller);
                 self.notifications.push(String::from(method), params);
                 self.pass_notifications();
             }
@@ -104,11 +104,12 @@ impl Relay {
             .call_for(now, request.method, params, options, behalf);
         match call {
             Ok(call) => {
-                self.questions.heard_of(&carried.caller);
+                self.questions.add_caller(&carried.caller);
                 self.carried.add(call, Purpose::Request(carried));
                 for waiting in self.questions.take_waiting() {
                     // Only asks on a byte stream wait, and those are never refused as uncertain.
-                    let _ = self.put_somewhere(waiting.behind, waiting.method, waiting.params);
+                    let _ =
+                        self.ask_without_request(waiting.behind, waiting.method, waiting.params);
                 }
             }
             Err(misuse) => {
@@ -117,7 +118,7 @@ impl Relay {
                     let cause = &ended.cause;
                     text.push_str(&alloc::format!(" (what happened to the server: {cause})"));
                 }
-                self.lost(&carried, &text, Delivery::NotSent);
+                self.answer_lost(&carried, &text, Delivery::NotSent);
             }
         }
     }
@@ -128,7 +129,7 @@ impl Relay {
         let _ = self.back.cancel(self.clock.now(), call, Some(reason));
         if let Some(Purpose::Request(carried)) = self.carried.take(call) {
             let text = alloc::format!("the request could not be passed on: {reason}");
-            self.lost(&carried, &text, Delivery::NotSent);
+            self.answer_lost(&carried, &text, Delivery::NotSent);
         }
     }
 
@@ -239,7 +240,7 @@ impl Relay {
                 data,
             } => {
                 let request = call.and_then(|call| self.carried.request_of(call));
-                let (is_for_all, logger) = (self.may_tell_all(), logger.as_deref());
+                let (is_for_all, logger) = (self.config.may_tell_all(), logger.as_deref());
                 let guess = call.is_none() && !is_for_all;
                 let request =
                     request.or_else(|| guess.then(|| self.request_to_log_for()).flatten());
@@ -293,11 +294,6 @@ impl Relay {
         None
     }
 
-    /// Whether a message of the server may go to all hosts, although it may be meant for one of them.
-    fn may_tell_all(&self) -> bool {
-        self.config.downstream.http.is_none() || self.config.shares_news
-    }
-
     fn done(&mut self, call: CallId, outcome: Outcome) -> Option<Event> {
         match self.carried.take(call)? {
             Purpose::Compare(list) => {
@@ -316,7 +312,8 @@ impl Relay {
         match outcome {
             Outcome::Reply(result) => {
                 if let Some((list, is_first)) = carried.list {
-                    self.lists.saw(&carried.caller, list, is_first, &result);
+                    self.lists
+                        .record_page(&carried.caller, list, is_first, &result);
                 }
                 if let Some(setting) = &carried.setting {
                     self.back.settle_setting(setting);
@@ -337,7 +334,7 @@ impl Relay {
                 };
                 if let Err(misuse) = self.front.respond(self.clock.now(), request, result) {
                     let text = alloc::format!("the reply could not be passed on: {misuse}");
-                    self.lost(carried, &text, Delivery::Unknown);
+                    self.answer_lost(carried, &text, Delivery::Unknown);
                 }
                 None
             }
@@ -345,23 +342,23 @@ impl Relay {
                 let error = Arc::unwrap_or_clone(error);
                 if let Err(misuse) = self.front.fail(self.clock.now(), request, error) {
                     let text = alloc::format!("the error could not be passed on: {misuse}");
-                    self.lost(carried, &text, Delivery::Unknown);
+                    self.answer_lost(carried, &text, Delivery::Unknown);
                 }
                 None
             }
             Outcome::Failed(failure) => {
                 let text = failure_text::story(&failure, self.config.tells_stderr);
                 if let FailureKind::NotOffered { .. } = failure.kind {
-                    let text = self.cut(&text);
+                    let text = self.shorten(&text);
                     let error = failure_text::error(code::METHOD_NOT_FOUND, text, failure.delivery);
                     let _ = self.front.fail(self.clock.now(), request, error);
                 } else {
-                    self.lost(carried, &text, failure.delivery);
+                    self.answer_lost(carried, &text, failure.delivery);
                 }
                 Some(Event::Lost(failure))
             }
             Outcome::Listed(_) => {
-                self.lost(
+                self.answer_lost(
                     carried,
                     "a list came in the place of a page",
                     Delivery::Harmless,
@@ -377,13 +374,13 @@ impl Relay {
         session.is_some_and(|session| session.version.era() == era)
     }
 
-    pub(super) fn cut(&self, text: &str) -> String {
-        failure_text::cut(text, self.config.downstream.limits.message_bytes)
+    pub(super) fn shorten(&self, text: &str) -> String {
+        failure_text::shorten(text, self.config.downstream.limits.message_bytes)
     }
 
     /// Answers a request that has no reply: a tool call as the configuration says, any other request with an error.
-    fn lost(&mut self, carried: &CarriedRequest, text: &str, delivery: Delivery) {
-        let text = self.cut(text);
+    fn answer_lost(&mut self, carried: &CarriedRequest, text: &str, delivery: Delivery) {
+        let text = self.shorten(text);
         let result = self.config.answers_with_result(carried.is_tool_call);
         let result = result
             .then(|| failure_text::result(&text, delivery, carried.peer.version.era()))
@@ -405,7 +402,7 @@ impl Relay {
     /// Passes an ask of the server to a host. Returns the event to report, if any.
     fn ask(&mut self, ask: client::Ask) -> Option<Event> {
         let Some(call) = ask.call else {
-            return self.put_somewhere(ask.ask, ask.method, ask.params);
+            return self.ask_without_request(ask.ask, ask.method, ask.params);
         };
         let Some(request) = self.carried.request_of(call) else {
             self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
@@ -426,7 +423,7 @@ impl Relay {
     /// Passes on an ask that names no request: all asks of legacy servers are like that. A legacy host on a byte stream needs no request.
     /// Any other host is asked for one of its requests that can wait for input. With HTTP in front, an ask is refused if the host is not
     /// certain.
-    fn put_somewhere(
+    fn ask_without_request(
         &mut self,
         behind: AskId,
         method: Cow<'static, str>,
@@ -495,7 +492,7 @@ impl Relay {
             (Err(Unanswered::Error(error)), _) => Err(error),
             // The request was a guess among several; another one may do.
             (Err(Unanswered::RequestOver), Some(guess)) => {
-                return self.put_somewhere(behind, guess.method, guess.params);
+                return self.ask_without_request(behind, guess.method, guess.params);
             }
             (Err(why), _) => Err(unanswered(&why)),
         };

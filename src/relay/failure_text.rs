@@ -65,7 +65,7 @@ pub(super) fn no_server(
 }
 
 /// Cuts a text so that the rest of its message fits into `message_bytes`.
-pub(super) fn cut(text: &str, message_bytes: usize) -> String {
+pub(super) fn shorten(text: &str, message_bytes: usize) -> String {
     // A character may take six bytes when it is escaped.
     let most = (message_bytes / 6).saturating_sub(ROOM).min(text.len());
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_at_a_character() {
-        assert_eq!(cut("short", 1 << 20), "short");
+        assert_eq!(shorten("short", 1 << 20), "short");
         let long = "\u{e9}".repeat(1_000);
-        let short = cut(&long, 6 * (ROOM + 101));
+        let short = shorten(&long, 6 * (ROOM + 101));
         assert_eq!(short.len(), 100);
-        assert_eq!(cut(&long, 10), "");
+        assert_eq!(shorten(&long, 10), "");
     }
 }

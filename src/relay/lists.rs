@@ -50,7 +50,7 @@ impl Seen {
 
 impl Lists {
     /// Records that this host read a page of a list: the first one, or a later one.
-    pub(super) fn saw(
+    pub(super) fn record_page(
         &mut self,
         caller: &Caller,
         list: List,
@@ -145,9 +145,9 @@ mod tests {
     #[test]
     fn a_list_that_several_clients_have_read_may_differ_for_each() {
         let mut lists = Lists::default();
-        lists.saw(&ANN, List::Tools, true, &page(r#"{"tools":[1]}"#));
+        lists.record_page(&ANN, List::Tools, true, &page(r#"{"tools":[1]}"#));
         let eve = Caller::exchange(StreamId::new(1));
-        lists.saw(&eve, List::Tools, true, &page(r#"{"tools":[2]}"#));
+        lists.record_page(&eve, List::Tools, true, &page(r#"{"tools":[2]}"#));
         assert!(lists.differs(&listing(&["2"])), "ann saw another one");
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_list_differs_when_its_items_do() {
         let mut lists = Lists::default();
         assert!(!lists.differs(&listing(&["1"])), "nobody has seen any");
-        lists.saw(
+        lists.record_page(
             &ANN,
             List::Tools,
             true,
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn pages_are_seen_one_after_the_other() {
         let mut lists = Lists::default();
-        lists.saw(
+        lists.record_page(
             &ANN,
             List::Tools,
             true,
@@ -205,7 +205,7 @@ mod tests {
             "the rest was not seen"
         );
         assert!(lists.differs(&listing(&["1", "3", "2"])));
-        lists.saw(
+        lists.record_page(
             &ANN,
             List::Tools,
             false,
@@ -213,14 +213,14 @@ mod tests {
         );
         assert!(!lists.differs(&listing(&["1", "2", "3"])));
         assert!(lists.differs(&listing(&["1", "2", "3", "4"])));
-        lists.saw(&ANN, List::Tools, true, &page(r#"{"tools":[]}"#));
+        lists.record_page(&ANN, List::Tools, true, &page(r#"{"tools":[]}"#));
         assert!(!lists.differs(&listing(&[])));
     }
 
     #[test]
     fn a_page_that_cannot_be_read_is_like_no_other() {
         let mut lists = Lists::default();
-        lists.saw(&ANN, List::Tools, true, &page("{}"));
+        lists.record_page(&ANN, List::Tools, true, &page("{}"));
         assert!(lists.differs(&listing(&[])));
         assert!(lists.differs(&listing(&["1"])));
     }

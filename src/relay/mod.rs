@@ -394,7 +394,7 @@ impl Relay {
     fn decline(&mut self, why: &str) {
         self.clock.stop_waiting();
         if self.front.is_deferring() {
-            let text = self.cut(why);
+            let text = self.shorten(why);
             let error = failure_text::error(code::INTERNAL_ERROR, text, Delivery::NotSent);
             self.front.decline(self.clock.now(), &error);
         }

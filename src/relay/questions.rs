@@ -76,7 +76,7 @@ impl Questions {
     }
 
     /// Records that a message of this host is carried to the server.
-    pub(super) fn heard_of(&mut self, caller: &Caller) {
+    pub(super) fn add_caller(&mut self, caller: &Caller) {
         self.callers.add(caller);
     }
 

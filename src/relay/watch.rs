@@ -10,7 +10,7 @@ use crate::protocol::watch::{Change, Watch, WatchUpdate};
 pub(super) struct WatchState {
     /// The URIs that hosts watched before the present epoch and that the present server has not granted yet. Changes between the two epochs
     /// were not seen, so each URI is announced as changed when it is granted.
-    unheard: BTreeSet<Box<str>>,
+    unannounced: BTreeSet<Box<str>>,
     /// Whether a legacy host was ever in front. It gets the changes of lists unasked.
     has_legacy_host: bool,
 }
@@ -30,7 +30,7 @@ impl WatchState {
     /// Returns the change of the watch that the server is told of.
     pub(super) fn change(&mut self, mut update: WatchUpdate) -> WatchUpdate {
         for uri in &update.removed {
-            self.unheard.remove(uri);
+            self.unannounced.remove(uri);
         }
         if self.has_legacy_host {
             (update.tools, update.prompts, update.resources) = (true, true, true);
@@ -40,15 +40,15 @@ impl WatchState {
 
     /// Records that a new server is there, and what hosts watch.
     pub(super) fn begin_epoch(&mut self, watched: Watch) {
-        self.unheard = watched.uris;
+        self.unannounced = watched.uris;
     }
 
     /// Returns the resources that may have changed before the server granted this.
     pub(super) fn granted(&mut self, granted: &WatchUpdate) -> Vec<Change> {
-        let unheard = granted
+        let unannounced = granted
             .added
             .iter()
-            .filter_map(|uri| self.unheard.take(uri));
-        unheard.map(|uri| Change::Resource { uri }).collect()
+            .filter_map(|uri| self.unannounced.take(uri));
+        unannounced.map(|uri| Change::Resource { uri }).collect()
     }
 }

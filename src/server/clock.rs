@@ -22,7 +22,7 @@ pub(crate) enum Timer {
     /// The idle deadline of a session.
     Idle(SessionKey),
     /// The next keepalive of an HTTP exchange.
-    Pulse(StreamId),
+    Keepalive(StreamId),
 }
 
 /// The time, and one deadline for each timer.
@@ -86,7 +86,7 @@ impl Clock {
         let wake = match timer {
             Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
             Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
-            Timer::Pulse(_) => Wake::Keepalive,
+            Timer::Keepalive(_) => Wake::Keepalive,
         };
         Some(Deadline { at, wake })
     }

@@ -11,7 +11,8 @@ use crate::protocol::{Era, code};
 use crate::server::Server;
 use crate::server::asks::Found;
 use crate::server::binding::http::{
-    self, Accepts, Arriving, FULL, Greeting, Lookup, Posted, Refusal, Sent, Source, Target,
+    self, Accepts, Arriving, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Refusal, Sent, Source,
+    Target,
 };
 use crate::server::binding::{Ended, Received};
 use crate::server::clock::Timer;
@@ -54,7 +55,7 @@ impl Server {
             Received::Lines(lines) => self.read_lines(lines, bytes),
             Received::Body(overrun) => {
                 if let Some((stream, refusal)) = overrun {
-                    self.give_up(stream, refusal);
+                    self.refuse_arriving(stream, refusal);
                 }
             }
         }
@@ -92,7 +93,7 @@ impl Server {
             Some(Sent::Open(queue)) => {
                 self.outgoing.sent(queue, len);
                 self.put_off_flush(len);
-                self.weigh(stream);
+                self.update_unread(stream);
             }
         }
         true
@@ -145,7 +146,7 @@ impl Server {
         let plan = Params::plan(self.sessions.known_terms());
         match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::One(Message::Request { id, method, params })) => {
-                self.made_sense();
+                self.understood();
                 noted.complete(params);
                 self.on_request(from, id, &method, &noted);
             }
@@ -185,19 +186,19 @@ impl Server {
 /// # Exchanges
 impl Server {
     fn on_head(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
-        match self.binding.greet(stream, head) {
-            Greeting::Stale => return false,
-            Greeting::Preflight(output) => {
+        match self.binding.new_exchange(stream, head) {
+            NewExchange::Known => return false,
+            NewExchange::Preflight(output) => {
                 self.outputs.push(output);
                 return true;
             }
-            Greeting::Full if self.is_too_many(stream, head) => return true,
-            Greeting::Full | Greeting::Welcome => {}
+            NewExchange::Full if self.refuse_if_full(stream, head) => return true,
+            NewExchange::Full | NewExchange::Readable => {}
         }
         match self.binding.begin(stream, head, &mut self.clock) {
             Ok(None) => {}
-            Ok(Some((largest, refusal))) => self.give_up(largest, refusal),
-            Err(refusal) => self.turn_away(stream, Some(Source::of_head(head)), refusal),
+            Ok(Some((largest, refusal))) => self.refuse_arriving(largest, refusal),
+            Err(refusal) => self.refuse_exchange(stream, Some(Source::of_head(head)), refusal),
         }
         true
     }
@@ -212,7 +213,7 @@ impl Server {
         };
         if let Err(refusal) = done {
             let source = self.binding.source_of(arrived);
-            self.turn_away(stream, source, refusal);
+            self.refuse_exchange(stream, source, refusal);
         }
     }
 
@@ -239,7 +240,7 @@ impl Server {
             } => {
                 let from = arrived.modern_origin(stream);
                 self.open_exchange(stream, arrived.accepts, None);
-                self.made_sense();
+                self.understood();
                 match self.check_fields(arrived, &method, &params) {
                     Ok(()) => self.on_request(&from, id, &method, &params),
                     Err(error) => self.refuse(from.queue, id, error),
@@ -356,7 +357,7 @@ impl Server {
             self.open_exchange(stream, arrived.accepts, Some(session));
             arrived.origin_in(stream, session)
         };
-        self.made_sense();
+        self.understood();
         self.on_request(&from, id, name, params);
         Ok(())
     }
@@ -393,7 +394,7 @@ impl Server {
             return Err(Refusal::busy("the server is shutting down"));
         }
         if !self.make_room_for_session() {
-            return Err(Refusal::busy(FULL));
+            return Err(Refusal::busy(NO_SESSION_LEFT));
         }
         let Some((key, path)) = self.binding.open_sse_session(arrived) else {
             return Ok(());
@@ -496,7 +497,7 @@ impl Server {
     }
 
     fn on_message(&mut self, from: &Origin, message: Message<'_>) {
-        self.made_sense();
+        self.understood();
         match message {
             Message::Notification { method, params } => {
                 self.on_notification(from, &method, params);
@@ -518,7 +519,7 @@ impl Server {
         }
     }
 
-    fn made_sense(&mut self) {
+    fn understood(&mut self) {
         self.stats.messages_in += 1;
         self.binding.noise().made_sense();
     }
@@ -580,14 +581,14 @@ impl Server {
         if self.watches.is_listening(&wire) {
             self.watches.unlisten(&wire);
             self.outgoing.retract_listen(from.queue, &wire.id);
-            self.outgoing.settle(from.queue);
+            self.outgoing.reply_done(from.queue);
         } else if let Some(request) = self.requests.find(&wire) {
             self.cancel(request, Cancelled::ByPeer { reason, meta });
         } else {
             // S-CANC-10: a handshake is not cancelled.
             let deferred = self.offer.deferred_mut().cancel(&wire);
             if let Some(queue) = deferred.and_then(|message| message.queue()) {
-                self.outgoing.settle(queue);
+                self.outgoing.reply_done(queue);
             }
             self.outgoing.retract_id(from.queue, &wire.id);
         }

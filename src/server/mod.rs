@@ -201,7 +201,7 @@ impl Server {
                     Timer::Drain => server.drain_overdue(),
                     Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
-                    Timer::Pulse(stream) => server.pulse(stream),
+                    Timer::Keepalive(stream) => server.send_keepalive(stream),
                 }
             }
         });
@@ -366,7 +366,7 @@ impl Server {
             let queue = arrival.queue;
             let is_empty = server.outgoing.is_empty(queue);
             if let Some(stream) = server.binding.hang_up(arrival, is_empty) {
-                server.let_go(stream, queue, true);
+                server.release(stream, queue, true);
             }
             Ok(())
         })
@@ -491,7 +491,7 @@ impl Server {
             let waiting = server.offer.deferred_mut().take_discoveries();
             let is_anybody = !waiting.is_empty();
             for (from, id) in waiting {
-                server.outgoing.settle(from.queue);
+                server.outgoing.reply_done(from.queue);
                 server.refuse(from.queue, id, error.clone());
                 // The client is reported again, because its next message shows whether it speaks the legacy era.
                 server.sessions.forget_reported();

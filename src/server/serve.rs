@@ -12,7 +12,7 @@ use crate::protocol::watch::Setting;
 use crate::protocol::{Era, LogLevel, Method, Peer, code};
 use crate::server::Server;
 use crate::server::asks::{Ask, Place, is_number};
-use crate::server::binding::http::{FULL, Refusal, SessionRecord};
+use crate::server::binding::http::{NO_SESSION_LEFT, Refusal, SessionRecord};
 use crate::server::clock::Timer;
 use crate::server::config::Offer;
 use crate::server::event::{Caller, Cancelled, Event, Request};
@@ -71,7 +71,7 @@ impl Server {
             return Err(admission::unavailable());
         }
         if peer.version.era() == Era::Modern {
-            self.introduce(&peer);
+            self.report_client(&peer);
         }
         if self.offer.current().is_none() {
             return self.defer(from, wire, name, params);
@@ -97,7 +97,7 @@ impl Server {
             if self.is_in_flight(wire) {
                 return Err(admission::in_use());
             }
-            self.introduce(&peer);
+            self.report_client(&peer);
             return self.defer(from, wire, names::INITIALIZE, params);
         }
         // A new handshake ends the requests of the client, but not modern ones.
@@ -120,7 +120,7 @@ impl Server {
         let session = from.session;
         if let Some(session) = session.filter(|session| self.binding.needs_session(*session)) {
             if !self.make_room_for_session() {
-                return Err(ErrorObject::new(code::INTERNAL_ERROR, FULL));
+                return Err(ErrorObject::new(code::INTERNAL_ERROR, NO_SESSION_LEFT));
             }
             self.binding.open_session(session, from);
             self.begin_session(session);
@@ -128,7 +128,7 @@ impl Server {
         if let Some(session) = session {
             self.end_legacy(session, &Cancelled::Anew);
         }
-        self.introduce(&peer);
+        self.report_client(&peer);
         let Some(session) = session else {
             return Ok(());
         };
@@ -170,7 +170,7 @@ impl Server {
     /// Continues a session that another server began.
     pub(super) fn revive_session(&mut self, record: SessionRecord) -> Result<SessionKey, Refusal> {
         if !self.make_room_for_session() {
-            return Err(Refusal::busy(FULL));
+            return Err(Refusal::busy(NO_SESSION_LEFT));
         }
         let key = self.binding.revive_session(&record);
         let key = key.ok_or_else(Refusal::no_session)?;
@@ -184,7 +184,7 @@ impl Server {
             introduction: None,
         });
         self.sessions.forget_reported();
-        self.introduce(&peer);
+        self.report_client(&peer);
         let session = LegacySession {
             peer,
             is_initialized: record.is_initialized,
@@ -227,8 +227,8 @@ impl Server {
     }
 
     /// Reports a client that the application was not told of.
-    fn introduce(&mut self, peer: &Arc<Peer>) {
-        if self.sessions.introduces(peer) {
+    fn report_client(&mut self, peer: &Arc<Peer>) {
+        if self.sessions.is_new_client(peer) {
             self.report(Event::Met(peer.clone()));
         }
     }
@@ -245,7 +245,7 @@ impl Server {
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
         let most = self.config.limits.queued_bytes;
         self.offer.deferred().check_room(name, bytes, most)?;
-        self.outgoing.owe(from.queue);
+        self.outgoing.expect_reply(from.queue);
         self.offer.deferred_mut().push(DeferredMessage::Request {
             from: from.clone(),
             id: wire.id.clone(),
@@ -277,7 +277,7 @@ impl Server {
                     let params = params.as_ref().map(Payload::json);
                     let params = Params::read(params, self.sessions.known_terms());
                     let wire = from.wire(id);
-                    self.outgoing.settle(from.queue);
+                    self.outgoing.reply_done(from.queue);
                     if let Err(error) = self.serve_deferred(&from, &wire, &method, &params) {
                         self.refuse(from.queue, wire.id, error);
                     }
@@ -407,14 +407,14 @@ impl Server {
                     let request = self.requests.awaited(&state, subject)?;
                     let given = self.asks.read_answers(request, params.answers)?;
                     self.clock.disarm(Timer::Away(request));
-                    self.outgoing.owe(arrival.queue);
+                    self.outgoing.expect_reply(arrival.queue);
                     let held = self.requests.bring_back(request, arrival);
                     self.resume(request, given, held);
                     return Ok(());
                 }
             }
         }
-        self.outgoing.owe(arrival.queue);
+        self.outgoing.expect_reply(arrival.queue);
         // The first message of a batch begins the stream.
         if self.binding.begins_at_once(&arrival) && self.outgoing.is_empty(arrival.queue) {
             let begin = Frame::Signal(Signal::Begin(0));
@@ -483,7 +483,7 @@ impl Server {
         let granted = self.watches.admit(granted, from.is_duplex(), limits)?;
         let frame = Frame::Acknowledged(wire.id.clone(), granted.clone());
         self.outgoing.push(from.queue, frame);
-        self.outgoing.owe(from.queue);
+        self.outgoing.expect_reply(from.queue);
         if self.lifecycle.is_serving() {
             self.watches.listen(wire.clone(), from.queue, &granted);
         } else {
@@ -583,8 +583,9 @@ impl Server {
         let is_request = ask.place == Place::Wire(false);
         let ask = self.asks.open(ask);
         self.clock.arm(Timer::Ask(ask), self.config.ask_timeout);
-        if let Some(session) = session.filter(|_| is_request) {
-            self.push_ask(session, queue, ask);
+        // S-LIFE-05: a client is asked nothing before its handshake is over.
+        if is_request && session.is_some_and(|session| self.sessions.is_initialized(session)) {
+            self.outgoing.push(queue, Frame::Ask(ask));
         }
         ask
     }

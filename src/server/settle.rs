@@ -6,7 +6,7 @@ use crate::json::Payload;
 use crate::protocol::code;
 use crate::server::Server;
 use crate::server::binding::http::{
-    Accepts, Arriving, Displaced, Gone, Pulse, QueueFacts, Refusal, Room, Source,
+    Accepts, Arriving, Displaced, Gone, Keepalive, QueueFacts, Refusal, Room, Source,
 };
 use crate::server::clock::Timer;
 use crate::server::config::ListenEnd;
@@ -190,7 +190,7 @@ impl Server {
         self.clock.disarm(Timer::Away(request));
         self.outgoing.retract(queue, request);
         if !entry.is_away() {
-            self.outgoing.settle(queue);
+            self.outgoing.reply_done(queue);
         }
         if entry.is_open() {
             self.stats.cancelled += 1;
@@ -224,14 +224,14 @@ impl Server {
     /// Drops the requests of this scope that wait for the offer. They get no reply.
     fn forget_deferred(&mut self, scope: IdScope) {
         for queue in self.offer.deferred_mut().cancel_all(scope) {
-            self.outgoing.settle(queue);
+            self.outgoing.reply_done(queue);
         }
     }
 
     pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
         while let Some(message) = self.offer.deferred_mut().pop() {
             if let DeferredMessage::Request { from, id, .. } = message {
-                self.outgoing.settle(from.queue);
+                self.outgoing.reply_done(from.queue);
                 self.refuse(from.queue, id, error.clone());
             }
         }
@@ -380,11 +380,11 @@ impl Server {
 
     pub(super) fn body_overdue(&mut self, stream: StreamId) {
         let refusal = Refusal::new(408, "the message took too long to arrive");
-        self.give_up(stream, refusal);
+        self.refuse_arriving(stream, refusal);
     }
 
     /// Refuses a request that began while all exchanges are in use, unless another one gives way.
-    pub(super) fn is_too_many(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
+    pub(super) fn refuse_if_full(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
         if self.free_exchange() {
             return false;
         }
@@ -400,7 +400,7 @@ impl Server {
     fn free_exchange(&mut self) -> bool {
         match self.binding.to_displace() {
             None => return false,
-            Some(Displaced::Unread(stream)) => self.cut(stream),
+            Some(Displaced::Unread(stream)) => self.disconnect(stream),
             Some(Displaced::Arriving(stream)) => {
                 let text = "the request had not arrived whole, and others needed its place";
                 let refusal = Refusal::busy(text);
@@ -434,7 +434,7 @@ impl Server {
     }
 
     /// Ends an exchange. Its queue remains, without a carrier.
-    pub(super) fn let_go(&mut self, stream: StreamId, queue: QueueId, had_begun: bool) {
+    pub(super) fn release(&mut self, stream: StreamId, queue: QueueId, had_begun: bool) {
         if had_begun {
             self.end_exchange(stream);
         } else {
@@ -454,23 +454,23 @@ impl Server {
     }
 
     /// Closes the connection of a client that does not read.
-    pub(super) fn cut(&mut self, stream: StreamId) {
+    pub(super) fn disconnect(&mut self, stream: StreamId) {
         let epoch = Epoch::FIRST;
         self.outputs.push(Output::Abort { epoch, stream });
         self.client_gone(stream);
     }
 
-    pub(super) fn pulse(&mut self, stream: StreamId) {
+    pub(super) fn send_keepalive(&mut self, stream: StreamId) {
         let queue = self.binding.queue_of(stream);
         let facts = queue.map(|queue| QueueFacts {
             is_empty: self.outgoing.is_empty(queue),
             is_read: self.outgoing.under_way(queue) == 0,
-            is_deferred: self.offer.deferred().is_on(queue),
+            is_deferred: self.offer.deferred().awaits_reply_on(queue),
         });
-        match self.binding.pulse(stream, facts, &mut self.clock) {
-            Pulse::Cut => self.cut(stream),
-            Pulse::Nothing => {}
-            Pulse::Signal(queue, signal) => self.outgoing.push(queue, Frame::Signal(signal)),
+        match self.binding.send_keepalive(stream, facts, &mut self.clock) {
+            Keepalive::Cut => self.disconnect(stream),
+            Keepalive::Nothing => {}
+            Keepalive::Signal(queue, signal) => self.outgoing.push(queue, Frame::Signal(signal)),
         }
     }
 }
@@ -519,7 +519,7 @@ impl Server {
         }
         // The clients of incomplete requests are told that these were not processed.
         while let Some(stream) = self.binding.next_arriving() {
-            self.give_up(stream, Refusal::busy("the server is shutting down"));
+            self.refuse_arriving(stream, Refusal::busy("the server is shutting down"));
         }
     }
 

@@ -51,7 +51,7 @@ pub(crate) struct Watches {
     /// The watchers of the lists of prompts, resources and tools.
     lists: BTreeSet<(u8, Watcher)>,
     /// The number of modern watches of each list. Legacy clients do not count, because they hear of lists without asking.
-    wished: [u32; 3],
+    listened: [u32; 3],
     /// The number of legacy clients that chose each log level.
     levels: BTreeMap<LogLevel, usize>,
     /// The legacy clients that get log messages, with the lowest level of each.
@@ -59,9 +59,9 @@ pub(crate) struct Watches {
     /// The lowest log level that any modern request asked for so far.
     asked_level: Option<LogLevel>,
     /// The last report to the application, except for the URIs. Of these, it holds the changes since then.
-    told: WatchUpdate,
+    last_report: WatchUpdate,
     /// Whether anything changed since that report. This avoids a comparison after every input.
-    has_moved: bool,
+    has_changed: bool,
 }
 
 /// A modern watch.
@@ -96,10 +96,10 @@ impl Choice {
 impl Watches {
     /// Returns how the union differs from the last report to the application, if it does.
     pub(crate) fn take_update(&mut self) -> Option<Box<WatchUpdate>> {
-        if !core::mem::take(&mut self.has_moved) {
+        if !core::mem::take(&mut self.has_changed) {
             return None;
         }
-        let [prompts, resources, tools] = self.wished.map(|watchers| watchers > 0);
+        let [prompts, resources, tools] = self.listened.map(|watchers| watchers > 0);
         let now = WatchUpdate {
             tools,
             prompts,
@@ -107,27 +107,27 @@ impl Watches {
             logs: self.least_level(),
             ..WatchUpdate::default()
         };
-        let differs = !self.told.added.is_empty() || !self.told.removed.is_empty();
+        let differs = !self.last_report.added.is_empty() || !self.last_report.removed.is_empty();
         let before = WatchUpdate {
             added: BTreeSet::new(),
             removed: BTreeSet::new(),
-            ..self.told
+            ..self.last_report
         };
         if !differs && before == now {
             return None;
         }
-        let update = core::mem::replace(&mut self.told, now);
+        let update = core::mem::replace(&mut self.last_report, now);
         let WatchUpdate { added, removed, .. } = update;
         Some(Box::new(WatchUpdate {
             added,
             removed,
-            ..self.told
+            ..self.last_report
         }))
     }
 
     /// Returns the union, with a copy of each URI.
     pub(crate) fn all(&self) -> Watch {
-        let [prompts, resources, tools] = self.wished.map(|watchers| watchers > 0);
+        let [prompts, resources, tools] = self.listened.map(|watchers| watchers > 0);
         Watch {
             tools,
             prompts,
@@ -180,8 +180,8 @@ impl Watches {
         watchers.insert(watcher, ());
         self.topics.insert(held.clone(), watchers);
         self.bytes += uri.len();
-        self.told.note(uri.into(), true);
-        self.has_moved = true;
+        self.last_report.note(uri.into(), true);
+        self.has_changed = true;
         held
     }
 
@@ -197,8 +197,8 @@ impl Watches {
         if watchers.is_empty() {
             self.topics.remove(uri);
             self.bytes -= uri.len();
-            self.told.note(uri.into(), false);
-            self.has_moved = true;
+            self.last_report.note(uri.into(), false);
+            self.has_changed = true;
         }
     }
 }
@@ -321,7 +321,7 @@ impl Watches {
                 self.loggers.insert((level, session));
             }
             *self.levels.entry(level).or_default() += 1;
-            self.has_moved = true;
+            self.has_changed = true;
             self.forget_level(before);
         }
     }
@@ -334,7 +334,7 @@ impl Watches {
             *choosing -= 1;
             if *choosing == 0 {
                 self.levels.remove(&level);
-                self.has_moved = true;
+                self.has_changed = true;
             }
         }
     }
@@ -378,7 +378,7 @@ impl Watches {
     /// Records that a modern request wants log messages from this level on.
     pub(crate) fn wants_level(&mut self, level: LogLevel) {
         let asked = least(self.asked_level, Some(level));
-        self.has_moved |= asked != self.asked_level;
+        self.has_changed |= asked != self.asked_level;
         self.asked_level = asked;
     }
 
@@ -411,12 +411,12 @@ impl Watches {
         for list in LISTS.into_iter().map(place) {
             if lists[usize::from(list)] {
                 self.lists.insert((list, watcher));
-                self.wished[usize::from(list)] += 1;
+                self.listened[usize::from(list)] += 1;
             }
         }
         let uris = granted.uris.iter();
         let uris = uris.map(|uri| self.watch(uri, watcher)).collect();
-        self.has_moved = true;
+        self.has_changed = true;
         self.by_wire.insert(wire.clone(), number);
         let listen = Listen {
             wire,
@@ -445,13 +445,13 @@ impl Watches {
         for list in LISTS.into_iter().map(place) {
             if listen.lists[usize::from(list)] {
                 self.lists.remove(&(list, watcher));
-                self.wished[usize::from(list)] -= 1;
+                self.listened[usize::from(list)] -= 1;
             }
         }
         for uri in &listen.uris {
             self.unwatch(uri, watcher);
         }
-        self.has_moved = true;
+        self.has_changed = true;
         Some((listen.wire, listen.queue))
     }
 

@@ -4,7 +4,7 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::driver::{AskId, Instant, Output, RequestId, StreamId};
+use crate::driver::{Instant, Output, RequestId, StreamId};
 use crate::http::Fields;
 use crate::json::{Payload, object};
 use crate::protocol::method::{self, names};
@@ -92,12 +92,12 @@ impl Server {
             }
             self.end_queue(queue);
         } else if hangs_up {
-            self.let_go(stream, queue, had_begun);
+            self.release(stream, queue, had_begun);
         } else {
-            self.binding.put_off_pulse(stream, &self.clock);
+            self.binding.postpone_keepalive(stream, &self.clock);
         }
-        self.weigh(stream);
-        self.cut_unread(stream);
+        self.update_unread(stream);
+        self.disconnect_slow(stream);
         output
     }
 
@@ -132,7 +132,7 @@ impl Server {
             Frame::ListenCancelled(id) => MessageWriter::cancel(buf, &id, None),
             Frame::ListenEnd(id) => {
                 self.offer.writer().listen_end(buf, &id);
-                self.outgoing.settle(queue);
+                self.outgoing.reply_done(queue);
             }
             Frame::Log(_, level, logger, data) => {
                 MessageWriter::log(buf, level, logger.as_deref(), &data);
@@ -147,7 +147,7 @@ impl Server {
             }
             Frame::Questions(request) => {
                 self.encode_questions(buf, request);
-                self.outgoing.settle(queue);
+                self.outgoing.reply_done(queue);
             }
             Frame::Reply(request, _) => {
                 if let Some(entry) = self.requests.remove(request) {
@@ -157,7 +157,7 @@ impl Server {
                         writer.reply(buf, id, version, entry.is_cacheable(), verdict);
                     }
                 }
-                self.outgoing.settle(queue);
+                self.outgoing.reply_done(queue);
             }
             Frame::Signal(_) => {}
         }
@@ -196,7 +196,7 @@ impl Server {
     }
 
     /// Records how many bytes wait for the client of an exchange.
-    pub(super) fn weigh(&mut self, stream: StreamId) {
+    pub(super) fn update_unread(&mut self, stream: StreamId) {
         if let Some(queue) = self.binding.queue_of(stream) {
             let bytes = self.outgoing.unread_bytes(queue);
             self.binding.set_unread(stream, bytes);
@@ -205,10 +205,10 @@ impl Server {
 
     /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
     /// its client could not read yet.
-    fn cut_unread(&mut self, newest: StreamId) {
+    fn disconnect_slow(&mut self, newest: StreamId) {
         while let Some(stream) = self.binding.heaviest_unread(newest) {
             self.stats.displaced += 1;
-            self.cut(stream);
+            self.disconnect(stream);
         }
     }
 }
@@ -225,7 +225,12 @@ impl Server {
     }
 
     /// Answers an exchange with a refusal and nothing else.
-    pub(super) fn turn_away(&mut self, stream: StreamId, source: Option<Source>, refusal: Refusal) {
+    pub(super) fn refuse_exchange(
+        &mut self,
+        stream: StreamId,
+        source: Option<Source>,
+        refusal: Refusal,
+    ) {
         self.report_refusal(source, &refusal);
         self.open_exchange(stream, Accepts::JSON, None);
         self.binding
@@ -236,10 +241,10 @@ impl Server {
     }
 
     /// Refuses a request without waiting for the rest of its body.
-    pub(super) fn give_up(&mut self, stream: StreamId, refusal: Refusal) {
+    pub(super) fn refuse_arriving(&mut self, stream: StreamId, refusal: Refusal) {
         if let Some(arrived) = self.binding.take(stream, &mut self.clock) {
             let source = self.binding.source_of(&arrived);
-            self.turn_away(stream, source, refusal);
+            self.refuse_exchange(stream, source, refusal);
         }
     }
 
@@ -266,8 +271,8 @@ impl Server {
     pub(super) fn push_reply(&mut self, request: RequestId, queue: QueueId, bytes: usize) {
         self.outgoing.push(queue, Frame::Reply(request, bytes));
         if let Some(stream) = self.binding.carrier(queue) {
-            self.weigh(stream);
-            self.cut_unread(stream);
+            self.update_unread(stream);
+            self.disconnect_slow(stream);
         }
     }
 
@@ -275,13 +280,6 @@ impl Server {
     pub(super) fn push_questions(&mut self, request: RequestId) {
         if let Some(queue) = self.requests.put_asks(request) {
             self.outgoing.push(queue, Frame::Questions(request));
-        }
-    }
-
-    /// Sends an ask to a legacy client, once its handshake is over (S-LIFE-05).
-    pub(super) fn push_ask(&mut self, session: SessionKey, queue: QueueId, ask: AskId) {
-        if self.sessions.is_initialized(session) {
-            self.outgoing.push(queue, Frame::Ask(ask));
         }
     }
 }

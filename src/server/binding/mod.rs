@@ -9,8 +9,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use http::{
-    Accepts, Arriving, Displaced, EventStore, Form, Gone, Greeting, HttpBinding, Lookup, Overrun,
-    Pulse, QueueFacts, Refusal, Resumed, Room, Sent, SessionRecord, SessionStore, Source,
+    Accepts, Arriving, Displaced, EventStore, Form, Gone, HttpBinding, Keepalive, Lookup,
+    NewExchange, Overrun, QueueFacts, Refusal, Resumed, Room, Sent, SessionRecord, SessionStore,
+    Source,
 };
 use pipe::PipeBinding;
 
@@ -153,9 +154,9 @@ impl Binding {
         }
     }
 
-    pub(crate) fn greet(&mut self, stream: StreamId, head: &RequestHead<'_>) -> Greeting {
+    pub(crate) fn new_exchange(&mut self, stream: StreamId, head: &RequestHead<'_>) -> NewExchange {
         self.http_mut()
-            .map_or(Greeting::Stale, |http| http.greet(stream, head))
+            .map_or(NewExchange::Known, |http| http.new_exchange(stream, head))
     }
 
     pub(crate) fn begin(
@@ -438,14 +439,15 @@ impl Binding {
         self.http_mut().map_or_else(Vec::new, HttpBinding::abort)
     }
 
-    pub(crate) fn pulse(
+    pub(crate) fn send_keepalive(
         &mut self,
         stream: StreamId,
         facts: Option<QueueFacts>,
         clock: &mut Clock,
-    ) -> Pulse {
-        self.http_mut()
-            .map_or(Pulse::Nothing, |http| http.pulse(stream, facts, clock))
+    ) -> Keepalive {
+        self.http_mut().map_or(Keepalive::Nothing, |http| {
+            http.send_keepalive(stream, facts, clock)
+        })
     }
 
     pub(crate) fn refused(&mut self, source: Source, refusal: &Refusal) -> Option<Event> {
@@ -485,9 +487,9 @@ impl Binding {
         }
     }
 
-    pub(crate) fn put_off_pulse(&mut self, stream: StreamId, clock: &Clock) {
+    pub(crate) fn postpone_keepalive(&mut self, stream: StreamId, clock: &Clock) {
         if let Some(http) = self.http_mut() {
-            http.put_off_pulse(stream, clock);
+            http.postpone_keepalive(stream, clock);
         }
     }
 

@@ -222,13 +222,13 @@ impl FrameQueue {
         } else if self.frames.len() > 2 * self.len + FEW {
             self.frames.retain(Option::is_some);
             if self.index().is_some() {
-                self.number_anew();
+                self.rebuild_index();
             }
         }
     }
 
     /// Builds the index of all queued messages.
-    fn number_anew(&mut self) {
+    fn rebuild_index(&mut self) {
         let numbered = (self.first..).zip(&self.frames);
         let about = numbered.filter_map(|(number, frame)| {
             let subject = Subject::of(frame.as_ref()?)?;
@@ -244,7 +244,7 @@ impl FrameQueue {
 
     fn index_if_many(&mut self) {
         if self.len > FEW && self.index().is_none() {
-            self.number_anew();
+            self.rebuild_index();
         }
     }
 }

@@ -59,7 +59,7 @@ struct Queue {
     window: Window,
     is_attached: bool,
     /// The number of replies that are still to come.
-    owed: usize,
+    expected: usize,
 }
 
 impl Outgoing {
@@ -89,10 +89,10 @@ impl Outgoing {
             frames: FrameQueue::new(),
             window: Window::new(self.window),
             is_attached: false,
-            owed: 0,
+            expected: 0,
         };
         self.table.insert(queue, entry);
-        self.sort(queue);
+        self.update_sets(queue);
     }
 
     /// Attaches a queue to a new client, with nothing under way.
@@ -100,16 +100,16 @@ impl Outgoing {
         if let Some(entry) = self.table.get_mut(&queue) {
             entry.is_attached = true;
             entry.window = Window::new(self.window);
-            self.sort(queue);
+            self.update_sets(queue);
         }
     }
 
     /// Detaches a queue. Signals for the client that was attached are dropped.
     pub(crate) fn detach(&mut self, queue: QueueId) {
-        self.take_back(queue, &Subject::Signal);
+        self.retract_subject(queue, &Subject::Signal);
         if let Some(entry) = self.table.get_mut(&queue) {
             entry.is_attached = false;
-            self.sort(queue);
+            self.update_sets(queue);
         }
     }
 
@@ -118,7 +118,7 @@ impl Outgoing {
         if let Some(entry) = self.table.remove(&queue) {
             self.bytes -= entry.frames.bytes();
         }
-        self.sort(queue);
+        self.update_sets(queue);
     }
 
     pub(crate) fn clear(&mut self) {
@@ -135,7 +135,7 @@ impl Outgoing {
         entry.frames.push(frame);
         self.bytes += entry.frames.bytes() - before;
         if was_empty {
-            self.sort(queue);
+            self.update_sets(queue);
         }
     }
 
@@ -149,7 +149,7 @@ impl Outgoing {
             entry.frames.push_front(frame);
         }
         self.bytes += entry.frames.bytes() - before;
-        self.sort(queue);
+        self.update_sets(queue);
     }
 
     pub(crate) fn pop(&mut self, queue: QueueId) -> Option<Frame> {
@@ -158,7 +158,7 @@ impl Outgoing {
         let frame = entry.frames.pop()?;
         self.bytes -= before - entry.frames.bytes();
         if entry.frames.is_empty() {
-            self.sort(queue);
+            self.update_sets(queue);
         }
         self.last = queue;
         Some(frame)
@@ -213,21 +213,21 @@ impl Outgoing {
     }
 
     /// Counts one more reply that is to come on a queue.
-    pub(crate) fn owe(&mut self, queue: QueueId) {
+    pub(crate) fn expect_reply(&mut self, queue: QueueId) {
         if let Some(entry) = self.table.get_mut(&queue) {
-            entry.owed += 1;
+            entry.expected += 1;
             if entry.lifetime == Lifetime::UntilAnswered {
-                self.sort(queue);
+                self.update_sets(queue);
             }
         }
     }
 
     /// Counts one reply less that is to come on a queue.
-    pub(crate) fn settle(&mut self, queue: QueueId) {
+    pub(crate) fn reply_done(&mut self, queue: QueueId) {
         if let Some(entry) = self.table.get_mut(&queue) {
-            entry.owed = entry.owed.saturating_sub(1);
+            entry.expected = entry.expected.saturating_sub(1);
             if entry.lifetime == Lifetime::UntilAnswered {
-                self.sort(queue);
+                self.update_sets(queue);
             }
         }
     }
@@ -242,7 +242,7 @@ impl Outgoing {
         if let Some(entry) = self.table.get_mut(&queue) {
             entry.window.wrote(len);
             if let QueueId::Session(_) = queue {
-                self.sort(queue);
+                self.update_sets(queue);
             } else if !entry.window.is_open() {
                 self.ready.remove(&queue);
             }
@@ -255,7 +255,7 @@ impl Outgoing {
             let was_open = entry.window.is_open();
             entry.window.sent(len);
             if !was_open || matches!(queue, QueueId::Session(_)) {
-                self.sort(queue);
+                self.update_sets(queue);
             }
         }
     }
@@ -283,8 +283,8 @@ impl Outgoing {
 impl Outgoing {
     /// Retracts all messages about this request.
     pub(crate) fn retract(&mut self, queue: QueueId, request: RequestId) {
-        self.take_back(queue, &Subject::Request(request));
-        self.take_back(queue, &Subject::Questions(request));
+        self.retract_subject(queue, &Subject::Request(request));
+        self.retract_subject(queue, &Subject::Questions(request));
     }
 
     /// Retracts the server's own messages about the request with this id: its reply, or the messages of its watch.
@@ -295,25 +295,25 @@ impl Outgoing {
 
     /// Retracts all messages of the watch with this id.
     pub(crate) fn retract_listen(&mut self, queue: QueueId, id: &Id) {
-        self.take_back(queue, &Subject::Listen(id.clone()));
+        self.retract_subject(queue, &Subject::Listen(id.clone()));
     }
 
     /// Retracts the server's own reply to the request with this id, unless it is that of a handshake (S-CANC-10).
     fn retract_answer(&mut self, queue: QueueId, id: &Id) {
-        self.take_back(queue, &Subject::Answer(id.clone()));
+        self.retract_subject(queue, &Subject::Answer(id.clone()));
     }
 
     /// Retracts the asks that were queued in place of the reply to a request.
     pub(crate) fn retract_questions(&mut self, queue: QueueId, request: RequestId) {
-        self.take_back(queue, &Subject::Questions(request));
+        self.retract_subject(queue, &Subject::Questions(request));
     }
 
     /// Retracts an ask that is not written yet.
     pub(crate) fn retract_ask(&mut self, queue: QueueId, ask: AskId) {
-        self.take_back(queue, &Subject::Ask(ask));
+        self.retract_subject(queue, &Subject::Ask(ask));
     }
 
-    fn take_back(&mut self, queue: QueueId, subject: &Subject) {
+    fn retract_subject(&mut self, queue: QueueId, subject: &Subject) {
         let Some(entry) = self.table.get_mut(&queue) else {
             return;
         };
@@ -321,18 +321,18 @@ impl Outgoing {
         entry.frames.remove(subject);
         self.bytes -= before - entry.frames.bytes();
         if entry.frames.is_empty() {
-            self.sort(queue);
+            self.update_sets(queue);
         }
     }
 
     /// Updates the sets to which a queue belongs.
-    fn sort(&mut self, queue: QueueId) {
+    fn update_sets(&mut self, queue: QueueId) {
         let (mut is_ready, mut is_loose, mut is_done) = (false, false, false);
         if let Some(entry) = self.table.get(&queue) {
             let is_empty = entry.frames.is_empty();
             is_ready = !is_empty && entry.is_attached && entry.window.is_open();
             is_loose = !is_empty && !entry.is_attached && entry.lifetime != Lifetime::Patient;
-            is_done = is_empty && entry.owed == 0 && entry.lifetime == Lifetime::UntilAnswered;
+            is_done = is_empty && entry.expected == 0 && entry.lifetime == Lifetime::UntilAnswered;
         }
         let place = |is_member: bool, set: &mut Sorted<QueueId, ()>| {
             if is_member {
@@ -432,9 +432,9 @@ mod tests {
         let mut queues = queues();
         queues.add(ONE, Lifetime::UntilAnswered);
         assert!(queues.is_done(ONE) && !queues.is_done(TWO));
-        queues.owe(ONE);
+        queues.expect_reply(ONE);
         queues.push(ONE, about(1));
-        queues.settle(ONE);
+        queues.reply_done(ONE);
         assert_eq!(queues.next_done(), None, "it has something to say");
         queues.pop(ONE);
         assert_eq!(queues.next_done(), Some(ONE));

@@ -204,7 +204,7 @@ impl Deferred {
     }
 
     /// Whether a reply on this queue is to come.
-    pub(crate) fn is_on(&self, queue: QueueId) -> bool {
+    pub(crate) fn awaits_reply_on(&self, queue: QueueId) -> bool {
         self.queues.contains_key(&queue)
     }
 }

@@ -99,7 +99,7 @@ impl Sessions {
     }
 
     /// Records that the application is told of this client. Returns whether it was told of another one, or of none.
-    pub(crate) fn introduces(&mut self, peer: &Arc<Peer>) -> bool {
+    pub(crate) fn is_new_client(&mut self, peer: &Arc<Peer>) -> bool {
         let is_new = self.reported.as_ref() != Some(peer);
         if is_new {
             self.reported = Some(peer.clone());

@@ -17,7 +17,8 @@ use crate::server::origin::{Origin, QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
 
 /// The error text for a client for which no session is left (F-110).
-pub(crate) const FULL: &str = "as many clients as may be are here already; come back later";
+pub(crate) const NO_SESSION_LEFT: &str =
+    "as many clients as may be are here already; come back later";
 
 /// The session that a request names.
 pub(crate) enum Lookup {
@@ -45,7 +46,7 @@ impl HttpBinding {
         let id = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
             FieldValue::This(id) => id,
             // S-SESS-04: a request without a session id gets status 400.
-            FieldValue::Absent | FieldValue::Garbled => {
+            FieldValue::Absent | FieldValue::Unreadable => {
                 let text = "the request names no session: send `initialize` first, or speak a version that has none";
                 return Err(Refusal::new(400, text));
             }
@@ -92,7 +93,7 @@ impl HttpBinding {
         match FieldValue::of(&arrived.fields, names::MCP_PROTOCOL_VERSION) {
             FieldValue::Absent => Ok(()),
             FieldValue::This(version) if Version::parse(version).is_some_and(is_spoken) => Ok(()),
-            FieldValue::Garbled | FieldValue::This(_) => {
+            FieldValue::Unreadable | FieldValue::This(_) => {
                 let text = "`MCP-Protocol-Version` names no version that is spoken in a session";
                 Err(Refusal::new(400, text))
             }

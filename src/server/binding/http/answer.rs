@@ -17,7 +17,7 @@ use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::Arrival;
 
 /// The number of keepalive intervals after which a client that reads nothing counts as gone.
-const PULSES_STUCK: u32 = 4;
+const INTERVALS_STUCK: u32 = 4;
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct QueueFacts {
 }
 
 /// What follows at a keepalive interval.
-pub(crate) enum Pulse {
+pub(crate) enum Keepalive {
     /// The client reads nothing, and its connection is closed.
     Cut,
     Nothing,
@@ -73,7 +73,7 @@ impl HttpBinding {
         if let Some(session) = session {
             self.rank(session, clock);
         }
-        self.arm_pulse(stream, clock);
+        self.arm_keepalive(stream, clock);
     }
 
     /// Adds a stream for the replies to requests of a session.
@@ -137,7 +137,7 @@ impl HttpBinding {
         status: u16,
         mut fields: Fields<'static>,
     ) -> Output<Event> {
-        self.let_pages_read(stream, &mut fields);
+        self.add_cors_fields(stream, &mut fields);
         let head = ResponseHead::new(status).with_fields(fields);
         Output::Response {
             epoch: Epoch::FIRST,
@@ -149,7 +149,7 @@ impl HttpBinding {
     }
 
     /// Adds the CORS fields to a response that the browser's page may read.
-    fn let_pages_read(&mut self, stream: StreamId, fields: &mut Fields<'static>) {
+    fn add_cors_fields(&mut self, stream: StreamId, fields: &mut Fields<'static>) {
         if let Some(granted) = self.granted.remove(&stream) {
             fields.extend(cors::fields(granted));
         }
@@ -182,9 +182,9 @@ impl HttpBinding {
         let most = self.limits.exchanges;
         let exchange = self.exchanges.finish(stream, under_way, most)?;
         if under_way > 0 {
-            self.arm_pulse(stream, clock);
+            self.arm_keepalive(stream, clock);
         } else {
-            clock.disarm(Timer::Pulse(stream));
+            clock.disarm(Timer::Keepalive(stream));
         }
         // Messages that are still queued no longer count as unread, because this exchange does not write them.
         self.shares.unread.set(stream, self.exchanges.left(stream));
@@ -234,59 +234,59 @@ impl HttpBinding {
 
 /// # Keepalives
 impl HttpBinding {
-    fn arm_pulse(&self, stream: StreamId, clock: &mut Clock) {
-        clock.arm(Timer::Pulse(stream), self.config.keepalive);
+    fn arm_keepalive(&self, stream: StreamId, clock: &mut Clock) {
+        clock.arm(Timer::Keepalive(stream), self.config.keepalive);
     }
 
     /// Postpones the keepalive of an exchange on which something was just written. The timer stays as it is, because most exchanges end
-    /// before it fires. If it fires early, `pulse` arms it again.
-    pub(crate) fn put_off_pulse(&mut self, stream: StreamId, clock: &Clock) {
+    /// before it fires. If it fires early, `send_keepalive` arms it again.
+    pub(crate) fn postpone_keepalive(&mut self, stream: StreamId, clock: &Clock) {
         if let Some(exchange) = self.exchanges.get_mut(stream) {
             exchange.quiet_from = clock.after(self.config.keepalive);
         }
     }
 
     /// Sends a keepalive on a silent exchange, so that proxies see that it is alive, even before the first message (F-043). Closes the
-    /// exchange if its client reads nothing for `PULSES_STUCK` intervals.
-    pub(crate) fn pulse(
+    /// exchange if its client reads nothing for `INTERVALS_STUCK` intervals.
+    pub(crate) fn send_keepalive(
         &mut self,
         stream: StreamId,
         facts: Option<QueueFacts>,
         clock: &mut Clock,
-    ) -> Pulse {
+    ) -> Keepalive {
         let (Some(exchange), Some(facts)) = (self.exchanges.get_mut(stream), facts) else {
-            return self.pulse_after(stream, clock);
+            return self.keepalive_unread(stream, clock);
         };
         if exchange.quiet_from > clock.now() {
-            clock.arm_at(Timer::Pulse(stream), exchange.quiet_from);
-            return Pulse::Nothing;
+            clock.arm_at(Timer::Keepalive(stream), exchange.quiet_from);
+            return Keepalive::Nothing;
         }
         if !facts.is_read {
             exchange.stuck += 1;
-            if exchange.stuck >= PULSES_STUCK {
-                return Pulse::Cut;
+            if exchange.stuck >= INTERVALS_STUCK {
+                return Keepalive::Cut;
             }
         }
         let is_quiet = facts.is_empty && facts.is_read;
         let (queue, has_begun) = (exchange.queue, exchange.has_begun());
         // The response to a request that waits for the offer cannot begin, because its status and session are not known yet.
         let can_begin = exchange.accepts.sse && !facts.is_deferred;
-        self.arm_pulse(stream, clock);
+        self.arm_keepalive(stream, clock);
         match (is_quiet, has_begun) {
-            (true, true) => Pulse::Signal(queue, Signal::Comment),
-            (true, false) if can_begin => Pulse::Signal(queue, Signal::Begin(0)),
-            (true | false, _) => Pulse::Nothing,
+            (true, true) => Keepalive::Signal(queue, Signal::Comment),
+            (true, false) if can_begin => Keepalive::Signal(queue, Signal::Begin(0)),
+            (true | false, _) => Keepalive::Nothing,
         }
     }
 
-    /// Closes a finished exchange whose client reads nothing for `PULSES_STUCK` intervals, so that others can have its place.
-    fn pulse_after(&mut self, stream: StreamId, clock: &mut Clock) -> Pulse {
+    /// Closes a finished exchange whose client reads nothing for `INTERVALS_STUCK` intervals, so that others can have its place.
+    fn keepalive_unread(&mut self, stream: StreamId, clock: &mut Clock) -> Keepalive {
         match self.exchanges.count_unread(stream) {
-            Some(times) if times >= PULSES_STUCK => return Pulse::Cut,
-            Some(_) => self.arm_pulse(stream, clock),
+            Some(times) if times >= INTERVALS_STUCK => return Keepalive::Cut,
+            Some(_) => self.arm_keepalive(stream, clock),
             None => {}
         }
-        Pulse::Nothing
+        Keepalive::Nothing
     }
 }
 
@@ -356,7 +356,7 @@ impl HttpBinding {
         if status == 503 && !fields.has(names::RETRY_AFTER) {
             fields.extend(Refusal::busy("").fields);
         }
-        self.let_pages_read(stream, &mut fields);
+        self.add_cors_fields(stream, &mut fields);
         Box::new(ResponseHead::new(status).with_fields(fields))
     }
 

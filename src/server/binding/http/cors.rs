@@ -35,7 +35,7 @@ pub(crate) fn granted(http: &Http, fields: &Fields<'_>) -> Option<Cow<'static, s
         FieldValue::This(origin) if allows_origin(allowed, origin) => {
             Some(Cow::Owned(String::from(origin)))
         }
-        FieldValue::Absent | FieldValue::Garbled | FieldValue::This(_) => None,
+        FieldValue::Absent | FieldValue::Unreadable | FieldValue::This(_) => None,
     }
 }
 

@@ -33,8 +33,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-pub(crate) use access::{FULL, Lookup, Room};
-pub(crate) use answer::{Form, Pulse, QueueFacts};
+pub(crate) use access::{Lookup, NO_SESSION_LEFT, Room};
+pub(crate) use answer::{Form, Keepalive, QueueFacts};
 pub use config::{Allowed, Http, Replay, SsePaths};
 pub(crate) use exchange::{Accepts, Arriving};
 pub(crate) use read::{Posted, no_batches, wants_replies};
@@ -81,15 +81,15 @@ pub(crate) struct HttpBinding {
 }
 
 /// What follows when the head of a request arrived.
-pub(crate) enum Greeting {
+pub(crate) enum NewExchange {
     /// The stream is known already.
-    Stale,
+    Known,
     /// The request is a CORS preflight, and this answers it.
     Preflight(Output<Event>),
     /// As many exchanges are open as may be.
     Full,
     /// The request can be read.
-    Welcome,
+    Readable,
 }
 
 /// What follows when the client of an exchange is gone.
@@ -166,21 +166,21 @@ impl HttpBinding {
 /// # Inputs of an exchange
 impl HttpBinding {
     /// Looks at the head of a request before anything else. Records whether the browser's page may read the response.
-    pub(crate) fn greet(&mut self, stream: StreamId, head: &RequestHead<'_>) -> Greeting {
+    pub(crate) fn new_exchange(&mut self, stream: StreamId, head: &RequestHead<'_>) -> NewExchange {
         if self.exchanges.has(stream) {
-            return Greeting::Stale;
+            return NewExchange::Known;
         }
         let is_full = self.exchanges.len() >= self.limits.exchanges;
         if let Some(fields) = validate::preflight(&self.config, self.speaks_legacy(), head) {
-            return Greeting::Preflight(self.respond_empty(stream, 204, fields));
+            return NewExchange::Preflight(self.respond_empty(stream, 204, fields));
         }
         if let Some(granted) = cors::granted(&self.config, &head.fields) {
             self.granted.insert(stream, granted);
         }
         if is_full {
-            return Greeting::Full;
+            return NewExchange::Full;
         }
-        Greeting::Welcome
+        NewExchange::Readable
     }
 
     /// Begins to read a request.
@@ -236,7 +236,7 @@ impl HttpBinding {
         }
         let is_known = self.exchanges.read_out(stream, len);
         if !self.exchanges.has(stream) {
-            clock.disarm(Timer::Pulse(stream));
+            clock.disarm(Timer::Keepalive(stream));
         }
         if !is_known {
             return None;
@@ -254,7 +254,7 @@ impl HttpBinding {
         if let Some(Lost::Request) = lost {
             return Gone::Forgotten;
         }
-        clock.disarm(Timer::Pulse(stream));
+        clock.disarm(Timer::Keepalive(stream));
         self.shares.unread.set(stream, 0);
         let exchange = match lost {
             None => return Gone::Unknown,

@@ -84,7 +84,7 @@ impl Arriving {
             FieldValue::This(version) => {
                 Version::parse(version).is_some_and(|version| version.era() == Era::Modern)
             }
-            FieldValue::Absent | FieldValue::Garbled => false,
+            FieldValue::Absent | FieldValue::Unreadable => false,
         };
         if speaks(Era::Modern) && (params.claims_modern() || names_modern) {
             Era::Modern
@@ -125,7 +125,7 @@ impl Arriving {
             {
                 Ok(None)
             }
-            said @ (FieldValue::Absent | FieldValue::Garbled) => {
+            said @ (FieldValue::Absent | FieldValue::Unreadable) => {
                 Err(validate::unnamed_version(said))
             }
         }

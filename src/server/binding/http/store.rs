@@ -178,21 +178,21 @@ struct Kept {
     /// The streams of the kept messages that belong to requests, by message number.
     of_requests: BTreeMap<u64, u64>,
     /// The number of kept messages.
-    held: usize,
+    messages: usize,
     bytes: usize,
     /// The last dropped message of each stream, for the last `GAPS_KNOWN` streams that have one.
-    gone: VecDeque<(u64, u64)>,
+    gaps: VecDeque<(u64, u64)>,
 }
 
 impl Kept {
-    fn hold(&mut self, stream: u64, number: u64, message: &str) {
+    fn keep(&mut self, stream: u64, number: u64, message: &str) {
         self.bytes += message.len();
-        self.held += 1;
+        self.messages += 1;
         if stream != STANDALONE {
             self.of_requests.insert(number, stream);
         }
-        let held = self.streams.entry(stream).or_default();
-        held.push_back((number, message.into()));
+        let messages = self.streams.entry(stream).or_default();
+        messages.push_back((number, message.into()));
     }
 
     /// Drops the message that is missed least. Returns its length.
@@ -203,25 +203,25 @@ impl Kept {
         } else {
             self.of_requests.pop_first()?.1
         };
-        let held = self.streams.get_mut(&stream)?;
-        let (number, message) = held.pop_front()?;
-        if held.is_empty() {
+        let messages = self.streams.get_mut(&stream)?;
+        let (number, message) = messages.pop_front()?;
+        if messages.is_empty() {
             self.streams.remove(&stream);
         }
-        self.held -= 1;
+        self.messages -= 1;
         self.bytes -= message.len();
-        self.lose(stream, number);
+        self.note_gap(stream, number);
         Some(message.len())
     }
 
-    fn lose(&mut self, stream: u64, number: u64) {
+    fn note_gap(&mut self, stream: u64, number: u64) {
         // Most streams have one message.
-        if let Some(at) = self.gone.iter().position(|(of, _)| *of == stream) {
-            self.gone.remove(at);
-        } else if self.gone.len() >= GAPS_KNOWN {
-            self.gone.pop_front();
+        if let Some(at) = self.gaps.iter().position(|(of, _)| *of == stream) {
+            self.gaps.remove(at);
+        } else if self.gaps.len() >= GAPS_KNOWN {
+            self.gaps.pop_front();
         }
-        self.gone.push_back((stream, number));
+        self.gaps.push_back((stream, number));
     }
 }
 
@@ -255,30 +255,30 @@ impl EventStore for MemoryEvents {
     fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
         let known = self.sessions.get_key_value(session);
         let session: Arc<str> = known.map_or_else(|| session.into(), |(known, _)| known.clone());
-        let said = self.sessions.entry(session.clone()).or_default();
-        let before = said.bytes;
-        said.last += 1;
-        let number = said.last;
+        let kept = self.sessions.entry(session.clone()).or_default();
+        let before = kept.bytes;
+        kept.last += 1;
+        let number = kept.last;
         // A message over the limit would displace all others.
         if message.len() <= self.replay.bytes {
-            said.hold(stream, number, message);
+            kept.keep(stream, number, message);
         } else {
-            said.lose(stream, number);
+            kept.note_gap(stream, number);
         }
-        while said.held > self.replay.events || said.bytes > self.replay.bytes {
-            if said.drop_one().is_none() {
+        while kept.messages > self.replay.events || kept.bytes > self.replay.bytes {
+            if kept.drop_one().is_none() {
                 break;
             }
         }
-        let now = said.bytes;
+        let now = kept.bytes;
         self.weigh(session, before, now);
         // Beyond the limit for all sessions, the session that holds most loses messages.
         while self.bytes > self.replay.all_bytes {
             let Some((before, most)) = self.by_weight.last().cloned() else {
                 break;
             };
-            let said = self.sessions.get_mut(&most);
-            let Some(lost) = said.and_then(Kept::drop_one) else {
+            let kept = self.sessions.get_mut(&most);
+            let Some(lost) = kept.and_then(Kept::drop_one) else {
                 break;
             };
             self.weigh(most, before, before - lost);
@@ -293,16 +293,16 @@ impl EventStore for MemoryEvents {
         after: u64,
         show: &mut dyn FnMut(u64, &str),
     ) -> bool {
-        let Some(said) = self.sessions.get(session) else {
+        let Some(kept) = self.sessions.get(session) else {
             return false;
         };
-        let mut gone = said.gone.iter();
+        let mut gone = kept.gaps.iter();
         let has_gap = gone.any(|(of, number)| *of == stream && *number > after);
-        let Some(held) = said.streams.get(&stream) else {
+        let Some(messages) = kept.streams.get(&stream) else {
             return false;
         };
-        let start = held.partition_point(|(number, _)| *number <= after);
-        for (number, message) in held.range(start..) {
+        let start = messages.partition_point(|(number, _)| *number <= after);
+        for (number, message) in messages.range(start..) {
             show(*number, message);
         }
         // The stream of a request cannot be resumed if a message is missing. The standalone stream can.
@@ -310,8 +310,8 @@ impl EventStore for MemoryEvents {
     }
 
     fn forget(&mut self, session: &str) {
-        if let Some((session, said)) = self.sessions.remove_entry(session) {
-            self.weigh(session, said.bytes, 0);
+        if let Some((session, kept)) = self.sessions.remove_entry(session) {
+            self.weigh(session, kept.bytes, 0);
         }
     }
 }
@@ -399,33 +399,33 @@ mod tests {
             all_bytes: 8,
             ..Replay::new(2, 6)
         });
-        let held = |store: &mut MemoryEvents, session: &str| {
-            let mut held = String::new();
-            store.replay(session, 1, 0, &mut |_, message| held.push_str(message));
-            held
+        let messages = |store: &mut MemoryEvents, session: &str| {
+            let mut messages = String::new();
+            store.replay(session, 1, 0, &mut |_, message| messages.push_str(message));
+            messages
         };
         // Messages that a session dropped, and those of a session that is over, free their bytes.
         for message in ["1", "2", "3", "4"] {
             store.append("s", 1, message);
         }
         store.append("over", 1, "123456");
-        assert_eq!(held(&mut store, "s"), "34");
-        assert_eq!(held(&mut store, "over"), "123456");
+        assert_eq!(messages(&mut store, "s"), "34");
+        assert_eq!(messages(&mut store, "over"), "123456");
         store.forget("over");
         store.append("t", 1, "ab");
         store.append("t", 1, "cdef");
-        assert_eq!(held(&mut store, "s"), "34");
-        assert_eq!(held(&mut store, "t"), "abcdef", "as much as may be");
+        assert_eq!(messages(&mut store, "s"), "34");
+        assert_eq!(messages(&mut store, "t"), "abcdef", "as much as may be");
         // The session that holds most loses messages.
         store.append("s", 1, "5");
-        assert_eq!(held(&mut store, "s"), "45");
+        assert_eq!(messages(&mut store, "s"), "45");
         store.append("u", 1, "xyz");
-        assert_eq!(held(&mut store, "s"), "45");
-        assert_eq!(held(&mut store, "t"), "");
-        assert_eq!(held(&mut store, "u"), "xyz");
+        assert_eq!(messages(&mut store, "s"), "45");
+        assert_eq!(messages(&mut store, "t"), "");
+        assert_eq!(messages(&mut store, "u"), "xyz");
         store.append("s", 1, "678");
-        assert_eq!(held(&mut store, "s"), "5678");
-        assert_eq!(held(&mut store, "u"), "xyz");
+        assert_eq!(messages(&mut store, "s"), "5678");
+        assert_eq!(messages(&mut store, "u"), "xyz");
     }
 
     #[test]

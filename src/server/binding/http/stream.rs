@@ -147,7 +147,7 @@ impl HttpBinding {
             FieldValue::This(id) if self.has_replay() => {
                 read_event_id(id).ok_or_else(|| Refusal::new(400, "there was no such event"))?
             }
-            FieldValue::Garbled | FieldValue::This(_) => {
+            FieldValue::Unreadable | FieldValue::This(_) => {
                 return Err(Refusal::new(400, "there was no such event"));
             }
         };

@@ -296,7 +296,7 @@ pub(crate) enum FieldValue<'a> {
     /// The field is absent.
     Absent,
     /// The value cannot be read, or the field occurs more than once.
-    Garbled,
+    Unreadable,
     This(&'a str),
 }
 
@@ -306,9 +306,9 @@ impl<'a> FieldValue<'a> {
         match (all.next(), all.next()) {
             (None, _) => FieldValue::Absent,
             (Some(value), None) => {
-                fields::text(value).map_or(FieldValue::Garbled, FieldValue::This)
+                fields::text(value).map_or(FieldValue::Unreadable, FieldValue::This)
             }
-            (Some(_), Some(_)) => FieldValue::Garbled,
+            (Some(_), Some(_)) => FieldValue::Unreadable,
         }
     }
 }
@@ -368,7 +368,7 @@ pub(crate) fn status(code: i64, blame: Blame) -> u16 {
 pub(crate) fn unnamed_version(said: FieldValue<'_>) -> ErrorObject {
     let what = match said {
         FieldValue::Absent => "is missing",
-        FieldValue::Garbled | FieldValue::This(_) => "cannot be read",
+        FieldValue::Unreadable | FieldValue::This(_) => "cannot be read",
     };
     mismatch(format!("the header `MCP-Protocol-Version` {what}"))
 }
