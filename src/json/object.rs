@@ -6,7 +6,8 @@ use memchr::{memchr_iter, memchr2_iter, memchr3_iter};
 
 use super::{
     payload::Payload,
-    scan::{Cursor, NotJson, between, content, skip_space, skip_string, skip_value},
+    scan::{Cursor, NotJson, between, content},
+    skip::{skip_space, skip_string, skip_value},
     value::Json,
 };
 

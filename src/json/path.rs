@@ -1,7 +1,8 @@
 //! Finds the values at a path in a JSON value, in one pass over its text.
 
 use super::object::Walk;
-use super::scan::{between, skip_space, skip_value};
+use super::scan::between;
+use super::skip::{skip_space, skip_value};
 use super::value::Json;
 
 /// One step of a path: from a value to values inside it.

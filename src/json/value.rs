@@ -8,7 +8,8 @@ use serde_json::value::RawValue;
 
 use super::object::{self, ObjectError};
 use super::payload::Payload;
-use super::scan::{Cursor, plain_end};
+use super::scan::Cursor;
+use super::skip::plain_end;
 use super::unescape;
 
 /// A valid JSON value, exactly as it was written. [`Payload`] is the same, owned.

@@ -9,7 +9,7 @@ use core::fmt::{self, Write as _};
 
 use super::id::Id;
 use crate::json::Json;
-use crate::json::scan::plain_end;
+use crate::json::skip::plain_end;
 use memchr::memchr2;
 
 /// Appends a request. `params` adds the members of its parameters. If it adds none, the request has no `params`.

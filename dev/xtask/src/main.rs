@@ -16,6 +16,7 @@ mod interop;
 mod msrv;
 mod promises;
 mod sim;
+mod size;
 mod step;
 mod test;
 mod transparent;
@@ -156,6 +157,18 @@ const COMMANDS: &[Command] = &[
         arguments: "[--runs N] [--seed S] ...",
         about: "simulate many seeds with faults: a link must keep the rules and recover",
         run: sim::run,
+    },
+    Command {
+        name: "size",
+        arguments: "",
+        about: "count the code lines of each part, without tests and comments",
+        run: |_| size::run(),
+    },
+    Command {
+        name: "size --check",
+        arguments: "",
+        about: "check that no file and no function is too long",
+        run: |_| step::run_one(size::check),
     },
     Command {
         name: "test",
