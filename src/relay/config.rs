@@ -114,6 +114,11 @@ impl Config {
         self.downstream.http.is_none()
     }
 
+    /// Whether a message of the server may go to all hosts, although it may be meant for one of them.
+    pub(super) const fn may_tell_all(&self) -> bool {
+        self.has_one_host() || self.shares_news
+    }
+
     /// How many bytes may wait for the server before the relay stops reading from the single host. An eighth of the queue's limit, 8 MiB by
     /// default, so that input that was already read still fits.
     pub(super) const fn unsent_bytes(&self) -> usize {

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::client::Listing;
+use crate::client::{FailureKind, Listing, Outcome};
 use crate::json::{Json, Payload};
 use crate::protocol::watch::List;
 use crate::server::Caller;
@@ -50,7 +50,7 @@ impl Seen {
 
 impl Lists {
     /// Records that this host read a page of a list: the first one, or a later one.
-    pub(super) fn saw(
+    pub(super) fn record_page(
         &mut self,
         caller: &Caller,
         list: List,
@@ -70,7 +70,7 @@ impl Lists {
     }
 
     /// Whether a host has seen, or may have seen, another list than the present one.
-    pub(super) fn differs(&self, now: &Listing) -> bool {
+    fn differs(&self, now: &Listing) -> bool {
         let Some(Reading {
             seen, by_several, ..
         }) = self.seen.get(&now.list)
@@ -90,6 +90,17 @@ impl Lists {
     pub(super) fn begin_comparing(&mut self) -> Vec<List> {
         let seen = self.seen.keys().copied();
         seen.filter(|list| self.comparing.insert(*list)).collect()
+    }
+
+    /// Ends the comparison of this list. Returns whether the host must be told that the list differs.
+    pub(super) fn compare(&mut self, list: List, outcome: &Outcome) -> bool {
+        self.compared(list);
+        match outcome {
+            Outcome::Listed(listing) => self.differs(listing),
+            // A failed read says nothing about the list. The relay compares it again in the next epoch.
+            Outcome::Failed(failure) => matches!(failure.kind, FailureKind::NotOffered { .. }),
+            Outcome::Error(_) | Outcome::Reply(_) => true,
+        }
     }
 
     /// Records that the comparison of this list is over.
@@ -134,9 +145,9 @@ mod tests {
     #[test]
     fn a_list_that_several_clients_have_read_may_differ_for_each() {
         let mut lists = Lists::default();
-        lists.saw(&ANN, List::Tools, true, &page(r#"{"tools":[1]}"#));
+        lists.record_page(&ANN, List::Tools, true, &page(r#"{"tools":[1]}"#));
         let eve = Caller::exchange(StreamId::new(1));
-        lists.saw(&eve, List::Tools, true, &page(r#"{"tools":[2]}"#));
+        lists.record_page(&eve, List::Tools, true, &page(r#"{"tools":[2]}"#));
         assert!(lists.differs(&listing(&["2"])), "ann saw another one");
     }
 
@@ -158,7 +169,7 @@ mod tests {
     fn a_list_differs_when_its_items_do() {
         let mut lists = Lists::default();
         assert!(!lists.differs(&listing(&["1"])), "nobody has seen any");
-        lists.saw(
+        lists.record_page(
             &ANN,
             List::Tools,
             true,
@@ -183,7 +194,7 @@ mod tests {
     #[test]
     fn pages_are_seen_one_after_the_other() {
         let mut lists = Lists::default();
-        lists.saw(
+        lists.record_page(
             &ANN,
             List::Tools,
             true,
@@ -194,7 +205,7 @@ mod tests {
             "the rest was not seen"
         );
         assert!(lists.differs(&listing(&["1", "3", "2"])));
-        lists.saw(
+        lists.record_page(
             &ANN,
             List::Tools,
             false,
@@ -202,14 +213,14 @@ mod tests {
         );
         assert!(!lists.differs(&listing(&["1", "2", "3"])));
         assert!(lists.differs(&listing(&["1", "2", "3", "4"])));
-        lists.saw(&ANN, List::Tools, true, &page(r#"{"tools":[]}"#));
+        lists.record_page(&ANN, List::Tools, true, &page(r#"{"tools":[]}"#));
         assert!(!lists.differs(&listing(&[])));
     }
 
     #[test]
     fn a_page_that_cannot_be_read_is_like_no_other() {
         let mut lists = Lists::default();
-        lists.saw(&ANN, List::Tools, true, &page("{}"));
+        lists.record_page(&ANN, List::Tools, true, &page("{}"));
         assert!(lists.differs(&listing(&[])));
         assert!(lists.differs(&listing(&["1"])));
     }

@@ -1,36 +1,45 @@
 //! A relay: a [`Server`] in front of a [`Client`], so that a host's connection outlives any number of epochs of the server.
 //!
-//! The relay only carries messages. `bridge` turns events of one end into verbs of the other. `asks` finds the host to ask. `notices`
-//! passes on notifications. `offer` tells the host what the server offers. `lists` records which lists the host has seen. `words` composes
-//! the error texts for the host. `telling` formats events for the operator. The two machines decide about retries, timeouts and refusals.
+//! The relay only carries messages. `carry` turns events of one end into verbs of the other. The two machines decide about retries, timeouts
+//! and refusals. The other modules know neither the relay nor each other:
+//!
+//! - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
+//! - `questions` holds the asks of the server; `notifications` the notifications that wait for it.
+//! - `lists` records which lists the host has seen; `watch` what hosts watch.
+//! - `failure_text` composes the error texts for the host; `display` formats events for the operator; `clock` holds the deadlines.
 
-mod asks;
-mod bridge;
+mod carried;
+mod carry;
+mod clock;
 mod config;
+mod display;
+mod failure_text;
+mod introduction;
 mod lists;
-mod notices;
-mod offer;
-mod telling;
-mod words;
+mod notifications;
+mod questions;
+mod watch;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
 pub use config::{Config, LostCalls};
 
-use asks::Asks;
-use bridge::Errand;
+use carried::{Carried, Purpose};
+use clock::Clock;
+use introduction::Introduction;
 use lists::Lists;
-use notices::Notices;
-use offer::Offered;
+use notifications::Notifications;
+use questions::Questions;
+use watch::WatchState;
 
-use crate::client::{self, Client, Failure};
-use crate::driver::{CallId, Deadline, Epoch, Input, Instant, Output, RequestId, StreamId, Wake};
-use crate::protocol::ClientCapabilities;
-use crate::server::{self, Server};
+use crate::client::{self, CallOptions, Client, Delivery, Failure, Session};
+use crate::driver::{Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
+use crate::protocol::watch::Change;
+use crate::protocol::{Era, code};
+use crate::server::{self, Offer, Peer, Server};
 
 /// One of the two transports of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -79,33 +88,17 @@ pub enum Event {
 /// A driver feeds both transports and carries out what [`poll_output`](Relay::poll_output) returns for each.
 pub struct Relay {
     config: Config,
-    now: Instant,
-    server: Server,
-    client: Client,
-    /// Until when the host waits for the offer.
-    patience: Option<Instant>,
-    /// When requests in flight are cut off, once the relay is ending.
-    cutoff: Option<Instant>,
-    /// Whether the single host has closed its input.
-    has_input_ended: bool,
-    /// Why there are no credentials for the server, in the text that was passed to `denied`.
-    denial: Option<Box<str>>,
-    /// The last offer to the host.
-    offered: Option<Offered>,
-    /// The purpose of each call to the server.
-    errands: BTreeMap<CallId, Errand>,
-    /// The call that carries each request of a host.
-    calls: BTreeMap<RequestId, CallId>,
-    asks: Asks,
+    clock: Clock,
+    /// The end that serves the hosts.
+    front: Server,
+    /// The link to the server.
+    back: Client,
+    introduction: Introduction,
+    carried: Carried,
+    questions: Questions,
     lists: Lists,
-    notices: Notices,
-    /// The URIs that hosts watched before the present epoch and that the present server has not granted yet. Changes between the two epochs
-    /// were not seen, so each URI is announced as changed when it is granted.
-    unheard: BTreeSet<Box<str>>,
-    /// Whether a legacy host was ever in front.
-    has_legacy_host: bool,
-    /// The union of all capabilities that hosts have declared.
-    declared: ClientCapabilities,
+    notifications: Notifications,
+    watch: WatchState,
 }
 
 /// # The contract with the driver
@@ -114,47 +107,40 @@ impl Relay {
     #[must_use]
     pub fn new(config: Config) -> Relay {
         Relay {
-            now: Instant::ZERO,
-            server: Server::new(config.server()),
-            client: Client::new(config.client()),
-            patience: None,
-            cutoff: None,
-            has_input_ended: false,
-            denial: None,
-            offered: None,
-            errands: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            asks: Asks::default(),
+            clock: Clock::new(),
+            front: Server::new(config.server()),
+            back: Client::new(config.client()),
+            introduction: Introduction::default(),
+            carried: Carried::default(),
+            questions: Questions::default(),
             lists: Lists::default(),
-            notices: Notices::default(),
-            unheard: BTreeSet::new(),
-            has_legacy_host: false,
-            declared: ClientCapabilities::default(),
+            notifications: Notifications::default(),
+            watch: WatchState::default(),
             config,
         }
     }
 
     /// Feeds an input of the host's transport; see [`Server::handle`].
     pub fn handle_downstream(&mut self, now: Instant, input: Input<'_>) {
-        self.now = self.now.max(now);
-        self.server.handle(self.now, input);
+        let now = self.clock.advance(now);
+        self.front.handle(now, input);
     }
 
     /// Feeds an input of the server's transport `epoch`; see [`Client::handle`].
     pub fn handle_upstream(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
-        self.now = self.now.max(now);
-        self.client.handle(self.now, epoch, input);
+        let now = self.clock.advance(now);
+        self.back.handle(now, epoch, input);
     }
 
     /// Tells the relay the time. A call that is early or late is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.server.handle_timeout(self.now);
-        self.client.handle_timeout(self.now);
-        if self.patience.is_some_and(|until| until <= self.now) {
+        let now = self.clock.advance(now);
+        self.front.handle_timeout(now);
+        self.back.handle_timeout(now);
+        if self.clock.has_waited_enough() {
             self.offer_in_advance();
         }
-        if self.cutoff.is_some_and(|at| at <= self.now) {
+        if self.clock.is_cut_off() {
             self.cut_off();
         }
     }
@@ -166,16 +152,16 @@ impl Relay {
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<(Side, Output<Event>)> {
         // Carries all events across before anything is written, because an event may make a write superfluous.
         loop {
-            if let Some((side, event)) = self.notices.take_untold() {
+            if let Some((side, event)) = self.notifications.take_unreported() {
                 return Some((side, Output::Event(event)));
             }
-            let (side, output) = if let Some(output) = self.server.poll_outbox() {
+            let (side, output) = if let Some(output) = self.front.poll_outbox() {
                 let output = output.and_then_event(|event| self.carry_up(event));
                 (Side::Downstream, output)
-            } else if let Some(output) = self.client.poll_outbox() {
+            } else if let Some(output) = self.back.poll_outbox() {
                 let output = output.and_then_event(|event| self.carry_down(event));
                 (Side::Upstream, output)
-            } else if self.client.is_held() && self.decides_on_introduction() {
+            } else if self.back.is_held() && self.decides_on_introduction() {
                 continue;
             } else {
                 break;
@@ -185,15 +171,16 @@ impl Relay {
             }
         }
         // Writes to the server come first, because the relay may close with the last write to the host.
-        self.client.hold_back(self.now, !self.server.has_room());
-        let (side, output) = match self.client.write(buf) {
+        let has_room = self.front.has_room();
+        self.back.hold_back(self.clock.now(), !has_room);
+        let (side, output) = match self.back.write(buf) {
             Some(output) => (Side::Upstream, output.and_then_event(|_| None)),
             None if self.has_end_to_pass_on() => {
                 self.pass_end_on();
                 return self.poll_output(buf);
             }
             None => {
-                let output = self.server.write(buf)?;
+                let output = self.front.write(buf)?;
                 (Side::Downstream, output.and_then_event(|_| None))
             }
         };
@@ -204,13 +191,17 @@ impl Relay {
     /// input and verbs. It does not mean that the relay is closed; see [`is_closed`](Relay::is_closed).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let own = |at: Option<Instant>, wake| at.map(|at| Deadline { at, wake });
+        let passes_end = self.has_end_to_pass_on().then(|| Deadline {
+            at: self.clock.now(),
+            wake: Wake::Output,
+        });
+        let [patience, cutoff] = self.clock.deadlines();
         let due = [
-            self.server.poll_timeout(),
-            self.client.poll_timeout(),
-            own(self.has_end_to_pass_on().then_some(self.now), Wake::Output),
-            own(self.patience, Wake::Handshake),
-            own(self.cutoff, Wake::Close),
+            self.front.poll_timeout(),
+            self.back.poll_timeout(),
+            passes_end,
+            patience,
+            cutoff,
         ];
         due.into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
@@ -219,8 +210,8 @@ impl Relay {
     #[must_use]
     pub fn wants_input(&self, side: Side, stream: StreamId) -> bool {
         match side {
-            Side::Downstream => self.server.wants_input(stream) && !self.has_much_to_send(),
-            Side::Upstream => self.client.wants_input(stream),
+            Side::Downstream => self.front.wants_input(stream) && !self.has_much_to_send(),
+            Side::Upstream => self.back.wants_input(stream),
         }
     }
 }
@@ -230,8 +221,8 @@ impl Relay {
     /// are open, because the server may wait for the answer.
     fn has_much_to_send(&self) -> bool {
         self.config.has_one_host()
-            && !self.server.has_open_asks()
-            && self.client.unsent_bytes() >= self.config.unsent_bytes()
+            && !self.front.has_open_asks()
+            && self.back.unsent_bytes() >= self.config.unsent_bytes()
     }
 }
 
@@ -239,58 +230,179 @@ impl Relay {
 impl Relay {
     /// Connects to the server without waiting for a host.
     pub fn connect(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.client.connect(self.now);
+        let now = self.clock.advance(now);
+        self.back.connect(now);
     }
 
     /// Replaces the transport `seen` to the server; see [`Client::reconnect`].
     pub fn reconnect(&mut self, now: Instant, seen: Epoch, why: &str) {
-        self.now = self.now.max(now);
-        self.client.reconnect(self.now, seen, why);
+        let now = self.clock.advance(now);
+        self.back.reconnect(now, seen, why);
     }
 
     /// Reconnects sooner because the network is back or the computer woke up; see [`Client::wake`].
     pub fn wake(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.client.wake(self.now);
+        let now = self.clock.advance(now);
+        self.back.wake(now);
     }
 
     /// Says that there are new credentials for the server; see [`Client::authorized`].
     pub fn authorized(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.denial = None;
-        self.client.authorized(self.now);
+        let now = self.clock.advance(now);
+        self.introduction.set_denial(None);
+        self.back.authorized(now);
     }
 
     /// Says that there are no credentials for the server; see [`Client::denied`].
     pub fn denied(&mut self, now: Instant, why: &str) {
-        self.now = self.now.max(now);
-        self.denial = Some(why.into());
-        self.client.denied(self.now, why);
+        let now = self.clock.advance(now);
+        self.introduction.set_denial(Some(why));
+        self.back.denied(now, why);
     }
 
     /// Shuts the relay down. Requests in flight have `Config::drain` to finish, then both sides are closed.
     pub fn shutdown(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.server.shutdown(self.now);
+        let now = self.clock.advance(now);
+        self.front.shutdown(now);
     }
 
     /// Whether both sides are closed for good.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.server.state() == server::State::Closed && self.client.state() == client::State::Closed
+        self.front.state() == server::State::Closed && self.back.state() == client::State::Closed
     }
 
     /// The end that serves the client in front, for inspection.
     #[must_use]
     pub const fn downstream(&self) -> &Server {
-        &self.server
+        &self.front
     }
 
     /// The link to the server behind, for inspection.
     #[must_use]
     pub const fn upstream(&self) -> &Client {
-        &self.client
+        &self.back
+    }
+}
+
+/// # Introductions
+impl Relay {
+    /// Connects to the server for a host that has appeared.
+    fn met(&mut self, peer: &Peer) {
+        let now = self.clock.now();
+        let declared = self.introduction.add_host(peer, &self.config);
+        self.back.declare(now, declared);
+        let client = peer.client.as_ref().filter(|_| !self.config.hides_host);
+        let introduction = self.introduction.introduction_of(peer, &self.config);
+        self.back.speak_for(now, client, peer.version, introduction);
+        let is_legacy = peer.version.era() == Era::Legacy;
+        if is_legacy && self.watch.add_legacy_host() {
+            let watched = WatchState::with_lists(self.front.watched());
+            self.back.watch(now, watched);
+        }
+        let may_come = self.back.look(now);
+        if self.introduction.is_offered() {
+            return;
+        }
+        if !may_come {
+            return self.decline_as_down();
+        }
+        let patience = match &self.config.remembered {
+            // If the remembered server is legacy, a modern host waits longer, so that its `server/discover` is not answered from memory.
+            Some(offer) if offer.era != Some(Era::Legacy) || is_legacy => {
+                self.config.short_patience
+            }
+            Some(_) | None => self.config.patience,
+        };
+        self.clock.wait_for_offer(patience);
+    }
+
+    /// Decides when to send `initialize` to a server that knows nothing else. The host's own `initialize` is waited for. A host that sent
+    /// `server/discover` gets the refusal, and its next message decides. If a host waits for anything else, `initialize` is sent at once.
+    /// Returns whether anything was done.
+    pub(super) fn decides_on_introduction(&mut self) -> bool {
+        let now = self.clock.now();
+        if !self.introduction.is_offered() {
+            if let Some(refusal) = self.back.refusal() {
+                if self.front.refuse_discovery(now, refusal) {
+                    return true;
+                }
+            }
+            if !self.front.is_deferring() {
+                self.clock.stop_waiting();
+                return false;
+            }
+        }
+        self.back.introduce(now);
+        true
+    }
+
+    fn ready(&mut self, session: &Session) {
+        // Over HTTP it may be the same server, in the same session.
+        if self.back.config().http.is_none() {
+            self.questions.begin_epoch(self.carried.callers());
+        }
+        let was_guess = self.introduction.is_guess();
+        let offer = introduction::offer_of(session, &self.back, &self.config);
+        self.offer(offer, false);
+        self.pass_notifications();
+        if session.epoch > Epoch::FIRST {
+            self.watch.begin_epoch(self.front.watched());
+        }
+        if was_guess {
+            // The lists that the host knows did not come from this server.
+            for list in introduction::lists_of(session) {
+                self.announce(Change::List(list));
+            }
+        }
+        for list in self.lists.begin_comparing() {
+            let options = CallOptions::new();
+            match self.back.list(self.clock.now(), list, options) {
+                Ok(call) => self.carried.add(call, Purpose::Compare(list)),
+                Err(_) => {
+                    self.lists.compared(list);
+                    self.announce(Change::List(list));
+                }
+            }
+        }
+    }
+
+    /// Makes an offer before the server is ready, because the host has waited long enough.
+    pub(super) fn offer_in_advance(&mut self) {
+        if !self.introduction.is_offered() {
+            let offer = introduction::offer_in_advance(&self.config);
+            self.offer(offer, true);
+        }
+    }
+
+    fn offer(&mut self, offer: Offer, is_guess: bool) {
+        self.clock.stop_waiting();
+        let offer = self.introduction.offer(offer, is_guess);
+        self.front.offer(self.clock.now(), offer);
+    }
+
+    /// Refuses the waiting requests because there is no server and no attempt is under way. The relay makes no offer without a server; the
+    /// error says why there is none.
+    fn decline_as_down(&mut self) {
+        if !self.introduction.is_offered() {
+            let text = self.introduction.no_server(&self.back, &self.config);
+            self.decline(&text);
+        }
+    }
+
+    /// Answers the requests that wait for the offer with this error.
+    fn decline(&mut self, why: &str) {
+        self.clock.stop_waiting();
+        if self.front.is_deferring() {
+            let text = self.shorten(why);
+            let error = failure_text::error(code::INTERNAL_ERROR, text, Delivery::NotSent);
+            self.front.decline(self.clock.now(), &error);
+        }
+    }
+
+    /// Notifies the host of a change. An error is ignored: it means that the list is not offered, and then no host waits for its changes.
+    fn announce(&mut self, change: Change) {
+        let _ = self.front.publish(self.clock.now(), change);
     }
 }
 
@@ -298,8 +410,8 @@ impl Relay {
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay")
-            .field("downstream", &self.server)
-            .field("upstream", &self.client)
+            .field("downstream", &self.front)
+            .field("upstream", &self.back)
             .finish_non_exhaustive()
     }
 }

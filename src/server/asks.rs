@@ -6,29 +6,33 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::origin::{Lane, SessionKey};
 use crate::driver::{AskId, RequestId};
-use crate::json::Payload;
-use crate::wire::Id;
+use crate::json::{Json, Payload, object};
+use crate::protocol::{Era, code, question};
+use crate::server::config::Limits;
+use crate::server::misuse::Misuse;
+use crate::server::origin::{QueueId, SessionKey};
+use crate::wire::{ErrorObject, Id};
 
+/// An ask that has no outcome yet.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(crate) struct Ask {
     /// The request that needs it, if any.
-    pub(super) request: Option<RequestId>,
+    pub(crate) request: Option<RequestId>,
     /// The legacy client that is asked. No other client can answer.
-    pub(super) session: Option<SessionKey>,
-    /// The lane on which it is sent.
-    pub(super) lane: Lane,
+    pub(crate) session: Option<SessionKey>,
+    /// The queue on which it is sent.
+    pub(crate) queue: QueueId,
     /// The key of its answer in the next round. `None` if the key is the number of the ask.
-    pub(super) key: Option<Box<str>>,
-    pub(super) method: Cow<'static, str>,
-    pub(super) params: Option<Payload>,
-    pub(super) place: Place,
+    pub(crate) key: Option<Box<str>>,
+    pub(crate) method: Cow<'static, str>,
+    pub(crate) params: Option<Payload>,
+    pub(crate) place: Place,
 }
 
 /// The progress of an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// It is to be written in place of the reply to its request.
     Queued,
     /// It was written in place of a reply. Its answer comes with the next round.
@@ -37,10 +41,18 @@ pub(super) enum Place {
     Wire(bool),
 }
 
+/// An ask that is over.
+pub(crate) struct Closed {
+    /// The request that needed it, if any.
+    pub(crate) request: Option<RequestId>,
+    /// The queue in which it may still wait to be written.
+    pub(crate) unwritten: Option<QueueId>,
+}
+
 #[derive(Debug)]
-pub(super) struct Asks {
+pub(crate) struct Asks {
     next: u64,
-    open: BTreeMap<AskId, Open>,
+    open: BTreeMap<AskId, Ask>,
     /// The asks to each legacy client.
     by_session: BTreeMap<SessionKey, BTreeSet<AskId>>,
     /// The asks that have keys, by request and key.
@@ -48,7 +60,7 @@ pub(super) struct Asks {
     bytes: usize,
 }
 
-impl Open {
+impl Ask {
     fn bytes(&self) -> usize {
         let params = self
             .params
@@ -60,7 +72,7 @@ impl Open {
 }
 
 impl Asks {
-    pub(super) const fn new() -> Asks {
+    pub(crate) const fn new() -> Asks {
         Asks {
             next: 1,
             open: BTreeMap::new(),
@@ -70,11 +82,11 @@ impl Asks {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.len()
     }
 
-    pub(super) fn open(&mut self, open: Open) -> AskId {
+    pub(crate) fn open(&mut self, open: Ask) -> AskId {
         let ask = AskId::from_number(self.next);
         self.next += 1;
         self.bytes += open.bytes();
@@ -89,18 +101,106 @@ impl Asks {
         ask
     }
 
-    pub(super) fn get(&self, ask: AskId) -> Option<&Open> {
+    pub(crate) fn get(&self, ask: AskId) -> Option<&Ask> {
         self.open.get(&ask)
     }
 
+    /// Checks that a client can be asked one more thing, with this many bytes: a client of this era, in this session, who is the only one
+    /// or not. `away` requests wait for their clients to come back.
+    pub(crate) fn check_room(
+        &self,
+        (era, session, is_only): (Era, Option<SessionKey>, bool),
+        away: usize,
+        bytes: usize,
+        limits: &Limits,
+    ) -> Result<(), Misuse> {
+        // Where there are several clients, one must not use up the limit for all.
+        let (open, most) = match (era, is_only) {
+            (Era::Legacy, true) => (self.len(), limits.asks),
+            (Era::Modern, true) => (self.len().max(away), limits.asks),
+            (Era::Legacy, false) => (session.map_or(0, |s| self.count_to(s)), limits.asks),
+            (Era::Modern, false) => (away, limits.requests),
+        };
+        if open >= most {
+            return Err(Misuse::TooManyAsks { open });
+        }
+        if bytes > limits.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
+        }
+        // Asks are kept until they are answered, so their bytes have a limit of their own.
+        if !self.open.is_empty() && self.bytes + bytes > limits.queued_bytes {
+            return Err(Misuse::TooManyAsks { open });
+        }
+        Ok(())
+    }
+
+    /// Records that an ask is written as a request to a legacy client, and returns it.
+    pub(crate) fn write(&mut self, ask: AskId) -> Option<&Ask> {
+        let open = self.open.get_mut(&ask)?;
+        open.place = Place::Wire(true);
+        Some(open)
+    }
+
+    /// Records that an ask is written in place of a reply.
+    pub(crate) fn write_in_round(&mut self, ask: AskId) {
+        if let Some(open) = self.open.get_mut(&ask) {
+            open.place = Place::Round;
+        }
+    }
+
+    /// An ask as a question of a round: its key, its method and its params.
+    pub(crate) fn question(&self, ask: AskId) -> Option<(Cow<'_, str>, &str, Option<&Payload>)> {
+        let open = self.open.get(&ask)?;
+        Some((self.key(ask), &*open.method, open.params.as_ref()))
+    }
+
+    /// Whether an ask waits to be written in place of a reply.
+    pub(crate) fn is_queued(&self, ask: AskId) -> bool {
+        let open = self.open.get(&ask);
+        open.is_some_and(|open| open.place == Place::Queued)
+    }
+
+    /// The queue for the cancellation of an ask, if its client received it as a request.
+    pub(crate) fn cancellable(&self, ask: AskId) -> Option<QueueId> {
+        let open = self.open.get(&ask)?;
+        // S-CANC-11: an ask that runs as a task is cancelled differently, by the code that knows the task.
+        let params = open.params.as_ref().map(Payload::json);
+        let is_task = || question::task_feature(&open.method, params).is_some();
+        (open.place == Place::Wire(true) && !is_task()).then_some(open.queue)
+    }
+
+    /// Returns the answers to the asks of a request, by key. Other keys are ignored (S-MRTR-17).
+    pub(crate) fn read_answers(
+        &self,
+        request: RequestId,
+        answers: Option<Json<'_>>,
+    ) -> Result<Vec<(AskId, Payload)>, ErrorObject> {
+        let mut given: Vec<(AskId, Payload)> = Vec::new();
+        let mut earlier = BTreeSet::new();
+        let mut is_readable = true;
+        let read = object::members(answers.unwrap_or(Json::EMPTY), |key, value| {
+            let Some(ask) = self.by_key(request, &key) else {
+                return;
+            };
+            let answer = Payload::from(value);
+            is_readable &= answer.is_object() && earlier.insert(ask);
+            given.push((ask, answer));
+        });
+        if read.is_ok() && is_readable {
+            return Ok(given);
+        }
+        let text = "`inputResponses` must be an object with each answer once, as an object";
+        Err(ErrorObject::new(code::INVALID_PARAMS, text))
+    }
+
     /// The key of the answer to an ask, in the next round.
-    pub(super) fn key(&self, ask: AskId) -> Cow<'_, str> {
+    fn key(&self, ask: AskId) -> Cow<'_, str> {
         let given = self.open.get(&ask).and_then(|open| open.key.as_deref());
         given.map_or_else(|| Cow::Owned(ask.number().to_string()), Cow::Borrowed)
     }
 
     /// The ask of this request that has this key.
-    pub(super) fn by_key(&self, request: RequestId, key: &str) -> Option<AskId> {
+    pub(crate) fn by_key(&self, request: RequestId, key: &str) -> Option<AskId> {
         let given = self.by_key.get(&request).and_then(|keys| keys.get(key));
         if given.is_some() {
             return given.copied();
@@ -113,11 +213,8 @@ impl Asks {
         (open.request == Some(request) && open.key.is_none()).then_some(ask)
     }
 
-    pub(super) fn get_mut(&mut self, ask: AskId) -> Option<&mut Open> {
-        self.open.get_mut(&ask)
-    }
-
-    pub(super) fn close(&mut self, ask: AskId) -> Option<Open> {
+    /// Removes an ask that has its outcome.
+    pub(crate) fn close(&mut self, ask: AskId) -> Option<Closed> {
         let open = self.open.remove(&ask)?;
         self.bytes -= open.bytes();
         if let Some(session) = open.session {
@@ -136,41 +233,40 @@ impl Asks {
                 }
             }
         }
-        Some(open)
-    }
-
-    /// Bytes of all open asks.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+        let is_unwritten = open.place == Place::Wire(false);
+        Some(Closed {
+            request: open.request,
+            unwritten: is_unwritten.then_some(open.queue),
+        })
     }
 
     /// The asks to this legacy client.
-    pub(super) fn to_legacy(&self, session: SessionKey) -> impl Iterator<Item = AskId> {
+    pub(crate) fn of_session(&self, session: SessionKey) -> Vec<AskId> {
         let asks = self.by_session.get(&session);
-        asks.into_iter().flatten().copied()
+        asks.into_iter().flatten().copied().collect()
     }
 
     /// The number of asks to this legacy client.
-    pub(super) fn count_to(&self, session: SessionKey) -> usize {
+    fn count_to(&self, session: SessionKey) -> usize {
         self.by_session.get(&session).map_or(0, BTreeSet::len)
     }
 
-    /// The asks to this legacy client that are not written yet, with their lanes.
-    pub(super) fn unwritten(&self, session: SessionKey) -> Vec<(AskId, Lane)> {
-        let asks = self.to_legacy(session);
-        asks.filter_map(|ask| Some((ask, self.open.get(&ask)?)))
+    /// The asks to this legacy client that are not written yet, with their queues. They waited for the end of its handshake.
+    pub(crate) fn unwritten(&self, session: SessionKey) -> Vec<(AskId, QueueId)> {
+        let asks = self.by_session.get(&session).into_iter().flatten();
+        asks.filter_map(|ask| Some((*ask, self.open.get(ask)?)))
             .filter(|(_, open)| open.place == Place::Wire(false))
-            .map(|(ask, open)| (ask, open.lane))
+            .map(|(ask, open)| (ask, open.queue))
             .collect()
     }
 
     /// The oldest open ask.
-    pub(super) fn first(&self) -> Option<AskId> {
+    pub(crate) fn first(&self) -> Option<AskId> {
         self.open.keys().next().copied()
     }
 
     /// Finds the ask that a reply with this id from this client answers.
-    pub(super) fn find(&self, session: Option<SessionKey>, id: &Id) -> Found {
+    pub(crate) fn find(&self, session: Option<SessionKey>, id: &Id) -> Found {
         let number = id
             .counted()
             .filter(|number| (1..self.next).contains(number));
@@ -190,7 +286,7 @@ impl Asks {
 
 /// The meaning of an id in a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(crate) enum Found {
     /// The id of an ask that is no longer open, or that was not written as a request.
     Late,
     /// The id of an open ask.
@@ -200,12 +296,12 @@ pub(super) enum Found {
 }
 
 /// The id of an ask on the wire: its number, which is never reused.
-pub(super) fn id(ask: AskId) -> Id {
+pub(crate) fn id(ask: AskId) -> Id {
     Id::Number(i64::try_from(ask.number()).unwrap_or(i64::MAX))
 }
 
 /// Whether a key has the form of an ask's number.
-pub(super) fn is_number(key: &str) -> bool {
+pub(crate) fn is_number(key: &str) -> bool {
     key.bytes().all(|byte| byte.is_ascii_digit())
 }
 
@@ -219,10 +315,10 @@ mod tests {
     #[test]
     fn reply_whose_id_is_the_text_of_the_number_is_taken() {
         let mut asks = Asks::new();
-        let ask = asks.open(Open {
+        let ask = asks.open(Ask {
             request: None,
             session: None,
-            lane: Lane::Stream(StreamId::DUPLEX),
+            queue: QueueId::Stream(StreamId::DUPLEX),
             key: None,
             method: "roots/list".into(),
             params: None,
@@ -241,10 +337,10 @@ mod tests {
     fn a_question_is_found_by_the_name_that_it_was_given_or_by_its_number() {
         let mut asks = Asks::new();
         let mut open = |key: Option<&str>| {
-            asks.open(Open {
+            asks.open(Ask {
                 request: Some(ONE),
                 session: None,
-                lane: Lane::Stream(StreamId::DUPLEX),
+                queue: QueueId::Stream(StreamId::DUPLEX),
                 key: key.map(Into::into),
                 method: "roots/list".into(),
                 params: None,

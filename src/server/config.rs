@@ -4,16 +4,16 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-use super::http::Http;
 use crate::json::Payload;
 use crate::protocol::{Era, Implementation, LogLevel, ServerCapabilities, Version, Versions};
+use crate::server::binding::http::Http;
 use crate::wire::ErrorObject;
 
 /// The configuration of a server.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The offer to clients. `None` if it is not known yet: requests then wait until [`Server::offer`](super::Server::offer) sets it.
+    /// The offer to clients. `None` if it is not known yet: requests then wait until [`Server::offer`](crate::server::Server::offer) sets it.
     pub offer: Option<Offer>,
     /// The protocol versions to speak. Default: all five.
     pub versions: Versions,
@@ -269,7 +269,7 @@ pub struct Limits {
 
 impl Limits {
     /// Raises the limits that would stop the server at zero.
-    pub(super) fn workable(self) -> Limits {
+    pub(crate) fn workable(self) -> Limits {
         Limits {
             requests: self.requests.max(1),
             requests_each: self.requests_each.max(1),

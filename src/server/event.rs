@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use super::origin::{Lane, SessionKey};
 use crate::driver::{AskId, Fault, RequestId, StreamId};
 use crate::http::Verb;
 use crate::json::Payload;
 use crate::protocol::question::Unaskable;
 use crate::protocol::watch::WatchUpdate;
 use crate::protocol::{LogLevel, Peer};
+use crate::server::origin::{QueueId, SessionKey};
 use crate::util::noise::Noise;
 use crate::util::queue::Weigh;
 use crate::wire::ErrorObject;
@@ -26,7 +26,7 @@ pub enum Event {
     Met(Arc<Peer>),
     /// The legacy client has sent `notifications/initialized`.
     Initialized,
-    /// The server takes no new requests. Requests in flight have [`Config::drain`](super::Config::drain) to finish. Requests that wait for
+    /// The server takes no new requests. Requests in flight have [`Config::drain`](crate::server::Config::drain) to finish. Requests that wait for
     /// the offer have the same time after the end of input; on a shutdown they are refused at once.
     Draining {
         /// The reason.
@@ -38,7 +38,7 @@ pub enum Event {
         faults: Vec<Fault>,
     },
 
-    /// A client sent a request. Answer with [`respond`](super::Server::respond) or [`fail`](super::Server::fail).
+    /// A client sent a request. Answer with [`respond`](crate::server::Server::respond) or [`fail`](crate::server::Server::fail).
     Request(Request),
     /// A request was cancelled and can no longer be answered. Stop the work on it.
     Cancelled {
@@ -58,7 +58,7 @@ pub enum Event {
     },
 
     /// The union of what all clients watch has changed. Holds the difference to the last report.
-    /// [`Server::watched`](super::Server::watched) returns the whole union.
+    /// [`Server::watched`](crate::server::Server::watched) returns the whole union.
     Watching(Box<WatchUpdate>),
     /// Another notification from a client, as received.
     Notified {
@@ -104,15 +104,15 @@ pub struct Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalCause {
-    /// Its `Host` is not one of [`hosts`](super::Http::hosts).
+    /// Its `Host` is not one of [`hosts`](crate::server::Http::hosts).
     Host,
-    /// Its `Origin` is neither one of [`origins`](super::Http::origins) nor of [`cors`](super::Http::cors).
+    /// Its `Origin` is neither one of [`origins`](crate::server::Http::origins) nor of [`cors`](crate::server::Http::cors).
     Origin,
     /// Another reason.
     Other,
     /// Nothing is served at its path.
     Path,
-    /// Its message is longer than [`message_bytes`](super::Limits::message_bytes).
+    /// Its message is longer than [`message_bytes`](crate::server::Limits::message_bytes).
     Size,
 }
 
@@ -132,11 +132,11 @@ pub struct Request {
     pub user: Option<Box<str>>,
     /// The client that the request belongs to.
     pub caller: Caller,
-    /// Whether the client receives reports of [`progress`](super::Server::progress).
+    /// Whether the client receives reports of [`progress`](crate::server::Server::progress).
     pub wants_progress: bool,
-    /// The lowest level at which the client receives messages of [`log`](super::Server::log), in the modern era.
+    /// The lowest level at which the client receives messages of [`log`](crate::server::Server::log), in the modern era.
     pub log_level: Option<LogLevel>,
-    /// The input that the client supplies after a [`require_input`](super::Server::require_input) for an earlier request like this.
+    /// The input that the client supplies after a [`require_input`](crate::server::Server::require_input) for an earlier request like this.
     pub input: Option<Supplied>,
 }
 
@@ -154,14 +154,14 @@ enum Whose {
 }
 
 impl Caller {
-    /// Returns the client of a message, from the lane for its replies, its legacy session and its user.
-    pub(super) fn of(lane: Lane, session: Option<SessionKey>, user: Option<&str>) -> Caller {
-        match (session, lane, user) {
-            (_, Lane::DUPLEX, _) => Caller::LINK,
+    /// Returns the client of a message, from the queue for its replies, its legacy session and its user.
+    pub(crate) fn of(queue: QueueId, session: Option<SessionKey>, user: Option<&str>) -> Caller {
+        match (session, queue, user) {
+            (_, QueueId::DUPLEX, _) => Caller::LINK,
             (Some(session), _, _) => Caller::session(session.number()),
             (None, _, Some(user)) => Caller::user(user.into()),
-            (None, Lane::Stream(stream), None) => Caller::exchange(stream),
-            (None, Lane::Session(session), None) => Caller::session(session.number()),
+            (None, QueueId::Stream(stream), None) => Caller::exchange(stream),
+            (None, QueueId::Session(session), None) => Caller::session(session.number()),
         }
     }
 
@@ -172,7 +172,7 @@ impl Caller {
         Caller(Whose::Exchange(stream))
     }
 
-    pub(super) const fn session(number: u64) -> Caller {
+    pub(crate) const fn session(number: u64) -> Caller {
         Caller(Whose::Session(number))
     }
 
@@ -182,14 +182,14 @@ impl Caller {
     }
 
     /// The number of the client's session, if it is in one.
-    pub(super) const fn session_number(&self) -> Option<u64> {
+    pub(crate) const fn session_number(&self) -> Option<u64> {
         match &self.0 {
             Whose::Session(number) => Some(*number),
             Whose::Exchange(_) | Whose::Link | Whose::User(_) => None,
         }
     }
 
-    pub(super) const fn user(name: Box<str>) -> Caller {
+    pub(crate) const fn user(name: Box<str>) -> Caller {
         Caller(Whose::User(name))
     }
 }
@@ -201,7 +201,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The input that a client supplies when it repeats a request after [`require_input`](super::Server::require_input).
+/// The input that a client supplies when it repeats a request after [`require_input`](crate::server::Server::require_input).
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Supplied {
@@ -248,7 +248,7 @@ pub enum Cancelled {
 pub enum EndOfService {
     /// The client closed its end of the stream.
     EndOfInput,
-    /// The application called [`shutdown`](super::Server::shutdown).
+    /// The application called [`shutdown`](crate::server::Server::shutdown).
     Shutdown,
 }
 
@@ -274,7 +274,7 @@ pub enum Unanswered {
     /// The client did not answer in time.
     #[error("the client did not answer in time")]
     TimedOut,
-    /// The client came back as often as [`Limits::input_rounds`](super::Limits::input_rounds) allows, without the answer.
+    /// The client came back as often as [`Limits::input_rounds`](crate::server::Limits::input_rounds) allows, without the answer.
     #[error("the client came back {rounds} times without the answer")]
     TooManyRounds {
         /// The number of rounds.
@@ -283,31 +283,9 @@ pub enum Unanswered {
     /// The client came back without the answer, and no longer declares that it can be asked.
     #[error("the client cannot be asked any more: {0}")]
     Unaskable(Unaskable),
-    /// [`withdraw`](super::Server::withdraw) was called.
+    /// [`withdraw`](crate::server::Server::withdraw) was called.
     #[error("the question was taken back")]
     Withdrawn,
-}
-
-/// The state of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum State {
-    /// The server takes requests.
-    Serving,
-    /// The server takes no new requests, and finishes those that it has.
-    Draining,
-    /// The server is closed.
-    Closed,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::Serving => "serving",
-            State::Draining => "draining",
-            State::Closed => "closed",
-        })
-    }
 }
 
 impl Weigh for Event {

@@ -3,8 +3,9 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
-use super::event::State;
+use crate::protocol::method::{Method, names};
 use crate::protocol::question::Unaskable;
+use crate::server::lifecycle::State;
 
 /// A mistake of the caller. Nothing else is ever an `Err`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -107,4 +108,23 @@ pub enum Misuse {
     /// The request is over: answered, cancelled or never made.
     #[error("there is no such request to answer; it is over, or never was")]
     UnknownRequest,
+}
+
+impl Misuse {
+    /// The mistake of sending this method as a notification.
+    pub(crate) fn not_a_notification(facts: &Method) -> Misuse {
+        let method = facts.name;
+        let instead = match method {
+            names::NOTIFICATIONS_MESSAGE => "log",
+            names::NOTIFICATIONS_PROGRESS => "progress",
+            names::NOTIFICATIONS_PROMPTS_LIST_CHANGED
+            | names::NOTIFICATIONS_RESOURCES_LIST_CHANGED
+            | names::NOTIFICATIONS_RESOURCES_UPDATED
+            | names::NOTIFICATIONS_TOOLS_LIST_CHANGED => "publish",
+            names::NOTIFICATIONS_CANCELLED => "withdraw",
+            _ if facts.embedded => "ask",
+            _ => return Misuse::NotSendable { method },
+        };
+        Misuse::OwnedByLink { method, instead }
+    }
 }

@@ -1,96 +1,81 @@
-//! The server end of a link: the methods of the application, the contract with the driver, and the timers.
+//! The server end of a link: the methods of the application, and the contract with the driver.
 //!
-//! The state machine is one `impl Server`, split by subject. Only these modules carry decisions between the child modules below:
+//! [`Server`] holds twelve components, and only four files besides this one carry decisions between them:
 //!
-//! - `inbound` parses messages from clients; `terms` and `admission` decide whether a request is served.
-//! - `service` answers requests without the application; `answers` ends requests.
-//! - `questions` sends asks to clients; `news` sends notifications.
-//! - `outbound` writes queued messages; `ending` shuts the server down.
+//! - `dispatch` takes the inputs of the driver; `serve` serves the messages that they hold.
+//! - `write` queues messages to clients, and writes them; `settle` ends asks, requests, sessions, exchanges and the server itself.
 //!
-//! The child modules know neither the machine nor each other:
+//! The components know neither the server nor each other. They are told what happened, and return what follows:
 //!
-//! - `origin` names the sender of a message; `params` extracts the params that concern the server itself.
-//! - `early` holds requests until the offer is known; `legacy` holds the clients with a handshake.
-//! - `requests` holds the phase of each request, `asks` the open asks, `seal` the key for states, `watchers` the subscriptions.
-//! - `frame` encodes messages; `lanes` queues them for each client.
+//! - `binding` is the byte stream or HTTP; nobody else knows which of the two it is.
+//! - `session` holds the clients and the offer to them; `requests` the requests that they sent; `asks` what they are asked; `watches` which
+//!   changes they watch.
+//! - `outgoing` queues the messages to each client, and encodes them.
+//! - `clock` holds the time and the deadlines; `lifecycle` decides when the server drains and closes.
 //!
-//! `http` holds everything that exists only over HTTP. It has the same structure: parts of the machine, and child modules.
+//! `origin` names the sender of a message; everybody uses its keys.
 
-mod admission;
-mod answers;
 mod asks;
+mod binding;
+mod clock;
 mod config;
-mod early;
-mod ending;
+mod dispatch;
+mod display;
+mod error;
 mod event;
-mod frame;
-mod http;
-mod inbound;
-mod lanes;
-mod legacy;
+mod lifecycle;
 mod misuse;
-mod news;
 mod origin;
-mod outbound;
-mod params;
-mod questions;
-mod reply;
+mod outgoing;
 mod requests;
-mod seal;
-mod service;
+mod serve;
+mod session;
+mod settle;
 mod stats;
-mod telling;
-mod terms;
-mod waiting;
-mod watchers;
+mod watches;
+mod write;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::time::Duration;
 
-pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
-pub use event::{
-    Caller, Cancelled, EndOfService, Event, RefusalCause, Refused, Request, State, Supplied,
-    Unanswered,
-};
-pub use http::{
+pub use binding::http::{
     Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
     SsePaths,
 };
+pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
+pub use error::missing_capability;
+pub use event::{
+    Caller, Cancelled, EndOfService, Event, RefusalCause, Refused, Request, Supplied, Unanswered,
+};
+pub use lifecycle::State;
 pub use misuse::Misuse;
-pub use reply::{InputRequired, Progress, Question};
+pub use requests::reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
 
+pub use crate::protocol::Peer;
 pub use crate::util::noise::Noise;
 
 use asks::Asks;
-use early::Deferred;
-use frame::Voice;
-use http::Endpoint;
-use lanes::{Kind, Lanes};
-use legacy::{Scope, Visits};
-use origin::{Lane, SessionKey};
-use reply::Verdict;
+use binding::Binding;
+use clock::{Clock, Timer};
+use lifecycle::{Cue, Lifecycle};
+use origin::SessionKey;
+use outgoing::{Lifetime, Outgoing};
 use requests::Requests;
-use seal::Seal;
-use terms::Known;
-use watchers::Watchers;
+use requests::reply::Verdict;
+use session::Sessions;
+use session::offer::OfferState;
+use watches::Watches;
 
-use crate::driver::{
-    AskId, Deadline, Fault, Input, Instant, Output, RequestId, StreamId, TICK, Wake,
-};
+use crate::driver::{AskId, Deadline, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::json::Payload;
-pub use crate::protocol::Peer;
-use crate::protocol::watch::{Change, Setting, Watch};
-use crate::protocol::{ClientFeature, LogLevel, code};
-use crate::util::noise::NoiseMeter;
+use crate::protocol::method::names;
+use crate::protocol::watch::{Setting, Watch};
 use crate::util::queue::Outbox;
-use crate::util::timers::Timers;
-use crate::wire::{ErrorObject, LineReader};
+use crate::wire::ErrorObject;
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
 ///
@@ -132,56 +117,17 @@ use crate::wire::{ErrorObject, LineReader};
 /// ```
 pub struct Server {
     config: Config,
-    now: Instant,
-    state: State,
-    /// Bytes that arrived on the byte stream and do not form a complete line yet.
-    lines: LineReader,
-    noise: NoiseMeter,
-    /// Whether the byte stream has ended, so that no more input arrives.
-    has_input_ended: bool,
-    /// The faults that the driver reported, up to a bound.
-    faults: Vec<Fault>,
-    seal: Seal,
-    voice: Voice,
-    /// The clients that sent `initialize`. A byte stream has at most one.
-    scopes: BTreeMap<SessionKey, Scope>,
-    /// The sessions that began on another server and were loaded before the offer was known. They get the offer when it is made.
-    unoffered: BTreeSet<SessionKey>,
-    visits: Visits,
-    /// The client as the last modern request described it, with the text of that description.
-    known: Option<Known>,
-    /// The client that the application was last told of.
-    met: Option<Arc<Peer>>,
-    /// Requests that wait for the offer.
-    early: Deferred,
+    clock: Clock,
+    lifecycle: Lifecycle,
+    offer: OfferState,
+    sessions: Sessions,
     requests: Requests,
     asks: Asks,
-    watchers: Watchers,
-    lanes: Lanes,
-    outbox: Outbox<Event>,
-    timers: Timers<Timer>,
-    /// State that exists only over HTTP.
-    http: Option<Box<Endpoint>>,
+    watches: Watches,
+    outgoing: Outgoing,
+    binding: Binding,
+    outputs: Outbox<Event>,
     stats: Stats,
-}
-
-/// The timers of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// The deadline for the answer to an ask.
-    Ask(AskId),
-    /// The deadline for a client to come back with the input that it was asked for.
-    Away(RequestId),
-    /// The deadline for the body of an HTTP request.
-    Body(StreamId),
-    /// The deadline for the requests in flight after the drain began.
-    Drain,
-    /// The deadline for the client to read the last messages.
-    Flush,
-    /// The idle deadline of a session.
-    Idle(SessionKey),
-    /// The next keepalive of an HTTP exchange.
-    Pulse(StreamId),
 }
 
 /// # The contract with the driver
@@ -189,11 +135,7 @@ impl Server {
     /// Creates a server. With [`Config::http`], it keeps its sessions and their messages in memory.
     #[must_use]
     pub fn new(config: Config) -> Server {
-        let http = config.http.as_ref().map(|http| {
-            let events = MemoryEvents::new(http.replay);
-            Endpoint::new(config.secret, None, Box::new(events))
-        });
-        Server::with_endpoint(config, http)
+        Server::bound(config, None, None)
     }
 
     /// Creates a server over HTTP that keeps its sessions in `sessions` and their messages in `events`. Several servers at one address that
@@ -204,40 +146,33 @@ impl Server {
         sessions: Box<dyn SessionStore>,
         events: Box<dyn EventStore>,
     ) -> Server {
-        let http = config.http.is_some();
-        let http = http.then(|| Endpoint::new(config.secret, Some(sessions), events));
-        Server::with_endpoint(config, http)
+        Server::bound(config, Some(sessions), Some(events))
     }
 
-    fn with_endpoint(mut config: Config, http: Option<Endpoint>) -> Server {
+    fn bound(
+        mut config: Config,
+        records: Option<Box<dyn SessionStore>>,
+        events: Option<Box<dyn EventStore>>,
+    ) -> Server {
         config.limits = config.limits.workable();
-        let mut lanes = Lanes::new(config.limits.write_window);
-        if http.is_none() {
-            lanes.add(Lane::DUPLEX, Kind::Lasting);
-            lanes.attach(Lane::DUPLEX);
+        let offer = config.offer.take();
+        let binding = Binding::new(&mut config, records, events);
+        let mut outgoing = Outgoing::new(&config.limits);
+        if let Some(queue) = binding.shared_queue() {
+            outgoing.add(queue, Lifetime::Lasting);
+            outgoing.attach(queue);
         }
         Server {
-            now: Instant::ZERO,
-            state: State::Serving,
-            lines: LineReader::new(config.limits.message_bytes),
-            noise: NoiseMeter::default(),
-            has_input_ended: false,
-            faults: Vec::new(),
-            seal: Seal::new(config.secret),
-            voice: Voice::new(config.offer.as_ref(), &config),
-            scopes: BTreeMap::new(),
-            unoffered: BTreeSet::new(),
-            visits: Visits::default(),
-            known: None,
-            met: None,
-            early: Deferred::default(),
-            requests: Requests::new(),
+            clock: Clock::new(),
+            lifecycle: Lifecycle::new(),
+            offer: OfferState::new(offer, &config),
+            sessions: Sessions::new(&config),
+            requests: Requests::new(&config),
             asks: Asks::new(),
-            watchers: Watchers::default(),
-            lanes,
-            outbox: Outbox::new(),
-            timers: Timers::new(),
-            http: http.map(Box::new),
+            watches: Watches::default(),
+            outgoing,
+            binding,
+            outputs: Outbox::new(),
             stats: Stats::default(),
             config,
         }
@@ -247,48 +182,26 @@ impl Server {
     /// outputs afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
-        let is_duplex = stream == StreamId::DUPLEX;
-        if self.state == State::Closed || is_duplex == self.http.is_some() {
+        if self.lifecycle.is_closed() || !self.binding.takes(stream) {
             self.stats.stale_inputs += 1;
             return;
         }
-        if self.http.is_some() {
-            return self.act(now, |server| server.exchanged(stream, input));
-        }
-        self.act(now, |server| match input {
-            Input::Bytes { bytes, .. } => server.bytes(&bytes),
-            Input::End { faults, .. } => {
-                server.note(&faults);
-                server.input_ended();
-            }
-            Input::Sent { len, .. } => server.sent(Lane::DUPLEX, len),
-            Input::WriteFailed { faults, .. } => {
-                server.note(&faults);
-                server.close();
-            }
-            Input::Exited { .. }
-            | Input::OpenFailed { .. }
-            | Input::Opened
-            | Input::Request { .. }
-            | Input::Response { .. }
-            | Input::Stderr { .. }
-            | Input::Activity { .. } => server.stats.stale_inputs += 1,
-        });
+        self.act(now, |server| server.take_input(stream, input));
     }
 
     /// Sets the time to `now` and runs the timers that are due. A call that is early or late is harmless. Afterwards
     /// [`poll_timeout`](Server::poll_timeout) lies after `now`, or says that output is queued.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.act(now, |server| {
-            while let Some(timer) = server.timers.expire(server.now) {
+            while let Some(timer) = server.clock.expire() {
                 match timer {
-                    Timer::Ask(ask) => server.ask_unanswered(ask),
+                    Timer::Ask(ask) => server.ask_overdue(ask),
                     Timer::Away(request) => server.not_resumed(request),
                     Timer::Body(stream) => server.body_overdue(stream),
-                    Timer::Drain => server.out_of_time(),
-                    Timer::Flush => server.close(),
+                    Timer::Drain => server.drain_overdue(),
+                    Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
-                    Timer::Pulse(stream) => server.pulse(stream),
+                    Timer::Keepalive(stream) => server.send_keepalive(stream),
                 }
             }
         });
@@ -309,19 +222,13 @@ impl Server {
     /// While output is queued, the deadline is now. Any method call, input and poll can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        if !self.outbox.is_empty() || self.can_write() {
+        if !self.outputs.is_empty() || self.can_write() {
             return Some(Deadline {
-                at: self.now,
+                at: self.clock.now(),
                 wake: Wake::Output,
             });
         }
-        let (at, timer) = self.timers.next()?;
-        let wake = match timer {
-            Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
-            Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
-            Timer::Pulse(_) => Wake::Keepalive,
-        };
-        Some(Deadline { at, wake })
+        self.clock.next()
     }
 
     /// Whether the driver should continue to read. `false` while the unpolled events exceed [`Limits::undelivered_bytes`]. On a byte
@@ -329,7 +236,7 @@ impl Server {
     /// clients.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outbox.bytes() < self.config.limits.undelivered_bytes
+        self.outputs.bytes() < self.config.limits.undelivered_bytes
             && self.has_room()
             && !self.holds_requests_back()
     }
@@ -337,13 +244,13 @@ impl Server {
     /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read,
     /// unless it has an ask to answer.
     fn holds_requests_back(&self) -> bool {
-        let is_piped = self.config.is_relayed && self.http.is_none();
+        let is_piped = self.config.is_relayed && self.binding.shared_queue().is_some();
         is_piped && !self.has_open_asks() && self.open_requests() >= self.config.limits.requests
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        self.outbox.pop()
+        self.outputs.pop()
     }
 }
 
@@ -352,7 +259,8 @@ impl Server {
     /// Whether the client of a request received asks in place of a reply, and has not come back with the answers.
     #[must_use]
     pub fn is_away(&self, request: RequestId) -> bool {
-        self.requests.is_away(request)
+        let entry = self.requests.get(request);
+        entry.is_some_and(|entry| entry.is_away())
     }
 
     /// Whether any ask is open.
@@ -365,7 +273,8 @@ impl Server {
     /// there affects only its own client.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.http.is_some() || self.has_room_on(Lane::DUPLEX)
+        let queue = self.binding.shared_queue();
+        queue.is_none_or(|queue| self.outgoing.has_room(queue))
     }
 }
 
@@ -383,7 +292,22 @@ impl Server {
         request: RequestId,
         result: Payload,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.result(request, result))
+        self.act(now, |server| {
+            if !result.is_object() {
+                return Err(Misuse::NotAnObject { what: "a result" });
+            }
+            let entry = server.requests.open(request)?;
+            let is_passed = server.offer.passes(entry.version());
+            let offered = server.offer.current().map(|offer| &offer.capabilities);
+            let shape = entry.check_result(&result, is_passed, offered)?;
+            if entry.method() == names::TOOLS_LIST {
+                // A result that is too large never reaches the client, so nothing is learnt from it.
+                server.requests.check_size(result.as_str().len())?;
+                let user = entry.arrival().user.as_deref();
+                server.binding.learn_tools(user, &result);
+            }
+            server.conclude(request, Verdict::Result(result, shape))
+        })
     }
 
     /// Answers a request with an error.
@@ -418,23 +342,10 @@ impl Server {
         request: RequestId,
         input: InputRequired,
     ) -> Result<(), Misuse> {
-        self.act(now, |server| server.require(request, input))
-    }
-
-    /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not grow
-    /// (S-PROG-03), or while the client is asked something. At most 16 reports wait to be written, and a client that does not read gets
-    /// only the newest.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more), a number is not finite, or the message is too large.
-    pub fn progress(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        progress: Progress,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.progressed(request, progress))
+        self.act(now, |server| {
+            server.requests.open(request)?.check_input(&input)?;
+            server.conclude(request, Verdict::Input(input))
+        })
     }
 
     /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
@@ -450,7 +361,15 @@ impl Server {
     ///
     /// When there is no such request (any more).
     pub fn hang_up(&mut self, now: Instant, request: RequestId) -> Result<(), Misuse> {
-        self.act(now, |server| server.hang_up_on(request))
+        self.act(now, |server| {
+            let arrival = server.requests.open(request)?.arrival();
+            let queue = arrival.queue;
+            let is_empty = server.outgoing.is_empty(queue);
+            if let Some(stream) = server.binding.hang_up(arrival, is_empty) {
+                server.release(stream, queue, true);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -485,7 +404,9 @@ impl Server {
         method: Cow<'static, str>,
         params: Option<Payload>,
     ) -> Result<AskId, Misuse> {
-        self.act(now, |server| server.ask_for(request, key, method, params))
+        self.act(now, |server| {
+            server.ask_for_request(request, key, method, params)
+        })
     }
 
     /// Asks the legacy client of a byte stream for something that no request needs. Neither a modern client nor a client over HTTP can be
@@ -502,7 +423,7 @@ impl Server {
     ) -> Result<AskId, Misuse> {
         let method = method.into();
         let session = SessionKey::DUPLEX;
-        self.act(now, |server| server.ask_legacy(session, method, params))
+        self.act(now, |server| server.ask_client(session, method, params))
     }
 
     /// Asks a legacy client in an HTTP session for something that no request needs.
@@ -515,34 +436,12 @@ impl Server {
     ) -> Result<AskId, Misuse> {
         let session = caller.session_number().map(SessionKey::from_number);
         let session = session.ok_or(Misuse::NoLegacyPeer)?;
-        self.act(now, |server| server.ask_legacy(session, method, params))
-    }
-
-    /// Forwards a notification of the server behind a relay unchanged: about `request`, or else to the client `to`.
-    pub(crate) fn pass(
-        &mut self,
-        now: Instant,
-        request: Option<RequestId>,
-        to: Option<&Caller>,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.passed(request, to, method, params))
+        self.act(now, |server| server.ask_client(session, method, params))
     }
 
     /// Records a log level or subscription of this client that the server behind a relay accepted.
     pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
-        self.act(now, |server| server.settled(caller, setting));
-    }
-
-    /// Forwards a progress notification of the server behind a relay, with the token that the client chose.
-    pub(crate) fn pass_progress(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        params: &Payload,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.passed_progress(request, params))
+        self.act(now, |server| server.record_setting(caller, setting));
     }
 
     /// Withdraws an ask. A client that received the ask is told the reason. The outcome is [`Unanswered::Withdrawn`].
@@ -560,73 +459,9 @@ impl Server {
             if server.asks.get(ask).is_none() {
                 return Err(Misuse::UnknownAsk);
             }
-            server.take_back(ask, Unanswered::Withdrawn, reason);
+            server.withdraw_ask(ask, Unanswered::Withdrawn, reason);
             Ok(())
         })
-    }
-}
-
-/// # Methods for the application: notifications
-impl Server {
-    /// Announces a change to the clients that watch it: modern watches for it, and legacy clients that subscribed to the resource. Legacy
-    /// clients hear of list changes without a subscription.
-    ///
-    /// # Errors
-    ///
-    /// When the offered capabilities do not include notifications of such changes.
-    pub fn publish(&mut self, now: Instant, change: Change) -> Result<(), Misuse> {
-        self.act(now, |server| server.published(change))
-    }
-
-    /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.
-    /// A modern client gets log messages only if one of its requests asked for them (S-CAP-05).
-    ///
-    /// # Errors
-    ///
-    /// When the capabilities do not offer logging, there is no such request (any more), or the message is too large.
-    pub fn log(
-        &mut self,
-        now: Instant,
-        request: Option<RequestId>,
-        level: LogLevel,
-        logger: Option<&str>,
-        data: Payload,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| server.logged(request, level, logger, data))
-    }
-
-    /// Sends another notification, such as `notifications/elicitation/complete`. A client whose version does not have the notification does
-    /// not get it.
-    ///
-    /// # Errors
-    ///
-    /// When the method is a request, is sent by the server itself, or needs a feature that is not offered. Also when the parameters are not
-    /// an object, or the message is too large.
-    pub fn notify(
-        &mut self,
-        now: Instant,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> Result<(), Misuse> {
-        let method = method.into();
-        self.act(now, |server| server.notified(method, params, None))
-    }
-
-    /// Sends a notification to one client only: the client of a byte stream, or the client of a session. Other clients have no stream on
-    /// which they could receive it.
-    ///
-    /// # Errors
-    ///
-    /// As [`notify`](Server::notify), and when there is no such client (any more).
-    pub fn notify_to(
-        &mut self,
-        now: Instant,
-        caller: &Caller,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> Result<(), Misuse> {
-        let method = method.into();
-        self.act(now, |server| server.notified(method, params, Some(caller)))
     }
 }
 
@@ -634,32 +469,48 @@ impl Server {
 impl Server {
     /// Sets the offer. The requests that waited for it are served now.
     pub fn offer(&mut self, now: Instant, offer: Offer) {
-        self.act(now, |server| server.offers(offer));
+        self.act(now, |server| server.set_offer(offer));
     }
 
     /// Says that there is no offer for now. Every request that waits for the offer is refused with this error. A client that asks again
     /// waits again, and is reported with [`Event::Met`] again.
     pub fn decline(&mut self, now: Instant, error: &ErrorObject) {
-        self.act(now, |server| server.declined(error));
+        self.act(now, |server| {
+            for queue in server.offer.deferred().queues() {
+                server.binding.answer_with_200(queue);
+            }
+            server.refuse_deferred(error);
+            server.sessions.forget_reported();
+        });
     }
 
     /// Refuses the `server/discover` requests that wait for the offer, because the server behind the relay has no such method. All other
     /// requests continue to wait. Returns whether any request was refused.
     pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
-        self.act(now, |server| server.discovery_refused(error))
+        self.act(now, |server| {
+            let waiting = server.offer.deferred_mut().take_discoveries();
+            let is_anybody = !waiting.is_empty();
+            for (from, id) in waiting {
+                server.outgoing.reply_done(from.queue);
+                server.refuse(from.queue, id, error.clone());
+                // The client is reported again, because its next message shows whether it speaks the legacy era.
+                server.sessions.forget_reported();
+            }
+            is_anybody
+        })
     }
 
     /// Whether any request waits for the offer.
     #[must_use]
     pub fn is_deferring(&self) -> bool {
-        !self.early.is_empty()
+        !self.offer.deferred().is_empty()
     }
 
     /// Sets the complete list of tools, as in a result of `tools/list`. Over HTTP, the header fields of a modern call that repeat arguments
     /// are checked against it (S-XHDR-13, S-XHDR-14). The server also learns from the results of `tools/list` that the application gives.
     /// This method is for calls that arrive before any client asked for the list.
     pub fn tools(&mut self, now: Instant, list: &Payload) {
-        self.act(now, |server| server.know_tools(list));
+        self.act(now, |server| server.binding.set_tools(list));
     }
 
     /// Starts the shutdown. The server takes no new requests and ends all watches. The requests in flight have [`Config::drain`] to finish.
@@ -671,43 +522,43 @@ impl Server {
     /// The state of the server.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// The client of a byte stream that sent `initialize`, if any.
     #[must_use]
     pub fn legacy_peer(&self) -> Option<&Arc<Peer>> {
-        let scope = self.scopes.get(&SessionKey::DUPLEX);
-        scope.map(|scope| &scope.peer)
+        let session = self.sessions.get(SessionKey::DUPLEX);
+        session.map(|session| &session.peer)
     }
 
     /// The number of requests without a reply, including those that wait for the offer or for input from their clients.
     #[must_use]
     pub fn requests(&self) -> usize {
-        self.requests.in_flight() + self.requests.away() + self.early.len()
+        self.open_requests() + self.requests.away()
     }
 
     /// Whether any client is to be told of a change of the resource at `uri`.
     #[must_use]
     pub fn is_watched(&self, uri: &str) -> bool {
-        self.watchers.is_watched(uri)
+        self.watches.is_watched(uri)
     }
 
     /// The number of watchers of exactly this URI.
     pub(crate) fn watchers_of(&self, uri: &str) -> usize {
-        self.watchers.count_of(uri)
+        self.watches.count_of(uri)
     }
 
     /// The union of what all clients watch, with a copy of each URI. [`Event::Watching`] reports its changes.
     #[must_use]
     pub fn watched(&self) -> Watch {
-        self.watchers.all()
+        self.watches.all()
     }
 
     /// The number of open sessions of legacy clients over HTTP.
     #[must_use]
     pub fn sessions(&self) -> usize {
-        self.session_count()
+        self.binding.session_count()
     }
 
     /// The counters of the server.
@@ -717,49 +568,18 @@ impl Server {
     }
 }
 
-/// The error for a request that needs a client capability that the client did not declare (S-META-09).
-#[must_use]
-pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
-    let text = alloc::format!("the request needs a client that declares {feature}");
-    let needed = crate::protocol::ClientCapabilities::default().with(feature);
-    let needed = needed.write_for(crate::protocol::Version::LATEST_MODERN);
-    let data = alloc::format!(r#"{{"requiredCapabilities":{needed}}}"#);
-    ErrorObject {
-        data: data.parse().ok(),
-        ..ErrorObject::new(code::MISSING_REQUIRED_CLIENT_CAPABILITY, text)
-    }
-}
-
 impl Server {
-    /// Runs every step of the machine: sets the time, calls `what`, then settles the lanes, the watches and the shutdown.
-    ///
-    /// The time never goes back. If the driver's clock does, timers that were due stay due.
+    /// Runs every step of the machine: sets the time, calls `what`, then settles what follows.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
-        self.now = self.now.max(now);
+        self.clock.advance(now);
         let done = what(self);
-        self.settle_lanes();
-        if let Some(update) = self.watchers.news() {
-            self.tell(Event::Watching(update));
-        }
-        self.close_if_drained();
+        self.settle();
         done
     }
 
-    fn tell(&mut self, event: Event) {
-        if self.state != State::Closed {
-            self.outbox.push(Output::Event(event));
-        }
-    }
-
-    fn arm_in(&mut self, timer: Timer, span: Duration) {
-        self.timers.arm(timer, self.now + span.max(TICK));
-    }
-
-    fn check_size(&self, bytes: usize) -> Result<(), Misuse> {
-        if bytes > self.config.limits.message_bytes {
-            return Err(Misuse::TooLarge { bytes });
-        }
-        Ok(())
+    /// The number of requests that clients wait for.
+    fn open_requests(&self) -> usize {
+        self.requests.in_flight() + self.offer.deferred().len()
     }
 }
 
@@ -767,17 +587,11 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("state", &self.state)
+            .field("state", &self.state())
             .field("requests", &self.requests())
             .field("asks_open", &self.asks.len())
-            .field("watches", &self.watchers.listens())
+            .field("watches", &self.watches.listens())
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns an error text of ours that quotes an excerpt of the peer's text.
-fn quoting(before: &str, words: &str, after: &str) -> Box<str> {
-    let words = crate::util::noise::excerpt(words);
-    alloc::format!("{before}`{words}`{after}").into()
 }

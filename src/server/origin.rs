@@ -1,49 +1,49 @@
-//! Names the sender of a message and the lane for its reply: keys of sessions, lanes and requests. Knows no message.
+//! Names the sender of a message and the queue for its reply: keys of sessions, queues and requests. Knows no message.
 
 use alloc::boxed::Box;
 
-use super::event::Caller;
 use crate::driver::StreamId;
 use crate::protocol::Era;
+use crate::server::event::Caller;
 use crate::wire::Id;
 
 /// The key of one legacy client, from its handshake on. It is a counter and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct SessionKey(u64);
+pub(crate) struct SessionKey(u64);
 
 impl SessionKey {
     /// The key of the one client of a byte stream.
-    pub(super) const DUPLEX: SessionKey = SessionKey(0);
+    pub(crate) const DUPLEX: SessionKey = SessionKey(0);
 
     /// No session has a greater key.
-    pub(super) const LAST: SessionKey = SessionKey(u64::MAX);
+    pub(crate) const LAST: SessionKey = SessionKey(u64::MAX);
 
     /// The next key.
-    pub(super) const fn next(self) -> SessionKey {
+    pub(crate) const fn next(self) -> SessionKey {
         SessionKey(self.0 + 1)
     }
 
-    pub(super) const fn from_number(number: u64) -> SessionKey {
+    pub(crate) const fn from_number(number: u64) -> SessionKey {
         SessionKey(number)
     }
 
-    pub(super) const fn number(self) -> u64 {
+    pub(crate) const fn number(self) -> u64 {
         self.0
     }
 
-    /// The lane for messages that belong to no request of the session.
-    pub(super) fn lane(self) -> Lane {
+    /// The queue for messages that belong to no request of the session.
+    pub(crate) fn queue(self) -> QueueId {
         if self == SessionKey::DUPLEX {
-            Lane::DUPLEX
+            QueueId::DUPLEX
         } else {
-            Lane::Session(self)
+            QueueId::Session(self)
         }
     }
 }
 
 /// The scope of request ids. Different clients choose the same ids, so an id alone names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Whose {
+pub(crate) enum IdScope {
     /// All requests in one session.
     Session(SessionKey),
     /// All requests on one stream: those of both eras on a byte stream, or the one request of an exchange outside a session.
@@ -52,69 +52,69 @@ pub(super) enum Whose {
 
 /// A request id as its client chose it, with its scope.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct WireId {
-    pub(super) whose: Whose,
-    pub(super) id: Id,
+pub(crate) struct WireId {
+    pub(crate) scope: IdScope,
+    pub(crate) id: Id,
 }
 
 impl WireId {
     /// The least id of a scope.
-    pub(super) const fn first(whose: Whose) -> WireId {
+    pub(crate) const fn first(scope: IdScope) -> WireId {
         let id = Id::Number(i64::MIN);
-        WireId { whose, id }
+        WireId { scope, id }
     }
 }
 
 /// The key of one ordered outbound queue to one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Lane {
+pub(crate) enum QueueId {
     /// The queue for messages of a session that belong to no request.
     Session(SessionKey),
     /// The queue for messages about the requests that arrived on this stream.
     Stream(StreamId),
 }
 
-impl Lane {
-    pub(super) const DUPLEX: Lane = Lane::Stream(StreamId::DUPLEX);
+impl QueueId {
+    pub(crate) const DUPLEX: QueueId = QueueId::Stream(StreamId::DUPLEX);
 }
 
 /// The source of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
-    pub(super) whose: Whose,
-    /// The lane for replies.
-    pub(super) lane: Lane,
+pub(crate) struct Origin {
+    pub(crate) scope: IdScope,
+    /// The queue for replies.
+    pub(crate) queue: QueueId,
     /// The session that the message belongs to, or that it can open.
-    pub(super) session: Option<SessionKey>,
+    pub(crate) session: Option<SessionKey>,
     /// The era, if it is decided before the message is read. On a byte stream, each message decides it.
-    pub(super) era: Option<Era>,
+    pub(crate) era: Option<Era>,
     /// The authenticated user, as reported by the component that checked the credentials.
-    pub(super) user: Option<Box<str>>,
+    pub(crate) user: Option<Box<str>>,
 }
 
 impl Origin {
-    pub(super) const DUPLEX: Origin = Origin {
-        whose: Whose::Stream(StreamId::DUPLEX),
-        lane: Lane::DUPLEX,
+    pub(crate) const DUPLEX: Origin = Origin {
+        scope: IdScope::Stream(StreamId::DUPLEX),
+        queue: QueueId::DUPLEX,
         session: Some(SessionKey::DUPLEX),
         era: None,
         user: None,
     };
 
-    pub(super) fn is_duplex(&self) -> bool {
-        self.lane == Lane::DUPLEX
+    pub(crate) fn is_duplex(&self) -> bool {
+        self.queue == QueueId::DUPLEX
     }
 
     /// The sender, as the application knows it.
-    pub(super) fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> Caller {
         let session = self.session.filter(|_| self.era != Some(Era::Modern));
-        Caller::of(self.lane, session, self.user.as_deref())
+        Caller::of(self.queue, session, self.user.as_deref())
     }
 
     /// The scoped id of a request from this source.
-    pub(super) const fn wire(&self, id: Id) -> WireId {
+    pub(crate) const fn wire(&self, id: Id) -> WireId {
         WireId {
-            whose: self.whose,
+            scope: self.scope,
             id,
         }
     }

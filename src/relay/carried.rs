@@ -1,0 +1,161 @@
+//! The calls to the server, and why each was made: the requests of hosts that it carries, and the lists that the relay compares.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::lists;
+use crate::driver::{CallId, Epoch, RequestId};
+use crate::json::{Json, Payload};
+use crate::protocol::method::{self, names};
+use crate::protocol::watch::{List, Setting};
+use crate::protocol::{Era, question};
+use crate::server::{Caller, Peer};
+
+/// The purpose of a call to the server.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// Reads a list to compare it with the one that the host has seen.
+    Compare(List),
+    /// Carries a request of a host.
+    Request(CarriedRequest),
+}
+
+/// A request of a host while the relay carries it.
+#[derive(Debug)]
+pub(super) struct CarriedRequest {
+    pub(super) request: RequestId,
+    /// The host that sent it.
+    pub(super) caller: Caller,
+    /// The host's version and capabilities for this request.
+    pub(super) peer: Arc<Peer>,
+    /// Whether the protocol allows the request to wait for input.
+    may_wait: bool,
+    /// Whether the host wants log messages for this request.
+    wants_logs: bool,
+    pub(super) is_tool_call: bool,
+    /// The subscription or log level that the request changes, if it is such a request.
+    pub(super) setting: Option<Setting>,
+    /// The epoch of the server in which the request came.
+    pub(super) epoch: Epoch,
+    /// The list that it reads, and whether it reads the first page.
+    pub(super) list: Option<(List, bool)>,
+}
+
+impl CarriedRequest {
+    pub(super) fn new(
+        request: RequestId,
+        method: &str,
+        params: Option<&Payload>,
+        peer: Arc<Peer>,
+        caller: Caller,
+        wants_logs: bool,
+        epoch: Epoch,
+    ) -> CarriedRequest {
+        CarriedRequest {
+            request,
+            may_wait: method::find(method).is_some_and(|m| m.may_need_input),
+            wants_logs: wants_logs || peer.version.era() == Era::Legacy,
+            peer,
+            caller,
+            is_tool_call: method == names::TOOLS_CALL,
+            setting: Setting::read(method, params),
+            epoch,
+            list: lists::read_by(method).map(|list| {
+                let params = params.map_or(Json::EMPTY, Payload::json);
+                let cursor = params.member("cursor").ok().flatten();
+                let is_first = cursor.is_none_or(Json::is_null);
+                (list, is_first)
+            }),
+        }
+    }
+
+    /// Whether the host can be asked this while the request waits.
+    fn may_ask(&self, method: &str) -> bool {
+        let peer = &self.peer;
+        let can = question::check(&peer.capabilities, peer.version, method, None);
+        self.may_wait && can.is_ok()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// The purpose of each call to the server.
+    purposes: BTreeMap<CallId, Purpose>,
+    /// The call that carries each request of a host.
+    calls: BTreeMap<RequestId, CallId>,
+}
+
+impl Carried {
+    pub(super) fn add(&mut self, call: CallId, purpose: Purpose) {
+        if let Purpose::Request(carried) = &purpose {
+            self.calls.insert(carried.request, call);
+        }
+        self.purposes.insert(call, purpose);
+    }
+
+    /// Removes a call that has its outcome.
+    pub(super) fn take(&mut self, call: CallId) -> Option<Purpose> {
+        let purpose = self.purposes.remove(&call)?;
+        if let Purpose::Request(carried) = &purpose {
+            self.calls.remove(&carried.request);
+        }
+        Some(purpose)
+    }
+
+    /// Removes the call that carries this request of a host.
+    pub(super) fn take_call_of(&mut self, request: RequestId) -> Option<CallId> {
+        let call = self.calls.remove(&request)?;
+        self.purposes.remove(&call);
+        Some(call)
+    }
+
+    /// The calls that carry requests of hosts.
+    pub(super) fn calls(&self) -> Vec<CallId> {
+        self.calls.values().copied().collect()
+    }
+
+    /// The request of a host that this call carries.
+    pub(super) fn request_of(&self, call: CallId) -> Option<RequestId> {
+        self.get(call).map(|carried| carried.request)
+    }
+
+    /// The hosts whose requests are carried.
+    pub(super) fn callers(&self) -> impl Iterator<Item = &Caller> {
+        let carried = self.calls.values().filter_map(|call| self.get(*call));
+        carried.map(|carried| &carried.caller)
+    }
+
+    fn get(&self, call: CallId) -> Option<&CarriedRequest> {
+        match self.purposes.get(&call)? {
+            Purpose::Request(carried) => Some(carried),
+            Purpose::Compare(_) => None,
+        }
+    }
+
+    /// The requests of hosts, the newest first.
+    fn newest(&self) -> impl Iterator<Item = &CarriedRequest> {
+        let calls = self.calls.values().rev();
+        calls.filter_map(|call| self.get(*call))
+    }
+
+    /// The request that an ask most likely belongs to: the newest that can wait and whose host can be asked. A request whose host is
+    /// present wins over one whose host is busy with other asks.
+    pub(super) fn likeliest(
+        &self,
+        method: &str,
+        is_away: impl Fn(RequestId) -> bool,
+    ) -> Option<RequestId> {
+        let can_be_asked = self.newest().filter(|carried| carried.may_ask(method));
+        let requests = can_be_asked.map(|carried| carried.request);
+        requests.min_by_key(|request| is_away(*request))
+    }
+
+    /// The newest request that wants log messages.
+    pub(super) fn newest_that_logs(&self) -> Option<RequestId> {
+        let mut newest = self.newest();
+        newest
+            .find(|carried| carried.wants_logs)
+            .map(|carried| carried.request)
+    }
+}

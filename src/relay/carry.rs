@@ -1,0 +1,598 @@
+//! Turns events of one side into actions on the other. Every event of either machine, every request and every reply passes through here.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::carried::{CarriedRequest, Purpose};
+use super::questions::{Guess, Waiting, unanswered, unaskable, unattributed};
+use super::{Event, Relay, Side, failure_text, notifications};
+use crate::client::{self, Behalf, Delivery, FailureKind, Outcome, Withdrawal};
+use crate::driver::{AskId, CallId, RequestId};
+use crate::json::{Payload, object};
+use crate::protocol::method::names;
+use crate::protocol::watch::{Change, List, Setting};
+use crate::protocol::{Era, code, round};
+use crate::server::{self, Caller, EndOfService, Progress, Unanswered};
+use crate::wire::ErrorObject;
+
+/// Events of the host's side.
+impl Relay {
+    /// Carries out an event of the host's side. Returns the event that is left to report.
+    pub(super) fn carry_up(&mut self, event: server::Event) -> Option<Event> {
+        match event {
+            server::Event::Request(request) => self.request(request),
+            server::Event::Cancelled { request, why } => self.cancelled(request, why),
+            server::Event::Answered { ask, outcome, .. } => return self.answered(ask, outcome),
+            server::Event::Watching(update) => {
+                let update = self.watch.change(*update);
+                self.back.change_watch(self.clock.now(), &update);
+            }
+            server::Event::Notified {
+                method,
+                params,
+                caller,
+            } => {
+                self.questions.add_caller(&caller);
+                self.notifications.push(String::from(method), params);
+                self.pass_notifications();
+            }
+            server::Event::Met(ref peer) => {
+                self.met(peer);
+                return Some(Event::Downstream(event));
+            }
+            server::Event::Draining { why } => {
+                let has_ended = why == EndOfService::EndOfInput;
+                self.clock.set_input_ended(has_ended);
+                self.end_within(self.config.drain());
+                return Some(Event::Downstream(event));
+            }
+            server::Event::Closed { .. } => {
+                self.clock.stop_waiting();
+                self.end_within(Duration::ZERO);
+                self.clock.forget_cutoff();
+                self.back.shutdown(self.clock.now());
+                return Some(Event::Downstream(event));
+            }
+            server::Event::Initialized
+            | server::Event::Noise(_)
+            | server::Event::NotificationsDropped { .. }
+            | server::Event::Refused(_) => {
+                return Some(Event::Downstream(event));
+            }
+        }
+        None
+    }
+
+    fn request(&mut self, request: server::Request) {
+        let carried = CarriedRequest::new(
+            request.request,
+            &request.method,
+            request.params.as_ref(),
+            request.peer.clone(),
+            request.caller,
+            request.log_level.is_some(),
+            self.back.epoch(),
+        );
+        // The server end handles the rounds that it began itself. Other answers and states belong to the server, which knows how to use
+        // them.
+        let input = request.input;
+        let behalf = Behalf {
+            peer: request.peer,
+            state: input
+                .as_ref()
+                .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
+            answers: input.and_then(|input| input.answers),
+            log_level: request.log_level,
+        };
+        if self.answers_unsubscribe(&carried) {
+            return;
+        }
+        let mut options = self.config.calls;
+        options.no_progress |= !request.wants_progress;
+        options.idempotent |= carried.setting.is_some();
+        let params = request.params;
+        let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        while let Some(longer) = self.back.to_give_up_for(bytes) {
+            self.give_up(longer);
+        }
+        let (now, behalf) = (self.clock.now(), Some(Box::new(behalf)));
+        let call = self
+            .back
+            .call_for(now, request.method, params, options, behalf);
+        match call {
+            Ok(call) => {
+                self.questions.add_caller(&carried.caller);
+                self.carried.add(call, Purpose::Request(carried));
+                for waiting in self.questions.take_waiting() {
+                    // Only asks on a byte stream wait, and those are never refused as uncertain.
+                    let _ =
+                        self.ask_without_request(waiting.behind, waiting.method, waiting.params);
+                }
+            }
+            Err(misuse) => {
+                let mut text = alloc::format!("the request could not be passed on: {misuse}");
+                if let Some(ended) = self.back.last_end() {
+                    let cause = &ended.cause;
+                    text.push_str(&alloc::format!(" (what happened to the server: {cause})"));
+                }
+                self.answer_lost(&carried, &text, Delivery::NotSent);
+            }
+        }
+    }
+
+    /// Drops an unsent call to make room for others. Its request is answered with an error.
+    fn give_up(&mut self, call: CallId) {
+        let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
+        let _ = self.back.cancel(self.clock.now(), call, Some(reason));
+        if let Some(Purpose::Request(carried)) = self.carried.take(call) {
+            let text = alloc::format!("the request could not be passed on: {reason}");
+            self.answer_lost(&carried, &text, Delivery::NotSent);
+        }
+    }
+
+    /// Answers an unsubscribe request without the server if another host still watches the resource, because the server sees all hosts as
+    /// one client. Returns whether it did.
+    fn answers_unsubscribe(&mut self, carried: &CarriedRequest) -> bool {
+        let Some(setting @ Setting::Unsubscribe(uri)) = &carried.setting else {
+            return false;
+        };
+        if self.config.has_one_host() || self.front.watchers_of(uri) < 2 {
+            return false;
+        }
+        self.front
+            .settle_setting(self.clock.now(), &carried.caller, setting);
+        if let Ok(empty) = Payload::from_text("{}".into()) {
+            let _ = self.front.respond(self.clock.now(), carried.request, empty);
+        }
+        true
+    }
+
+    fn cancelled(&mut self, request: RequestId, why: server::Cancelled) {
+        let Some(call) = self.carried.take_call_of(request) else {
+            return;
+        };
+        let words = match why {
+            server::Cancelled::Anew => Withdrawal::because("the client began anew"),
+            server::Cancelled::ByPeer { reason, meta } => Withdrawal { reason, meta },
+            server::Cancelled::NotResumed => {
+                Withdrawal::because("the client was asked and did not come back")
+            }
+            server::Cancelled::OutOfTime | server::Cancelled::PeerGone => {
+                Withdrawal::because("the client is gone")
+            }
+        };
+        // The call may already have its outcome, in an event that is still queued.
+        let _ = self.back.withdraw(self.clock.now(), call, words);
+    }
+
+    /// Limits the rest of the relay's time: requests in flight have `drain` to finish. With a single host, the server must be gone `close`
+    /// later.
+    fn end_within(&mut self, drain: Duration) {
+        self.clock.cut_off_after(drain);
+        if self.config.has_one_host() {
+            let end = self.clock.now() + drain + self.config.close;
+            self.back.end_by(end);
+        }
+    }
+
+    /// Whether to close the server's input: the single host has closed its own, and everything that it sent is passed on.
+    pub(super) fn has_end_to_pass_on(&self) -> bool {
+        // If the relay ends for another reason, the host can still answer asks, so the server's input stays open.
+        let is_over = self.clock.has_input_ended() && self.config.has_one_host();
+        is_over && !self.front.is_deferring() && self.back.can_finish()
+    }
+
+    pub(super) fn pass_end_on(&mut self) {
+        // 1 s longer than the relay's drain time, because the relay knows better what became of a call.
+        let grace = self.config.drain() + Duration::from_secs(1);
+        self.back.finish(self.clock.now(), grace);
+    }
+
+    /// Answers all requests that are still in flight, because the drain time is over.
+    pub(super) fn cut_off(&mut self) {
+        self.clock.forget_cutoff();
+        self.decline("the relay is closing, and the server was not ready yet");
+        for call in self.carried.calls() {
+            let reason = Some("the relay is closing");
+            let _ = self.back.cancel(self.clock.now(), call, reason);
+        }
+    }
+}
+
+/// Events of the server's side.
+impl Relay {
+    /// Carries out an event of the server's side. Returns the event that is left to report.
+    pub(super) fn carry_down(&mut self, event: client::Event) -> Option<Event> {
+        match event {
+            client::Event::Done { call, outcome } => return self.done(call, outcome),
+            client::Event::Progress {
+                call,
+                progress,
+                total,
+                message,
+            } => {
+                let told = Progress {
+                    progress,
+                    total,
+                    message,
+                };
+                if let Some(request) = self.carried.request_of(call) {
+                    let _ = self.front.progress(self.clock.now(), request, told);
+                }
+            }
+            client::Event::Ask(ask) => return self.ask(ask),
+            client::Event::AskWithdrawn { ask, .. } => {
+                if let Some(in_front) = self.questions.withdraw(ask) {
+                    let reason = Some("the server took back its question");
+                    let _ = self.front.withdraw(self.clock.now(), in_front, reason);
+                }
+            }
+            // One notification covers both lists of resources, for the server and for the host.
+            client::Event::Changed(Change::List(List::ResourceTemplates)) => {}
+            client::Event::Changed(change) => self.announce(change),
+            client::Event::Log {
+                call,
+                level,
+                logger,
+                data,
+            } => {
+                let request = call.and_then(|call| self.carried.request_of(call));
+                let (is_for_all, logger) = (self.config.may_tell_all(), logger.as_deref());
+                let guess = call.is_none() && !is_for_all;
+                let request =
+                    request.or_else(|| guess.then(|| self.request_to_log_for()).flatten());
+                let is_passed = (request.is_some() || is_for_all)
+                    && self
+                        .front
+                        .log(self.clock.now(), request, level, logger, data)
+                        .is_ok();
+                if !is_passed && self.front.state() != server::State::Closed {
+                    let method = names::NOTIFICATIONS_MESSAGE;
+                    self.notifications.not_passed(Side::Downstream, method);
+                }
+            }
+            client::Event::Notified {
+                method,
+                params,
+                call,
+            } => self.notified(method, params, call),
+            client::Event::Ready(ref session) => {
+                self.ready(session);
+                return Some(Event::Upstream(event));
+            }
+            client::Event::Watching { ref granted, .. } => {
+                for change in self.watch.granted(granted) {
+                    self.announce(change);
+                }
+                return Some(Event::Upstream(event));
+            }
+            client::Event::Parked { .. } => {
+                self.decline_as_down();
+                return Some(Event::Upstream(event));
+            }
+            client::Event::Closed => {
+                self.decline_as_down();
+                self.front.shutdown(self.clock.now());
+                return Some(Event::Upstream(event));
+            }
+            client::Event::AuthRequired(_)
+            | client::Event::ToolDropped { .. }
+            | client::Event::Opening { .. }
+            | client::Event::Handshaking { .. }
+            | client::Event::Draining { .. }
+            | client::Event::Closing { .. }
+            | client::Event::Waiting { .. }
+            | client::Event::Ended(_)
+            | client::Event::Slow { .. }
+            | client::Event::Silent { .. }
+            | client::Event::Responsive { .. }
+            | client::Event::Noise(_) => return Some(Event::Upstream(event)),
+        }
+        None
+    }
+
+    fn done(&mut self, call: CallId, outcome: Outcome) -> Option<Event> {
+        match self.carried.take(call)? {
+            Purpose::Compare(list) => {
+                if self.lists.compare(list, &outcome) {
+                    self.announce(Change::List(list));
+                }
+                None
+            }
+            Purpose::Request(carried) => self.reply(&carried, outcome),
+        }
+    }
+
+    fn reply(&mut self, carried: &CarriedRequest, outcome: Outcome) -> Option<Event> {
+        let request = carried.request;
+        // The host may have cancelled its request meanwhile.
+        match outcome {
+            Outcome::Reply(result) => {
+                if let Some((list, is_first)) = carried.list {
+                    self.lists
+                        .record_page(&carried.caller, list, is_first, &result);
+                }
+                if let Some(setting) = &carried.setting {
+                    self.back.settle_setting(setting);
+                    self.front
+                        .settle_setting(self.clock.now(), &carried.caller, setting);
+                    if let Setting::Subscribe(uri) = setting {
+                        // Changes while the server was replaced were not seen.
+                        if carried.epoch < self.back.epoch() {
+                            self.announce(Change::Resource { uri: uri.clone() });
+                        }
+                    }
+                }
+                let is_legacy = carried.peer.version.era() == Era::Legacy;
+                let result = if is_legacy && !self.is_behind_of(Era::Legacy) {
+                    without_type(result)
+                } else {
+                    result
+                };
+                if let Err(misuse) = self.front.respond(self.clock.now(), request, result) {
+                    let text = alloc::format!("the reply could not be passed on: {misuse}");
+                    self.answer_lost(carried, &text, Delivery::Unknown);
+                }
+                None
+            }
+            Outcome::Error(error) => {
+                let error = Arc::unwrap_or_clone(error);
+                if let Err(misuse) = self.front.fail(self.clock.now(), request, error) {
+                    let text = alloc::format!("the error could not be passed on: {misuse}");
+                    self.answer_lost(carried, &text, Delivery::Unknown);
+                }
+                None
+            }
+            Outcome::Failed(failure) => {
+                let text = failure_text::story(&failure, self.config.tells_stderr);
+                if let FailureKind::NotOffered { .. } = failure.kind {
+                    let text = self.shorten(&text);
+                    let error = failure_text::error(code::METHOD_NOT_FOUND, text, failure.delivery);
+                    let _ = self.front.fail(self.clock.now(), request, error);
+                } else {
+                    self.answer_lost(carried, &text, failure.delivery);
+                }
+                Some(Event::Lost(failure))
+            }
+            Outcome::Listed(_) => {
+                self.answer_lost(
+                    carried,
+                    "a list came in the place of a page",
+                    Delivery::Harmless,
+                );
+                None
+            }
+        }
+    }
+
+    /// Whether the server speaks this era.
+    fn is_behind_of(&self, era: Era) -> bool {
+        let session = self.back.session();
+        session.is_some_and(|session| session.version.era() == era)
+    }
+
+    pub(super) fn shorten(&self, text: &str) -> String {
+        failure_text::shorten(text, self.config.downstream.limits.message_bytes)
+    }
+
+    /// Answers a request that has no reply: a tool call as the configuration says, any other request with an error.
+    fn answer_lost(&mut self, carried: &CarriedRequest, text: &str, delivery: Delivery) {
+        let text = self.shorten(text);
+        let result = self.config.answers_with_result(carried.is_tool_call);
+        let result = result
+            .then(|| failure_text::result(&text, delivery, carried.peer.version.era()))
+            .flatten();
+        let _ = match result {
+            Some(result) => self
+                .front
+                .respond(self.clock.now(), carried.request, result),
+            None => {
+                let error = failure_text::error(code::INTERNAL_ERROR, text, delivery);
+                self.front.fail(self.clock.now(), carried.request, error)
+            }
+        };
+    }
+}
+
+/// # Asks of the server
+impl Relay {
+    /// Passes an ask of the server to a host. Returns the event to report, if any.
+    fn ask(&mut self, ask: client::Ask) -> Option<Event> {
+        let Some(call) = ask.call else {
+            return self.ask_without_request(ask.ask, ask.method, ask.params);
+        };
+        let Some(request) = self.carried.request_of(call) else {
+            self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
+            return None;
+        };
+        // On the host's side it has the key that the server gave it.
+        let key = self.back.key_of(ask.ask).map(Into::into);
+        let asked = self
+            .front
+            .ask_by(self.clock.now(), request, key, ask.method, ask.params);
+        match asked {
+            Ok(in_front) => self.questions.put(ask.ask, in_front, None),
+            Err(misuse) => self.answer(ask.ask, Err(unaskable(&misuse))),
+        }
+        None
+    }
+
+    /// Passes on an ask that names no request: all asks of legacy servers are like that. A legacy host on a byte stream needs no request.
+    /// Any other host is asked for one of its requests that can wait for input. With HTTP in front, an ask is refused if the host is not
+    /// certain.
+    fn ask_without_request(
+        &mut self,
+        behind: AskId,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+    ) -> Option<Event> {
+        let has_many = self.config.downstream.http.is_some();
+        let only = self.questions.only_caller().filter(|_| has_many).cloned();
+        if has_many && only.is_none() {
+            return Some(self.refuse(behind, method));
+        }
+        let put = if self.front.legacy_peer().is_some() {
+            let asked = self.front.ask_unbidden(self.clock.now(), method, params);
+            asked.map(|ask| (ask, None))
+        } else if let Some(request) = self.carried.likeliest(&method, |r| self.front.is_away(r)) {
+            let guess = Guess {
+                method: method.clone(),
+                params: params.clone(),
+            };
+            let asked = self.front.ask(self.clock.now(), request, method, params);
+            asked.map(|ask| (ask, Some(guess)))
+        } else if let Some(only) = only.filter(Caller::is_session) {
+            // The host has no request that could wait: the server asks after its reply.
+            let asked = self
+                .front
+                .ask_session(self.clock.now(), &only, method, params);
+            asked.map(|ask| (ask, None))
+        } else if has_many {
+            return Some(self.refuse(behind, method));
+        } else {
+            self.questions.wait(Waiting {
+                behind,
+                method,
+                params,
+            });
+            return None;
+        };
+        match put {
+            Ok((ask, guess)) => self.questions.put(behind, ask, guess),
+            Err(misuse) => self.answer(behind, Err(unaskable(&misuse))),
+        }
+        None
+    }
+
+    /// Refuses an ask that could be for more than one host.
+    fn refuse(&mut self, behind: AskId, method: Cow<'static, str>) -> Event {
+        self.answer(behind, Err(unattributed()));
+        Event::Unattributed { method }
+    }
+
+    /// The request that an unattributed log message of a modern server belongs to. Modern servers log only for requests. So it is the
+    /// newest request that wants log messages, if the server never heard of another host.
+    fn request_to_log_for(&self) -> Option<RequestId> {
+        let session = self.back.session()?;
+        if session.version.era() == Era::Legacy {
+            return None;
+        }
+        self.questions.only_caller()?;
+        self.carried.newest_that_logs()
+    }
+
+    /// Passes the outcome of an ask back to the server.
+    fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) -> Option<Event> {
+        let (behind, guess) = self.questions.answered(in_front)?;
+        let answer = match (outcome, guess) {
+            (Ok(answer), _) => Ok(answer),
+            (Err(Unanswered::Error(error)), _) => Err(error),
+            // The request was a guess among several; another one may do.
+            (Err(Unanswered::RequestOver), Some(guess)) => {
+                return self.ask_without_request(behind, guess.method, guess.params);
+            }
+            (Err(why), _) => Err(unanswered(&why)),
+        };
+        self.answer(behind, answer);
+        None
+    }
+
+    /// Answers the ask. The server may have cancelled it meanwhile. If the answer is too large, the server gets an error instead.
+    fn answer(&mut self, behind: AskId, answer: Result<Payload, ErrorObject>) {
+        let answered = self.back.answer(self.clock.now(), behind, answer);
+        if let Err(misuse @ client::Misuse::TooLarge { .. }) = answered {
+            let error = ErrorObject::new(code::INTERNAL_ERROR, misuse.to_string());
+            let _ = self.back.answer(self.clock.now(), behind, Err(error));
+        }
+    }
+}
+
+/// # Notifications
+impl Relay {
+    /// Sends the waiting notifications of hosts, if the server is ready.
+    pub(super) fn pass_notifications(&mut self) {
+        while let Some((method, params)) = self.notifications.pop() {
+            match self
+                .back
+                .notify(self.clock.now(), method.clone(), params.clone())
+            {
+                Ok(()) => {}
+                Err(client::Misuse::NotReady { .. }) => {
+                    return self.notifications.put_back(method, params);
+                }
+                Err(client::Misuse::Closed) => {}
+                // The server's era has no such notification.
+                Err(_) => self.notifications.not_passed(Side::Upstream, &method),
+            }
+        }
+    }
+
+    /// Passes on a notification of the server.
+    fn notified(&mut self, method: Box<str>, params: Option<Payload>, call: Option<CallId>) {
+        let request = call.and_then(|call| self.carried.request_of(call));
+        if &*method == names::NOTIFICATIONS_PROGRESS {
+            if let (Some(request), Some(params)) = (request, params) {
+                let _ = self.front.pass_progress(self.clock.now(), request, &params);
+            }
+            return;
+        }
+        if let Some(change) = notifications::change(&method, params.as_ref()) {
+            let is_watched = match &change {
+                Change::List(_) => true,
+                Change::Resource { uri } => self.front.watchers_of(uri) > 0,
+            };
+            if is_watched && !self.config.has_one_host() {
+                // Each host gets the changes that it watches.
+                return self.announce(change);
+            }
+        }
+        let is_log = &*method == names::NOTIFICATIONS_MESSAGE && !self.config.has_one_host();
+        let request = request.or_else(|| is_log.then(|| self.request_to_log_for()).flatten());
+        let to = match self.config.has_one_host() {
+            true => Some(Caller::LINK),
+            false => self
+                .questions
+                .only_caller()
+                .filter(|it| it.is_session())
+                .cloned(),
+        };
+        let name = String::from(&*method).into();
+        let is_passed = if request.is_some() || to.is_some() {
+            let passed = self
+                .front
+                .pass(self.clock.now(), request, to.as_ref(), name, params);
+            passed.is_ok()
+        } else if self.config.shares_news {
+            let passed = match params
+                .as_ref()
+                .and_then(|params| notifications::log(&method, params))
+            {
+                Some((level, logger, data)) => {
+                    let logger = logger.as_deref();
+                    self.front.log(self.clock.now(), None, level, logger, data)
+                }
+                None => self.front.notify(self.clock.now(), name, params),
+            };
+            passed.is_ok()
+        } else {
+            false
+        };
+        if !is_passed && self.front.state() != server::State::Closed {
+            self.notifications.not_passed(Side::Downstream, &method);
+        }
+    }
+}
+
+/// Removes the result type, because legacy clients do not know it.
+fn without_type(result: Payload) -> Payload {
+    match result.json().member(round::RESULT_TYPE) {
+        Ok(None) => result,
+        Ok(Some(_)) | Err(_) => {
+            let is_type = |key: &str| key == round::RESULT_TYPE;
+            object::without(result.json(), is_type).unwrap_or(result)
+        }
+    }
+}

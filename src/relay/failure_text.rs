@@ -1,0 +1,132 @@
+//! Composes the texts and errors for a host whose request has no reply. Decides nothing.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::client::{Cause, Delivery, Ended, Failure};
+use crate::driver::Span;
+use crate::http::Url;
+use crate::json::Payload;
+use crate::protocol::{Era, round};
+use crate::wire::ErrorObject;
+use crate::wire::encode::Object;
+
+/// The key in `_meta`, or in the data of an error, that says whether a call may have run.
+const DELIVERY: &str = "everlink/delivery";
+
+/// The story of a failure, with or without the server's standard error. Standard error is for operators, and not always for a model.
+pub(super) fn story(failure: &Failure, with_stderr: bool) -> String {
+    let ended = match &failure.ended {
+        Some(ended) if !with_stderr && !ended.stderr.is_empty() => ended,
+        Some(_) | None => return failure.to_string(),
+    };
+    let mut brief = failure.clone();
+    brief.ended = None;
+    let (cause, lived) = (&ended.cause, Span(ended.lived));
+    let exit = ended
+        .exit
+        .map(|exit| format!(", {exit}"))
+        .unwrap_or_default();
+    format!("{brief}. What happened to the server: {cause} (after {lived}{exit})")
+}
+
+/// Why there is no server, and what can be done about it. Shows only the origin of the URL, because the rest may be a secret.
+pub(super) fn no_server(
+    ended: Option<&Ended>,
+    url: Option<&Url>,
+    denial: Option<&str>,
+    with_stderr: bool,
+) -> String {
+    let mut text = String::from("there is no MCP server to speak to");
+    if let Some(url) = url {
+        text.push_str(&format!(" at {}", url.origin()));
+    }
+    let Some(ended) = ended else {
+        return text;
+    };
+    let mut ended = ended.clone();
+    if !with_stderr {
+        ended.stderr = Box::default();
+    }
+    text.push_str(&format!(": {ended}"));
+    let denial = denial.filter(|_| ended.cause == Cause::Unauthorized);
+    let by_faults = || ended.faults.iter().find_map(|fault| fault.kind().advice());
+    let is_refused = url.is_some() && matches!(ended.cause, Cause::HandshakeRefused { .. });
+    let by_cause = || is_refused.then_some("check the URL, and that an MCP server is there");
+    if let Some(advice) = denial.or_else(by_faults).or_else(by_cause) {
+        let is_line = text.ends_with('\n') || !ended.stderr.is_empty();
+        text.push_str(if is_line { "\n" } else { "; " });
+        text.push_str(advice);
+    }
+    text
+}
+
+/// Cuts a text so that the rest of its message fits into `message_bytes`.
+pub(super) fn shorten(text: &str, message_bytes: usize) -> String {
+    // A character may take six bytes when it is escaped.
+    let most = (message_bytes / 6).saturating_sub(ROOM).min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].to_string()
+}
+
+/// The bytes of a message besides the text.
+const ROOM: usize = 256;
+
+/// A tool result that is marked as an error (S-ERR-09: its `_meta` shows that the relay made it).
+pub(super) fn result(text: &str, delivery: Delivery, era: Era) -> Option<Payload> {
+    let mut buf = Vec::new();
+    let mut result = Object::open(&mut buf);
+    if era == Era::Modern {
+        result.text(round::RESULT_TYPE, round::COMPLETE);
+    }
+    result.object("_meta", |meta| {
+        meta.text(DELIVERY, name(delivery));
+    });
+    let mut content = Vec::new();
+    let mut part = Object::open(&mut content);
+    part.text("type", "text").text("text", text);
+    part.close();
+    let part = String::from_utf8(content).ok()?;
+    result.raw("content", &format!("[{part}]"));
+    result.boolean("isError", true);
+    result.close();
+    Payload::from_text(String::from_utf8(buf).ok()?).ok()
+}
+
+/// A JSON-RPC error with this text.
+pub(super) fn error(
+    code: i64,
+    text: impl Into<Cow<'static, str>>,
+    delivery: Delivery,
+) -> ErrorObject {
+    let data = format!(r#"{{"{DELIVERY}":"{}"}}"#, name(delivery));
+    ErrorObject {
+        data: data.parse().ok(),
+        ..ErrorObject::new(code, text.into())
+    }
+}
+
+const fn name(delivery: Delivery) -> &'static str {
+    match delivery {
+        Delivery::Harmless => "harmless",
+        Delivery::NotSent => "not_sent",
+        Delivery::Unknown => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_a_character() {
+        assert_eq!(shorten("short", 1 << 20), "short");
+        let long = "\u{e9}".repeat(1_000);
+        let short = shorten(&long, 6 * (ROOM + 101));
+        assert_eq!(short.len(), 100);
+        assert_eq!(shorten(&long, 10), "");
+    }
+}

@@ -1,0 +1,172 @@
+//! What hosts and server have said of themselves: the capabilities of the hosts, and the offer of the server. Sends nothing itself.
+
+use alloc::boxed::Box;
+
+use super::config::Config;
+use super::{Event, failure_text};
+use crate::client::{self, Client, Session};
+use crate::json::Payload;
+use crate::protocol::watch::List;
+use crate::protocol::{ClientCapabilities, Era, ServerCapabilities, ServerFeature, Version};
+use crate::server::{Offer, Peer};
+
+#[derive(Debug, Default)]
+pub(super) struct Introduction {
+    /// The last offer to the host.
+    offered: Option<Offered>,
+    /// The union of all capabilities that hosts have declared.
+    declared: ClientCapabilities,
+    /// Why there are no credentials for the server, in the text that was passed to `denied`.
+    denial: Option<Box<str>>,
+}
+
+/// The last offer to the host.
+#[derive(Debug)]
+struct Offered {
+    capabilities: ServerCapabilities,
+    /// Whether the offer was made before the server was ready.
+    is_guess: bool,
+}
+
+/// # Hosts
+impl Introduction {
+    /// Adds the capabilities of a host that has appeared. Returns those that are declared to the server.
+    pub(super) fn add_host(&mut self, peer: &Peer, config: &Config) -> ClientCapabilities {
+        if config.has_one_host() && peer.introduction.is_some() {
+            // The capabilities that the host declared in another era are void.
+            self.declared = ClientCapabilities::default();
+        }
+        let all = self.declared.clone().and(&peer.capabilities);
+        // However many hosts come and whatever they declare, the union is bounded by the limit for a single host.
+        let most = config.downstream.limits.peer_bytes;
+        if all != self.declared && Payload::of(&all).is_ok_and(|all| all.as_str().len() <= most) {
+            self.declared = all;
+        }
+        self.declared.clone()
+    }
+
+    /// The host's own `initialize`. It fits only if its capabilities are the declared ones and the relay does not use its own name.
+    pub(super) fn introduction_of(&self, peer: &Peer, config: &Config) -> Option<Payload> {
+        let is_alone = self.declared == peer.capabilities && !config.hides_host;
+        peer.introduction.clone().filter(|_| is_alone)
+    }
+}
+
+/// # The server
+impl Introduction {
+    pub(super) fn set_denial(&mut self, why: Option<&str>) {
+        self.denial = why.map(Into::into);
+    }
+
+    pub(super) const fn is_offered(&self) -> bool {
+        self.offered.is_some()
+    }
+
+    /// Whether the last offer was made before the server was ready.
+    pub(super) fn is_guess(&self) -> bool {
+        self.offered
+            .as_ref()
+            .is_some_and(|offered| offered.is_guess)
+    }
+
+    /// Records an offer. Changes of every list that is or was offered stay announced, so that the host can be notified when a list ends.
+    pub(super) fn offer(&mut self, mut offer: Offer, is_guess: bool) -> Offer {
+        let before = self.offered.take();
+        for (_, family, announcement) in FAMILIES {
+            let was_offered = before
+                .as_ref()
+                .is_some_and(|b| b.capabilities.offers(family));
+            if was_offered || offer.capabilities.offers(family) {
+                offer.capabilities = offer.capabilities.with(announcement);
+            }
+        }
+        self.offered = Some(Offered {
+            capabilities: offer.capabilities.clone(),
+            is_guess,
+        });
+        offer
+    }
+
+    /// Why there is no server, and what can be done about it.
+    pub(super) fn no_server(&self, back: &Client, config: &Config) -> alloc::string::String {
+        let with_stderr = config.tells_stderr || config.has_one_host();
+        let upstream = back.config();
+        let url = upstream.http.as_ref().map(|http| &http.url);
+        let ended = back.last_end();
+        let denial = self.denial.as_deref();
+        failure_text::no_server(ended.map(|ended| &**ended), url, denial, with_stderr)
+    }
+}
+
+/// The offer of a server that is ready.
+pub(super) fn offer_of(session: &Session, back: &Client, config: &Config) -> Offer {
+    let mut offer = config.nameless_offer();
+    if let Some(server) = &session.server {
+        offer.server = server.clone();
+    }
+    offer.instructions = session.instructions.clone();
+    offer.era = Some(session.version.era());
+    let refusal = back.refusal().filter(|_| !config.answers_discover);
+    offer.refusal = refusal.cloned();
+    offer.bargain = back.bargain();
+    offer.introduction = session.introduction.clone();
+    let mut capabilities = session.capabilities.clone();
+    if session.version == Version::V2024_11_05 {
+        // Version 2024-11-05 has completions but no capability for them.
+        capabilities = capabilities.with_completions();
+    }
+    offer.with_capabilities(capabilities)
+}
+
+/// The offer before the server is ready.
+pub(super) fn offer_in_advance(config: &Config) -> Offer {
+    let remembered = config.remembered.clone();
+    let mut offer = remembered.unwrap_or_else(|| config.empty_offer());
+    let is_legacy = offer.era == Some(Era::Legacy) && !config.answers_discover;
+    offer.refusal = is_legacy.then(client::no_discover);
+    offer.in_advance()
+}
+
+/// The lists that this server offers.
+pub(super) fn lists_of(session: &Session) -> impl Iterator<Item = List> {
+    let families = FAMILIES.into_iter();
+    let offered = families.filter(|(_, family, _)| session.capabilities.offers(*family));
+    offered.map(|(list, _, _)| list)
+}
+
+/// The data to remember for [`Config::remembered`](super::Config::remembered).
+impl Event {
+    /// The server's offer, if this event says that the server is ready.
+    #[must_use]
+    pub fn offer(&self) -> Option<Offer> {
+        let Event::Upstream(client::Event::Ready(session)) = self else {
+            return None;
+        };
+        // A server that gives no name would be remembered under an invented one.
+        let server = session.server.clone()?;
+        Some(Offer {
+            era: Some(session.version.era()),
+            instructions: session.instructions.clone(),
+            ..Offer::of(server).with_capabilities(session.capabilities.clone())
+        })
+    }
+}
+
+/// Each list, the feature that contains it, and the feature that announces its changes.
+const FAMILIES: [(List, ServerFeature, ServerFeature); 3] = [
+    (
+        List::Tools,
+        ServerFeature::Tools,
+        ServerFeature::ToolsListChanged,
+    ),
+    (
+        List::Prompts,
+        ServerFeature::Prompts,
+        ServerFeature::PromptsListChanged,
+    ),
+    (
+        List::Resources,
+        ServerFeature::Resources,
+        ServerFeature::ResourcesListChanged,
+    ),
+];

@@ -1,0 +1,91 @@
+//! The notifications of hosts that wait until the server is ready, and the number of those that could not be passed on.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+
+use super::{Event, Side};
+use crate::json::Payload;
+use crate::protocol::LogLevel;
+use crate::protocol::method::names;
+use crate::protocol::watch::{Change, List};
+
+/// The number of notifications that wait for a server that is starting. The oldest is dropped for a newer one.
+const KEPT: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Notifications {
+    /// Notifications of hosts that wait for the server.
+    waiting: VecDeque<(String, Option<Payload>)>,
+    /// How many could not be passed on, in either direction.
+    not_passed: u64,
+    /// The latest report about those, if the driver has not polled it yet.
+    unreported: Option<(Side, Event)>,
+}
+
+impl Notifications {
+    pub(super) fn push(&mut self, method: String, params: Option<Payload>) {
+        if self.waiting.len() == KEPT {
+            if let Some((oldest, _)) = self.waiting.pop_front() {
+                self.not_passed(Side::Upstream, &oldest);
+            }
+        }
+        self.waiting.push_back((method, params));
+    }
+
+    /// Counts a notification that could not be passed on. Reports the first one, and then whenever their number has doubled, because a peer
+    /// may send any number of them.
+    pub(super) fn not_passed(&mut self, to: Side, method: &str) {
+        self.not_passed += 1;
+        let count = self.not_passed;
+        if count.is_power_of_two() {
+            let method = method.into();
+            self.unreported = Some((to, Event::NotPassed { to, method, count }));
+        }
+    }
+
+    pub(super) fn take_unreported(&mut self) -> Option<(Side, Event)> {
+        self.unreported.take()
+    }
+
+    /// Removes and returns the oldest notification of a host that waits for the server.
+    pub(super) fn pop(&mut self) -> Option<(String, Option<Payload>)> {
+        self.waiting.pop_front()
+    }
+
+    /// Puts a notification back, because the server is not ready.
+    pub(super) fn put_back(&mut self, method: String, params: Option<Payload>) {
+        self.waiting.push_front((method, params));
+    }
+}
+
+/// Parses the notification as a log message, if it is one.
+pub(super) fn log(method: &str, params: &Payload) -> Option<(LogLevel, Option<String>, Payload)> {
+    let member = |key| params.json().member(key).ok().flatten();
+    if method != names::NOTIFICATIONS_MESSAGE {
+        return None;
+    }
+    let level = LogLevel::parse(&member("level")?.text()?)?;
+    let logger = member("logger").and_then(|logger| logger.text());
+    Some((
+        level,
+        logger.map(String::from),
+        Payload::from(member("data")?),
+    ))
+}
+
+/// Parses the notification as a change, if it is one.
+pub(super) fn change(method: &str, params: Option<&Payload>) -> Option<Change> {
+    let list = match method {
+        names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => List::Prompts,
+        names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => List::Resources,
+        names::NOTIFICATIONS_TOOLS_LIST_CHANGED => List::Tools,
+        names::NOTIFICATIONS_RESOURCES_UPDATED => {
+            let uri = params?.json().member("uri").ok()??;
+            return Some(Change::Resource {
+                uri: uri.text()?.into(),
+            });
+        }
+        _ => return None,
+    };
+    Some(Change::List(list))
+}

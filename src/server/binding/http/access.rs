@@ -1,0 +1,331 @@
+//! Finds, opens and ends the sessions of legacy clients, and ranks those with nothing in flight. Does not know what is in a session.
+
+use alloc::boxed::Box;
+use alloc::format;
+
+use crate::driver::StreamId;
+use crate::http::{Fields, names};
+use crate::protocol::{Era, Version};
+use crate::server::binding::http::HttpBinding;
+use crate::server::binding::http::exchange::Arriving;
+use crate::server::binding::http::session::STANDALONE;
+use crate::server::binding::http::shares::Standing;
+use crate::server::binding::http::store::SessionRecord;
+use crate::server::binding::http::validate::{FieldValue, Refusal};
+use crate::server::clock::{Clock, Timer};
+use crate::server::origin::{Origin, QueueId, SessionKey};
+use crate::server::outgoing::Lifetime;
+
+/// The error text for a client for which no session is left (F-110).
+pub(crate) const NO_SESSION_LEFT: &str =
+    "as many clients as may be are here already; come back later";
+
+/// The session that a request names.
+pub(crate) enum Lookup {
+    Known(SessionKey),
+    /// There is none.
+    Missing,
+    /// It is over, because it is no longer in the store that other servers share.
+    Over(SessionKey),
+    /// Another server put it into the store.
+    Stored(Box<SessionRecord>),
+}
+
+/// Whether there is room for one more session.
+pub(crate) enum Room {
+    Free,
+    Full,
+    /// If this session gives way. Says whether it then is over for good, or only on this server.
+    Displacing(SessionKey, bool),
+}
+
+/// # Access to a session
+impl HttpBinding {
+    /// Finds the session that a request names.
+    pub(crate) fn find_session(&mut self, arrived: &Arriving) -> Result<Lookup, Refusal> {
+        let id = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
+            FieldValue::This(id) => id,
+            // S-SESS-04: a request without a session id gets status 400.
+            FieldValue::Absent | FieldValue::Unreadable => {
+                let text = "the request names no session: send `initialize` first, or speak a version that has none";
+                return Err(Refusal::new(400, text));
+            }
+        };
+        if let Some(key) = self.sessions.find(id) {
+            let shared = self.records.as_mut().filter(|records| records.is_shared());
+            let is_held = shared.is_none_or(|records| records.get(id).is_some());
+            return Ok(if is_held {
+                Lookup::Known(key)
+            } else {
+                Lookup::Over(key)
+            });
+        }
+        let record = self.records.as_mut().and_then(|records| records.get(id));
+        let record = record
+            .filter(|record| record.user == arrived.user && self.versions.contains(record.version));
+        Ok(record.map_or(Lookup::Missing, |record| Lookup::Stored(Box::new(record))))
+    }
+
+    /// Checks that a request may be made in this session, and records the activity.
+    pub(crate) fn enter_session(
+        &mut self,
+        key: SessionKey,
+        arrived: &Arriving,
+        clock: &mut Clock,
+    ) -> Result<(), Refusal> {
+        // F-115, S-SESS-09: the owner is checked on each request, and nobody else learns that the session exists.
+        let session = self.sessions.get(key);
+        let session = session.filter(|session| session.user == arrived.user && !session.is_sse);
+        let agreed = session.ok_or_else(Refusal::no_session)?.version;
+        self.check_version(arrived, agreed)?;
+        self.touch(Some(key), clock);
+        Ok(())
+    }
+
+    /// Checks that the version field, if present, names a legacy version that is spoken (S-LHTTP-22).
+    fn check_version(&self, arrived: &Arriving, agreed: Option<Version>) -> Result<(), Refusal> {
+        // S-LHTTP-23: older versions do not know the field.
+        if agreed.is_some_and(|version| version < Version::V2025_06_18) {
+            return Ok(());
+        }
+        let is_spoken =
+            |version: Version| version.era() == Era::Legacy && self.versions.contains(version);
+        match FieldValue::of(&arrived.fields, names::MCP_PROTOCOL_VERSION) {
+            FieldValue::Absent => Ok(()),
+            FieldValue::This(version) if Version::parse(version).is_some_and(is_spoken) => Ok(()),
+            FieldValue::Unreadable | FieldValue::This(_) => {
+                let text = "`MCP-Protocol-Version` names no version that is spoken in a session";
+                Err(Refusal::new(400, text))
+            }
+        }
+    }
+
+    /// Finds the session of a message that was posted on the transport of 2024-11-05. Replies to it go to the stream of the session.
+    pub(crate) fn sse_origin(&self, id: &str, arrived: &Arriving) -> Result<Origin, Refusal> {
+        let key = self.sessions.find(id).filter(|key| {
+            let session = self.sessions.get(*key);
+            session.is_some_and(|session| session.is_sse && session.user == arrived.user)
+        });
+        let Some(key) = key else {
+            let text = "there is no such session, or it is over: get a new stream";
+            return Err(Refusal::new(404, text));
+        };
+        Ok(Origin {
+            queue: key.queue(),
+            ..arrived.origin_in(StreamId::DUPLEX, key)
+        })
+    }
+}
+
+/// # The life of a session
+impl HttpBinding {
+    pub(crate) fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn has_session(&self, key: SessionKey) -> bool {
+        self.sessions.get(key).is_some()
+    }
+
+    /// Returns a key that no session had.
+    pub(crate) fn next_session(&mut self) -> SessionKey {
+        self.sessions.next_key()
+    }
+
+    /// Whether there is room for one more session. The least used session gives way, of those with nothing in flight.
+    pub(crate) fn room_for_session(&self, clock: &Clock) -> Room {
+        if self.sessions.len() < self.limits.sessions {
+            return Room::Free;
+        }
+        let idle = self.shares.idle.first(clock.now());
+        idle.map_or(Room::Full, |key| Room::Displacing(key, !self.is_shared()))
+    }
+
+    /// Opens a session for a client that sent `initialize` (S-SESS-01). The response to it names the session.
+    pub(crate) fn open_session(&mut self, key: SessionKey, from: &Origin) {
+        // Another server with the same secret may have chosen the same id.
+        let mut salt = 0;
+        let mut id = self.sessions.new_id(key, salt);
+        while self
+            .records
+            .as_mut()
+            .is_some_and(|records| records.get(&id).is_some())
+        {
+            salt += 1;
+            id = self.sessions.new_id(key, salt);
+        }
+        let exchange = self.exchanges.carrier(from.queue);
+        if let Some(exchange) = exchange.and_then(|s| self.exchanges.get_mut(s)) {
+            let value = alloc::string::String::from(&*id);
+            exchange.fields = Fields::new().and(names::MCP_SESSION_ID, value);
+        }
+        self.sessions.open(key, id, from.user.clone());
+    }
+
+    /// Opens the session of a client that wants a stream of the transport of 2024-11-05. Returns it, and the path to which the client posts
+    /// its messages (S-SSE-02).
+    pub(crate) fn open_sse_session(
+        &mut self,
+        arrived: &Arriving,
+    ) -> Option<(SessionKey, Box<str>)> {
+        let paths = self.config.sse.as_ref()?;
+        let key = self.sessions.next_key();
+        let id = self.sessions.new_id(key, 0);
+        let endpoint = format!("{}?session={id}", paths.messages);
+        self.sessions.open(key, id, arrived.user.clone());
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_sse = true;
+        }
+        Some((key, endpoint.into()))
+    }
+
+    /// Opens a session that another server began.
+    pub(crate) fn revive_session(&mut self, record: &SessionRecord) -> SessionKey {
+        let key = self.sessions.next_key();
+        self.sessions
+            .open(key, record.id.clone(), record.user.clone());
+        // Messages that another server sent count as received, because nothing better is known.
+        let mut last_written = 0;
+        let mut note = |number, _: &str| last_written = number;
+        self.events.replay(&record.id, STANDALONE, 0, &mut note);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.last_written = last_written;
+        }
+        key
+    }
+
+    /// How long the queue lives for messages of a session that belong to no request.
+    pub(crate) const fn session_lifetime(&self) -> Lifetime {
+        if self.has_replay() {
+            Lifetime::Lasting
+        } else {
+            Lifetime::Patient
+        }
+    }
+
+    /// Records the version that was agreed on in a session, and whether its handshake is over.
+    pub(crate) fn agreed(&mut self, key: SessionKey, version: Version, is_initialized: bool) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.version = Some(version);
+            session.is_initialized = is_initialized;
+        }
+    }
+
+    /// Records that the handshake in a session is over. From now on, the full idle time applies.
+    pub(crate) fn initialized(&mut self, key: SessionKey, clock: &mut Clock) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_initialized = true;
+        }
+        self.touch(Some(key), clock);
+    }
+
+    /// Records that a request was made in a session.
+    pub(crate) fn use_session(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_used = true;
+        }
+    }
+
+    /// Records activity in a session, which restarts its idle time.
+    pub(crate) fn touch(&mut self, session: Option<SessionKey>, clock: &mut Clock) {
+        let Some(key) = session else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(key) else {
+            return;
+        };
+        // A session without a finished handshake ends after `body_timeout` at the latest, so that it takes no place for long.
+        let idle = if session.is_initialized {
+            self.config.session_idle
+        } else {
+            self.config.session_idle.min(self.config.body_timeout)
+        };
+        session.ends = clock.after(idle);
+        // Activity does not arm the timer again. If it fires early, `session_idle` arms it for the new deadline.
+        let armed = clock.deadline_of(Timer::Idle(key));
+        if armed.is_none_or(|at| at > session.ends) {
+            clock.arm_at(Timer::Idle(key), session.ends);
+        }
+        self.rank(key, clock);
+    }
+
+    /// Updates the rank of a session after something happened in it.
+    pub(crate) fn rank(&mut self, key: SessionKey, clock: &Clock) {
+        let place = self.sessions.get(key).and_then(|session| {
+            let is_busy = session.is_sse
+                || session.has_streams()
+                || self.exchanges.carrier(key.queue()).is_some();
+            let standing = match (session.is_initialized, session.is_used) {
+                (true, true) => Standing::Used,
+                (true, false) => Standing::Unused,
+                (false, _) => Standing::Unfinished,
+            };
+            (!is_busy).then_some((standing, clock.now()))
+        });
+        self.shares.idle.set(key, place);
+    }
+
+    /// Handles the idle deadline of a session. If the session is over, returns whether it is so for good, or only on this server.
+    pub(crate) fn session_idle(&mut self, key: SessionKey, clock: &mut Clock) -> Option<bool> {
+        let session = self.sessions.get(key)?;
+        if session.ends > clock.now() {
+            clock.arm_at(Timer::Idle(key), session.ends);
+            return None;
+        }
+        // A client waits for something in it (F-036).
+        if session.has_streams() || self.exchanges.carrier(key.queue()).is_some() {
+            self.touch(Some(key), clock);
+            return None;
+        }
+        Some(!self.is_shared())
+    }
+
+    /// Gives status 404 to the clients that still wait for a reply in a session that ends.
+    pub(crate) fn refuse_streams(&mut self, key: SessionKey) {
+        for stream in self.sessions.streams(key) {
+            let carrier = self.exchanges.carrier(QueueId::Stream(stream));
+            if let Some(exchange) = carrier.and_then(|s| self.exchanges.get_mut(s)) {
+                exchange.status = Some(404);
+            }
+        }
+    }
+
+    /// Removes a session, for good or only on this server.
+    pub(crate) fn close_session(&mut self, key: SessionKey, for_good: bool) {
+        self.shares.idle.set(key, None);
+        let session = self.sessions.close(key);
+        if let Some(session) = session.filter(|_| for_good) {
+            if let Some(records) = &mut self.records {
+                records.remove(&session.id);
+            }
+            self.events.forget(&session.id);
+        }
+    }
+
+    /// A record of this session with its id and its user, if other servers are to be able to continue it.
+    pub(crate) fn record_of(&self, key: SessionKey, version: Version) -> Option<SessionRecord> {
+        self.records.as_ref()?;
+        let session = self.sessions.get(key).filter(|session| !session.is_sse)?;
+        Some(SessionRecord {
+            user: session.user.clone(),
+            ..SessionRecord::new(session.id.clone(), version)
+        })
+    }
+
+    /// Stores the present state of a session.
+    pub(crate) fn save(&mut self, record: &SessionRecord) {
+        if let Some(records) = &mut self.records {
+            records.put(record);
+        }
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        let records = self.records.as_ref();
+        records.is_some_and(|records| records.is_shared())
+    }
+
+    /// Whether messages of sessions are kept for clients that lose their stream.
+    pub(crate) const fn has_replay(&self) -> bool {
+        self.config.replay.events > 0
+    }
+}

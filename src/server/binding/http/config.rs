@@ -1,0 +1,190 @@
+//! The HTTP settings of a server, with the reason for each default. Holds the numbers; does not know how they are used.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::server::binding::http::validate;
+
+/// The HTTP settings of a server.
+///
+/// Legacy clients are served if the configured versions include a legacy one. The numbers of sessions and exchanges are in the limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Http {
+    /// The hosts that a request may name in `Host`, which the driver must pass on. Default: the machine itself. This refuses a web page
+    /// that makes a name of its own resolve to this machine (DNS rebinding).
+    pub hosts: Allowed,
+    /// The web origins that a browser may name in `Origin`, if the field is present (S-HTTP-02). Default: those of the machine itself.
+    pub origins: Allowed,
+    /// The other origins whose web pages may send requests and read the responses (CORS). They need not be in `origins`, too. `None` allows
+    /// no other origins and adds no CORS fields to responses. [`Allowed::Any`] lets every page that a user visits use the server.
+    pub cors: Option<Allowed>,
+    /// How long an idle session lives. Default: 30 min, because clients forget to end their sessions, and a new one costs a round trip.
+    pub session_idle: Duration,
+    /// Whether clients may end their sessions with `DELETE`. Default: yes, because polite clients do.
+    pub may_delete: bool,
+    /// How much of a session is kept for replay after its stream broke off.
+    pub replay: Replay,
+    /// How long a client whose stream ended is told to wait before it resumes. Default: 1 s, as fast as a person would.
+    pub retry: Duration,
+    /// How long a stream may be silent, or a request without a first byte, before a comment is sent. Default: 15 s, because proxies cut
+    /// after 60 s, and some after 30 s.
+    pub keepalive: Duration,
+    /// How long the body of a request may take to arrive. Default: 60 s, enough for the longest message on a slow line.
+    pub body_timeout: Duration,
+    /// The only path that is served. `None` serves every path that reaches the server, because the code that mounts it chooses the path.
+    pub path: Option<Box<str>>,
+    /// The paths of the transport of 2024-11-05. Default: none, because it is deprecated and few clients know no other.
+    pub sse: Option<SsePaths>,
+}
+
+impl Http {
+    /// Settings that serve only the machine itself.
+    #[must_use]
+    pub fn new() -> Http {
+        Http::default()
+    }
+
+    /// Allows requests for these hosts.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Allowed) -> Http {
+        self.hosts = hosts;
+        self
+    }
+
+    /// Allows requests of web pages of these origins.
+    #[must_use]
+    pub fn with_origins(mut self, origins: Allowed) -> Http {
+        self.origins = origins;
+        self
+    }
+
+    /// Allows web pages of these origins to send requests and read the responses (CORS).
+    #[must_use]
+    pub fn with_cors(mut self, origins: Allowed) -> Http {
+        self.cors = Some(origins);
+        self
+    }
+
+    /// Serves only this path.
+    #[must_use]
+    pub fn with_path(mut self, path: impl Into<Box<str>>) -> Http {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Serves the transport of 2024-11-05 at these paths.
+    #[must_use]
+    pub fn with_sse(mut self, paths: SsePaths) -> Http {
+        self.sse = Some(paths);
+        self
+    }
+}
+
+impl Default for Http {
+    fn default() -> Http {
+        Http {
+            hosts: Allowed::Loopback,
+            origins: Allowed::Loopback,
+            cors: None,
+            session_idle: Duration::from_secs(30 * 60),
+            may_delete: true,
+            replay: Replay::default(),
+            retry: Duration::from_secs(1),
+            keepalive: Duration::from_secs(15),
+            body_timeout: Duration::from_secs(60),
+            path: None,
+            sse: None,
+        }
+    }
+}
+
+/// A set of allowed hosts, or of allowed origins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Allowed {
+    /// Any host or origin. Use this only if another component checks them.
+    Any,
+    /// Only these. A host is `example.com`, with any port, or `example.com:8080`. An origin is `https://example.com`.
+    List(Vec<Box<str>>),
+    /// The machine itself, on any port: `localhost`, `127.0.0.0/8`, `[::1]`.
+    Loopback,
+}
+
+impl Allowed {
+    /// Whether a request with this `Host` is allowed. `None` means that it has none.
+    #[must_use]
+    pub fn allows_host(&self, host: Option<&str>) -> bool {
+        validate::allows_host(self, host)
+    }
+
+    /// Whether a request of a page of this `Origin` is allowed.
+    #[must_use]
+    pub fn allows_origin(&self, origin: &str) -> bool {
+        validate::allows_origin(self, origin)
+    }
+
+    /// Allows only these.
+    pub fn list<T: Into<Box<str>>>(these: impl IntoIterator<Item = T>) -> Allowed {
+        Allowed::List(these.into_iter().map(Into::into).collect())
+    }
+}
+
+/// How much of a session the built-in store keeps for replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replay {
+    /// Messages of one session. Default: 256, enough for the seconds in which a stream is resumed. Zero disables replay in every store, and
+    /// drops the reply to a request whose client loses its stream.
+    pub events: usize,
+    /// Bytes of these messages. Default: 1 MiB; a longer message is not kept.
+    pub bytes: usize,
+    /// Bytes over all sessions. Default: 64 MiB; beyond it, the session that holds most drops messages.
+    pub all_bytes: usize,
+}
+
+impl Replay {
+    /// Keeps so many messages of a session, with so many bytes in all.
+    #[must_use]
+    pub const fn new(events: usize, bytes: usize) -> Replay {
+        Replay {
+            events,
+            bytes,
+            all_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Default for Replay {
+    fn default() -> Replay {
+        Replay::new(256, 1 << 20)
+    }
+}
+
+/// The paths of the transport of 2024-11-05.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SsePaths {
+    /// The path at which a client opens its stream.
+    pub stream: Box<str>,
+    /// The path to which a client posts its messages.
+    pub messages: Box<str>,
+}
+
+impl SsePaths {
+    /// Uses these two paths.
+    pub fn new(stream: impl Into<Box<str>>, messages: impl Into<Box<str>>) -> SsePaths {
+        SsePaths {
+            stream: stream.into(),
+            messages: messages.into(),
+        }
+    }
+}
+
+/// `/sse` and `/messages`, the usual paths.
+impl Default for SsePaths {
+    fn default() -> SsePaths {
+        SsePaths::new("/sse", "/messages")
+    }
+}

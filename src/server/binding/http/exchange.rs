@@ -1,0 +1,330 @@
+//! The open exchanges: the received part of each request, and how each is answered. Each change of phase follows `table`.
+//!
+//! Knows no message, and of sessions only their keys.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::driver::{Instant, StreamId};
+use crate::http::{Fields, Verb};
+use crate::server::binding::http::table::{self, Cue, Phase};
+use crate::server::origin::{QueueId, SessionKey};
+
+/// A request whose body is arriving.
+pub(crate) struct Arriving {
+    pub(crate) verb: Verb,
+    pub(crate) route: Route,
+    /// The header fields that concern the message.
+    pub(crate) fields: Fields<'static>,
+    pub(crate) user: Option<Box<str>>,
+    /// The network address of the client, if it is known.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) accepts: Accepts,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Arriving {
+    fn bytes(&self) -> usize {
+        self.fields.bytes() + self.body.len()
+    }
+}
+
+/// The target of a request.
+#[derive(PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+pub(crate) enum Route {
+    /// The endpoint of all versions but 2024-11-05.
+    Endpoint,
+    /// The path for messages to the session with this id, in version 2024-11-05.
+    SseMessages(Box<str>),
+    /// The path for event streams, in version 2024-11-05.
+    SseStream,
+}
+
+/// The kinds of body that a client accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepts {
+    pub(crate) json: bool,
+    pub(crate) sse: bool,
+}
+
+impl Accepts {
+    /// A refusal is JSON, whatever the client accepts.
+    pub(crate) const JSON: Accepts = Accepts {
+        json: true,
+        sse: false,
+    };
+
+    pub(crate) const SSE: Accepts = Accepts {
+        json: false,
+        sse: true,
+    };
+}
+
+/// The phase in which the answer to a request begins.
+const ANSWERED: Phase = match table::next(Phase::Reading, Cue::Arrived) {
+    Some(phase) => phase,
+    None => Phase::Gone,
+};
+
+/// An exchange that is being answered.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// The queue that it carries.
+    pub(crate) queue: QueueId,
+    pub(crate) accepts: Accepts,
+    /// The session that it belongs to. In a session, an error has status 200 like any other reply.
+    pub(crate) session: Option<SessionKey>,
+    /// The status, if it is decided before the reply.
+    pub(crate) status: Option<u16>,
+    /// Further header fields of the response.
+    pub(crate) fields: Fields<'static>,
+    phase: Phase,
+    /// Whether it ends as soon as its queue is empty. The client comes back for the rest.
+    pub(crate) hangs_up: bool,
+    /// The earliest time of the next keepalive, because something was written on it.
+    pub(crate) quiet_from: Instant,
+    /// The number of keepalive intervals in a row in which its client read nothing.
+    pub(crate) stuck: u32,
+}
+
+impl Exchange {
+    pub(crate) const fn new(
+        queue: QueueId,
+        accepts: Accepts,
+        session: Option<SessionKey>,
+    ) -> Exchange {
+        Exchange {
+            queue,
+            accepts,
+            session,
+            status: None,
+            fields: Fields::new(),
+            phase: ANSWERED,
+            hangs_up: false,
+            quiet_from: Instant::ZERO,
+            stuck: 0,
+        }
+    }
+
+    /// Whether it is an event stream whose head is written.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.phase == Phase::Streaming
+    }
+
+    /// Whether it answers requests. Other exchanges do not end by themselves.
+    const fn is_for_requests(&self) -> bool {
+        matches!(self.queue, QueueId::Stream(_))
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Exchanges {
+    reading: BTreeMap<StreamId, Arriving>,
+    open: BTreeMap<StreamId, Exchange>,
+    /// The exchange that carries each queue.
+    carriers: BTreeMap<QueueId, StreamId>,
+    /// The number of open exchanges that answer requests and end with the reply.
+    requests: usize,
+    /// The finished exchanges, with their unread bytes and the number of intervals in a row in which nothing was read.
+    unread: BTreeMap<StreamId, (usize, u32)>,
+    /// Bytes of the requests that are arriving.
+    bytes: usize,
+}
+
+/// The part of an exchange that is lost with its client.
+pub(crate) enum Lost {
+    /// A request that had not arrived whole.
+    Request,
+    /// A response that was not complete.
+    Response(Exchange),
+    /// The rest of a response that was complete.
+    Rest,
+}
+
+/// # While the body arrives
+impl Exchanges {
+    /// Adds a request that begins to arrive. Returns the bytes of all arriving requests.
+    pub(crate) fn read(&mut self, stream: StreamId, arriving: Arriving) -> usize {
+        self.bytes += arriving.bytes();
+        self.reading.insert(stream, arriving);
+        self.bytes
+    }
+
+    /// Appends to the body of a request. Returns its length, and the bytes of all arriving requests. `None` if the request is not arriving.
+    pub(crate) fn grow(&mut self, stream: StreamId, bytes: &[u8]) -> Option<(usize, usize)> {
+        let arriving = self.reading.get_mut(&stream)?;
+        arriving.body.extend_from_slice(bytes);
+        self.bytes += bytes.len();
+        Some((arriving.body.len(), self.bytes))
+    }
+
+    /// The largest arriving request.
+    pub(crate) fn largest(&self) -> Option<StreamId> {
+        let reading = self.reading.iter();
+        let largest = reading.max_by_key(|(_, arriving)| arriving.bytes());
+        largest.map(|(stream, _)| *stream)
+    }
+
+    /// Removes a request whose body is complete or no longer wanted.
+    pub(crate) fn take(&mut self, stream: StreamId) -> Option<Arriving> {
+        let arriving = self.reading.remove(&stream)?;
+        self.bytes -= arriving.bytes();
+        Some(arriving)
+    }
+
+    /// The oldest arriving request.
+    pub(crate) fn oldest_arriving(&self) -> Option<StreamId> {
+        self.reading.keys().next().copied()
+    }
+
+    /// All arriving requests.
+    pub(crate) fn arriving(&self) -> Vec<StreamId> {
+        self.reading.keys().copied().collect()
+    }
+}
+
+/// # While an exchange is answered
+impl Exchanges {
+    pub(crate) fn open(&mut self, stream: StreamId, exchange: Exchange) {
+        self.carriers.insert(exchange.queue, stream);
+        self.requests += usize::from(exchange.is_for_requests());
+        if let Some(before) = self.open.insert(stream, exchange) {
+            self.requests -= usize::from(before.is_for_requests());
+        }
+    }
+
+    pub(crate) fn get(&self, stream: StreamId) -> Option<&Exchange> {
+        self.open.get(&stream)
+    }
+
+    pub(crate) fn get_mut(&mut self, stream: StreamId) -> Option<&mut Exchange> {
+        self.open.get_mut(&stream)
+    }
+
+    /// The exchange that carries this queue.
+    pub(crate) fn carrier(&self, queue: QueueId) -> Option<StreamId> {
+        self.carriers.get(&queue).copied()
+    }
+
+    /// Removes an exchange that is being answered.
+    fn close(&mut self, stream: StreamId) -> Option<Exchange> {
+        let exchange = self.open.remove(&stream)?;
+        self.requests -= usize::from(exchange.is_for_requests());
+        if self.carriers.get(&exchange.queue) == Some(&stream) {
+            self.carriers.remove(&exchange.queue);
+        }
+        Some(exchange)
+    }
+
+    /// Records that the first event of a response is written.
+    pub(crate) fn begin(&mut self, stream: StreamId) {
+        if let Some(exchange) = self.open.get_mut(&stream) {
+            let next = table::next(exchange.phase, Cue::Begun);
+            exchange.phase = next.unwrap_or(exchange.phase);
+        }
+    }
+
+    /// Removes an exchange that is finished, of which `under_way` bytes are unread. At most `most` finished exchanges are remembered; the
+    /// oldest is forgotten first.
+    pub(crate) fn finish(
+        &mut self,
+        stream: StreamId,
+        under_way: usize,
+        most: usize,
+    ) -> Option<Exchange> {
+        let exchange = self.close(stream)?;
+        let is_read = under_way == 0;
+        if table::next(exchange.phase, Cue::Finished { is_read }) == Some(Phase::Unread) {
+            self.unread.insert(stream, (under_way, 0));
+            if self.unread.len() > most {
+                self.unread.pop_first();
+            }
+        }
+        Some(exchange)
+    }
+
+    /// Removes an exchange whose client is lost. Returns what it was.
+    pub(crate) fn lose(&mut self, stream: StreamId) -> Option<Lost> {
+        match table::next(self.phase(stream)?, Cue::Lost)? {
+            Phase::Gone => {}
+            Phase::Reading | Phase::Answering | Phase::Streaming | Phase::Unread => return None,
+        }
+        if self.take(stream).is_some() {
+            return Some(Lost::Request);
+        }
+        if self.unread.remove(&stream).is_some() {
+            return Some(Lost::Rest);
+        }
+        self.close(stream).map(Lost::Response)
+    }
+
+    /// The phase of an exchange.
+    fn phase(&self, stream: StreamId) -> Option<Phase> {
+        if let Some(exchange) = self.open.get(&stream) {
+            return Some(exchange.phase);
+        }
+        let is_reading = self.reading.contains_key(&stream);
+        let is_unread = self.unread.contains_key(&stream);
+        let phase = is_reading.then_some(Phase::Reading);
+        phase.or_else(|| is_unread.then_some(Phase::Unread))
+    }
+
+    /// Counts bytes that were read of a finished exchange. Returns whether the exchange is known as finished.
+    pub(crate) fn read_out(&mut self, stream: StreamId, len: usize) -> bool {
+        let Some((left, stuck)) = self.unread.get_mut(&stream) else {
+            return false;
+        };
+        *left = left.saturating_sub(len);
+        *stuck = 0;
+        if *left == 0 && table::next(Phase::Unread, Cue::ReadAll) == Some(Phase::Gone) {
+            self.unread.remove(&stream);
+        }
+        true
+    }
+
+    /// Counts an interval in which nothing was read of a finished exchange. Returns the number of intervals in a row, or `None` if the
+    /// exchange is not finished.
+    pub(crate) fn count_unread(&mut self, stream: StreamId) -> Option<u32> {
+        let (_, stuck) = self.unread.get_mut(&stream)?;
+        *stuck += 1;
+        Some(*stuck)
+    }
+
+    /// The oldest finished exchange that is not read completely.
+    pub(crate) fn oldest_unread(&self) -> Option<StreamId> {
+        self.unread.keys().next().copied()
+    }
+
+    /// The unread bytes of a finished exchange.
+    pub(crate) fn left(&self, stream: StreamId) -> usize {
+        self.unread.get(&stream).map_or(0, |(left, _)| *left)
+    }
+
+    /// The exchanges that are being answered.
+    pub(crate) fn answering(&self) -> impl Iterator<Item = (StreamId, &Exchange)> {
+        let open = self.open.iter();
+        open.map(|(stream, exchange)| (*stream, exchange))
+    }
+
+    /// Whether any exchange that is being answered ends by itself.
+    pub(crate) const fn has_requests(&self) -> bool {
+        self.requests > 0
+    }
+
+    /// Whether all finished exchanges are read completely.
+    pub(crate) fn are_read_out(&self) -> bool {
+        self.unread.is_empty()
+    }
+
+    pub(crate) fn has(&self, stream: StreamId) -> bool {
+        self.phase(stream).is_some()
+    }
+
+    /// The number of exchanges that are open, or finished and not read completely.
+    pub(crate) fn len(&self) -> usize {
+        self.reading.len() + self.open.len() + self.unread.len()
+    }
+}

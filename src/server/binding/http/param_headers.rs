@@ -1,0 +1,168 @@
+//! Knows which tools have arguments that modern calls repeat in header fields. Knows no call.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use serde::Deserialize;
+
+use crate::http::Fields;
+use crate::json::Json;
+use crate::protocol::param_headers::{Mirrored, survey};
+
+/// The most bytes that are kept, enough for thousands of tools. Tools beyond are not checked.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The tools with such arguments, by audience and name. The tools of one user say nothing of those of another.
+#[derive(Debug, Default)]
+pub(crate) struct ParamHeaders {
+    table: BTreeMap<Key, Mirrored>,
+    bytes: usize,
+}
+
+/// The audience of a tool, and its name.
+type Key = (Audience, Box<str>);
+
+/// The users that a list of tools is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Audience {
+    /// All users. The application set the list.
+    All,
+    /// The user that asked for the list. `None` stands for all users without checked credentials.
+    User(Option<Box<str>>),
+}
+
+impl Audience {
+    fn bytes(&self) -> usize {
+        match self {
+            Audience::All | Audience::User(None) => 0,
+            Audience::User(Some(user)) => user.len(),
+        }
+    }
+}
+
+impl ParamHeaders {
+    /// Learns from a result of `tools/list` for these users. It may be one page of many.
+    pub(crate) fn learn(&mut self, audience: &Audience, result: Json<'_>) {
+        let found = survey(result).tools;
+        if found.is_empty() && self.table.is_empty() {
+            return;
+        }
+        for name in named(result) {
+            self.forget(&(audience.clone(), name.as_ref().into()));
+            if self
+                .table
+                .contains_key(&(Audience::All, name.as_ref().into()))
+            {
+                // The list that a user was given overrides the list for all users.
+                self.add(audience, name.into(), Mirrored::default());
+            }
+        }
+        for (name, mirrored) in found {
+            self.add(audience, name, mirrored);
+        }
+    }
+
+    /// Checks that the fields of a user's call agree with its arguments.
+    pub(crate) fn check(
+        &self,
+        user: Option<&str>,
+        tool: &str,
+        fields: &Fields<'_>,
+        arguments: Option<Json<'_>>,
+    ) -> Result<(), Box<str>> {
+        if self.table.is_empty() {
+            return Ok(());
+        }
+        let own = (Audience::User(user.map(Into::into)), tool.into());
+        let own = self.table.get(&own);
+        match own.or_else(|| self.table.get(&(Audience::All, tool.into()))) {
+            Some(mirrored) => mirrored.check(fields, arguments),
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, audience: &Audience, name: Box<str>, mirrored: Mirrored) {
+        let bytes = audience.bytes() + name.len() + mirrored.bytes();
+        if self.bytes + bytes <= MOST_BYTES {
+            let key = (audience.clone(), name);
+            self.forget(&key);
+            self.bytes += bytes;
+            self.table.insert(key, mirrored);
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some(mirrored) = self.table.remove(key) {
+            self.bytes -= key.0.bytes() + key.1.len() + mirrored.bytes();
+        }
+    }
+}
+
+/// The names of all tools in a result.
+fn named(result: Json<'_>) -> Vec<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct List<'a> {
+        #[serde(borrow)]
+        tools: Vec<Tool<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Tool<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+    }
+    let list = serde_json::from_str::<List<'_>>(result.as_str());
+    let tools = list.map(|list| list.tools).unwrap_or_default();
+    tools.into_iter().map(|tool| tool.name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::json::Payload;
+
+    use super::*;
+
+    const MARKED: &str =
+        r#"{"type":"object","properties":{"x":{"type":"string","x-mcp-header":"X"}}}"#;
+
+    const ANYBODY: Audience = Audience::User(None);
+
+    fn list(schema: &str) -> Payload {
+        let text = alloc::format!(r#"{{"tools":[{{"name":"a","inputSchema":{schema}}}]}}"#);
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn as_many_tools_are_known_as_there_is_room_for() {
+        let mut tools = ParamHeaders::default();
+        let names = ["a", "b", "c"].map(|name| name.repeat(MOST_BYTES * 2 / 5));
+        for name in &names {
+            let text =
+                alloc::format!(r#"{{"tools":[{{"name":"{name}","inputSchema":{MARKED}}}]}}"#);
+            let list: Payload = text.parse().unwrap();
+            tools.learn(&ANYBODY, list.json());
+        }
+        let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
+        let are_checked = names.each_ref().map(|name| {
+            let checked = tools.check(None, name, &Fields::new(), Some(arguments.json()));
+            checked.is_err()
+        });
+        assert_eq!(are_checked, [true, true, false]);
+    }
+
+    #[test]
+    fn the_newest_word_on_a_tool_counts() {
+        let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
+        let mut tools = ParamHeaders::default();
+        let check =
+            |tools: &ParamHeaders| tools.check(None, "a", &Fields::new(), Some(arguments.json()));
+        assert_eq!(check(&tools), Ok(()));
+        tools.learn(&ANYBODY, list(MARKED).json());
+        assert!(check(&tools).is_err());
+        assert!(tools.bytes > 0);
+        tools.learn(&ANYBODY, list(r#"{"type":"object"}"#).json());
+        assert_eq!(check(&tools), Ok(()));
+        assert_eq!(tools.bytes, 0);
+    }
+}

@@ -1,0 +1,251 @@
+//! The sessions of legacy clients over HTTP: the id, the owner and the streams of each. Knows no message and no exchange.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::Hasher;
+
+use crate::driver::{Instant, StreamId};
+use crate::protocol::Version;
+use crate::server::origin::SessionKey;
+use crate::util::digest;
+
+/// The name, in event ids, of the standalone stream, which belongs to no request.
+pub(crate) const STANDALONE: u64 = 0;
+
+pub(crate) struct Session {
+    pub(crate) id: Box<str>,
+    /// The user that it belongs to.
+    pub(crate) user: Option<Box<str>>,
+    /// Whether it uses the transport of 2024-11-05. Such a session has one stream, and ends with it.
+    pub(crate) is_sse: bool,
+    /// The version that was agreed on, once it was.
+    pub(crate) version: Option<Version>,
+    /// Whether the client sent `notifications/initialized`.
+    pub(crate) is_initialized: bool,
+    /// Whether a request was ever made in it.
+    pub(crate) is_used: bool,
+    /// The streams with unanswered requests, by their names in event ids.
+    streams: BTreeMap<u64, StreamId>,
+    /// The idle deadline. The session is checked no later than then.
+    pub(crate) ends: Instant,
+    /// The number of the last event that was written to the standalone stream.
+    pub(crate) last_written: u64,
+}
+
+impl Session {
+    /// Whether it has unanswered requests.
+    pub(crate) fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+}
+
+pub(crate) struct SessionTable {
+    table: BTreeMap<SessionKey, Session>,
+    by_id: BTreeMap<Box<str>, SessionKey>,
+    /// The session and the name of each stream of requests.
+    by_stream: BTreeMap<StreamId, (SessionKey, u64)>,
+    last: SessionKey,
+    secret: (u64, u64),
+}
+
+impl SessionTable {
+    pub(crate) const fn new(secret: [u8; 16]) -> SessionTable {
+        let both = u128::from_le_bytes(secret);
+        SessionTable {
+            table: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            by_stream: BTreeMap::new(),
+            last: SessionKey::DUPLEX,
+            secret: (both as u64, (both >> 64) as u64),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns a key that no session had.
+    pub(crate) fn next_key(&mut self) -> SessionKey {
+        self.last = self.last.next();
+        self.last
+    }
+
+    /// Returns an id of 128 bits that cannot be guessed (S-SESS-02).
+    pub(crate) fn new_id(&self, key: SessionKey, salt: u64) -> Box<str> {
+        let half = |which| self.number("session", key.number(), 2 * salt + which);
+        format!("{:016x}{:016x}", half(0), half(1)).into()
+    }
+
+    pub(crate) fn open(&mut self, key: SessionKey, id: Box<str>, user: Option<Box<str>>) {
+        self.by_id.insert(id.clone(), key);
+        let session = Session {
+            id,
+            user,
+            is_sse: false,
+            version: None,
+            is_initialized: false,
+            is_used: false,
+            streams: BTreeMap::new(),
+            ends: Instant::ZERO,
+            last_written: 0,
+        };
+        self.table.insert(key, session);
+    }
+
+    pub(crate) fn get(&self, key: SessionKey) -> Option<&Session> {
+        self.table.get(&key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: SessionKey) -> Option<&mut Session> {
+        self.table.get_mut(&key)
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<SessionKey> {
+        self.by_id.get(id).copied()
+    }
+
+    /// Removes a session and returns it.
+    pub(crate) fn close(&mut self, key: SessionKey) -> Option<Session> {
+        let session = self.table.remove(&key)?;
+        self.by_id.remove(&session.id);
+        for stream in session.streams.values() {
+            self.by_stream.remove(stream);
+        }
+        Some(session)
+    }
+
+    /// Adds a stream for the replies to requests.
+    pub(crate) fn begin_stream(&mut self, key: SessionKey, stream: StreamId) {
+        let name = self.number("stream", stream.number(), 0).max(1);
+        if let Some(session) = self.table.get_mut(&key) {
+            session.streams.insert(name, stream);
+            self.by_stream.insert(stream, (key, name));
+        }
+    }
+
+    /// Makes `stream` the replay of a stream whose requests are answered.
+    pub(crate) fn replay_on(&mut self, key: SessionKey, name: u64, stream: StreamId) {
+        self.by_stream.insert(stream, (key, name));
+    }
+
+    /// Removes a stream whose requests are answered.
+    pub(crate) fn end_stream(&mut self, stream: StreamId) {
+        let Some((key, name)) = self.by_stream.remove(&stream) else {
+            return;
+        };
+        if let Some(session) = self.table.get_mut(&key) {
+            if session.streams.get(&name) == Some(&stream) {
+                session.streams.remove(&name);
+            }
+        }
+    }
+
+    /// The session that a stream belongs to, and its name there.
+    pub(crate) fn of(&self, stream: StreamId) -> Option<(SessionKey, u64)> {
+        self.by_stream.get(&stream).copied()
+    }
+
+    /// The stream of this name, if it has unanswered requests.
+    pub(crate) fn stream(&self, key: SessionKey, name: u64) -> Option<StreamId> {
+        self.table.get(&key)?.streams.get(&name).copied()
+    }
+
+    /// The streams with unanswered requests.
+    pub(crate) fn streams(&self, key: SessionKey) -> Vec<StreamId> {
+        let session = self.table.get(&key);
+        session.map_or_else(Vec::new, |s| s.streams.values().copied().collect())
+    }
+
+    /// Returns a number that cannot be guessed, for one of several uses.
+    fn number(&self, what: &str, which: u64, part: u64) -> u64 {
+        let mut hash = digest::keyed(self.secret);
+        hash.write(what.as_bytes());
+        hash.write_u64(which);
+        hash.write_u64(part);
+        hash.finish()
+    }
+}
+
+/// The id of an event: the name of its stream, and its number (S-RES-01, S-RES-02).
+pub(crate) fn event_id(stream: u64, number: u64) -> String {
+    let mut id = String::with_capacity(24);
+    push_digits::<16>(&mut id, stream);
+    id.push('-');
+    push_digits::<10>(&mut id, number);
+    id
+}
+
+/// Appends a number in this base. Every event has an id, so this avoids the cost of `core::fmt`.
+fn push_digits<const BASE: u64>(text: &mut String, number: u64) {
+    let (mut digits, mut left) = ([b'0'; 20], number);
+    let mut start = digits.len();
+    while left > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] = b"0123456789abcdef"[(left % BASE) as usize];
+        left /= BASE;
+    }
+    text.push_str(core::str::from_utf8(&digits[start..]).unwrap_or_default());
+}
+
+/// Parses the id of an event.
+pub(crate) fn read_event_id(id: &str) -> Option<(u64, u64)> {
+    let (stream, number) = id.split_once('-')?;
+    Some((u64::from_str_radix(stream, 16).ok()?, number.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_128_bits_of_visible_text_and_differ_by_number_salt_and_secret() {
+        let mut sessions = SessionTable::new([7; 16]);
+        let (one, two) = (sessions.next_key(), sessions.next_key());
+        let ids = [
+            sessions.new_id(one, 0),
+            sessions.new_id(one, 1),
+            sessions.new_id(two, 0),
+            SessionTable::new([8; 16]).new_id(one, 0),
+        ];
+        for (at, id) in ids.iter().enumerate() {
+            assert_eq!(id.len(), 32);
+            assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            let mut others = ids[..at].iter().flat_map(|id| [&id[..16], &id[16..]]);
+            assert!(
+                !others.any(|half| id.contains(half)),
+                "no half is used twice"
+            );
+            assert_ne!(id[..16], id[16..]);
+        }
+    }
+
+    #[test]
+    fn the_streams_of_a_session_go_with_it() {
+        let mut sessions = SessionTable::new([7; 16]);
+        let (key, stream) = (sessions.next_key(), StreamId::new(5));
+        sessions.open(key, "a".into(), None);
+        sessions.begin_stream(key, stream);
+        let (_, name) = sessions.of(stream).unwrap();
+        assert_ne!(name, STANDALONE);
+        assert_eq!(sessions.stream(key, name), Some(stream));
+        assert_eq!(sessions.find("a"), Some(key));
+        sessions.close(key);
+        assert_eq!((sessions.of(stream), sessions.find("a")), (None, None));
+    }
+
+    #[test]
+    fn event_ids_read_back() {
+        let id = event_id(0xBEEF, 12);
+        assert_eq!(id, "beef-12");
+        assert_eq!(read_event_id(&id), Some((0xBEEF, 12)));
+        for ends in [0, 9, 10, 16, u64::MAX] {
+            assert_eq!(event_id(ends, ends), format!("{ends:x}-{ends}"));
+        }
+        for bad in ["", "-", "1", "x-1", "1-x", "1-1-1", "1--1"] {
+            assert_eq!(read_event_id(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,596 @@
+//! Inputs: takes what the driver reports, reads the messages of clients, and decides who answers them. Nothing in here can fail, because all
+//! input is data.
+
+use alloc::format;
+
+use crate::driver::{Epoch, Fault, Input, StreamId};
+use crate::http::{Fields, RequestHead};
+use crate::json::{Json, Payload};
+use crate::protocol::method::names;
+use crate::protocol::{Era, code};
+use crate::server::Server;
+use crate::server::asks::Found;
+use crate::server::binding::http::{
+    self, Accepts, Arriving, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Refusal, Sent, Source,
+    Target,
+};
+use crate::server::binding::{Ended, Received};
+use crate::server::clock::Timer;
+use crate::server::event::{Cancelled, Event, Unanswered};
+use crate::server::lifecycle::Cue;
+use crate::server::origin::{IdScope, Origin, SessionKey};
+use crate::server::outgoing::Lifetime;
+use crate::server::outgoing::frame::{Answer, Frame, Signal};
+use crate::server::requests::params::{CancelledParams, Params};
+use crate::server::session::deferred::DeferredMessage;
+use crate::util::noise::{self, Noise};
+use crate::wire::{
+    self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Skimmed,
+};
+
+/// # Inputs
+impl Server {
+    pub(super) fn take_input(&mut self, stream: StreamId, input: Input<'_>) {
+        let is_taken = match input {
+            Input::Bytes { bytes, .. } => self.on_bytes(stream, &bytes),
+            Input::End { faults, .. } => self.on_end(stream, &faults),
+            Input::Request { head, .. } => self.on_head(stream, &head),
+            Input::Sent { len, .. } => self.on_sent(stream, len),
+            Input::WriteFailed { faults, .. } => self.on_write_failed(stream, &faults),
+            Input::Exited { .. }
+            | Input::OpenFailed { .. }
+            | Input::Opened
+            | Input::Response { .. }
+            | Input::Stderr { .. }
+            | Input::Activity { .. } => false,
+        };
+        if !is_taken {
+            self.stats.stale_inputs += 1;
+        }
+    }
+
+    fn on_bytes(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
+        match self.binding.receive(stream, bytes) {
+            Received::Stale => return false,
+            Received::Lines(lines) => self.read_lines(lines, bytes),
+            Received::Body(overrun) => {
+                if let Some((stream, refusal)) = overrun {
+                    self.refuse_arriving(stream, refusal);
+                }
+            }
+        }
+        self.stats.bytes_in += bytes.len() as u64;
+        true
+    }
+
+    fn on_end(&mut self, stream: StreamId, faults: &[Fault]) -> bool {
+        match self.binding.end(stream, faults, &mut self.clock) {
+            Ended::Input => {
+                self.lifecycle.note(faults);
+                self.input_ended();
+            }
+            Ended::Body(arrived) => self.on_body(stream, &arrived),
+            Ended::Exchange => return self.client_gone(stream),
+            Ended::Stale => return false,
+        }
+        true
+    }
+
+    fn on_write_failed(&mut self, stream: StreamId, faults: &[Fault]) -> bool {
+        if self.binding.shared_queue().is_none() {
+            return self.client_gone(stream);
+        }
+        self.lifecycle.note(faults);
+        self.close(Cue::WriteFailed);
+        true
+    }
+
+    /// Counts bytes that the client read. Any read extends the flush deadline, even of an exchange that is finished.
+    fn on_sent(&mut self, stream: StreamId, len: usize) -> bool {
+        match self.binding.sent(stream, len, &mut self.clock) {
+            None => return false,
+            Some(Sent::Complete) => self.put_off_flush(len),
+            Some(Sent::Open(queue)) => {
+                self.outgoing.sent(queue, len);
+                self.put_off_flush(len);
+                self.update_unread(stream);
+            }
+        }
+        true
+    }
+
+    /// Restarts the flush time because a client read, but only before the drain deadline.
+    fn put_off_flush(&mut self, len: usize) {
+        let is_in_time = self.clock.is_armed(Timer::Drain);
+        if len > 0 && is_in_time && self.clock.is_armed(Timer::Flush) {
+            self.clock.arm(Timer::Flush, self.config.flush);
+        }
+    }
+}
+
+/// # Lines
+impl Server {
+    fn read_lines(&mut self, mut lines: LineReader, mut bytes: &[u8]) {
+        if !self.lifecycle.has_input_ended() {
+            while let Some(line) = lines.next(&mut bytes) {
+                self.on_line(line);
+            }
+        }
+        self.binding.put_back(lines);
+    }
+
+    /// Reads the rest of the byte stream at its end. A complete message without its newline is accepted.
+    pub(super) fn read_last_line(&mut self) {
+        if let Some(mut lines) = self.binding.take_lines() {
+            if let Some(line) = lines.finish() {
+                self.on_line(line);
+            }
+        }
+    }
+
+    fn on_line(&mut self, line: Line<'_>) {
+        match line {
+            Line::NotUtf8(bytes) => {
+                self.on_noise("a line that is not UTF-8", bytes, false);
+                let text = "the line is not UTF-8";
+                self.send_error(&Origin::DUPLEX, None, code::PARSE_ERROR, text);
+            }
+            Line::Oversized(skimmed) => self.on_oversized(&skimmed),
+            Line::Text(text) => self.on_text(text),
+        }
+    }
+
+    fn on_text(&mut self, text: &str) {
+        let from = &Origin::DUPLEX;
+        let mut noted = Params::default();
+        let plan = Params::plan(self.sessions.known_terms());
+        match wire::parse_visiting(text, plan, |part| noted.note(part)) {
+            Ok(Inbound::One(Message::Request { id, method, params })) => {
+                self.understood();
+                noted.complete(params);
+                self.on_request(from, id, &method, &noted);
+            }
+            Ok(Inbound::One(message)) => self.on_message(from, message),
+            Ok(Inbound::Batch(batch)) if self.sessions.allows_batches(SessionKey::DUPLEX) => {
+                self.on_batch(from, batch, text);
+            }
+            Ok(Inbound::Batch(_)) => {
+                let what = "a batch, which the agreed version does not have";
+                self.on_noise(what, text.as_bytes(), false);
+                self.send_error(from, None, code::INVALID_REQUEST, what);
+            }
+            Err(malformed) => self.on_malformed(from, &malformed, text),
+        }
+    }
+
+    /// Refuses a line that is too long to be held. The rest of the session is not affected.
+    fn on_oversized(&mut self, skimmed: &Skimmed) {
+        let limit = self.config.limits.message_bytes;
+        let bytes = skimmed.len;
+        let what = format!("a message of {bytes} bytes, where {limit} is the most");
+        self.on_noise(&what, b"", true);
+        let error = ErrorObject::new(code::INVALID_REQUEST, what);
+        let from = &Origin::DUPLEX;
+        let is_free = |id: &Id| !self.is_in_flight(&from.wire(id.clone()));
+        match &skimmed.id {
+            Some(id) if skimmed.is_response => {
+                let why = error.message.into();
+                self.on_reply(from, id, Err(Unanswered::Invalid { why }));
+            }
+            Some(id) if is_free(id) => self.refuse(from.queue, id.clone(), error),
+            Some(_) | None => self.send_error(from, None, error.code, &error.message),
+        }
+    }
+}
+
+/// # Exchanges
+impl Server {
+    fn on_head(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
+        match self.binding.new_exchange(stream, head) {
+            NewExchange::Known => return false,
+            NewExchange::Preflight(output) => {
+                self.outputs.push(output);
+                return true;
+            }
+            NewExchange::Full if self.refuse_if_full(stream, head) => return true,
+            NewExchange::Full | NewExchange::Readable => {}
+        }
+        match self.binding.begin(stream, head, &mut self.clock) {
+            Ok(None) => {}
+            Ok(Some((largest, refusal))) => self.refuse_arriving(largest, refusal),
+            Err(refusal) => self.refuse_exchange(stream, Some(Source::of_head(head)), refusal),
+        }
+        true
+    }
+
+    fn on_body(&mut self, stream: StreamId, arrived: &Arriving) {
+        let done = match arrived.target() {
+            Target::Delete => self.on_delete(stream, arrived),
+            Target::Message => self.on_post(stream, arrived),
+            Target::SseMessage(session) => self.on_sse_post(stream, session, arrived),
+            Target::SseStream => self.on_sse_stream(stream, arrived),
+            Target::Stream => self.on_get(stream, arrived),
+        };
+        if let Err(refusal) = done {
+            let source = self.binding.source_of(arrived);
+            self.refuse_exchange(stream, source, refusal);
+        }
+    }
+
+    fn on_post(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        let spoken = self.config.versions;
+        let from = match arrived.read(self.sessions.known_terms(), spoken)? {
+            Posted::Batch(batch, text) => {
+                return self.on_posted_batch(stream, arrived, batch, text);
+            }
+            Posted::Malformed(malformed, text) => {
+                return Err(self.on_posted_nonsense(arrived, &malformed, text));
+            }
+            Posted::Request {
+                id,
+                method,
+                params,
+                era: Era::Legacy,
+            } => return self.on_posted_legacy(stream, arrived, id, &method, &params),
+            Posted::Request {
+                id,
+                method,
+                params,
+                era: Era::Modern,
+            } => {
+                let from = arrived.modern_origin(stream);
+                self.open_exchange(stream, arrived.accepts, None);
+                self.understood();
+                match self.check_fields(arrived, &method, &params) {
+                    Ok(()) => self.on_request(&from, id, &method, &params),
+                    Err(error) => self.refuse(from.queue, id, error),
+                }
+                return Ok(());
+            }
+            // S-HTTP-12: the specification does not say which fields a modern notification must have.
+            Posted::Notification(message, Era::Modern) => (arrived.modern_origin(stream), message),
+            Posted::Notification(message, Era::Legacy) | Posted::Response(message) => {
+                let session = self.session_of(arrived)?;
+                (arrived.origin_in(stream, session), message)
+            }
+        };
+        self.on_message(&from.0, from.1);
+        self.respond_empty(stream, 202, Fields::new());
+        Ok(())
+    }
+
+    /// Handles an array of messages. Only sessions of one version may send it (S-BATCH-07). The response is an event stream of single
+    /// replies.
+    fn on_posted_batch(
+        &mut self,
+        stream: StreamId,
+        arrived: &Arriving,
+        batch: Batch<'_>,
+        text: &str,
+    ) -> Result<(), Refusal> {
+        if !arrived.names_session(self.config.versions) {
+            return Err(http::no_batches());
+        }
+        let session = self.session_of(arrived)?;
+        if !self.sessions.allows_batches(session) {
+            return Err(http::no_batches());
+        }
+        let from = arrived.origin_in(stream, session);
+        if !http::wants_replies(&batch) {
+            self.on_batch(&from, batch, text);
+            self.respond_empty(stream, 202, Fields::new());
+            return Ok(());
+        }
+        if !arrived.accepts.sse {
+            let text = "the answers to an array are a stream of events, which is not accepted";
+            return Err(Refusal::new(406, text));
+        }
+        self.open_exchange(stream, Accepts::SSE, Some(session));
+        let begin = Frame::Signal(Signal::Begin(0));
+        self.outgoing.push(from.queue, begin);
+        self.on_batch(&from, batch, text);
+        Ok(())
+    }
+
+    /// Returns the refusal of a body that is not a message. If it was meant as the answer to an ask, the ask ends.
+    fn on_posted_nonsense(
+        &mut self,
+        arrived: &Arriving,
+        malformed: &Malformed,
+        text: &str,
+    ) -> Refusal {
+        let what = format!("a body that is no message: {malformed}");
+        self.on_noise(&what, text.as_bytes(), false);
+        if malformed.is_response && arrived.names_session(self.config.versions) {
+            if let (Some(id), Ok(session)) = (&malformed.id, self.session_of(arrived)) {
+                let why = what.into();
+                let from = arrived.origin_in(StreamId::DUPLEX, session);
+                self.on_reply(&from, id, Err(Unanswered::Invalid { why }));
+            }
+        }
+        Arriving::refuse_malformed(malformed)
+    }
+
+    /// Checks, in the expected order, that the fields of a modern request agree with its message (S-HTTP-32).
+    fn check_fields(
+        &mut self,
+        arrived: &Arriving,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), ErrorObject> {
+        if params.is_ambiguous {
+            // Ambiguous params are refused later, in `admit`.
+            return Ok(());
+        }
+        let Some(version) = arrived.modern_version(name, self.config.versions)? else {
+            // S-VER-12: a legacy client is told which versions are spoken here.
+            let wanted = params.text("protocolVersion").unwrap_or_default();
+            return Err(self.sessions.unsupported(&wanted));
+        };
+        self.sessions.modern_terms(params, Some(version))?;
+        self.binding.check_fields(arrived, name, params)
+    }
+
+    fn on_posted_legacy(
+        &mut self,
+        stream: StreamId,
+        arrived: &Arriving,
+        id: Id,
+        name: &str,
+        params: &Params<'_>,
+    ) -> Result<(), Refusal> {
+        let from = if name == names::INITIALIZE {
+            // F-024: a session id in `initialize` names an old session and is ignored.
+            let Some(session) = self.binding.next_session() else {
+                return Ok(());
+            };
+            self.open_exchange(stream, arrived.accepts, None);
+            Origin {
+                scope: IdScope::Stream(stream),
+                ..arrived.origin_in(stream, session)
+            }
+        } else {
+            let named = arrived.check_names_version(self.config.versions);
+            let session = named.and_then(|()| self.session_of(arrived));
+            let session = session.map_err(|refusal| refusal.to(Some(&id)))?;
+            self.binding.use_session(session);
+            self.open_exchange(stream, arrived.accepts, Some(session));
+            arrived.origin_in(stream, session)
+        };
+        self.understood();
+        self.on_request(&from, id, name, params);
+        Ok(())
+    }
+
+    fn on_delete(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        let key = self.session_of(arrived)?;
+        self.end_session(key, true);
+        self.respond_empty(stream, 204, Fields::new());
+        Ok(())
+    }
+
+    /// Opens the standalone stream of a session, or resumes a stream that broke off.
+    fn on_get(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        let key = self.session_of(arrived)?;
+        let is_serving = self.lifecycle.is_serving();
+        let resumed = self.binding.resume(key, stream, arrived, is_serving)?;
+        let queue = resumed.queue;
+        if resumed.is_replay {
+            self.outgoing.add(queue, Lifetime::UntilAnswered);
+        }
+        // A newer stream replaces the older.
+        if let Some(older) = self.binding.carrier(queue) {
+            self.end_exchange(older);
+            self.outgoing.detach(queue);
+        }
+        self.outgoing.prepend(queue, resumed.frames);
+        self.carry(stream, queue, arrived.accepts, Some(key));
+        Ok(())
+    }
+
+    /// Opens the stream of a new session of the transport of 2024-11-05. The first event tells the client where to post (S-SSE-02).
+    fn on_sse_stream(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+        if !self.lifecycle.is_serving() {
+            return Err(Refusal::busy("the server is shutting down"));
+        }
+        if !self.make_room_for_session() {
+            return Err(Refusal::busy(NO_SESSION_LEFT));
+        }
+        let Some((key, path)) = self.binding.open_sse_session(arrived) else {
+            return Ok(());
+        };
+        self.outgoing.add(key.queue(), Lifetime::Lasting);
+        let endpoint = Frame::Signal(Signal::Endpoint(path));
+        self.outgoing.push(key.queue(), endpoint);
+        self.carry(stream, key.queue(), arrived.accepts, Some(key));
+        Ok(())
+    }
+
+    /// Handles a message that was posted on the transport of 2024-11-05.
+    fn on_sse_post(
+        &mut self,
+        stream: StreamId,
+        id: &str,
+        arrived: &Arriving,
+    ) -> Result<(), Refusal> {
+        let from = self.binding.sse_origin(id, arrived)?;
+        if !self.outgoing.has_room(from.queue) {
+            return Err(Refusal::busy("what was said before is not read yet"));
+        }
+        let text = arrived.text()?;
+        let has_batches = || {
+            from.session
+                .is_some_and(|s| self.sessions.allows_batches(s))
+        };
+        match wire::parse(text) {
+            Ok(Inbound::One(message)) => self.on_message(&from, message),
+            Ok(Inbound::Batch(batch)) if has_batches() => self.on_batch(&from, batch, text),
+            Ok(Inbound::Batch(_)) => return Err(http::no_batches()),
+            Err(malformed) => {
+                self.on_malformed(&from, &malformed, text);
+                let text = format!("{malformed}");
+                return Err(Refusal::coded(400, malformed.kind.code(), text));
+            }
+        }
+        self.respond_empty(stream, 202, Fields::new());
+        Ok(())
+    }
+
+    /// Returns the session that a request names, if its user may use it.
+    fn session_of(&mut self, arrived: &Arriving) -> Result<SessionKey, Refusal> {
+        let key = match self.binding.find_session(arrived)? {
+            Lookup::Known(key) => key,
+            Lookup::Missing => return Err(Refusal::no_session()),
+            Lookup::Over(key) => {
+                self.end_session(key, false);
+                return Err(Refusal::no_session());
+            }
+            Lookup::Stored(record) => self.revive_session(*record)?,
+        };
+        self.binding.enter_session(key, arrived, &mut self.clock)?;
+        Ok(key)
+    }
+}
+
+/// # Messages
+impl Server {
+    fn on_batch(&mut self, from: &Origin, batch: Batch<'_>, text: &str) {
+        for element in batch {
+            match element {
+                // S-LIFE-10: a handshake cannot be part of a batch.
+                Ok(Message::Request { id, method, .. }) if method == names::INITIALIZE => {
+                    let text = "`initialize` cannot be part of a batch";
+                    self.send_error(from, Some(id), code::INVALID_REQUEST, text);
+                }
+                Ok(message) => self.on_message(from, message),
+                Err(malformed) => self.on_malformed(from, &malformed, text),
+            }
+        }
+    }
+
+    fn on_malformed(&mut self, from: &Origin, malformed: &Malformed, text: &str) {
+        let what = format!("a line that is no message: {malformed}");
+        self.on_noise(&what, text.as_bytes(), false);
+        match &malformed.id {
+            Some(id) if malformed.is_response => {
+                let why = what.into();
+                self.on_reply(from, id, Err(Unanswered::Invalid { why }));
+            }
+            // S-RPC-15: a notification is never answered. A response without an id answers nothing that is known.
+            None if malformed.is_response || malformed.is_notification => {}
+            id => {
+                let id = id.clone();
+                let id = id.filter(|id| !self.is_in_flight(&from.wire(id.clone())));
+                self.send_error(from, id, malformed.kind.code(), &format!("{malformed}"));
+            }
+        }
+    }
+
+    /// Replies to something that is not a request. An error without an id is sent only if the version allows it.
+    fn send_error(&mut self, from: &Origin, id: Option<Id>, code: i64, text: &str) {
+        if id.is_some() || self.sessions.allows_errors_without_id(from) {
+            self.stats.refused += 1;
+            let error = ErrorObject::new(code, text);
+            let frame = Frame::Answer(id, Answer::Error(error));
+            self.outgoing.push(from.queue, frame);
+        }
+    }
+
+    fn on_message(&mut self, from: &Origin, message: Message<'_>) {
+        self.understood();
+        match message {
+            Message::Notification { method, params } => {
+                self.on_notification(from, &method, params);
+            }
+            Message::Request { id, method, params } => {
+                let params = Params::read(params, self.sessions.known_terms());
+                self.on_request(from, id, &method, &params);
+            }
+            Message::Response {
+                id: Some(id),
+                outcome,
+            } => {
+                let outcome = outcome.map(Payload::from);
+                self.on_reply(from, &id, outcome.map_err(Unanswered::Error));
+            }
+            Message::Response { id: None, .. } => {
+                self.on_noise("an error that names no request", b"", false);
+            }
+        }
+    }
+
+    fn understood(&mut self) {
+        self.stats.messages_in += 1;
+        self.binding.noise().made_sense();
+    }
+
+    /// Counts unusable input, and reports samples of it.
+    fn on_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
+        self.stats.noise += 1;
+        if self.lifecycle.is_closed() {
+            return;
+        }
+        if let Some(count) = self.binding.noise().heard() {
+            let sample = noise::sample(bytes, self.config.limits.noise_sample);
+            self.report(Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: what.into(),
+                count,
+                sample,
+                is_too_large,
+            }));
+        }
+    }
+
+    /// Handles a reply of a legacy client to an ask.
+    fn on_reply(&mut self, from: &Origin, id: &Id, outcome: Result<Payload, Unanswered>) {
+        match self.asks.find(from.session, id) {
+            Found::Open(ask) => self.end_ask(ask, outcome),
+            Found::Late => self.stats.late_replies += 1,
+            Found::Unknown => self.on_noise("a reply to nothing that was asked", b"", false),
+        }
+    }
+
+    fn on_notification(&mut self, from: &Origin, name: &str, params: Option<Json<'_>>) {
+        match (name, from.session) {
+            (names::NOTIFICATIONS_CANCELLED, _) => self.on_cancelled(from, params),
+            (names::NOTIFICATIONS_INITIALIZED, Some(session)) => {
+                if !self.awaits_agreement(from) {
+                    self.finish_handshake(session);
+                } else if !self.offer.deferred().has_initialized(session) {
+                    let message = DeferredMessage::Initialized(session);
+                    self.offer.deferred_mut().push(message);
+                }
+            }
+            (names::NOTIFICATIONS_INITIALIZED, None) => {}
+            // S-RPC-15: a notification is never answered.
+            (_, _) => self.report(Event::Notified {
+                method: name.into(),
+                params: params.map(Payload::from),
+                caller: from.caller(),
+            }),
+        }
+    }
+
+    /// Handles a cancellation. If it names nothing in flight, it is ignored (S-CANC-05, S-CANC-08).
+    fn on_cancelled(&mut self, from: &Origin, params: Option<Json<'_>>) {
+        let Some(CancelledParams { id, reason, meta }) = CancelledParams::read(params) else {
+            return;
+        };
+        let wire = from.wire(id);
+        if self.watches.is_listening(&wire) {
+            self.watches.unlisten(&wire);
+            self.outgoing.retract_listen(from.queue, &wire.id);
+            self.outgoing.reply_done(from.queue);
+        } else if let Some(request) = self.requests.find(&wire) {
+            self.cancel(request, Cancelled::ByPeer { reason, meta });
+        } else {
+            // S-CANC-10: a handshake is not cancelled.
+            let deferred = self.offer.deferred_mut().cancel(&wire);
+            if let Some(queue) = deferred.and_then(|message| message.queue()) {
+                self.outgoing.reply_done(queue);
+            }
+            self.outgoing.retract_id(from.queue, &wire.id);
+        }
+    }
+}

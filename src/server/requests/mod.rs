@@ -1,0 +1,564 @@
+//! The requests of clients: the phase, the id and the arrival of each. Sees no frames and no time; answers nothing by itself.
+//!
+//! - `params` splits the params of a request; `admission` decides whether it can be served.
+//! - `reply` holds the application's answers, and `checks` decides whether they fit the request.
+//! - `progress` holds reports that wait to be written; `state_token` makes the states that clients return.
+
+pub(crate) mod admission;
+pub(crate) mod checks;
+pub(crate) mod params;
+mod progress;
+pub(crate) mod reply;
+mod state_token;
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use params::Params;
+use progress::ProgressReports;
+use reply::{Progress, Verdict};
+use state_token::StateTokens;
+
+use crate::driver::{AskId, RequestId};
+use crate::protocol::{LogLevel, Method, Peer, Version, code, method};
+use crate::server::config::Config;
+use crate::server::misuse::Misuse;
+use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
+use crate::util::ascending_map::AscendingMap;
+use crate::util::sorted::Sorted;
+use crate::wire::{ErrorObject, Id};
+
+/// A request that is not over.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    method: Cow<'static, str>,
+    /// The protocol's description of the method; `None` if the protocol does not know the method.
+    facts: Option<&'static Method>,
+    /// The hash of what it is about, for the state tokens.
+    subject: u64,
+    /// The phase. Only `Requests` writes it, because requests are counted by phase.
+    phase: Phase,
+    /// The number of times that its client was asked for input in place of a result.
+    round: u32,
+    /// The asks that are open for it.
+    asks: BTreeSet<AskId>,
+    /// Its last arrival.
+    arrival: Arrival,
+    /// Its progress. `None` until the first report.
+    progress: Option<Box<ProgressReports>>,
+}
+
+impl Entry {
+    pub(crate) const fn arrival(&self) -> &Arrival {
+        &self.arrival
+    }
+
+    pub(crate) const fn queue(&self) -> QueueId {
+        self.arrival.queue
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.arrival.peer.version
+    }
+
+    pub(crate) fn method(&self) -> &str {
+        &self.method
+    }
+
+    pub(crate) fn is_cacheable(&self) -> bool {
+        self.facts.is_some_and(|facts| facts.cacheable)
+    }
+
+    /// Whether its client has the asks and is to come back.
+    pub(crate) const fn is_away(&self) -> bool {
+        matches!(self.phase, Phase::Away(_))
+    }
+
+    /// Whether the application works on it while its client waits.
+    pub(crate) const fn is_waited_for(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// Whether the application has still to answer it.
+    pub(crate) const fn is_open(&self) -> bool {
+        match self.phase {
+            Phase::Answered(_) | Phase::Away(Some(_)) => false,
+            Phase::Asking | Phase::Away(None) | Phase::Open => true,
+        }
+    }
+
+    /// Whether its reply waits to be written.
+    pub(crate) const fn is_answered(&self) -> bool {
+        self.verdict().is_some()
+    }
+
+    /// The reply that waits to be written.
+    pub(crate) const fn verdict(&self) -> Option<&Verdict> {
+        match &self.phase {
+            Phase::Answered(verdict) => Some(verdict),
+            Phase::Asking | Phase::Away(_) | Phase::Open => None,
+        }
+    }
+
+    /// The code of the error that is its reply.
+    pub(crate) const fn error_code(&self) -> Option<i64> {
+        match self.verdict() {
+            Some(Verdict::Error(error)) => Some(error.code),
+            Some(Verdict::Input(_) | Verdict::Result(..)) | None => None,
+        }
+    }
+
+    pub(crate) const fn asks(&self) -> &BTreeSet<AskId> {
+        &self.asks
+    }
+
+    /// The number of times that its client was asked for input in place of a result.
+    pub(crate) const fn round(&self) -> u32 {
+        self.round
+    }
+}
+
+/// How a request arrived. All of it is replaced when the client comes back with another round.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) wire: WireId,
+    /// The queue for all messages about it.
+    pub(crate) queue: QueueId,
+    /// The session that it belongs to, in the legacy era.
+    pub(crate) session: Option<SessionKey>,
+    pub(crate) peer: Arc<Peer>,
+    /// The authenticated user, as reported by the component that checked the credentials.
+    pub(crate) user: Option<Box<str>>,
+    pub(crate) token: Option<Id>,
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// What becomes of the application's answer to a request.
+#[must_use]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Concluded {
+    /// It waits until the client comes back.
+    Held,
+    /// It is to be written now.
+    Reply {
+        queue: QueueId,
+        bytes: usize,
+        /// Whether asks were queued in its place.
+        was_asking: bool,
+    },
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Its reply waits to be written.
+    Answered(Verdict),
+    /// Asks wait to be written in place of its reply.
+    Asking,
+    /// Its client has the asks and is to come back. Holds the verdict, if the application gave one in the meantime.
+    Away(Option<Verdict>),
+    /// The application works on it.
+    Open,
+}
+
+/// The counted part of a phase.
+#[derive(Clone, Copy)]
+enum Standing {
+    Answered,
+    Open,
+    Other,
+}
+
+impl Standing {
+    const fn of(phase: &Phase) -> Standing {
+        match phase {
+            Phase::Answered(_) => Standing::Answered,
+            Phase::Asking | Phase::Away(_) => Standing::Other,
+            Phase::Open => Standing::Open,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Requests {
+    next: u64,
+    table: AscendingMap<RequestId, Entry>,
+    /// The requests that their clients wait for.
+    by_id: Sorted<WireId, RequestId>,
+    /// The requests of legacy clients.
+    by_session: Sorted<(SessionKey, RequestId), ()>,
+    /// The number of requests that have their reply.
+    answered: usize,
+    /// The number of open requests that want log messages from each level on. Their clients wait, and the application works on them.
+    levels: Sorted<LogLevel, usize>,
+    /// The number of requests that the clients of each session over HTTP wait for.
+    in_sessions: BTreeMap<SessionKey, usize>,
+    /// The same, ordered by number.
+    by_count: BTreeSet<(usize, SessionKey)>,
+    tokens: StateTokens,
+    /// The longest message.
+    message_bytes: usize,
+}
+
+impl Requests {
+    pub(crate) fn new(config: &Config) -> Requests {
+        Requests {
+            next: 1,
+            table: AscendingMap::new(),
+            by_id: Sorted::new(),
+            by_session: Sorted::new(),
+            answered: 0,
+            levels: Sorted::new(),
+            in_sessions: BTreeMap::new(),
+            by_count: BTreeSet::new(),
+            tokens: StateTokens::new(config.secret),
+            message_bytes: config.limits.message_bytes,
+        }
+    }
+
+    /// The number of requests that the client of one session over HTTP waits for.
+    fn in_session(&self, session: SessionKey) -> usize {
+        self.in_sessions.get(&session).copied().unwrap_or(0)
+    }
+
+    /// The number of requests that the sender of a message waits for, if it is in a session over HTTP.
+    pub(crate) fn share_of(&self, scope: IdScope) -> usize {
+        match scope {
+            IdScope::Session(session) => self.in_session(session),
+            IdScope::Stream(_) => 0,
+        }
+    }
+
+    /// The oldest request of the session that has most, if it has more than a sender with one more than `mine` would have.
+    pub(crate) fn of_heaviest(&self, mine: usize) -> Option<RequestId> {
+        let (count, session) = *self.by_count.last()?;
+        let requests = (count > mine + 1).then(|| self.of(IdScope::Session(session)))?;
+        requests.into_iter().min()
+    }
+
+    /// The requests of a session whose replies go to this queue.
+    pub(crate) fn on_queue(&self, session: SessionKey, queue: QueueId) -> Vec<RequestId> {
+        let mut requests = self.of(IdScope::Session(session));
+        let is_on = |entry: &Entry| entry.queue() == queue;
+        requests.retain(|request| self.get(*request).is_some_and(is_on));
+        requests
+    }
+
+    fn recount(&mut self, scope: IdScope, comes: bool) {
+        let IdScope::Session(session) = scope else {
+            return;
+        };
+        let before = self.in_session(session);
+        let now = if comes { before + 1 } else { before - 1 };
+        self.by_count.remove(&(before, session));
+        if now == 0 {
+            self.in_sessions.remove(&session);
+        } else {
+            self.in_sessions.insert(session, now);
+            self.by_count.insert((now, session));
+        }
+    }
+
+    /// The number of requests that their clients wait for.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// The number of requests whose client is to come back.
+    pub(crate) fn away(&self) -> usize {
+        self.table.len() - self.by_id.len()
+    }
+
+    pub(crate) fn find(&self, wire: &WireId) -> Option<RequestId> {
+        self.by_id.get(wire).copied()
+    }
+
+    /// The requests in flight whose ids are of this scope.
+    pub(crate) fn of(&self, scope: IdScope) -> Vec<RequestId> {
+        let first = WireId::first(scope);
+        let all = self.by_id.from(&first);
+        all.take_while(|(wire, _)| wire.scope == scope)
+            .map(|(_, request)| *request)
+            .collect()
+    }
+
+    pub(crate) fn get(&self, request: RequestId) -> Option<&Entry> {
+        self.table.get(request)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<RequestId> {
+        self.table.keys().collect()
+    }
+
+    /// The requests of a legacy client.
+    pub(crate) fn of_session(&self, session: SessionKey) -> Vec<RequestId> {
+        let first = (session, RequestId::from_number(0));
+        let all = self.by_session.from(&first);
+        all.take_while(|((of, _), ())| *of == session)
+            .map(|((_, request), ())| *request)
+            .collect()
+    }
+
+    /// Whether every request has its reply, written or not.
+    pub(crate) const fn are_answered(&self) -> bool {
+        self.answered == self.table.len()
+    }
+
+    /// The lowest log level that any open request wants, while its client waits.
+    pub(crate) fn least_level(&self) -> Option<LogLevel> {
+        self.levels.first().map(|(level, _)| *level)
+    }
+
+    /// Moves a request to another phase. Returns the phase before.
+    fn enter(&mut self, request: RequestId, phase: Phase) -> Option<Phase> {
+        let entry = self.table.get_mut(request)?;
+        let level = entry.arrival.log_level;
+        let before = core::mem::replace(&mut entry.phase, phase);
+        let (was, is) = (Standing::of(&before), Standing::of(&entry.phase));
+        self.count(was, level, false);
+        self.count(is, level, true);
+        Some(before)
+    }
+
+    fn count(&mut self, standing: Standing, level: Option<LogLevel>, comes: bool) {
+        match (standing, level) {
+            (Standing::Answered, _) if comes => self.answered += 1,
+            (Standing::Answered, _) => self.answered -= 1,
+            (Standing::Open, Some(level)) => {
+                let before = self.levels.get(&level).copied().unwrap_or(0);
+                let now = if comes { before + 1 } else { before - 1 };
+                if now == 0 {
+                    self.levels.remove(&level);
+                } else {
+                    self.levels.insert(level, now);
+                }
+            }
+            (Standing::Open, None) | (Standing::Other, _) => {}
+        }
+    }
+}
+
+/// # The life of a request
+impl Requests {
+    /// Adds a request that the application is to answer.
+    pub(crate) fn accept(
+        &mut self,
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        subject: u64,
+        arrival: Arrival,
+    ) -> RequestId {
+        let request = RequestId::from_number(self.next);
+        self.next += 1;
+        self.by_id.insert(arrival.wire.clone(), request);
+        if let Some(session) = arrival.session {
+            self.by_session.insert((session, request), ());
+        }
+        self.count(Standing::Open, arrival.log_level, true);
+        self.recount(arrival.wire.scope, true);
+        let entry = Entry {
+            method,
+            facts,
+            subject,
+            phase: Phase::Open,
+            round: 0,
+            asks: BTreeSet::new(),
+            arrival,
+            progress: None,
+        };
+        self.table.add(request, entry);
+        request
+    }
+
+    /// Returns a request that the application has still to answer.
+    pub(crate) fn open(&self, request: RequestId) -> Result<&Entry, Misuse> {
+        let entry = self.table.get(request).filter(|entry| entry.is_open());
+        entry.ok_or(Misuse::UnknownRequest)
+    }
+
+    pub(crate) const fn check_size(&self, bytes: usize) -> Result<(), Misuse> {
+        if bytes > self.message_bytes {
+            return Err(Misuse::TooLarge { bytes });
+        }
+        Ok(())
+    }
+
+    /// Gives a request the verdict of the application.
+    pub(crate) fn conclude(
+        &mut self,
+        request: RequestId,
+        verdict: Verdict,
+    ) -> Result<Concluded, Misuse> {
+        let entry = self.open(request)?;
+        let (bytes, queue, is_away) = (verdict.bytes(), entry.arrival.queue, entry.is_away());
+        self.check_size(bytes)?;
+        if is_away {
+            self.enter(request, Phase::Away(Some(verdict)));
+            return Ok(Concluded::Held);
+        }
+        let before = self.enter(request, Phase::Answered(verdict));
+        Ok(Concluded::Reply {
+            queue,
+            bytes,
+            was_asking: matches!(before, Some(Phase::Asking)),
+        })
+    }
+
+    /// Removes a request and returns it.
+    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Entry> {
+        let entry = self.table.remove(request)?;
+        if !entry.is_away() {
+            self.by_id.remove(&entry.arrival.wire);
+            self.recount(entry.arrival.wire.scope, false);
+        }
+        if let Some(session) = entry.arrival.session {
+            self.by_session.remove(&(session, request));
+        }
+        self.count(Standing::of(&entry.phase), entry.arrival.log_level, false);
+        Some(entry)
+    }
+
+    /// Adds a progress report. A client that does not read gets only the newest report. Returns whether a frame must be queued for it.
+    pub(crate) fn add_progress(
+        &mut self,
+        request: RequestId,
+        progress: Progress,
+        is_read: bool,
+    ) -> bool {
+        let entry = self.table.get_mut(request);
+        entry.is_some_and(|entry| {
+            let reports = entry.progress.get_or_insert_default();
+            reports.add(progress, is_read)
+        })
+    }
+
+    /// Returns the progress report for a frame that is being written, if one is left, with the arrival of its request.
+    pub(crate) fn next_progress(&mut self, request: RequestId) -> Option<(Progress, &Arrival)> {
+        let entry = self.table.get_mut(request)?;
+        let progress = entry.progress.as_mut()?.next()?;
+        Some((progress, &entry.arrival))
+    }
+}
+
+/// # Asks and rounds
+impl Requests {
+    pub(crate) fn add_ask(&mut self, request: RequestId, ask: AskId) {
+        if let Some(entry) = self.table.get_mut(request) {
+            entry.asks.insert(ask);
+        }
+    }
+
+    /// Removes and returns an ask of a request that is over.
+    pub(crate) fn next_ask(&mut self, request: RequestId) -> Option<AskId> {
+        self.table.get_mut(request)?.asks.pop_first()
+    }
+
+    /// Records that an ask of a request is over. Returns the queue from which the asks are to be retracted, if none is left to be written
+    /// in place of the reply.
+    pub(crate) fn ask_ended(&mut self, request: RequestId, ask: AskId) -> Option<QueueId> {
+        let entry = self.table.get_mut(request)?;
+        entry.asks.remove(&ask);
+        let queue = entry.arrival.queue;
+        if !entry.asks.is_empty() || !matches!(entry.phase, Phase::Asking) {
+            return None;
+        }
+        self.enter(request, Phase::Open);
+        Some(queue)
+    }
+
+    /// Records that the asks of a request are to be written in place of its reply. Returns the queue for them, unless they wait already.
+    pub(crate) fn put_asks(&mut self, request: RequestId) -> Option<QueueId> {
+        let entry = self.table.get(request)?;
+        let queue = entry.arrival.queue;
+        if !entry.is_waited_for() {
+            return None;
+        }
+        self.enter(request, Phase::Asking);
+        Some(queue)
+    }
+
+    /// The state that the client returns with its answers to the asks of the next round.
+    pub(crate) fn next_token(&self, request: RequestId) -> Option<String> {
+        let entry = self.table.get(request)?;
+        Some(self.tokens.token(request, entry.round + 1, entry.subject))
+    }
+
+    /// Records that the client has the asks instead of a reply. Nothing more can be sent under the old id.
+    pub(crate) fn send_away(&mut self, request: RequestId) {
+        self.enter(request, Phase::Away(None));
+        if let Some(entry) = self.table.get_mut(request) {
+            entry.round += 1;
+            self.by_id.remove(&entry.arrival.wire);
+        }
+    }
+
+    /// The hash of what a request is about, for the state tokens.
+    pub(crate) fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
+        let target = facts.named_by.and_then(|key| params.text(key));
+        let target = target.unwrap_or_default();
+        self.tokens.subject(facts.name, &target, user)
+    }
+
+    /// Whether a request for this method continues one that was begun before.
+    pub(crate) fn resumes(&self, name: &str, params: &Params<'_>, user: Option<&str>) -> bool {
+        let facts = method::find(name).filter(|facts| facts.may_need_input);
+        let state = admission::read_state(params).ok().flatten();
+        match (facts, state) {
+            (Some(facts), Some(state)) if params.claims_modern() => {
+                let subject = self.subject(facts, params, user);
+                self.awaited(&state, subject).is_ok()
+            }
+            (_, _) => false,
+        }
+    }
+
+    /// The request about `subject` whose client is to come back with this state.
+    pub(crate) fn awaited(&self, state: &str, subject: u64) -> Result<RequestId, ErrorObject> {
+        let find = || {
+            let request = state_token::request_of(state)?;
+            let entry = self.table.get(request).filter(|entry| entry.is_away())?;
+            (state == self.tokens.token(request, entry.round, subject)).then_some(request)
+        };
+        find().ok_or_else(|| {
+            let text = "the state was not given for this request, was used already, or is too old";
+            ErrorObject::new(code::INVALID_PARAMS, text)
+        })
+    }
+
+    /// Records that the client is back. Returns the verdict that the application gave in the meantime, if any.
+    pub(crate) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
+        let entry = self.table.get_mut(request)?;
+        self.by_id.insert(arrival.wire.clone(), request);
+        let level = arrival.log_level;
+        entry.arrival = arrival;
+        entry.progress = None;
+        // The request was away, which is not counted.
+        let before = core::mem::replace(&mut entry.phase, Phase::Open);
+        self.count(Standing::Open, level, true);
+        match before {
+            Phase::Away(verdict) => verdict,
+            Phase::Answered(_) | Phase::Asking | Phase::Open => None,
+        }
+    }
+
+    /// Gives a request whose client is back the verdict that the application gave in the meantime. Returns the queue for the reply, and its
+    /// size.
+    pub(crate) fn reply_held(
+        &mut self,
+        request: RequestId,
+        mut verdict: Verdict,
+    ) -> Option<(QueueId, usize)> {
+        let entry = self.table.get(request)?;
+        let queue = entry.arrival.queue;
+        // S-META-08: capabilities that were declared with an earlier round no longer count.
+        if let Some(feature) = entry.lacks(&verdict) {
+            verdict = Verdict::Error(crate::server::missing_capability(feature));
+        }
+        let bytes = verdict.bytes();
+        self.enter(request, Phase::Answered(verdict));
+        Some((queue, bytes))
+    }
+}
