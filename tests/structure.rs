@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 /// The most fields of `Client`.
 const CLIENT_FIELDS: usize = 8;
 /// The most fields of `Server`.
-const SERVER_FIELDS: usize = 23;
+const SERVER_FIELDS: usize = 12;
 /// The most files with an `impl Client` block.
 const CLIENT_FILES: usize = 4;
 /// The most files with an `impl Server` block.
-const SERVER_FILES: usize = 17;
+const SERVER_FILES: usize = 5;
 /// The most places in `src/client`, outside `binding/`, that test whether the server is reached over HTTP.
 const CLIENT_BINDING_TESTS: usize = 2;
 /// The most places in `src/server`, outside `binding/`, that test whether the client is reached over HTTP.
-const SERVER_BINDING_TESTS: usize = 98;
+const SERVER_BINDING_TESTS: usize = 2;
 
 #[test]
 fn client_has_few_fields() {
