@@ -3,7 +3,7 @@
 //! Four files implement [`Client`]: this one has the contract with the driver and the functions for the application, `dispatch` applies what was
 //! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports.
 //!
-//! The components keep their fields private and do not name `Client`. Each takes the [`Context`], puts into it what no other component reacts to, and
+//! The components keep their fields private and do not name `Client`. Each takes the `Context`, puts into it what no other component reacts to, and
 //! returns what another one must do:
 //!
 //! - `lifecycle`: the state of the link, its epochs, the retry budget and the keepalive;

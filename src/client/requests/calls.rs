@@ -50,10 +50,10 @@ impl CallOptions {
     ///
     /// Some waits are not counted, neither here nor by [`with_idle`](CallOptions::with_idle), because the server is not to blame for them:
     ///
-    /// - a person answers an ask ([`Event::Ask`](super::Event::Ask)). A legacy server does not say for which call it asks, so the clocks of all calls
+    /// - a person answers an ask ([`Event::Ask`](crate::client::Event::Ask)). A legacy server does not say for which call it asks, so the clocks of all calls
     ///   that were sent to it stop;
-    /// - somebody fetches credentials ([`Event::AuthRequired`](super::Event::AuthRequired));
-    /// - the application holds back ([`Client::hold_back`](super::Client::hold_back)).
+    /// - somebody fetches credentials ([`Event::AuthRequired`](crate::client::Event::AuthRequired));
+    /// - the application holds back ([`Client::hold_back`](crate::Client::hold_back)).
     ///
     /// For one call, at most [`Policy::pause_total`](crate::Policy::pause_total) (30 min by default) is left out in all. So a call ends after `limit
     /// + pause_total` at the latest. With a `pause_total` of zero, all waits count.
