@@ -65,7 +65,7 @@ pub use serve::serve;
 pub use system::cleaner;
 pub use system::{process_tree, standard_streams};
 
-/// Runs the examples of this crate's README and of the project's README, which uses this crate.
+/// Runs the examples of this crate's README, of the project's README, which uses this crate, and of the page on drivers.
 #[cfg(doctest)]
 mod readme {
     #[doc = include_str!("../README.md")]
@@ -73,4 +73,7 @@ mod readme {
 
     #[doc = include_str!("../../../README.md")]
     struct ProjectReadme;
+
+    #[doc = include_str!("../../../docs/DRIVERS.md")]
+    struct Drivers;
 }

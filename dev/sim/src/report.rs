@@ -73,7 +73,7 @@ impl Report {
             .collect()
     }
 
-    /// What this many runs should have shown but did not: each row of the table, and each fault once in 100 runs.
+    /// The transitions and faults that these runs should have shown but did not: each row of the table, and each fault once in 100 runs.
     #[must_use]
     pub fn gaps(&self) -> Vec<String> {
         let mut gaps: Vec<String> = self

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+use crate::coverage::scan;
 use crate::step::{Done, Outcome, root};
 
 /// The parts that are counted.
@@ -115,9 +116,7 @@ fn files(part: &Path) -> Result<Vec<File>, String> {
 
 /// Measures the text of a source file.
 fn measure(source: &str) -> Result<File, String> {
-    let tokens: TokenStream = source
-        .parse()
-        .map_err(|error| format!("this is no Rust: {error}"))?;
+    let tokens = scan::parse(source)?;
     let mut file = File::default();
     let (mut code, mut test) = (BTreeSet::new(), BTreeSet::new());
     walk(tokens, &mut code, &mut test, &mut file.functions);

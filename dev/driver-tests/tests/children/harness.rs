@@ -22,7 +22,7 @@ const SPAWN_THREAD: &str = "everlink-spawn";
 /// A test that takes longer fails as hung.
 const TEST_LIMIT: Duration = Duration::from_secs(180);
 
-/// What a test works with.
+/// One test: the adapter under test, its processes and its directory.
 pub(crate) struct Harness<'a> {
     pub(crate) adapter: &'static str,
     pub(crate) processes: ProcessSet,

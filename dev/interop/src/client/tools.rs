@@ -26,7 +26,7 @@ impl ToolCall {
     }
 }
 
-/// What to call for each step. A server without a tool for a step is not asked to run that step.
+/// The tool for each step. A server without a tool for a step is not asked to run that step.
 pub(super) struct Tools {
     /// The directory in the answer to `roots/list`.
     pub(super) home: String,

@@ -16,7 +16,7 @@ pub(crate) struct GroundTruth {
     pub(crate) runs: BTreeMap<u64, u32>,
 }
 
-/// What the application requested.
+/// A call as the application made it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallSpec {
     pub(crate) method: &'static str,

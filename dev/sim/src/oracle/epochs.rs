@@ -30,7 +30,7 @@ enum CloseStep {
 
 #[derive(Debug, Default)]
 struct EpochRecord {
-    // What happened to the transport.
+    // Inputs about the transport.
     has_ended: bool,
     has_exited: bool,
     open_failed: bool,
@@ -49,7 +49,7 @@ struct EpochRecord {
     end: Option<(bool, bool)>,
     unsent_bytes: usize,
     largest: usize,
-    // What the machine did with it.
+    // Outputs of the machine about the transport.
     was_opened: bool,
     close_step: CloseStep,
     is_planned: bool,
@@ -84,7 +84,7 @@ struct End {
     has_calls: bool,
 }
 
-/// What the end of an epoch means for the next attempt, if the link was never ready.
+/// How the end of an epoch affects the next attempt, if the link was never ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
     /// The next attempt may succeed.
@@ -648,7 +648,7 @@ impl Epochs {
         })
     }
 
-    /// What the last end means for the first attempts.
+    /// How the last end affects the first attempts.
     fn outlook(&self, end: &End) -> Outlook {
         if end.was_ever_ready || !end.is_counted {
             return Outlook::Normal;

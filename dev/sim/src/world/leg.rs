@@ -60,7 +60,7 @@ pub(super) struct Exchange {
     /// The response is cut after this many bytes.
     pub(super) cut: Option<usize>,
     pub(super) passed: usize,
-    /// What a proxy has buffered.
+    /// The inputs that a proxy holds back until the response is complete.
     pub(super) buffered: Option<Vec<Input<'static>>>,
     pub(super) last_activity: Instant,
 }
@@ -73,7 +73,7 @@ pub(super) struct LegFaults {
     /// Faults of the next processes.
     pub(super) open_fails: u32,
     pub(super) open_slow: Option<Duration>,
-    /// What happens to every request until then.
+    /// The outage, and when it ends.
     pub(super) outage: Option<(Instant, Outage)>,
     /// Until then, a proxy buffers responses until they are complete.
     pub(super) buffers_until: Instant,
@@ -86,7 +86,7 @@ pub(super) struct LegFaults {
     pub(super) pages: u32,
 }
 
-/// What happens to every request.
+/// How every request fails during an outage.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outage {
     BlackHole,

@@ -3,7 +3,7 @@
 mod matrix;
 mod report;
 mod rows;
-mod scan;
+pub(crate) mod scan;
 mod scope;
 
 use std::collections::BTreeSet;

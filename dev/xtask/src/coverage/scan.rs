@@ -15,12 +15,16 @@ pub(crate) struct Test {
 
 /// Returns the tests in `source` in order, also those in the arguments of a macro. A test that a macro names is not found.
 pub(crate) fn tests(source: &str) -> Result<Vec<Test>, String> {
-    let tokens: TokenStream = source
-        .parse()
-        .map_err(|error| format!("this is no Rust: {error}"))?;
     let mut tests = Vec::new();
-    collect(source, tokens, &mut tests);
+    collect(source, parse(source)?, &mut tests);
     Ok(tests)
+}
+
+/// Splits Rust source into tokens.
+pub(crate) fn parse(source: &str) -> Result<TokenStream, String> {
+    source
+        .parse()
+        .map_err(|error| format!("not valid Rust: {error}"))
 }
 
 /// Appends the tests among these tokens and in their groups.

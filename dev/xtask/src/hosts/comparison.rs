@@ -24,7 +24,7 @@ const HOSTS: [(&str, &str); 4] = [
     ("plain", "Python SDK 1.30.0"),
 ];
 
-/// What happens to the server; the script uses the same texts.
+/// The scenarios: how the server fails in each. The script uses the same texts.
 const SCENARIOS: [&str; 10] = [
     "killed while idle",
     "killed during a call",

@@ -44,7 +44,7 @@ struct Trial {
     run: Box<dyn Fn(&Setup) -> Outcome>,
 }
 
-/// What all trials share.
+/// The state that all trials share.
 struct Setup {
     program: PathBuf,
     /// For how long servers are killed under load.
