@@ -744,6 +744,12 @@ impl Client {
     fn step<R>(&mut self, now: Instant, what: impl FnOnce(&mut Client) -> R) -> R {
         self.cx.now = self.cx.now.max(now);
         let done = what(self);
+        self.end_step();
+        done
+    }
+
+    /// Starts what the changes of this step made possible.
+    fn end_step(&mut self) {
         if self.lifecycle.state() == State::Draining && !self.requests.is_busy() {
             self.drained();
         }
@@ -755,7 +761,6 @@ impl Client {
             self.catalog
                 .tend_watch(&mut self.cx, self.lifecycle.epoch());
         }
-        done
     }
 
     /// Whether the driver should go on reading.
