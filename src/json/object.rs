@@ -57,6 +57,14 @@ pub fn members<'a>(
     object: Json<'a>,
     mut visit: impl FnMut(Cow<'a, str>, Json<'a>),
 ) -> Result<(), ObjectError> {
+    each_member(object, &mut visit)
+}
+
+/// One copy of this in a program is enough: the walk is long, and most of what is done with a member is short.
+fn each_member<'a>(
+    object: Json<'a>,
+    visit: &mut dyn FnMut(Cow<'a, str>, Json<'a>),
+) -> Result<(), ObjectError> {
     let mut walk = Walk::over(object)?;
     while let Some(key) = walk.key() {
         visit(key, walk.value());
@@ -246,6 +254,13 @@ pub fn without(
 pub fn replaced<'a>(
     object: Json<'a>,
     mut replace: impl FnMut(&str, Json<'a>) -> Option<Json<'a>>,
+) -> Result<Payload, ObjectError> {
+    replace_each(object, &mut replace)
+}
+
+fn replace_each<'a>(
+    object: Json<'a>,
+    replace: &mut dyn FnMut(&str, Json<'a>) -> Option<Json<'a>>,
 ) -> Result<Payload, ObjectError> {
     let mut kept = String::with_capacity(object.as_str().len());
     kept.push('{');

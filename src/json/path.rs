@@ -29,7 +29,7 @@ fn descend<'a>(
     text: &'a str,
     start: &'a [u8],
     path: &[Step<'_>],
-    visit: &mut impl FnMut(Json<'a>),
+    visit: &mut dyn FnMut(Json<'a>),
 ) -> &'a [u8] {
     let end = match (path, start) {
         ([], _) => {
