@@ -1,6 +1,6 @@
 //! Buffers the bytes of one message up to a limit, and skims the message if it is longer. Knows neither lines nor events.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use super::skim::{Skim, Skimmed};
 
@@ -13,7 +13,7 @@ pub(super) struct MessageBuffer {
     limit: usize,
     buf: Vec<u8>,
     /// The scan of the message, once it is over the limit. From then on, no bytes are kept.
-    skim: Option<Skim>,
+    skim: Option<Box<Skim>>,
 }
 
 impl MessageBuffer {
@@ -48,7 +48,7 @@ impl MessageBuffer {
         if let Some(skim) = &mut self.skim {
             skim.feed(piece);
         } else if piece.len() > self.limit - self.buf.len() {
-            let mut skim = Skim::default();
+            let mut skim = Box::<Skim>::default();
             skim.feed(&self.buf);
             skim.feed(piece);
             self.skim = Some(skim);
@@ -60,7 +60,7 @@ impl MessageBuffer {
 
     /// Ends a message that is over the limit, and returns what is known of it.
     pub(super) fn take_skimmed(&mut self) -> Option<Skimmed> {
-        self.skim.take().map(Skim::finish)
+        self.skim.take().map(|skim| skim.finish())
     }
 
     /// Forgets the message.
