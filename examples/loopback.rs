@@ -1,6 +1,6 @@
 //! A link and a scripted server in one process, without any I/O: the whole contract on one screen.
 //!
-//! In its first life the server dies of the call. Watch the link say so and come back.
+//! The first server dies of the call. The link says so, and starts the next one.
 
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use everlink::client::{CallOptions, Client, Event, Outcome, State};
-use everlink::wire::{self, Inbound, Message, encode};
 use everlink::{Config, Epoch, ExitStatus, Input, Instant, Output, Payload};
 
 fn main() {
@@ -65,35 +64,25 @@ fn add(link: &mut Client, now: Instant) {
         .expect("the queue has room");
 }
 
-/// The server: old-fashioned, and in its first life it dies of the call.
+/// The server. It speaks only the legacy era, and the first one dies of the call.
 fn serve(link: &mut Client, now: Instant, epoch: Epoch, line: &str) {
-    let Ok(Inbound::One(Message::Request { id, method, .. })) = wire::parse(line.trim_end()) else {
-        return;
-    };
-    let mut reply = Vec::new();
-    match &*method {
-        "initialize" => encode::result(&mut reply, &id, |result| {
-            result.text("protocolVersion", "2025-11-25");
-            result.object("capabilities", |all| {
-                all.object("tools", |_| {});
-            });
-        }),
-        "tools/call" if epoch.number() == 1 => {
-            let words = b"Traceback: I have never seen these numbers before\n";
+    let message: serde_json::Value = serde_json::from_str(line).expect("a message is JSON");
+    let body = match message["method"].as_str() {
+        Some("initialize") => {
+            r#""result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#
+        }
+        Some("tools/call") if epoch.number() == 1 => {
+            let words = b"Traceback: the server does not know these numbers\n";
             link.handle(now, epoch, Input::stderr(words));
             let later = now + Duration::from_millis(20);
             return end(link, later, epoch, ExitStatus::Code(1));
         }
-        "tools/call" => encode::result(&mut reply, &id, |result| {
-            result.raw("content", r#"[{"type":"text","text":"3"}]"#);
-        }),
-        unknown => {
-            let text = format!("what is {unknown}?");
-            encode::error(&mut reply, Some(&id), -32601, &text, None);
-        }
-    }
-    encode::line_end(&mut reply);
-    link.handle(now, epoch, Input::bytes(reply));
+        Some("tools/call") => r#""result":{"content":[{"type":"text","text":"3"}]}"#,
+        Some("server/discover") => r#""error":{"code":-32601,"message":"no such method"}"#,
+        _ => return,
+    };
+    let reply = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{body}}}\n", message["id"]);
+    link.handle(now, epoch, Input::bytes(reply.into_bytes()));
 }
 
 /// The server's process ends, and with it its output.

@@ -159,7 +159,7 @@ pub mod protocol;
 pub mod relay;
 pub mod server;
 mod util;
-pub mod wire;
+mod wire;
 
 pub use client::Client;
 pub use client::config::{
@@ -171,7 +171,18 @@ pub use driver::{
     AskId, CallId, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, LAST_WORDS,
     Output, RequestId, StreamId, Wake,
 };
+pub use json::Payload;
 pub use protocol::watch::{Change, List, Watch, WatchUpdate};
 pub use relay::Relay;
 pub use server::Server;
-pub use wire::{ErrorObject, Payload};
+pub use wire::{ErrorObject, Id};
+
+/// The encoding and decoding of messages, for the benchmarks, fuzzers and model rigs of this project. No part of the contract: it may
+/// change in any release.
+#[doc(hidden)]
+pub mod internal {
+    /// Bytes and JSON-RPC messages.
+    pub mod wire {
+        pub use crate::wire::*;
+    }
+}

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use everlink::wire::{SseEvent, SseReader};
+use everlink::internal::wire::{SseEvent, SseReader};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -7,8 +7,8 @@
 
 use core::hint::black_box;
 
+use everlink::internal::wire::{Id, Inbound, Line, LineReader, encode, parse};
 use everlink::protocol::Era;
-use everlink::wire::{Id, Inbound, Line, LineReader, encode, parse};
 use everlink::{Config, Payload};
 use serde::Deserialize;
 use serde_json::value::RawValue;

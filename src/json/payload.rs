@@ -57,7 +57,7 @@ impl Payload {
     /// The same value, borrowed.
     #[must_use]
     #[inline]
-    pub fn json(&self) -> Json<'_> {
+    pub(crate) fn json(&self) -> Json<'_> {
         Json::checked(&self.0)
     }
 

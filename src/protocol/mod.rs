@@ -5,6 +5,7 @@
 
 mod capability;
 pub mod code;
+mod content;
 mod declared;
 mod feature;
 mod implementation;

@@ -29,7 +29,7 @@ pub enum Line<'a> {
 /// scanned for what a caller needs to know of it (S-INH-06).
 ///
 /// ```
-/// use everlink::wire::{Line, LineReader};
+/// use everlink::internal::wire::{Line, LineReader};
 ///
 /// let mut reader = LineReader::new(1024);
 /// let mut chunk: &[u8] = b"one\ntwo\r\n\nthr";

@@ -59,7 +59,7 @@ pub enum SseEvent<'a> {
 /// split into chunks. Use one reader per stream. When a stream ends, drop the reader and with it the incomplete event.
 ///
 /// ```
-/// use everlink::wire::{SseEvent, SseReader};
+/// use everlink::internal::wire::{SseEvent, SseReader};
 ///
 /// let mut reader = SseReader::new(1024);
 /// let mut chunk: &[u8] = b": hello\n\nid: 7\ndata: {}\n\nid: 8\nda";
@@ -433,7 +433,7 @@ impl fmt::Debug for SseReader {
 /// that contains a CR, an LF or a NUL cannot be represented and is left out.
 ///
 /// ```
-/// use everlink::wire::sse;
+/// use everlink::internal::wire::sse;
 ///
 /// let mut buf = Vec::new();
 /// sse::begin(&mut buf, Some("7"), None);

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 
 use everlink::client::{self, CallOptions, Outcome};
+use everlink::internal::wire::{self, Inbound, Message};
 use everlink::protocol::ServerCapabilities;
 use everlink::server::{self, Offer, Progress};
-use everlink::wire::{self, Inbound, Message};
 use everlink::{Client, Config, Dialect, Epoch, Input, Instant, Output, Payload, Server};
 
 const NOW: Instant = Instant::ZERO;

@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::{CallOptions, Event, Failure, Outcome, State};
-use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Client, Config, Epoch, Fault, FaultKind, Input, Instant, Limit, List, Output,
     Payload, StreamId, Wake, WhenSpent,

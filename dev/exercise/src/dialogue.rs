@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use everlink::internal::wire::{self, Id, Inbound, Json, Line, LineReader, Message};
 use everlink::protocol::{Era, Version, Versions, meta};
 use everlink::server::{Config, ListenEnd};
-use everlink::wire::{self, Id, Inbound, Json, Line, LineReader, Message};
 use serde_json::Value;
 
 use crate::explore::Sight;

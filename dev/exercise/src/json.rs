@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use everlink::wire::Id;
+use everlink::Id;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -113,7 +113,9 @@ fn is_error(text: &str) -> bool {
 
 fn id(text: &str) -> Option<Id> {
     match serde_json::from_str::<String>(text) {
-        Ok(text) => (text.len() <= everlink::wire::TEXT_ID_LIMIT).then(|| Id::Text(text.into())),
+        Ok(text) => {
+            (text.len() <= everlink::internal::wire::TEXT_ID_LIMIT).then(|| Id::Text(text.into()))
+        }
         Err(_) => integer(text).map(Id::Number),
     }
 }

@@ -1,6 +1,6 @@
 //! Lines: the reader against a splitter that sees the whole stream at once. Knows no message.
 
-use everlink::wire::{Id, Line, LineReader};
+use everlink::internal::wire::{Id, Line, LineReader};
 
 use crate::json;
 

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use everlink::wire::{self, BATCH_LIMIT, Inbound, Json, Malformed, Message, Step, object};
+use everlink::internal::wire::{
+    self, BATCH_LIMIT, Inbound, Json, Malformed, Message, Step, object,
+};
 use serde_json::value::RawValue;
 
 use crate::json::{self, Meaning, Members};

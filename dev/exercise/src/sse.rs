@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::wire::{Id, SseEvent, SseReader, sse as wire};
+use everlink::internal::wire::{Id, SseEvent, SseReader, sse as wire};
 
 use crate::json;
 

@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::{CallOptions, Event, Failure, Misuse, Outcome, State};
 use everlink::protocol::ServerFeature;
-use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Client, Config, Deadline, Epoch, Hang, Input, Instant, Keepalive, List, Output,
     Payload, Stats, StreamId, Wake, Watch,

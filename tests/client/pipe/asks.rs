@@ -3,9 +3,9 @@
 
 use core::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::{Blame, Event, FailureKind, Misuse, Outcome, State, Withdrawn};
 use everlink::protocol::{ClientCapabilities, ClientFeature, code};
-use everlink::wire::ErrorObject;
 use everlink::{AskId, CallId, Config, List};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use everlink::ErrorObject;
 use everlink::client::{CallOptions, Event, FailureKind, Outcome, State};
 use everlink::protocol::{ClientCapabilities, ClientFeature, Implementation, LogLevel, Version};
-use everlink::wire::ErrorObject;
 use everlink::{Binding, CallId, Change, Config, Dialect, Keepalive, List, Payload, Watch};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! The requirements for single features of a client over a byte stream: progress, cached results and tasks. The link
 //! keeps no tasks; it passes on what the two applications say of them.
 
+use everlink::ErrorObject;
 use everlink::client::{CallOptions, Event, FailureKind, Misuse, Outcome};
 use everlink::protocol::{ClientCapabilities, ClientFeature};
-use everlink::wire::ErrorObject;
 use everlink::{AskId, CallId, Config, Limit, List};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 
 use core::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::{Blame, CallOptions, Cause, Event, FailureKind, Outcome, State};
 use everlink::protocol::LogLevel;
-use everlink::wire::ErrorObject;
 use everlink::{Change, ExitStatus, Fault, FaultKind, Input, List, Watch};
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
 //! Asks from the server's application to the client's: answered, refused, forgotten and withdrawn; several at once, and
 //! in rounds.
 
+use everlink::ErrorObject;
 use everlink::client::{self, Withdrawn};
 use everlink::protocol::{ClientCapabilities, Era, Version};
 use everlink::server::{self, InputRequired};
-use everlink::wire::ErrorObject;
 use everlink::{AskId, RequestId};
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
 //! Calls from one application to the other: in any order, of any size, with any text; progress, cancellation and
 //! timeouts.
 
+use everlink::ErrorObject;
 use everlink::Limit;
 use everlink::client::{CallOptions, Outcome};
 use everlink::protocol::Version;
 use everlink::server::{Progress, Server};
-use everlink::wire::ErrorObject;
 use serde_json::{Value, json};
 
 use crate::pipe::harness::{

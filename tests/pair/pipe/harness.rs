@@ -4,13 +4,13 @@
 use core::fmt::Debug;
 use core::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::{self, CallOptions, Outcome, State};
 use everlink::protocol::{
     ClientCapabilities, ClientFeature, Era, Implementation, ServerCapabilities, ServerFeature,
     Version, Versions, meta,
 };
 use everlink::server::{self, Offer, Request};
-use everlink::wire::ErrorObject;
 use everlink::{AskId, CallId, Config, Dialect, List, Payload, RequestId, Watch};
 use exercise::{Cut, Pair};
 use serde_json::{Value, json};

@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::CallOptions;
 use everlink::protocol::{Era, Version};
 use everlink::server::Cache;
-use everlink::wire::ErrorObject;
 use everlink::{Change, List, Watch};
 use serde_json::{Value, json};
 

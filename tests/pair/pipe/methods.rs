@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use everlink::ErrorObject;
 use everlink::client::{self, CallOptions};
 use everlink::protocol::method::names;
 use everlink::protocol::{Kind, LogLevel, Method, Owner, Version};
 use everlink::server::{self, ListenEnd, Progress};
-use everlink::wire::ErrorObject;
 use everlink::{Change, Keepalive, List, Watch};
 use serde_json::{Value, json};
 

@@ -4,9 +4,9 @@ use crate::server_pipe::{
     self, Chunking, Harness, NO_MESSAGES, config, every_chunking, every_era, every_version,
     is_modern, meta, notification, request, with_meta,
 };
+use everlink::internal::wire::TEXT_ID_LIMIT;
 use everlink::protocol::Version;
 use everlink::server::Config;
-use everlink::wire::TEXT_ID_LIMIT;
 use everlink::{Change, List};
 use serde_json::{Value, json};
 

@@ -26,8 +26,8 @@ mod rules;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use everlink::ErrorObject;
 use everlink::client::{CallOptions, Client, Event, Failure, Misuse, Outcome, State};
-use everlink::wire::ErrorObject;
 use everlink::{AskId, CallId, Config, Epoch, Input, Instant, List, Payload, Watch};
 use serde_json::{Value, json};
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use everlink::internal::wire::TEXT_ID_LIMIT;
 use everlink::server::{Event, Server, State};
-use everlink::wire::TEXT_ID_LIMIT;
 use everlink::{AskId, Output, RequestId};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;

@@ -13,7 +13,6 @@ use everlink::{CallId, ErrorObject, Payload};
 use serde::Deserialize;
 
 use super::link::{LinkQueue, OwnerCommand};
-use super::texts;
 use crate::commands::ClientCommand;
 use crate::promise::{Slot, wait};
 
@@ -261,7 +260,7 @@ impl ToolResult {
     /// Returns the text of all content blocks, joined by newlines.
     #[must_use]
     pub fn text(&self) -> String {
-        texts::joined(self.0.json()).unwrap_or_default()
+        self.0.content_text().unwrap_or_default()
     }
 
     /// Deserializes its structured content as a `T`.

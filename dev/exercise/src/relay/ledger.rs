@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use everlink::Id;
 use everlink::protocol::meta;
 use everlink::server::{Config, Event};
-use everlink::wire::Id;
 use everlink::{AskId, RequestId};
 use serde_json::Value;
 

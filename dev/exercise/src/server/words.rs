@@ -1,8 +1,8 @@
 //! What a client says to a server end, in bytes: well-formed, half-formed and not. Remembers what it was told, so that it can
 //! answer; judges nothing.
 
+use everlink::internal::wire::TEXT_ID_LIMIT;
 use everlink::protocol::meta;
-use everlink::wire::TEXT_ID_LIMIT;
 use serde_json::{Value, json};
 
 use super::script::Speech;

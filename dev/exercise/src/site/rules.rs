@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use everlink::http::{Fields, RequestHead, Verb};
+use everlink::internal::wire::{SseEvent, SseReader};
 use everlink::server::{Config, Event, State};
-use everlink::wire::{SseEvent, SseReader};
 use everlink::{Epoch, Output, RequestId, Server, StreamId, Wake};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use everlink::ErrorObject;
 use everlink::client::{CallOptions, Event, Outcome};
-use everlink::wire::ErrorObject;
 use everlink::{
     AskId, CallId, Change, Client, Config, Epoch, Input, Instant, List, Output, StreamId, Watch,
 };

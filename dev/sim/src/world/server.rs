@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use everlink::ErrorObject;
 use everlink::http::{Fields, ResponseHead};
 use everlink::server::{Event, Progress};
-use everlink::wire::ErrorObject;
 use everlink::{
     Change, Deadline, Input, Instant, List, Output, Payload, RequestId, Server, StreamId, server,
 };

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use everlink::Id;
 use everlink::protocol::{LogLevel, Version, meta};
 use everlink::server::{Config, State};
-use everlink::wire::Id;
 use everlink::{AskId, Change, Fault, Instant, RequestId};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! What a server end writes: whose question, news or answer it is, and whether it may be said.
 
+use everlink::Id;
 use everlink::protocol::meta;
-use everlink::wire::Id;
 use everlink::{AskId, Change, Instant, List};
 use serde_json::Value;
 

@@ -1,0 +1,28 @@
+//! Joins the text of all content blocks of a result. Knows no other part of a result.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+
+use crate::json::{Payload, Step};
+
+const TEXTS: [Step<'_>; 3] = [Step::Member("content"), Step::Each, Step::Member("text")];
+
+impl Payload {
+    /// Joins the `text` of all content blocks of a result with newlines. Returns `None` if one of them is neither a string nor null.
+    #[must_use]
+    pub fn content_text(&self) -> Option<String> {
+        let (mut all, mut is_odd) = (None, false);
+        self.json()
+            .visit(&TEXTS, |text| match (text.text(), &mut all) {
+                (None, _) => is_odd |= !text.is_null(),
+                (Some(text), None) => all = Some(text),
+                (Some(text), Some(all)) => {
+                    let all = Cow::to_mut(all);
+                    all.push('\n');
+                    all.push_str(&text);
+                }
+            });
+        let all = all.map_or_else(String::new, Cow::into_owned);
+        (!is_odd).then_some(all)
+    }
+}
