@@ -11,7 +11,7 @@ use super::value::Json;
 /// The initial buffer size for serialising. Most values are not longer.
 const INITIAL_CAPACITY: usize = 512;
 
-/// A valid JSON value, kept exactly as it was received or serialised. [`Json`] is the same, borrowed.
+/// A valid JSON value, kept exactly as it was received or serialised.
 ///
 /// Two payloads are equal if their texts are equal, so `{"a":1}` and `{ "a": 1 }` differ. `Debug` shows only the length, because payloads
 /// hold what users type and what servers answer.

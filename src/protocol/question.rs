@@ -79,8 +79,7 @@ pub fn check(
 /// The feature that a client must declare to run this ask as a task (S-LTASK-02), if the ask requests a task.
 ///
 /// A client without the feature does not refuse the ask: it ignores the request for a task (S-LTASK-03).
-#[must_use]
-pub fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeature> {
+pub(crate) fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeature> {
     let feature = match name {
         names::ELICITATION_CREATE => ClientFeature::TasksElicitationCreate,
         names::SAMPLING_CREATE_MESSAGE => ClientFeature::TasksSamplingCreateMessage,
