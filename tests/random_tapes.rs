@@ -35,15 +35,15 @@ impl Random {
 
 #[test]
 fn any_server_keeps_the_rules() {
-    play_tapes(1_500, exercise::server_stdio);
+    play_tapes(1_500, model::server_stdio);
 }
 
 #[test]
 fn any_two_ends_keep_their_promises() {
-    play_tapes(2_000, exercise::pair);
+    play_tapes(2_000, model::pair);
 }
 
 #[test]
 fn any_relay_keeps_its_promises() {
-    play_tapes(2_000, exercise::relay);
+    play_tapes(2_000, model::relay);
 }

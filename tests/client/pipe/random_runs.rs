@@ -10,7 +10,7 @@ use everlink::{
     Binding, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind, Input, Instant,
     Keepalive, Limit, Output, Payload, Watch, WhenSpent,
 };
-use exercise::{Nap, Op, Reply, Setup, Speech, Whose};
+use model::{Nap, Op, Reply, Setup, Speech, Whose};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -834,7 +834,7 @@ proptest! {
 
     #[test]
     fn any_script_keeps_the_rules(setup in setup(), ops in vec(op(), 1..60)) {
-        exercise::run(&setup, &ops);
+        model::run(&setup, &ops);
     }
 }
 
@@ -894,5 +894,5 @@ fn draining_is_no_part_of_a_good_life() {
         Op::Reconnect(Whose::Current),
         to_deadline,
     ];
-    exercise::run(&Setup::prompt(config), &ops);
+    model::run(&Setup::prompt(config), &ops);
 }

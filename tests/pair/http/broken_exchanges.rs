@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use everlink::protocol::Version;
 use everlink::server::{self, Http, Progress};
 use everlink::{Instant, RequestId, Server};
-use exercise::{Net, Weather};
+use model::{Net, Weather};
 
 use crate::http::stage::{Ledger, client, finish, millis, reply, seconds, server};
 

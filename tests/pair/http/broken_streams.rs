@@ -6,7 +6,7 @@ use everlink::client::{Event, Outcome, State};
 use everlink::protocol::{LogLevel, Version};
 use everlink::server::{self, Http, Progress, Replay};
 use everlink::{CallId, RequestId};
-use exercise::{Net, Weather};
+use model::{Net, Weather};
 use serde_json::{Value, json};
 
 use crate::http::stage::{Ledger, Numbers, client, millis, payload, reply, seconds, server};

@@ -6,7 +6,7 @@ use everlink::protocol::{
 };
 use everlink::server::{self, Http, Progress};
 use everlink::{Change, List, Watch};
-use exercise::{Net, Weather};
+use model::{Net, Weather};
 use serde_json::{Value, json};
 
 use crate::http::stage::{client, payload, seconds, server};

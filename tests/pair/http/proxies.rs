@@ -7,7 +7,7 @@ use everlink::client::State;
 use everlink::protocol::Version;
 use everlink::server::{self, Http, Progress};
 use everlink::{Limit, RequestId};
-use exercise::{Net, Weather};
+use model::{Net, Weather};
 
 use crate::http::stage::{Ledger, client, finish, reply, seconds, server};
 

@@ -8,7 +8,7 @@ use everlink::protocol::Version;
 use everlink::server::{
     EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
 };
-use exercise::{Net, Weather};
+use model::{Net, Weather};
 
 use crate::http::stage::{Ledger, client, finish, seconds, server};
 

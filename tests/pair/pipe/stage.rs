@@ -12,7 +12,7 @@ use everlink::protocol::{
 use everlink::server::{self, Offer, Request};
 use everlink::wire::ErrorObject;
 use everlink::{AskId, CallId, Config, Dialect, List, Payload, RequestId, Watch};
-use exercise::{Cut, Pair};
+use model::{Cut, Pair};
 use serde_json::{Value, json};
 
 /// Plays a scenario in every version, with bytes cut in every way. Its return value must be the same for every cut.

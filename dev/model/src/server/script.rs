@@ -103,7 +103,7 @@ pub(crate) fn offer(bits: u8) -> Offer {
         ];
         offered = tasks.into_iter().fold(offered, ServerCapabilities::with);
     }
-    let offer = Offer::new("exercise", "1").with_capabilities(offered);
+    let offer = Offer::new("model", "1").with_capabilities(offered);
     if has(0b1001_0000) {
         offer.with_instructions("mind\nthe \"gap\"")
     } else {

@@ -1,8 +1,8 @@
-//! Prints the scripts, or the texts, that files of a corpus hold: `cargo run -p exercise --example show -- <target> <file>...`.
+//! Prints the scripts, or the texts, that files of a corpus hold: `cargo run -p model --example show -- <target> <file>...`.
 
 use std::fmt::Debug;
 
-use exercise::{Tape, both, relay, server, site, web};
+use model::{Tape, both, relay, server, site, web};
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -14,7 +14,7 @@ fn main() {
         println!("{file}");
         match &*target {
             "client_http" => show(web::setup(tape), &web::Op::read_all(tape)),
-            "client_stdio" => show(exercise::Setup::read(tape), &exercise::Op::read_all(tape)),
+            "client_stdio" => show(model::Setup::read(tape), &model::Op::read_all(tape)),
             "pair" => show(both::Setup::read(tape), &both::Op::read_all(tape)),
             "relay" => show(relay::Setup::read(tape), &relay::Op::read_all(tape)),
             "server_http" => show(site::Setup::read(tape), &site::Op::read_all(tape)),

@@ -46,7 +46,7 @@ fn client(tape: &mut Tape<'_>) -> Config {
     let traits = tape.byte();
     let has = |bit: u8| traits & (1 << bit) != 0;
     let choices = tape.byte();
-    let mut config = Config::child("exercise", "1");
+    let mut config = Config::child("model", "1");
     if has(0) {
         config.binding = Binding::Socket;
     }

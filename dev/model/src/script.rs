@@ -88,7 +88,7 @@ impl Setup {
     pub fn read(tape: &mut Tape<'_>) -> Setup {
         let traits = tape.byte();
         let has = |bit: u8| traits & (1 << bit) != 0;
-        let mut config = Config::child("exercise", "1");
+        let mut config = Config::child("model", "1");
         if has(0) {
             config.binding = Binding::Socket;
         }

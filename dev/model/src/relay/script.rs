@@ -39,7 +39,7 @@ impl Setup {
         let traits = tape.byte();
         let has = |bit: u8| traits & (1 << bit) != 0;
         let choices = tape.byte();
-        let mut upstream = everlink::Config::child("exercise", "1");
+        let mut upstream = everlink::Config::child("model", "1");
         upstream.dialect =
             [Dialect::Automatic, Dialect::Legacy, Dialect::Modern][usize::from(choices % 4) % 3];
         upstream.policy.retry.budget = u32::from(choices >> 2 & 3);

@@ -37,7 +37,7 @@ const FOREIGN: u64 = 1 << 40;
 /// use everlink::client::{CallOptions, Event, Outcome};
 /// use everlink::protocol::ServerCapabilities;
 /// use everlink::server::{self, Offer};
-/// use exercise::{Net, Weather};
+/// use model::{Net, Weather};
 ///
 /// let tools = ServerCapabilities::default().with_tools(false);
 /// let offer = Offer::new("docs", "1.0").with_capabilities(tools);
@@ -172,7 +172,7 @@ impl Net {
     /// Never: it is a URL.
     #[must_use]
     pub fn client_config() -> Config {
-        Config::http("exercise", "1", URL).expect("a URL")
+        Config::http("model", "1", URL).expect("a URL")
     }
 }
 

@@ -19,7 +19,7 @@
 //! ```text
 //! cargo xtask fuzz --minutes 60                  # all targets in turn, or those that are named
 //! cargo xtask fuzz --minimise                    # what they found becomes fuzz/corpus
-//! cargo run -p exercise --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
+//! cargo run -p model --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
 //!
 //! New inputs land in `target/fuzz-corpus/`, beside what is committed in `fuzz/corpus/`. Of both together, `--minimise` keeps

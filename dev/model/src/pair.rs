@@ -31,7 +31,7 @@ const PIPE: usize = 64 << 10;
 /// use everlink::client::{CallOptions, Event, Outcome};
 /// use everlink::protocol::ServerCapabilities;
 /// use everlink::server::{self, Offer};
-/// use exercise::Pair;
+/// use model::Pair;
 ///
 /// let tools = ServerCapabilities::default().with_tools(false);
 /// let offer = Offer::new("docs", "1.0").with_capabilities(tools);

@@ -1,6 +1,6 @@
 //! Every machine, explored as far as a moment allows; `cargo xtask explore` goes further.
 
-use exercise::explore::{Bounds, MACHINES, explore};
+use model::explore::{Bounds, MACHINES, explore};
 
 #[test]
 fn no_short_word_breaks_a_rule_of_any_machine() {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use exercise::explore::{Bounds, MACHINES, explore};
+use model::explore::{Bounds, MACHINES, explore};
 
 /// As many of the words that are taken for the same are continued, to see whether they are.
 const PAIRS: usize = 2_000;
