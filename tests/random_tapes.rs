@@ -1,5 +1,5 @@
-//! Plays random byte tapes against the rules that the fuzzers check: for a server, for both ends of a link, and for a
-//! relay. The seeds are fixed, so every machine sees the same failure.
+//! Performs random bytes against the rules that the fuzzers check: for a server, for both ends of a link, and for a
+//! relay. The seeds are fixed, so every computer sees the same failure.
 
 #![allow(
     clippy::std_instead_of_alloc,
@@ -7,15 +7,15 @@
     reason = "a test has std"
 )]
 
-/// Plays this many random tapes, the same ones every time.
-fn play_tapes(tapes: u64, play: fn(&[u8])) {
-    for seed in 0..tapes {
+/// Performs this many random scripts, the same ones every time.
+fn play_scripts(scripts: u64, play: fn(&[u8])) {
+    for seed in 0..scripts {
         let mut random = Random(seed);
         let len = random.next() % 400;
-        let tape: Vec<u8> = (0..len).map(|_| (random.next() >> 32) as u8).collect();
-        let played = std::panic::catch_unwind(|| play(&tape));
+        let script: Vec<u8> = (0..len).map(|_| (random.next() >> 32) as u8).collect();
+        let played = std::panic::catch_unwind(|| play(&script));
         if let Err(why) = played {
-            eprintln!("tape {seed}: {tape:?}");
+            eprintln!("script {seed}: {script:?}");
             std::panic::resume_unwind(why);
         }
     }
@@ -35,15 +35,15 @@ impl Random {
 
 #[test]
 fn any_server_keeps_the_rules() {
-    play_tapes(1_500, model::server_stdio);
+    play_scripts(1_500, model::server_stdio);
 }
 
 #[test]
 fn any_two_ends_keep_their_promises() {
-    play_tapes(2_000, model::pair);
+    play_scripts(2_000, model::pair);
 }
 
 #[test]
 fn any_relay_keeps_its_promises() {
-    play_tapes(2_000, model::relay);
+    play_scripts(2_000, model::relay);
 }

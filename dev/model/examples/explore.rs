@@ -1,11 +1,11 @@
-//! Explores machines and prints what there was: `explore [--depth N] [MACHINE...]`.
+//! Explores machines and prints what was found: `explore [--depth N] [MACHINE...]`.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use model::explore::{Bounds, MACHINES, explore};
 
-/// As many of the words that are taken for the same are continued, to see whether they are.
+/// How many of the merged sequences are continued, to check the merging.
 const PAIRS: usize = 2_000;
 
 fn main() -> ExitCode {
@@ -19,7 +19,9 @@ fn main() -> ExitCode {
     }
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("machine      letters   states       edges  depth  seconds  merged words continued");
+    println!(
+        "machine      actions   states       edges  depth  seconds  merged sequences continued"
+    );
     for (machine, far) in MACHINES.into_iter().filter(|(name, _)| is_wanted(name)) {
         let start = Instant::now();
         let bounds = Bounds::depth(depth.unwrap_or(far));
@@ -27,7 +29,7 @@ fn main() -> ExitCode {
             Ok(report) => {
                 println!(
                     "{machine:<12} {:>7} {:>8} {:>11} {:>6} {:>8.1}  {}",
-                    report.letters,
+                    report.actions,
                     report.states,
                     report.edges,
                     report.depth,
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
                     report.pairs,
                 );
                 for difference in &report.differing {
-                    println!("These were taken for the same, and are not:\n{difference}");
+                    println!("These were merged, and are not the same:\n{difference}");
                 }
                 if !report.differing.is_empty() {
                     return ExitCode::FAILURE;

@@ -1,16 +1,17 @@
-//! Arbitrary bytes played against the library, with what must always hold checked at every step.
+//! Performs arbitrary bytes as operations on a machine, and checks every rule after each.
 //!
-//! The fuzzers, the corpus test and the model test share this crate, so that what one of them finds the others can
-//! repeat. Each function takes any bytes at all and panics only when a rule is broken.
+//! The fuzzers, the corpus test and the random tests share this crate, so that each finding can be repeated by all of them. Each target
+//! takes any bytes at all and panics only when a rule is broken.
 //!
 //! ```text
-//! bytes --script--> Setup, Ops --play--> Client --outputs--> rules
-//!                                 \                  |
-//!                                  peer <------------+   a server that knows what it was asked
+//! bytes --script--> Setup, operations --World--> machine --outputs--> rules
+//!                                         \                   |
+//!                                          peer <-------------+   knows what it was asked
 //! ```
 //!
-//! A client over HTTP, the server end, both ends together and the relay are played likewise: see [`mod@web`], [`mod@server`],
-//! [`mod@site`], [`mod@both`], [`mod@net`] and [`mod@relay`].
+//! [`World`](world::World) is the rig for every machine: the clock, the polling, the transcript, the second run and the phases at the end.
+//! A [`Case`](world::Case) is what differs: the operations, the peer and the rules of a [`mod@client`] or a [`mod@server`] over a pipe or
+//! over HTTP, of [`mod@both`] ends together, and of a [`mod@relay`].
 //!
 //! # Fuzzing
 //!
@@ -24,84 +25,103 @@
 //!
 //! New inputs land in `target/fuzz-corpus/`, beside what is committed in `fuzz/corpus/`. Of both together, `--minimise` keeps
 //! few inputs that take every branch which any of them takes (a set cover), and those that were written by hand (`hand-*`).
-//! `tests/corpus.rs` replays them on every run of the tests, on a stable compiler. What crashes becomes a test by name.
+//! `tests/corpus.rs` replays them on every run of the tests, on a stable compiler. What crashes becomes a named test.
 //!
-//! Targets that read texts are given the words of `fuzz/dictionary/texts.dict`. The bytes of a script mean what the `read`
-//! functions say. Whoever changes these makes another script of every input: the corpora are then fuzzed and minimised anew.
+//! Targets that read texts are given the words of `fuzz/dictionary/texts.dict`. The bytes of a script mean what the `Read`
+//! implementations say. Changing these changes every input: the corpora are then fuzzed and minimised anew.
 
 mod again;
-mod app;
-pub mod both;
-mod dialogue;
+mod backend;
+mod both;
+mod client;
+mod conversation;
 pub mod explore;
 mod json;
+mod ledger;
 mod line;
+pub mod machine;
 mod message;
 pub mod net;
 mod pair;
-mod peer;
-mod play;
-pub mod relay;
-mod rules;
+mod relay;
 mod script;
-pub mod server;
-pub mod site;
+mod server;
 mod sse;
-pub mod web;
+mod world;
+
+use everlink::Config;
 
 pub use again::again;
+pub use client::app::Which;
+pub use client::pipe::Op;
+pub use client::{Reply, ServerMessage};
 pub use line::line;
 pub use message::message;
-pub use net::{Net, Weather};
+pub use net::{Net, NetworkFaults};
 pub use pair::{ClientApp, Cut, Pair, ServerApp};
-pub use play::run;
-pub use script::{Nap, Op, Reply, Setup, Speech, Tape, Whose};
+pub use script::Elapse;
 pub use sse::sse;
+pub use world::Setup;
 
-/// Plays `data` as the life of a client over a byte stream.
+use script::Read;
+
+type ClientOverPipe = client::Link<client::pipe::Pipe>;
+type ClientOverHttp = client::Link<client::http::Web>;
+
+/// Performs operations on a client over a byte stream, and checks every rule.
+///
+/// # Panics
+///
+/// When a rule is broken.
+pub fn run(setup: &Setup<Config>, ops: &[Op]) {
+    world::play::<ClientOverPipe>(setup, ops);
+}
+
+/// Tests a client over a byte stream.
 pub fn client_stdio(data: &[u8]) {
-    let mut tape = Tape::new(data);
-    let setup = Setup::read(&mut tape);
-    let ops = Op::read_all(&mut tape);
-    run(&setup, &ops);
+    world::run::<ClientOverPipe>(data, Read::read);
 }
 
-/// Plays `data` as the life of a client over HTTP.
+/// Tests a client over HTTP.
 pub fn client_http(data: &[u8]) {
-    let mut tape = Tape::new(data);
-    let setup = web::setup(&mut tape);
-    let ops = web::Op::read_all(&mut tape);
-    web::run(&setup, &ops);
+    world::run::<ClientOverHttp>(data, client::http::setup);
 }
 
-/// Plays `data` as the life of a server over HTTP.
+/// Tests a server over HTTP.
 pub fn server_http(data: &[u8]) {
-    let mut tape = Tape::new(data);
-    let setup = site::Setup::read(&mut tape);
-    let ops = site::Op::read_all(&mut tape);
-    site::run(&setup, &ops);
+    world::run::<server::http::Site>(data, Read::read);
 }
 
-/// Plays `data` as the life of a server over a byte stream.
+/// Tests a server over a byte stream.
 pub fn server_stdio(data: &[u8]) {
-    let mut tape = Tape::new(data);
-    let setup = server::Setup::read(&mut tape);
-    let ops = server::Op::read_all(&mut tape);
-    server::run(&setup, &ops);
+    world::run::<server::pipe::Pipe>(data, Read::read);
 }
 
-/// Plays `data` as the lives of both ends of a link.
+/// Tests both ends of a link.
 pub fn pair(data: &[u8]) {
-    let mut tape = Tape::new(data);
-    let setup = both::Setup::read(&mut tape);
-    let ops = both::Op::read_all(&mut tape);
-    both::run(&setup, &ops);
+    world::run::<both::Both>(data, Read::read);
 }
 
-/// Plays `data` as the life of a relay, with a host in front and servers behind.
+/// Tests a relay, with a host in front and servers behind.
 pub fn relay(data: &[u8]) {
-    let mut tape = Tape::new(data);
-    let setup = relay::Setup::read(&mut tape);
-    let ops = relay::Op::read_all(&mut tape);
-    relay::run(&setup, &ops);
+    world::run::<relay::Guarded>(data, Read::read);
+}
+
+/// The setup and the operations that an input of a target means, or its text.
+///
+/// # Panics
+///
+/// When there is no such target.
+#[must_use]
+pub fn show(target: &str, data: &[u8]) -> String {
+    match target {
+        "client_http" => world::show::<ClientOverHttp>(data, client::http::setup),
+        "client_stdio" => world::show::<ClientOverPipe>(data, Read::read),
+        "pair" => world::show::<both::Both>(data, Read::read),
+        "relay" => world::show::<relay::Guarded>(data, Read::read),
+        "server_http" => world::show::<server::http::Site>(data, Read::read),
+        "server_stdio" => world::show::<server::pipe::Pipe>(data, Read::read),
+        "again" | "line" | "message" | "sse" => data.escape_ascii().to_string(),
+        other => panic!("there is no {other}"),
+    }
 }

@@ -1,30 +1,36 @@
-//! Both ends of a link in one memory: a driver, two pipes and a clock, so that a test is two applications and nothing else.
-//! Knows neither what is said nor what should come of it.
+//! A client and its server in one process: a driver, two pipes and a clock, so that a test is two applications and nothing else.
+//! Knows no message. The client may also be the upstream side of a relay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use everlink::relay::Side;
 use everlink::{
     Binding, Client, Config, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output,
     Server, StreamId, Wake, client, server,
 };
 
-/// What an application at the client's end is: told of each event as it comes, and free to use every verb.
+use crate::machine::{Machine, Timed};
+
+/// The application of an end.
+type AppOf<'a, E> = &'a mut dyn FnMut(&mut E, Instant, <E as Machine>::Event);
+
+/// The application of a client: gets each event as it comes, and may use every verb.
 pub type ClientApp<'a> = &'a mut dyn FnMut(&mut Client, Instant, client::Event);
 
-/// What an application at the server's end is.
+/// The application of a server.
 pub type ServerApp<'a> = &'a mut dyn FnMut(&mut Server, Instant, server::Event);
 
-/// As many outputs without any time passing are a spin.
+/// More outputs without any time passing are a spin.
 const MOST_OUTPUTS_AT_ONE_TIME: u32 = 1_000_000;
 
-/// What a system takes of a writer before the reader has read it.
+/// How many bytes a pipe takes before the reader has read them.
 const PIPE: usize = 64 << 10;
 
-/// A client, the server of its present transport, and all that lies between them.
+/// A client, the server of its present transport, and the pipes between them.
 ///
-/// Each transport has a server of its own, which ends with it as a process does: by itself when it is closed, or because it is told to,
-/// or at once with [`kill_server`](Pair::kill_server). What it wrote before is still read; then its exit and the end of its
+/// Each transport has a server of its own, which ends with it like a process: by itself when it is closed, when it is told to, or at
+/// once with [`kill_server`](Pair::kill_server). What it wrote before is still read; then its exit and the end of its
 /// output are reported.
 ///
 /// ```
@@ -52,155 +58,75 @@ const PIPE: usize = 64 << 10;
 /// assert!(events.iter().any(done));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Pair {
+pub struct Pair<E: Machine = Client> {
     now: Instant,
     cut: Cut,
-    client: Client,
+    client: E,
     is_child: bool,
-    cast: Box<dyn FnMut(Epoch) -> Server>,
-    life: Option<Life>,
+    /// The server of an epoch, or none if it cannot be started.
+    start: Box<dyn FnMut(Epoch) -> Option<Server>>,
+    transport: Option<Transport>,
     to_server: Pipe,
     to_client: Pipe,
-    client_events: VecDeque<client::Event>,
+    client_events: VecDeque<E::Event>,
     server_events: VecDeque<server::Event>,
-    transcript: Option<String>,
+    /// The outputs of the downstream side, with their bytes.
+    downstream: VecDeque<(Output<E::Event>, Vec<u8>)>,
+    /// The lines that were written, each with its epoch.
+    recorded: Option<Vec<(Epoch, String)>>,
 }
 
-/// The transport between its Open and its Release.
-struct Life {
+/// A transport between its Open and its Release.
+struct Transport {
     epoch: Epoch,
     /// The process or the other end of the connection, or how it ended.
     server: Result<Server, ExitStatus>,
-    input: Side,
-    output: Side,
+    input: Direction,
+    output: Direction,
 }
 
 /// One direction of a transport, as its reader knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
-    /// It goes on.
+enum Direction {
     Open,
     /// Nothing more is written to it; what was written may still be read.
     Closed,
     /// The reader knows that it ended.
-    Told,
+    Reported,
+}
+
+impl<E: Machine> std::fmt::Debug for Pair<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.client.fmt(f)
+    }
+}
+
+impl<E: Machine> Timed for Pair<E> {
+    fn handle_timeout(&mut self, now: Instant) {
+        self.tell_time(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let server = self.server_there().and_then(Server::poll_timeout);
+        let deadlines = [self.client.poll_timeout(), server];
+        let next = deadlines.into_iter().flatten().min_by_key(|next| next.at);
+        next.filter(|next| next.at < Instant::MAX)
+    }
 }
 
 impl Pair {
-    /// A client, and a server set up like this in each of its lives. Nothing has happened yet.
+    /// A client, and a server with this configuration for each of its transports. Nothing has happened yet.
     #[must_use]
     pub fn new(client: Config, server: server::Config) -> Pair {
         Pair::served_by(client, move |_| Server::new(server.clone()))
     }
 
-    /// A client, and whichever server is given for each of its lives.
+    /// A client, and any server for each of its transports.
     #[must_use]
-    pub fn served_by(client: Config, server: impl FnMut(Epoch) -> Server + 'static) -> Pair {
-        Pair {
-            now: Instant::ZERO,
-            cut: Cut::Whole,
-            is_child: client.binding == Binding::Child,
-            client: Client::new(client),
-            cast: Box::new(server),
-            life: None,
-            to_server: Pipe::default(),
-            to_client: Pipe::default(),
-            client_events: VecDeque::new(),
-            server_events: VecDeque::new(),
-            transcript: None,
-        }
-    }
-
-    /// With bytes that are cut like this, in both directions.
-    #[must_use]
-    pub fn cut(mut self, cut: Cut) -> Pair {
-        self.cut = cut;
-        self
-    }
-
-    /// With a [`transcript`](Pair::transcript) of all that is written.
-    #[must_use]
-    pub fn recorded(mut self) -> Pair {
-        self.transcript = Some(String::new());
-        self
-    }
-}
-
-/// # The two ends
-impl Pair {
-    /// The time.
-    #[must_use]
-    pub fn now(&self) -> Instant {
-        self.now
-    }
-
-    /// The client, and the time that its verbs want to know.
-    pub fn client(&mut self) -> (&mut Client, Instant) {
-        (&mut self.client, self.now)
-    }
-
-    /// The server of the present life, and the time that its verbs want to know.
-    ///
-    /// # Panics
-    ///
-    /// When there is none.
-    #[track_caller]
-    pub fn server(&mut self) -> (&mut Server, Instant) {
-        let now = self.now;
-        let server = self.life.as_mut().and_then(Life::server);
-        (server.expect("a server is there"), now)
-    }
-
-    /// Whether there is a server: it was opened, and did not end.
-    #[must_use]
-    pub fn has_server(&self) -> bool {
-        self.life.as_ref().is_some_and(|life| life.server.is_ok())
-    }
-
-    /// The next event of the client that nobody took.
-    pub fn client_event(&mut self) -> Option<client::Event> {
-        self.client_events.pop_front()
-    }
-
-    /// The next event of the server that nobody took. A new server begins with none.
-    pub fn server_event(&mut self) -> Option<server::Event> {
-        self.server_events.pop_front()
-    }
-
-    /// All events of the client that nobody took.
-    pub fn take_client_events(&mut self) -> Vec<client::Event> {
-        std::mem::take(&mut self.client_events).into()
-    }
-
-    /// All events of the server that nobody took.
-    pub fn take_server_events(&mut self) -> Vec<server::Event> {
-        std::mem::take(&mut self.server_events).into()
-    }
-
-    /// Whatever was written since it is recorded: a line for each message, those of the client after `> `, those of the server
-    /// after `< `.
-    #[must_use]
-    pub fn transcript(&self) -> &str {
-        self.transcript.as_deref().unwrap_or_default()
-    }
-}
-
-/// # The driver
-impl Pair {
-    /// Carries out all that the machines want done, then has each read once. Whether anything was there to do.
-    pub fn step(&mut self) -> bool {
-        let mut budget = MOST_OUTPUTS_AT_ONE_TIME;
-        self.advance(&mut budget, &mut None, &mut None)
-    }
-
-    /// Goes on until nothing moves any more, without letting time pass.
-    pub fn settle(&mut self) {
-        self.until_still(None, None);
-    }
-
-    /// Settles, with an application at the server's end; what the client says is kept.
-    pub fn serve(&mut self, mut server: impl FnMut(&mut Server, Instant, server::Event)) {
-        self.until_still(None, Some(&mut server));
+    pub fn served_by(client: Config, mut server: impl FnMut(Epoch) -> Server + 'static) -> Pair {
+        let is_child = client.binding == Binding::Child;
+        let start = move |epoch| Some(server(epoch));
+        Pair::with_end(Client::new(client), is_child, start)
     }
 
     /// Settles, with an application at either end.
@@ -209,42 +135,172 @@ impl Pair {
         mut client: impl FnMut(&mut Client, Instant, client::Event),
         mut server: impl FnMut(&mut Server, Instant, server::Event),
     ) {
-        self.until_still(Some(&mut client), Some(&mut server));
+        self.until_still(&mut Some(&mut client), &mut Some(&mut server));
+    }
+}
+
+impl<E: Machine> Pair<E> {
+    pub(crate) fn with_end(
+        client: E,
+        is_child: bool,
+        start: impl FnMut(Epoch) -> Option<Server> + 'static,
+    ) -> Pair<E> {
+        Pair {
+            now: Instant::ZERO,
+            cut: Cut::Whole,
+            client,
+            is_child,
+            start: Box::new(start),
+            transport: None,
+            to_server: Pipe::default(),
+            to_client: Pipe::default(),
+            client_events: VecDeque::new(),
+            server_events: VecDeque::new(),
+            downstream: VecDeque::new(),
+            recorded: None,
+        }
     }
 
-    /// When either machine wants to be told the time next.
+    /// With the bytes of both directions cut like this.
+    #[must_use]
+    pub fn cut(mut self, cut: Cut) -> Pair<E> {
+        self.cut = cut;
+        self
+    }
+
+    /// With a [`transcript`](Pair::transcript) of everything that is written.
+    #[must_use]
+    pub fn recorded(mut self) -> Pair<E> {
+        self.recorded = Some(Vec::new());
+        self
+    }
+}
+
+/// # The two ends
+impl<E: Machine> Pair<E> {
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The client, and the time for its verbs.
+    pub fn client(&mut self) -> (&mut E, Instant) {
+        (&mut self.client, self.now)
+    }
+
+    /// The server of the present transport, and the time for its verbs.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[track_caller]
+    pub fn server(&mut self) -> (&mut Server, Instant) {
+        let now = self.now;
+        let server = self.transport.as_mut().and_then(Transport::server);
+        (server.expect("a server is there"), now)
+    }
+
+    /// Whether there is a server: it was opened, and did not end.
+    #[must_use]
+    pub fn has_server(&self) -> bool {
+        self.server_there().is_some()
+    }
+
+    pub(crate) fn end(&self) -> &E {
+        &self.client
+    }
+
+    pub(crate) fn server_there(&self) -> Option<&Server> {
+        self.transport.as_ref()?.server.as_ref().ok()
+    }
+
+    /// The next event of the client that was not taken.
+    pub fn client_event(&mut self) -> Option<E::Event> {
+        self.client_events.pop_front()
+    }
+
+    /// The next event of the server that was not taken. A new server begins with none.
+    pub fn server_event(&mut self) -> Option<server::Event> {
+        self.server_events.pop_front()
+    }
+
+    /// All events of the client that were not taken.
+    pub fn take_client_events(&mut self) -> Vec<E::Event> {
+        std::mem::take(&mut self.client_events).into()
+    }
+
+    /// All events of the server that were not taken.
+    pub fn take_server_events(&mut self) -> Vec<server::Event> {
+        std::mem::take(&mut self.server_events).into()
+    }
+
+    pub(crate) fn take_downstream(&mut self) -> Vec<(Output<E::Event>, Vec<u8>)> {
+        std::mem::take(&mut self.downstream).into()
+    }
+
+    pub(crate) fn take_recorded(&mut self) -> Vec<(Epoch, String)> {
+        self.recorded
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// Everything that was written since it is recorded: a line for each message, those of the client after `> `, those of the
+    /// server after `< `.
+    #[must_use]
+    pub fn transcript(&self) -> String {
+        let lines = self.recorded.iter().flatten();
+        lines.map(|(_, line)| &**line).collect()
+    }
+}
+
+/// # The driver
+impl<E: Machine> Pair<E> {
+    /// Performs all outputs of both machines, then has each read once. Returns whether there was anything to do.
+    pub fn step(&mut self) -> bool {
+        let mut budget = MOST_OUTPUTS_AT_ONE_TIME;
+        self.advance(&mut budget, &mut None, &mut None)
+    }
+
+    /// Steps until there is nothing to do, without letting time pass.
+    pub fn settle(&mut self) {
+        self.until_still(&mut None, &mut None);
+    }
+
+    /// Settles, with an application of the server; the events of the client are kept.
+    pub fn serve(&mut self, mut server: impl FnMut(&mut Server, Instant, server::Event)) {
+        self.until_still(&mut None, &mut Some(&mut server));
+    }
+
+    /// The next deadline of either machine.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        let server = self
-            .life
-            .as_ref()
-            .and_then(|life| life.server.as_ref().ok());
-        let deadlines = [
-            self.client.poll_timeout(),
-            server.and_then(Server::poll_timeout),
-        ];
-        let next = deadlines.iter().flatten().map(|deadline| deadline.at).min();
-        next.filter(|at| *at < Instant::MAX)
+        self.poll_timeout().map(|next| next.at)
     }
 
-    /// Lets time pass until either machine wants to be told, and tells it. Whether there was anything to wait for.
+    /// Lets time pass until the next deadline. Returns whether there was one.
     pub fn sleep(&mut self) -> bool {
-        let Some(at) = self.due() else {
-            return false;
-        };
+        let due = self.due();
+        if let Some(at) = due {
+            self.tell_time(at);
+        }
+        due.is_some()
+    }
+
+    /// Tells the machines that are due what time it is.
+    fn tell_time(&mut self, at: Instant) {
         self.now = self.now.max(at);
         let now = self.now;
-        let is_due = |next: Option<Deadline>| next.is_some_and(|next| next.at <= now);
-        if is_due(self.client.poll_timeout()) {
+        if is_due(self.client.poll_timeout(), now) {
             self.client.handle_timeout(now);
             not_again(now, self.client.poll_timeout());
         }
-        let server = self.life.as_mut().and_then(Life::server);
-        if let Some(server) = server.filter(|server| is_due(server.poll_timeout())) {
+        let server = self.transport.as_mut().and_then(Transport::server);
+        if let Some(server) = server.filter(|server| is_due(server.poll_timeout(), now)) {
             server.handle_timeout(now);
             not_again(now, server.poll_timeout());
         }
-        true
     }
 
     /// Settles, and lets this much time pass with all that is due in it.
@@ -260,27 +316,21 @@ impl Pair {
 
     fn until_still(
         &mut self,
-        mut client: Option<ClientApp<'_>>,
-        mut server: Option<ServerApp<'_>>,
+        client: &mut Option<AppOf<'_, E>>,
+        server: &mut Option<ServerApp<'_>>,
     ) {
         let mut budget = MOST_OUTPUTS_AT_ONE_TIME;
-        while self.advance(&mut budget, &mut client, &mut server) {}
-        let at_rest = |wake: Option<Wake>| {
-            assert_ne!(
-                wake,
-                Some(Wake::Output),
-                "output waits, but none is given out"
-            );
-        };
-        at_rest(self.client.poll_timeout().map(|deadline| deadline.wake));
-        let server = self.life.as_mut().and_then(Life::server);
-        at_rest(server.and_then(|server| server.poll_timeout().map(|deadline| deadline.wake)));
+        while self.advance(&mut budget, client, server) {}
+        let server = self.server_there().and_then(Server::poll_timeout);
+        for next in [self.client.poll_timeout(), server].into_iter().flatten() {
+            assert_ne!(next.wake, Wake::Output, "output waits, but none comes");
+        }
     }
 
     fn advance(
         &mut self,
         budget: &mut u32,
-        client: &mut Option<ClientApp<'_>>,
+        client: &mut Option<AppOf<'_, E>>,
         server: &mut Option<ServerApp<'_>>,
     ) -> bool {
         let before = *budget;
@@ -290,23 +340,32 @@ impl Pair {
         heard || *budget < before
     }
 
-    fn poll_client(&mut self, budget: &mut u32, app: &mut Option<ClientApp<'_>>) {
-        while let Some(output) = self.client.poll_output(&mut self.to_server.bytes) {
+    fn poll_client(&mut self, budget: &mut u32, app: &mut Option<AppOf<'_, E>>) {
+        while let Some((side, output)) = self.client.poll_output(&mut self.to_server.bytes) {
             spend(budget, self.now);
             match output {
-                Output::CloseWrite { epoch } => self.life(epoch).input.close(),
+                output if side == Side::Downstream => {
+                    let len = match &output {
+                        Output::Write { len, .. } => *len,
+                        _ => 0,
+                    };
+                    let bytes = self.to_server.last(len).to_vec();
+                    self.to_server.unwrite(len);
+                    self.downstream.push_back((output, bytes));
+                }
+                Output::CloseWrite { epoch } => self.transport(epoch).input.close(),
                 Output::Event(event) => match app {
                     Some(app) => app(&mut self.client, self.now, event),
                     None => self.client_events.push_back(event),
                 },
-                Output::Inspect { epoch } => drop(self.life(epoch)),
-                Output::Kill { epoch } => self.life(epoch).exit(ExitStatus::Signal(9)),
+                Output::Inspect { epoch } => drop(self.transport(epoch)),
+                Output::Kill { epoch } => self.transport(epoch).exit(ExitStatus::Signal(9)),
                 Output::Open { epoch } => self.open(epoch),
                 Output::Release { epoch } => {
-                    self.life(epoch);
-                    self.life = None;
+                    self.transport(epoch);
+                    self.transport = None;
                 }
-                Output::Terminate { epoch } => self.life(epoch).exit(ExitStatus::Signal(15)),
+                Output::Terminate { epoch } => self.transport(epoch).exit(ExitStatus::Signal(15)),
                 Output::Write { epoch, len, .. } => self.client_writes(epoch, len),
                 other => panic!("{other:?} means nothing for a byte stream"),
             }
@@ -314,8 +373,12 @@ impl Pair {
     }
 
     fn poll_server(&mut self, budget: &mut u32, app: &mut Option<ServerApp<'_>>) {
-        let Some(life) = &mut self.life else { return };
-        let Ok(server) = &mut life.server else { return };
+        let Some(transport) = &mut self.transport else {
+            return;
+        };
+        let Ok(server) = &mut transport.server else {
+            return;
+        };
         let mut is_over = false;
         while let Some(output) = server.poll_output(&mut self.to_client.bytes) {
             spend(budget, self.now);
@@ -326,7 +389,8 @@ impl Pair {
                 },
                 Output::Release { .. } => is_over = true,
                 Output::Write { len, .. } => {
-                    record(&mut self.transcript, "< ", self.to_client.last(len));
+                    let line = self.to_client.last(len);
+                    record(&mut self.recorded, transport.epoch, "< ", line);
                     let sent = self.to_client.wrote(len);
                     server.handle(self.now, Input::sent(sent));
                 }
@@ -334,45 +398,56 @@ impl Pair {
             }
         }
         if is_over {
-            life.exit(ExitStatus::Code(0));
+            transport.exit(ExitStatus::Code(0));
         }
     }
 
     fn open(&mut self, epoch: Epoch) {
-        assert!(self.life.is_none(), "{epoch} before the last was released");
+        let is_alone = self.transport.is_none();
+        assert!(is_alone, "{epoch} before the last was released");
         self.to_server.clear();
         self.to_client.clear();
         self.server_events.clear();
-        self.life = Some(Life {
+        let server = (self.start)(epoch);
+        let (output, input) = match server {
+            Some(_) => (Direction::Open, Input::Opened),
+            None => {
+                let faults = vec![Fault::new(FaultKind::NotFound)];
+                (Direction::Reported, Input::open_failed(faults))
+            }
+        };
+        self.transport = Some(Transport {
             epoch,
-            server: Ok((self.cast)(epoch)),
-            input: Side::Open,
-            output: Side::Open,
+            server: server.ok_or(ExitStatus::Unknown),
+            input: Direction::Open,
+            output,
         });
-        self.client.handle(self.now, epoch, Input::Opened);
+        self.client.handle(self.now, epoch, input);
     }
 
     fn client_writes(&mut self, epoch: Epoch, len: usize) {
-        record(&mut self.transcript, "> ", self.to_server.last(len));
-        let life = self.life(epoch);
-        assert!(life.input == Side::Open, "a write after the end");
-        if life.server.is_ok() {
+        let line = self.to_server.last(len);
+        record(&mut self.recorded, epoch, "> ", line);
+        let transport = self.transport(epoch);
+        let is_open = transport.input == Direction::Open;
+        assert!(is_open, "a write after the end");
+        if transport.server.is_ok() {
             let sent = self.to_server.wrote(len);
             self.client.handle(self.now, epoch, Input::sent(sent));
         } else {
-            life.input.close();
+            transport.input.close();
             self.to_server.unwrite(len);
             let fault = [Fault::new(FaultKind::BrokenPipe)];
-            self.client
-                .handle(self.now, epoch, Input::write_failed(&fault[..]));
+            let failed = Input::write_failed(&fault[..]);
+            self.client.handle(self.now, epoch, failed);
         }
     }
 
     fn server_reads(&mut self) -> bool {
-        let Some(life) = &mut self.life else {
+        let Some(transport) = &mut self.transport else {
             return false;
         };
-        let Ok(server) = &mut life.server else {
+        let Ok(server) = &mut transport.server else {
             return false;
         };
         if !server.wants_input(StreamId::DUPLEX) {
@@ -382,38 +457,39 @@ impl Pair {
             server.handle(self.now, Input::bytes(bytes));
             let sent = self.to_server.taken();
             if sent > 0 {
-                self.client.handle(self.now, life.epoch, Input::sent(sent));
+                let epoch = transport.epoch;
+                self.client.handle(self.now, epoch, Input::sent(sent));
             }
             return true;
         }
-        let ends = life.input == Side::Closed;
+        let ends = transport.input == Direction::Closed;
         if ends {
-            life.input = Side::Told;
+            transport.input = Direction::Reported;
             server.handle(self.now, Input::end(&[]));
         }
         ends
     }
 
     fn client_reads(&mut self) -> bool {
-        let Some(life) = &mut self.life else {
+        let Some(transport) = &mut self.transport else {
             return false;
         };
         if !self.client.wants_input(StreamId::DUPLEX) {
             return false;
         }
-        let epoch = life.epoch;
+        let epoch = transport.epoch;
         if let Some(bytes) = self.to_client.read(self.cut) {
             self.client.handle(self.now, epoch, Input::bytes(bytes));
             let sent = self.to_client.taken();
-            if let (true, Some(server)) = (sent > 0, life.server()) {
+            if let (true, Some(server)) = (sent > 0, transport.server()) {
                 server.handle(self.now, Input::sent(sent));
             }
             return true;
         }
-        let (Side::Closed, Err(status)) = (life.output, &life.server) else {
+        let (Direction::Closed, Err(status)) = (transport.output, &transport.server) else {
             return false;
         };
-        life.output = Side::Told;
+        transport.output = Direction::Reported;
         if self.is_child {
             self.client.handle(self.now, epoch, Input::exited(*status));
         }
@@ -421,43 +497,56 @@ impl Pair {
         true
     }
 
-    fn life(&mut self, epoch: Epoch) -> &mut Life {
-        let life = self.life.as_mut().filter(|life| life.epoch == epoch);
-        life.unwrap_or_else(|| panic!("{epoch} does not exist"))
+    fn transport(&mut self, epoch: Epoch) -> &mut Transport {
+        let transport = self.transport.as_mut().filter(|t| t.epoch == epoch);
+        transport.unwrap_or_else(|| panic!("{epoch} does not exist"))
+    }
+
+    /// The present epoch, whether its server can read and write on, and whether it is there.
+    pub(crate) fn look(&self) -> Option<(Epoch, [bool; 3])> {
+        let transport = self.transport.as_ref()?;
+        let directions = [transport.input, transport.output].map(|d| d == Direction::Open);
+        let [input, output] = directions;
+        Some((transport.epoch, [input, output, transport.server.is_ok()]))
     }
 }
 
-/// # What else happens in the world
-impl Pair {
-    /// The server dies of something. What it wrote before will be read.
+/// # What else happens
+impl<E: Machine> Pair<E> {
+    /// The server dies. What it wrote before will be read.
     ///
     /// # Panics
     ///
     /// When there is none.
     pub fn kill_server(&mut self, status: ExitStatus) {
-        let life = self.life.as_mut().filter(|life| life.server.is_ok());
-        life.expect("a server is there").exit(status);
+        assert!(self.has_server(), "a server is there");
+        let transport = self.transport.as_mut().expect("a transport");
+        transport.exit(status);
     }
 
-    /// Has the server read this, after all that the client wrote.
-    pub fn slip_to_server(&mut self, bytes: &[u8]) {
+    /// What the server wrote and the client did not read is lost.
+    pub(crate) fn lose_output(&mut self) {
+        self.to_client.clear();
+    }
+
+    /// Has the server read this after everything that the client wrote.
+    pub fn inject_to_server(&mut self, bytes: &[u8]) {
         self.to_server.bytes.extend_from_slice(bytes);
         self.to_server.wrote(bytes.len());
     }
 
-    /// Has the client read this, after all that the server wrote.
-    pub fn slip_to_client(&mut self, bytes: &[u8]) {
+    /// Has the client read this after everything that the server wrote.
+    pub fn inject_to_client(&mut self, bytes: &[u8]) {
         self.to_client.bytes.extend_from_slice(bytes);
         self.to_client.wrote(bytes.len());
     }
 }
 
-impl Life {
+impl Transport {
     fn server(&mut self) -> Option<&mut Server> {
         self.server.as_mut().ok()
     }
 
-    /// Nothing happens to a server that is gone already.
     fn exit(&mut self, status: ExitStatus) {
         if self.server.is_ok() {
             self.server = Err(status);
@@ -466,15 +555,15 @@ impl Life {
     }
 }
 
-impl Side {
+impl Direction {
     fn close(&mut self) {
-        if *self == Side::Open {
-            *self = Side::Closed;
+        if *self == Direction::Open {
+            *self = Direction::Closed;
         }
     }
 }
 
-/// How what was written is cut into reads.
+/// How the bytes that were written are cut into reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cut {
@@ -489,7 +578,7 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// All that two applications should survive.
+    /// All ways that two applications should survive.
     pub const ALL: [Cut; 5] = [
         Cut::Whole,
         Cut::Bytes,
@@ -507,20 +596,20 @@ impl Cut {
             Cut::Joined => waiting,
             Cut::Random(seed) => {
                 *drawn += 1;
-                let longest = [4, 40, 4_000][(well_spread(seed ^ *drawn) % 3) as usize];
-                let drawn_len = well_spread(seed.wrapping_add(*drawn << 8)) % longest;
+                let longest = [4, 40, 4_000][(mix(seed ^ *drawn) % 3) as usize];
+                let drawn_len = mix(seed.wrapping_add(*drawn << 8)) % longest;
                 waiting.min(drawn_len as usize + 1)
             }
         }
     }
 }
 
-pub(crate) fn well_spread(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 7
 }
 
-/// What was written in one direction and not read yet. Keeps its memory.
+/// What was written in one direction and not read yet.
 #[derive(Default)]
 struct Pipe {
     bytes: Vec<u8>,
@@ -528,13 +617,13 @@ struct Pipe {
     read: usize,
     /// The lengths of the pieces as they were written, the first one without what was read of it.
     pieces: VecDeque<usize>,
-    /// How many bytes at the end the system did not take yet.
+    /// How many bytes at the end the pipe did not take yet.
     unsent: usize,
     drawn: u64,
 }
 
 impl Pipe {
-    /// The writer appended a piece. How many bytes the system takes at once.
+    /// The writer appended a piece. Returns how many bytes the pipe takes at once.
     fn wrote(&mut self, len: usize) -> usize {
         if len > 0 {
             self.pieces.push_back(len);
@@ -543,7 +632,7 @@ impl Pipe {
         self.taken()
     }
 
-    /// What the writer appended last goes nowhere.
+    /// Drops what the writer appended last.
     fn unwrite(&mut self, len: usize) {
         self.bytes.truncate(self.bytes.len() - len);
     }
@@ -552,7 +641,7 @@ impl Pipe {
         &self.bytes[self.bytes.len() - len..]
     }
 
-    /// How many more bytes the system takes, now that there is room.
+    /// How many more bytes the pipe takes, now that there is room.
     fn taken(&mut self) -> usize {
         let held = self.waiting() - self.unsent;
         let taken = self.unsent.min(PIPE.saturating_sub(held));
@@ -560,7 +649,7 @@ impl Pipe {
         taken
     }
 
-    /// The next read, if anything waits. What the system did not take yet is not there.
+    /// The next read, if anything waits. Bytes that the pipe did not take yet do not count.
     fn read(&mut self, cut: Cut) -> Option<&[u8]> {
         if self.read == self.bytes.len() {
             self.bytes.clear();
@@ -608,15 +697,19 @@ pub(crate) fn not_again(now: Instant, next: Option<Deadline>) {
     if let Some(next) = next {
         assert!(
             next.at > now || next.wake == Wake::Output,
-            "{next:?} is due again right after it was told"
+            "{next:?} is due again at once"
         );
     }
 }
 
-fn record(transcript: &mut Option<String>, whose: &str, line: &[u8]) {
-    if let Some(transcript) = transcript {
-        transcript.push_str(whose);
-        transcript.push_str(&String::from_utf8_lossy(line));
+fn is_due(next: Option<Deadline>, now: Instant) -> bool {
+    next.is_some_and(|next| next.at <= now)
+}
+
+fn record(to: &mut Option<Vec<(Epoch, String)>>, epoch: Epoch, whose: &str, line: &[u8]) {
+    if let Some(lines) = to {
+        let line = format!("{whose}{}", String::from_utf8_lossy(line));
+        lines.push((epoch, line));
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use everlink::protocol::Version;
 use everlink::server::{self, Http, Progress};
 use everlink::{Instant, RequestId, Server};
-use model::{Net, Weather};
+use model::{Net, NetworkFaults};
 
 use crate::http::stage::{Ledger, client, finish, millis, reply, seconds, server};
 
@@ -49,15 +49,17 @@ impl Slow {
 }
 
 fn storm(version: Version, seed: u64) -> BTreeMap<String, usize> {
-    let weather = Weather::windy().cutting(500, (0, 150)).cutting_requests(30);
+    let faults = NetworkFaults::slow()
+        .cutting(500, (0, 150))
+        .cutting_requests(30);
     let mut config = client(version);
     let retry = &mut config.policy.retry;
     (retry.budget, retry.cap) = (1_000, seconds(1));
-    let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+    let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
     let (client, now) = net.client();
     client.connect(now);
     net.pass(seconds(2));
-    net.set_weather(weather);
+    net.set_faults(faults);
     let (mut ledger, mut slow) = (Ledger::default(), Slow::default());
     for round in 0..40 {
         for nth in 0..5 {
@@ -75,7 +77,7 @@ fn storm(version: Version, seed: u64) -> BTreeMap<String, usize> {
             ledger.hear(&event);
         }
     }
-    net.set_weather(Weather::calm());
+    net.set_faults(NetworkFaults::none());
     slow.answer_all(&mut net);
     let cuts = net.cuts();
     assert!(cuts.requests > 0 && cuts.posts > 10, "{cuts:?}");

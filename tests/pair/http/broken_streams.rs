@@ -6,7 +6,7 @@ use everlink::client::{Event, Outcome, State};
 use everlink::protocol::{LogLevel, Version};
 use everlink::server::{self, Http, Progress, Replay};
 use everlink::{CallId, RequestId};
-use model::{Net, Weather};
+use model::{Net, NetworkFaults};
 use serde_json::{Value, json};
 
 use crate::http::stage::{Ledger, Numbers, client, millis, payload, reply, seconds, server};
@@ -32,7 +32,7 @@ impl Talk {
         http.retry = millis(100);
         let mut config = client(version);
         config.watch = everlink::Watch::none().and_logs(LogLevel::Debug);
-        let mut net = Net::new(config, server(http), Weather::windy(), seed);
+        let mut net = Net::new(config, server(http), NetworkFaults::slow(), seed);
         let (client, now) = net.client();
         client.connect(now);
         net.pass(seconds(3));
@@ -125,7 +125,7 @@ impl Talk {
 
     /// Finishes all requests on a good network, and checks the counts.
     fn count(mut self) {
-        self.net.set_weather(Weather::windy());
+        self.net.set_faults(NetworkFaults::slow());
         for _ in 0..60 {
             let open: Vec<(RequestId, u64)> =
                 self.open.iter().map(|(r, (m, _))| (*r, *m)).collect();
@@ -160,8 +160,8 @@ fn over_a_thousand_cuts_nothing_is_lost_and_nothing_comes_twice() {
     ] {
         let mut talk = Talk::new(version, seed);
         // Each stream delivers at least one event id, because a shorter one could not be resumed.
-        let weather = Weather::windy().cutting(700, (150, 1_200));
-        talk.net.set_weather(weather);
+        let faults = NetworkFaults::slow().cutting(700, (150, 1_200));
+        talk.net.set_faults(faults);
         let mut rounds = 0;
         loop {
             let cuts = talk.net.cuts();

@@ -6,12 +6,12 @@ use everlink::protocol::{
 };
 use everlink::server::{self, Http, Progress};
 use everlink::{Change, List, Watch};
-use model::{Net, Weather};
+use model::{Net, NetworkFaults};
 use serde_json::{Value, json};
 
 use crate::http::stage::{client, payload, seconds, server};
 
-fn ready(version: Version, weather: Weather) -> Net {
+fn ready(version: Version, faults: NetworkFaults) -> Net {
     let mut config = client(version);
     config.watch = Watch::lists()
         .and_uri("file:///a")
@@ -27,7 +27,7 @@ fn ready(version: Version, weather: Weather) -> Net {
         offer.with_capabilities(all)
     });
     site.offer = offer;
-    let mut net = Net::new(config, site, weather, 1);
+    let mut net = Net::new(config, site, faults, 1);
     let (client, now) = net.client();
     client.connect(now);
     net.pass(seconds(2));
@@ -51,8 +51,8 @@ fn requests(version: Version) -> impl Iterator<Item = &'static Method> {
 #[test]
 fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
     for &version in Version::ALL {
-        for weather in [Weather::calm(), Weather::windy()] {
-            let mut net = ready(version, weather);
+        for faults in [NetworkFaults::none(), NetworkFaults::slow()] {
+            let mut net = ready(version, faults);
             let mut called = 0;
             for method in requests(version) {
                 for is_stream in [false, true] {
@@ -110,7 +110,7 @@ fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
 #[test]
 fn what_changes_is_heard_in_every_version() {
     for &version in Version::ALL {
-        let mut net = ready(version, Weather::windy());
+        let mut net = ready(version, NetworkFaults::slow());
         let (server, now) = net.server();
         for list in List::ALL {
             // Templates have no change notification of their own.
@@ -138,7 +138,7 @@ fn what_changes_is_heard_in_every_version() {
 #[test]
 fn a_link_that_is_shut_down_leaves_nothing_behind_at_the_server() {
     for &version in Version::ALL {
-        let mut net = ready(version, Weather::windy());
+        let mut net = ready(version, NetworkFaults::slow());
         let (client, now) = net.client();
         client.shutdown(now);
         net.pass(seconds(5));

@@ -7,15 +7,15 @@ use everlink::client::State;
 use everlink::protocol::Version;
 use everlink::server::{self, Http, Progress};
 use everlink::{Limit, RequestId};
-use model::{Net, Weather};
+use model::{Net, NetworkFaults};
 
 use crate::http::stage::{Ledger, client, finish, reply, seconds, server};
 
 /// A ready link without an idle limit for calls.
-fn ready(version: Version, http: Http, weather: Weather) -> Net {
+fn ready(version: Version, http: Http, faults: NetworkFaults) -> Net {
     let mut config = client(version);
     config.policy.call_idle = Limit::Never;
-    let mut net = Net::new(config, server(http), weather, 1);
+    let mut net = Net::new(config, server(http), faults, 1);
     let (client, now) = net.client();
     client.connect(now);
     net.pass(seconds(5));
@@ -55,9 +55,9 @@ fn slow_calls(net: &mut Net, takes: Duration) -> BTreeMap<String, usize> {
 #[test]
 fn a_proxy_that_holds_responses_back_delays_them_and_nothing_else() {
     for &version in Version::ALL {
-        let mut weather = Weather::windy();
-        weather.buffers = true;
-        let mut net = ready(version, Http::new(), weather);
+        let mut faults = NetworkFaults::slow();
+        faults.buffers = true;
+        let mut net = ready(version, Http::new(), faults);
         let outcomes = slow_calls(&mut net, seconds(10));
         assert_eq!(outcomes["reply"], 3, "{version}: {outcomes:?}");
     }
@@ -66,10 +66,10 @@ fn a_proxy_that_holds_responses_back_delays_them_and_nothing_else() {
 #[test]
 fn comments_hold_open_what_a_proxy_would_cut() {
     for &version in Version::ALL {
-        let mut weather = Weather::windy();
-        weather.cuts_idle = Some(seconds(20));
+        let mut faults = NetworkFaults::slow();
+        faults.cuts_idle = Some(seconds(20));
         // The default is a comment every 15 s.
-        let mut net = ready(version, Http::new(), weather);
+        let mut net = ready(version, Http::new(), faults);
         let outcomes = slow_calls(&mut net, seconds(300));
         assert_eq!(outcomes["reply"], 3, "{version}: {outcomes:?}");
         assert_eq!(net.cuts().idle, 0, "{version}");
@@ -82,11 +82,11 @@ fn what_is_cut_for_its_silence_goes_on_in_the_legacy_era() {
         let mut http = Http::new();
         // The stream begins before the proxy cuts it, and then stays silent.
         http.keepalive = seconds(50);
-        let mut weather = Weather::windy();
-        weather.cuts_idle = Some(seconds(60));
-        let mut net = ready(version, http, weather);
-        let mut weather = Weather::windy();
-        weather.cuts_idle = Some(seconds(30));
+        let mut faults = NetworkFaults::slow();
+        faults.cuts_idle = Some(seconds(60));
+        let mut net = ready(version, http, faults);
+        let mut faults = NetworkFaults::slow();
+        faults.cuts_idle = Some(seconds(30));
         let mut ledger = Ledger::default();
         let (client, now) = net.client();
         ledger.call(client, now, false);
@@ -99,7 +99,7 @@ fn what_is_cut_for_its_silence_goes_on_in_the_legacy_era() {
                 open = Some((request.request, mark));
             }
         });
-        net.set_weather(weather);
+        net.set_faults(faults);
         net.pass(seconds(100));
         assert!(net.cuts().idle > 0, "{version}");
         let (request, mark) = open.expect("a request");
@@ -115,9 +115,9 @@ fn what_is_cut_for_its_silence_goes_on_in_the_legacy_era() {
 fn what_is_cut_for_its_silence_has_one_outcome_in_the_modern_era() {
     let mut http = Http::new();
     http.keepalive = seconds(50);
-    let mut weather = Weather::windy();
-    weather.cuts_idle = Some(seconds(30));
-    let mut net = ready(Version::LATEST_MODERN, http, weather);
+    let mut faults = NetworkFaults::slow();
+    faults.cuts_idle = Some(seconds(30));
+    let mut net = ready(Version::LATEST_MODERN, http, faults);
     let outcomes = slow_calls(&mut net, seconds(100));
     assert!(net.cuts().idle >= 3);
     assert!(!outcomes.contains_key("reply"), "{outcomes:?}");

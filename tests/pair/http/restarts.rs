@@ -8,7 +8,7 @@ use everlink::protocol::Version;
 use everlink::server::{
     EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
 };
-use model::{Net, Weather};
+use model::{Net, NetworkFaults};
 
 use crate::http::stage::{Ledger, client, finish, seconds, server};
 
@@ -24,7 +24,7 @@ fn ready(net: &mut Net) {
 fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome() {
     for seed in 0..4 {
         let config = client(Version::V2025_11_25);
-        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
         ready(&mut net);
         let mut ledger = Ledger::default();
         for nth in 0..200 {
@@ -50,7 +50,7 @@ fn a_restart_under_200_calls_costs_one_handshake_and_each_call_has_one_outcome()
 fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake() {
     for seed in 0..4 {
         let config = client(Version::V2025_06_18);
-        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
         ready(&mut net);
         net.restart();
         let mut ledger = Ledger::default();
@@ -68,7 +68,7 @@ fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake(
 fn a_modern_client_hardly_notices_a_restart() {
     for seed in 0..4 {
         let config = client(Version::LATEST_MODERN);
-        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
         ready(&mut net);
         net.restart();
         let mut ledger = Ledger::default();
@@ -143,7 +143,7 @@ fn a_server_that_shares_the_stores_goes_on_with_the_session() {
             Server::with_stores(server(Http::new()), sessions, events)
         };
         let config = client(Version::V2025_11_25);
-        let mut net = Net::served_by(config, cast, Weather::windy(), seed);
+        let mut net = Net::served_by(config, cast, NetworkFaults::slow(), seed);
         ready(&mut net);
         net.restart();
         let mut ledger = Ledger::default();
@@ -161,7 +161,12 @@ fn a_server_that_shares_the_stores_goes_on_with_the_session() {
 fn a_server_that_is_away_for_a_while_is_waited_for() {
     for version in [Version::V2025_11_25, Version::LATEST_MODERN] {
         for seed in 0..4 {
-            let mut net = Net::new(client(version), server(Http::new()), Weather::windy(), seed);
+            let mut net = Net::new(
+                client(version),
+                server(Http::new()),
+                NetworkFaults::slow(),
+                seed,
+            );
             ready(&mut net);
             net.restart();
             net.refuse_for(seconds(3));

@@ -215,7 +215,7 @@ fn ids_of_both_kinds_come_back_as_they_were() {
                 "jsonrpc": "2.0", "id": id, "method": "tools/call",
                 "params": {"name": "n", "_meta": meta},
             });
-            stage.pair.slip_to_server(format!("{line}\n").as_bytes());
+            stage.pair.inject_to_server(format!("{line}\n").as_bytes());
         }
         for _ in &ids {
             let request = stage.request();

@@ -267,7 +267,7 @@ fn a_modern_request_is_served_beside_a_handshake() {
             "jsonrpc": "2.0", "id": "m", "method": "tools/call",
             "params": {"name": "n", "_meta": terms},
         });
-        stage.pair.slip_to_server(format!("{line}\n").as_bytes());
+        stage.pair.inject_to_server(format!("{line}\n").as_bytes());
         let request = stage.request();
         assert_eq!(request.peer.version, Version::LATEST_MODERN);
         let own = stage.tool("own");

@@ -241,7 +241,8 @@ impl Stage {
 
     /// All messages that one side wrote (`>` the client, `<` the server).
     pub(crate) fn written(&self, by: char) -> Vec<Value> {
-        let lines = self.pair.transcript().lines();
+        let transcript = self.pair.transcript();
+        let lines = transcript.lines();
         let lines = lines.filter_map(|line| line.strip_prefix(by));
         lines
             .map(|line| serde_json::from_str(line).expect("each line is a message"))

@@ -1,63 +1,59 @@
-//! Every life of a machine that can be told in a few words, one after another, the shortest first.
+//! Performs every short sequence of operations on a machine, the shortest first.
 //!
-//! A fuzzer finds what is hidden deep, but says nothing of what it did not try. Here a small alphabet (what a driver can
-//! report, what an application can want, what a peer can say, how time passes) is played in all orders up to a depth,
-//! breadth first, and every rule is checked on every edge. What is found is found by the shortest word that shows it, and
-//! the letters have names.
+//! A fuzzer finds what is hidden deep, but says nothing of what it did not try. Here a few actions (what a driver can
+//! report, what an application can want, what a peer can send, how time passes) are performed in all orders up to a depth,
+//! breadth first, and every rule is checked after each. A violation is found by the shortest sequence that shows it.
 //!
 //! ```text
-//! word --play--> World --look--> what can be seen, as one number
-//!                  |-- each letter --> what comes out, and what can be seen then   } the fingerprint
-//!                  '-- each future --> what comes of it in the long run            } of the word
+//! sequence --perform--> World --look--> what can be seen, as one number
+//!                         |-- each action --> the outputs, and what can be seen then   } the fingerprint
+//!                         '-- each ending --> what becomes of it in the long run       } of the state
 //! ```
 //!
-//! # What is the same
+//! # Which states are the same
 //!
-//! Machines cannot be copied, so a state is the word that leads to it, and is played anew whenever it is looked at. Two words
-//! lead to the same state, and only the first is continued, if
+//! Machines cannot be copied, so a state is the sequence that leads to it, and is performed anew whenever it is looked at. Two
+//! sequences lead to the same state, and only the first is continued, if
 //!
-//! - they look the same: what the machine says of itself, what is due next and in how long, what the records of the rules
-//!   hold of what is not over yet, and what the peer has before it;
-//! - every letter brings the same outputs, byte by byte but for the numbers of ids, and what can be seen after it is the same;
-//! - so does every *future*: it is left alone for a while, it is shut down, and it meets a good peer. These are judged as well: a link
-//!   that is shut down must end within its ladder, and one that meets a good server must get ready and settle all its calls.
+//! - they look the same: the Debug output of the machine, its next deadline relative to now, what the rules remember of
+//!   what is not over yet, and what the peer has to answer;
+//! - every action brings the same outputs, byte by byte but for the numbers of ids, and the state after it looks the same;
+//! - so does every *ending*: the machine is left alone for a while, it is shut down, and it meets a good peer. These are judged as
+//!   well: a link that is shut down must end within its close steps, and one that meets a good server must get ready and settle its calls.
 //!
-//! A letter after which nothing came out, no time had passed and everything looks as before leads nowhere and is not continued.
+//! An action without output after which no time has passed and everything looks as before leads nowhere and is not continued.
 //!
-//! What is left out on purpose: the numbers of ids and how far they are apart, times that have passed and do not bear on what is due, how
-//! long texts are, how often it failed beyond the budget, and what failures tell of how the life before ended.
+//! What is left out on purpose: the numbers of ids and how far they are apart, times in the past that do not change a deadline, how
+//! long texts are, the number of failures beyond the budget, and what failures tell of how the epoch before ended.
 //!
-//! So two states are only taken for one another wrongly if they differ in something that none of the letters shows at once and none
-//! of the futures ever, but some longer word does. Some of the merged words, and of those that lead nowhere, are therefore played
-//! on, both with the same random letters, and must go on looking the same: [`Report::differing`] has those that do not.
+//! So two states are wrongly merged only if they differ in something that none of the actions and none of the endings shows, but some
+//! longer sequence does. Some of the merged sequences are therefore continued, both with the same random actions, and must go on
+//! looking the same: [`Report::differing`] has those that do not.
 //!
-//! What is not explored is what the alphabets do not say: bytes cut anywhere, drivers that poll late or report late what was
-//! sent, jitter, other limits. That is for the fuzzers, which share the rules.
+//! Not explored: bytes cut anywhere, drivers that poll late or report late what was sent, jitter, other limits. That is for the
+//! fuzzers, which share the rules.
 
-mod client;
-mod relay;
+mod machines;
 mod search;
-mod server;
-mod sight;
-mod web;
+mod view;
 
 pub use search::{Difference, Report, Violation};
-pub use sight::Sight;
+pub(crate) use view::StateView;
 
-/// How far, and with how many hands.
+/// How far to explore, and with how many threads.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// The length of the longest words.
+    /// The length of the longest sequences.
     pub depth: usize,
-    /// How many threads play. What is found does not depend on it.
+    /// How many threads to use. The result does not depend on it.
     pub threads: usize,
-    /// How many of the merged words are continued, to see whether they may be.
+    /// How many of the merged sequences are continued, to check the merging.
     pub pairs: usize,
 }
 
 impl Bounds {
-    /// All words of up to this many letters.
+    /// All sequences of up to this many actions.
     #[must_use]
     pub const fn depth(depth: usize) -> Bounds {
         Bounds {
@@ -73,15 +69,15 @@ impl Bounds {
         Bounds { threads, ..self }
     }
 
-    /// And this many of the merged words continued.
+    /// And this many of the merged sequences continued.
     #[must_use]
     pub const fn with_pairs(self, pairs: usize) -> Bounds {
         Bounds { pairs, ..self }
     }
 }
 
-/// The machines that can be explored, and how deep that can be done in minutes. A relay is two machines with peers on both sides:
-/// it has fewer letters than the others, so that it gets as deep.
+/// The machines that can be explored, and how deep that takes minutes. A relay is two machines with peers on both sides:
+/// it has fewer actions than the others, so that it gets as deep.
 pub const MACHINES: [(&str, usize); 4] = [
     ("client", 8),
     ("client-http", 8),
@@ -93,17 +89,17 @@ pub const MACHINES: [(&str, usize); 4] = [
 ///
 /// # Errors
 ///
-/// With the shortest word that breaks a rule.
+/// With the shortest sequence that breaks a rule.
 ///
 /// # Panics
 ///
 /// When there is no such machine.
 pub fn explore(machine: &str, bounds: Bounds) -> Result<Report, Violation> {
     match machine {
-        "client" => search::search(&client::stdio(), bounds),
-        "client-http" => search::search(&web::http(), bounds),
-        "server" => search::search(&server::stdio(), bounds),
-        "relay" => search::search(&relay::relay(), bounds),
+        "client" => search::search(&machines::client(), bounds),
+        "client-http" => search::search(&machines::client_http(), bounds),
+        "server" => search::search(&machines::server(), bounds),
+        "relay" => search::search(&machines::relay(), bounds),
         other => panic!("there is no machine {other}"),
     }
 }

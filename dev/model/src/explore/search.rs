@@ -1,4 +1,4 @@
-//! The search itself: words, level by level. Knows no machine.
+//! The search: all sequences of operations, level by level. Knows no machine.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,37 +9,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everlink::Instant;
 
-use super::{Bounds, Sight};
-use crate::app::Transcript;
+use super::{Bounds, StateView};
+use crate::world::Transcript;
 
-/// Letters after which two words that count as the same must still look the same.
+/// The number of operations after which two sequences that count as the same must still look the same.
 const CONTINUATION: usize = 12;
 
 /// What is explored: how it begins, and what can happen to it.
-pub(crate) struct Machine<W> {
-    pub(crate) name: &'static str,
-    pub(crate) start: fn() -> W,
-    pub(crate) letters: Vec<Deed<W>>,
-    /// What is done at the end of a word to see what comes of it, and to judge that.
-    pub(crate) futures: Vec<Deed<W>>,
+pub(super) struct Machine<W> {
+    pub(super) name: &'static str,
+    pub(super) start: fn() -> W,
+    pub(super) actions: Vec<Action<W>>,
+    /// What is done after each sequence to see what becomes of it, and to judge that.
+    pub(super) endings: Vec<Action<W>>,
 }
 
-/// Something that happens, by name.
-pub(crate) type Deed<W> = (&'static str, fn(&mut W));
+/// Something that happens, with its name.
+pub(super) type Action<W> = (&'static str, Box<dyn Fn(&mut W) + Sync>);
 
-/// A machine with all that is around it, in the middle of its life.
-pub(crate) trait World {
-    /// Looks at all that can be seen without doing anything.
-    fn look(&self, sight: &mut Sight);
-
-    /// What time it is.
+/// A machine and its surroundings, in the middle of a run.
+pub(super) trait Explored {
+    /// Sees everything that can be seen without doing anything.
+    fn look(&self, view: &mut StateView);
     fn now(&self) -> Instant;
-
-    /// Where it is noted what comes out.
     fn transcript(&mut self) -> &mut Transcript;
-
-    /// Whether anything was done to the machine since this was asked last. What looks the same after a deed that did nothing is
-    /// the same.
+    /// Whether anything was done to the machine since the last call. A world that was not touched need not be built anew.
     fn was_touched(&mut self) -> bool;
 }
 
@@ -49,35 +43,35 @@ pub(crate) trait World {
 pub struct Report {
     /// Which machine.
     pub machine: &'static str,
-    /// How many letters its alphabet has.
-    pub letters: usize,
-    /// The length of the longest words that were played.
+    /// How many actions it has.
+    pub actions: usize,
+    /// The length of the longest sequences that were performed.
     pub depth: usize,
-    /// How many states were found that differ. Those of words of full length are not told apart any more.
+    /// How many different states were found. Those after sequences of full length are not compared any more.
     pub states: usize,
-    /// How many letters were played and judged, each after another word.
+    /// How many actions were performed and judged, each after another sequence.
     pub edges: usize,
-    /// Whether nothing new was found in the end: longer words lead nowhere else.
+    /// Whether nothing new was found in the end: longer sequences lead nowhere else.
     pub is_complete: bool,
-    /// How many merged words were continued.
+    /// How many merged sequences were continued.
     pub pairs: usize,
     /// Those of them that should not have been merged.
     pub differing: Vec<Difference>,
 }
 
-/// Two words that look the same, and so does all that was tried after them, but not this.
+/// Two sequences that looked the same, and that these actions tell apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
     /// The two.
-    pub words: [Vec<&'static str>; 2],
-    /// What shows it.
+    pub sequences: [Vec<&'static str>; 2],
+    /// What shows the difference.
     pub then: Vec<&'static str>,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [one, other] = self.words.each_ref().map(|word| word.join(", "));
+        let [one, other] = self.sequences.each_ref().map(|names| names.join(", "));
         write!(f, "  {one}\n  {other}\n    then {}", self.then.join(", "))
     }
 }
@@ -88,8 +82,8 @@ impl fmt::Display for Difference {
 pub struct Violation {
     /// By which machine.
     pub machine: &'static str,
-    /// After these letters, the last of which may be a future.
-    pub word: Vec<&'static str>,
+    /// After these actions, the last of which may be an ending.
+    pub sequence: Vec<&'static str>,
     /// What the rule says.
     pub what: String,
 }
@@ -97,8 +91,8 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.machine, self.what)?;
-        for (at, letter) in self.word.iter().enumerate() {
-            writeln!(f, "{:>4}. {letter}", at + 1)?;
+        for (at, action) in self.sequence.iter().enumerate() {
+            writeln!(f, "{:>4}. {action}", at + 1)?;
         }
         Ok(())
     }
@@ -106,78 +100,78 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Some letters in a row, and the state that they lead to.
+/// Some actions in a row, by their places.
 #[derive(Clone, Copy)]
-struct Word {
+struct Sequence {
     len: u8,
-    letters: [u8; Word::LONGEST],
+    actions: [u8; Sequence::LONGEST],
 }
 
-impl Word {
+impl Sequence {
     const LONGEST: usize = 15;
 
-    const EMPTY: Word = Word {
+    const EMPTY: Sequence = Sequence {
         len: 0,
-        letters: [0; Word::LONGEST],
+        actions: [0; Sequence::LONGEST],
     };
 
-    fn letters(&self) -> &[u8] {
-        &self.letters[..usize::from(self.len)]
+    fn actions(&self) -> &[u8] {
+        &self.actions[..usize::from(self.len)]
     }
 
-    fn and(mut self, letter: usize) -> Word {
-        self.letters[usize::from(self.len)] = u8::try_from(letter).expect("a small alphabet");
+    fn and(mut self, action: usize) -> Sequence {
+        self.actions[usize::from(self.len)] = u8::try_from(action).expect("few actions");
         self.len += 1;
         self
     }
 }
 
-/// What is known of a word when all that can follow on it was played.
+/// What is known of a sequence when every action and every ending was performed after it.
 struct Judgement {
-    /// The fingerprint of where it leads.
+    /// The fingerprint of the state it leads to.
     digest: u64,
-    /// The letters after which nothing came out, no time had passed and everything looked as before, a bit for each.
+    /// The actions that changed nothing, a bit for each: no output, no time passed, and the state looks the same.
     idle: u32,
 }
 
-/// All words of up to `bounds.depth` letters.
-pub(crate) fn search<W: World>(machine: &Machine<W>, bounds: Bounds) -> Result<Report, Violation> {
-    let letters = machine.letters.len();
-    let mut known: HashMap<u64, Word> = HashMap::new();
-    let mut merged: Vec<[Word; 2]> = Vec::new();
-    let mut level = vec![Word::EMPTY];
+/// All sequences of up to `bounds.depth` actions.
+pub(super) fn search<W: Explored>(
+    machine: &Machine<W>,
+    bounds: Bounds,
+) -> Result<Report, Violation> {
+    let actions = machine.actions.len();
+    let mut known: HashMap<u64, Sequence> = HashMap::new();
+    let mut merged: Vec<[Sequence; 2]> = Vec::new();
+    let mut level = vec![Sequence::EMPTY];
     let (mut depth, mut edges) = (0, 0);
     while depth < bounds.depth && !level.is_empty() {
         let judgements = judge_all(machine, &level, bounds.threads)?;
-        edges += level.len() * letters;
+        edges += level.len() * actions;
         depth += 1;
         let mut next = Vec::new();
-        for (word, Judgement { digest, idle }) in level.into_iter().zip(judgements) {
+        for (sequence, Judgement { digest, idle }) in level.into_iter().zip(judgements) {
             if let Some(same) = known.get(&digest) {
-                merged.push([*same, word]);
+                merged.push([*same, sequence]);
                 continue;
             }
-            known.insert(digest, word);
-            for letter in 0..letters {
-                if idle & (1 << letter) == 0 {
-                    next.push(word.and(letter));
+            known.insert(digest, sequence);
+            for action in 0..actions {
+                if idle & (1 << action) == 0 {
+                    next.push(sequence.and(action));
                 } else {
-                    merged.push([word, word.and(letter)]);
+                    merged.push([sequence, sequence.and(action)]);
                 }
             }
         }
         level = next;
     }
     let stride = merged.len().div_ceil(bounds.pairs.max(1)).max(1);
-    let pairs: Vec<[Word; 2]> = merged
-        .into_iter()
-        .step_by(stride)
-        .take(bounds.pairs)
-        .collect();
+    let pairs = merged.into_iter().step_by(stride).take(bounds.pairs);
+    let pairs: Vec<[Sequence; 2]> = pairs.collect();
     let differing = differing(machine, &pairs)?;
     Ok(Report {
         machine: machine.name,
-        letters,
+        actions,
         depth,
         states: known.len(),
         edges,
@@ -187,113 +181,102 @@ pub(crate) fn search<W: World>(machine: &Machine<W>, bounds: Bounds) -> Result<R
     })
 }
 
-/// What is known of all these words, in their order; or what is broken by the first of them that breaks something.
-fn judge_all<W: World>(
+/// Judges all these sequences, in their order; or returns what the first one breaks that breaks a rule.
+fn judge_all<W: Explored>(
     machine: &Machine<W>,
-    words: &[Word],
+    sequences: &[Sequence],
     threads: usize,
 ) -> Result<Vec<Judgement>, Violation> {
-    // Threads take words in order, so all before one that is broken are judged.
+    // Threads take sequences in order, so all before a broken one are judged.
     let (next, broken_at) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
-    let judged = Mutex::new(Vec::with_capacity(words.len()));
+    let judged = Mutex::new(Vec::with_capacity(sequences.len()));
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
-                let mut own = Vec::new();
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(word) = words.get(at) else { break };
-                    if at > broken_at.load(Ordering::Relaxed) {
+                    let is_wanted = at <= broken_at.load(Ordering::Relaxed);
+                    let Some(sequence) = sequences.get(at).filter(|_| is_wanted) else {
                         break;
-                    }
-                    let judgement = judge(machine, word);
+                    };
+                    let judgement = judge(machine, sequence.actions());
                     if judgement.is_err() {
                         broken_at.fetch_min(at, Ordering::Relaxed);
                     }
-                    own.push((at, judgement));
+                    judged.lock().expect("no panic").push((at, judgement));
                 }
-                judged.lock().expect("no thread died").append(&mut own);
             });
         }
     });
-    let mut judged = judged.into_inner().expect("no thread died");
+    let mut judged = judged.into_inner().expect("no panic");
     judged.sort_unstable_by_key(|(at, _)| *at);
     judged.into_iter().map(|(_, judgement)| judgement).collect()
 }
 
-/// Plays all that can follow on a word.
-fn judge<W: World>(machine: &Machine<W>, word: &Word) -> Result<Judgement, Violation> {
+/// Performs everything that can follow on a sequence.
+fn judge<W: Explored>(machine: &Machine<W>, sequence: &[u8]) -> Result<Judgement, Violation> {
     let mut fingerprint = DefaultHasher::new();
     let mut idle = 0;
-    // What is seen at first is the same each time, since the same is played.
-    let mut first: Option<Sight> = None;
+    // The first view is the same each time, since the same was performed.
+    let mut first: Option<StateView> = None;
     let mut untouched: Option<W> = None;
-    let letters = machine.letters.iter().enumerate();
-    let letters = letters.map(|(at, letter)| (1 << at, letter));
-    for (bit, deed) in machine.futures.iter().map(|deed| (0, deed)).chain(letters) {
-        let seen = judged(machine, word.letters(), *deed, || {
-            let mut world = untouched
-                .take()
-                .unwrap_or_else(|| played(machine, word.letters()));
-            let first = first.get_or_insert_with(|| sight(&world));
+    let actions = machine.actions.iter().enumerate();
+    let actions = actions.map(|(at, action)| (1 << at, action));
+    let endings = machine.endings.iter().map(|ending| (0, ending));
+    for (bit, (name, act)) in endings.chain(actions) {
+        let digest = caught(machine, sequence, name, || {
+            let world = untouched.take();
+            let mut world = world.unwrap_or_else(|| performed(machine, sequence));
+            let first = first.get_or_insert_with(|| view(&world));
             *world.transcript() = Transcript::Seen(Box::new(first.clone()));
             world.was_touched();
             let then = world.now();
-            (deed.1)(&mut world);
-            let seen = glance(&mut world);
-            let is_quiet = seen.outputs == 0 && world.now() == then;
-            if is_quiet && sight(&world).digest() == first.digest() {
+            act(&mut world);
+            let seen = seen(&mut world);
+            let is_quiet = seen.outputs() == 0 && world.now() == then;
+            if is_quiet && view(&world).digest() == first.digest() {
                 idle |= bit;
                 untouched = (!world.was_touched()).then_some(world);
             }
-            seen.digest
+            seen.digest()
         })?;
-        fingerprint.write_u64(seen);
+        fingerprint.write_u64(digest);
     }
-    Ok(Judgement {
-        digest: fingerprint.finish(),
-        idle,
-    })
+    let digest = fingerprint.finish();
+    Ok(Judgement { digest, idle })
 }
 
-fn sight<W: World>(world: &W) -> Sight {
-    let mut sight = Sight::default();
-    world.look(&mut sight);
-    sight
+fn view<W: Explored>(world: &W) -> StateView {
+    let mut view = StateView::default();
+    world.look(&mut view);
+    view
 }
 
-/// A world after these letters.
-fn played<W: World>(machine: &Machine<W>, word: &[u8]) -> W {
+/// A world after these actions.
+fn performed<W: Explored>(machine: &Machine<W>, sequence: &[u8]) -> W {
     let mut world = (machine.start)();
     *world.transcript() = Transcript::Unseen;
-    for letter in word {
-        (machine.letters[usize::from(*letter)].1)(&mut world);
+    for action in sequence {
+        (machine.actions[usize::from(*action)].1)(&mut world);
     }
     world
 }
 
-/// What was seen of a world that is watched.
-struct Glance {
-    digest: u64,
-    outputs: usize,
-}
-
-/// Looks at a world that is watched. All that was seen of it by now.
-fn glance<W: World>(world: &mut W) -> Glance {
-    let watched = std::mem::replace(world.transcript(), Transcript::Unseen);
-    let Transcript::Seen(mut sight) = watched else {
-        panic!("nobody watches");
+/// Everything that was seen of a world by now, its state included.
+fn seen<W: Explored>(world: &mut W) -> StateView {
+    let transcript = std::mem::replace(world.transcript(), Transcript::Unseen);
+    let Transcript::Seen(mut view) = transcript else {
+        panic!("nothing was seen");
     };
-    world.look(&mut sight);
-    let (digest, outputs) = (sight.digest(), sight.outputs());
-    *world.transcript() = Transcript::Seen(sight);
-    Glance { digest, outputs }
+    world.look(&mut view);
+    *world.transcript() = Transcript::Seen(view.clone());
+    *view
 }
 
-/// Those of these pairs that do not look the same for ever.
-fn differing<W: World>(
+/// Those of these pairs that a random continuation tells apart.
+fn differing<W: Explored>(
     machine: &Machine<W>,
-    pairs: &[[Word; 2]],
+    pairs: &[[Sequence; 2]],
 ) -> Result<Vec<Difference>, Violation> {
     let mut differing = Vec::new();
     let mut seed = 1_u64;
@@ -301,64 +284,62 @@ fn differing<W: World>(
         let mut then = Vec::new();
         for _ in 0..CONTINUATION {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let letter = (seed >> 33) as usize % machine.letters.len();
-            then.push(u8::try_from(letter).expect("a small alphabet"));
+            let action = (seed >> 33) as usize % machine.actions.len();
+            then.push(u8::try_from(action).expect("few actions"));
         }
-        let [one, other] = pair.map(|word| story(machine, &word, &then));
+        let [one, other] = pair.map(|sequence| digests(machine, sequence.actions(), &then));
         let (one, other) = (one?, other?);
         let differs = one.iter().zip(&other).position(|(one, other)| one != other);
         differing.extend(differs.map(|at| Difference {
-            words: pair.map(|word| names(machine, word.letters())),
+            sequences: pair.map(|sequence| names(machine, sequence.actions())),
             then: names(machine, &then[..at]),
         }));
     }
     Ok(differing)
 }
 
-/// What is seen of a word and after each letter of its continuation.
-fn story<W: World>(
+/// What is seen after a sequence and after each action of its continuation.
+fn digests<W: Explored>(
     machine: &Machine<W>,
-    word: &Word,
+    sequence: &[u8],
     continuation: &[u8],
 ) -> Result<Vec<u64>, Violation> {
-    let whole = [word.letters(), continuation].concat();
-    judged(machine, &whole, ("nothing", |_| {}), || {
-        let mut world = played(machine, word.letters());
+    let whole = [sequence, continuation].concat();
+    caught(machine, &whole, "nothing", || {
+        let mut world = performed(machine, sequence);
         *world.transcript() = Transcript::Seen(Box::default());
-        let mut seen = vec![glance(&mut world).digest];
-        for letter in continuation {
-            (machine.letters[usize::from(*letter)].1)(&mut world);
-            seen.push(glance(&mut world).digest);
+        let mut digests = vec![seen(&mut world).digest()];
+        for action in continuation {
+            (machine.actions[usize::from(*action)].1)(&mut world);
+            digests.push(seen(&mut world).digest());
         }
-        seen
+        digests
     })
 }
 
-fn judged<W, T>(
+fn caught<W, T>(
     machine: &Machine<W>,
-    word: &[u8],
-    last: Deed<W>,
-    play: impl FnOnce() -> T,
+    sequence: &[u8],
+    last: &'static str,
+    act: impl FnOnce() -> T,
 ) -> Result<T, Violation> {
-    catch_unwind(AssertUnwindSafe(play)).map_err(|payload| {
+    catch_unwind(AssertUnwindSafe(act)).map_err(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
-        let fixed = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned());
-        let mut word = names(machine, word);
-        word.push(last.0);
+        let fixed = payload.downcast_ref::<&str>().map(|text| text.to_string());
+        let mut sequence = names(machine, sequence);
+        sequence.push(last);
         Violation {
             machine: machine.name,
-            word,
+            sequence,
             what: text.or(fixed).unwrap_or_default(),
         }
     })
 }
 
-fn names<W>(machine: &Machine<W>, word: &[u8]) -> Vec<&'static str> {
-    let names = word
+fn names<W>(machine: &Machine<W>, sequence: &[u8]) -> Vec<&'static str> {
+    let names = sequence
         .iter()
-        .map(|letter| machine.letters[usize::from(*letter)].0);
+        .map(|at| machine.actions[usize::from(*at)].0);
     names.collect()
 }
 
@@ -366,16 +347,16 @@ fn names<W>(machine: &Machine<W>, word: &[u8]) -> Vec<&'static str> {
 mod tests {
     use super::*;
 
-    /// Counts to four and begins again; what it hides is whether it was ever asked to.
+    /// Counts to four and begins again. It hides whether it was ever reset.
     struct Toy {
         count: u8,
         resets: u8,
         transcript: Transcript,
     }
 
-    impl World for Toy {
-        fn look(&self, sight: &mut Sight) {
-            sight.plain(self.count);
+    impl Explored for Toy {
+        fn look(&self, view: &mut StateView) {
+            view.plain(self.count);
         }
 
         fn now(&self) -> Instant {
@@ -391,7 +372,7 @@ mod tests {
         }
     }
 
-    fn toy(letters: &[Deed<Toy>]) -> Machine<Toy> {
+    fn toy(actions: Vec<Action<Toy>>) -> Machine<Toy> {
         Machine {
             name: "toy",
             start: || Toy {
@@ -399,45 +380,55 @@ mod tests {
                 resets: 0,
                 transcript: Transcript::Unseen,
             },
-            letters: letters.to_vec(),
-            futures: vec![("nothing", |_| {})],
+            actions,
+            endings: vec![("nothing", Box::new(|_| {}))],
         }
     }
 
-    const COUNT: Deed<Toy> = ("count", |toy| toy.count = (toy.count + 1) % 5);
-    const RESET: Deed<Toy> = ("reset", |toy| {
-        toy.count = 0;
-        toy.resets += 1;
-    });
-    const JUDGE: Deed<Toy> = ("judge", |toy| assert_ne!(toy.count, 3, "three is wrong"));
+    fn count() -> Action<Toy> {
+        ("count", Box::new(|toy| toy.count = (toy.count + 1) % 5))
+    }
+
+    fn reset() -> Action<Toy> {
+        let act = |toy: &mut Toy| {
+            toy.count = 0;
+            toy.resets += 1;
+        };
+        ("reset", Box::new(act))
+    }
+
+    fn judge_three() -> Action<Toy> {
+        let act = |toy: &mut Toy| assert_ne!(toy.count, 3, "three is wrong");
+        ("judge", Box::new(act))
+    }
 
     #[test]
-    fn what_is_broken_is_found_by_the_shortest_word() {
+    fn a_broken_rule_is_found_by_the_shortest_sequence() {
         for threads in [1, 3] {
             let bounds = Bounds::depth(9).with_threads(threads);
-            let found = search(&toy(&[RESET, JUDGE, COUNT]), bounds).unwrap_err();
-            assert_eq!(found.word, ["count", "count", "count", "judge"]);
+            let found = search(&toy(vec![reset(), judge_three(), count()]), bounds).unwrap_err();
+            assert_eq!(found.sequence, ["count", "count", "count", "judge"]);
             assert!(found.what.contains("three is wrong"), "{found}");
         }
     }
 
     #[test]
     fn a_search_ends_when_nothing_new_is_found() {
-        let report = search(&toy(&[COUNT, RESET]), Bounds::depth(9)).unwrap();
+        let report = search(&toy(vec![count(), reset()]), Bounds::depth(9)).unwrap();
         assert!(report.is_complete);
         assert_eq!((report.states, report.depth), (5, 6));
-        // The empty word, and each letter after each state but the one that does nothing in the first; each of these words is
-        // looked at with both letters.
+        // The empty sequence, and each action after each state but the one that does nothing in the first; each of these
+        // sequences is judged with both actions.
         assert_eq!(report.edges, (1 + 5 * 2 - 1) * 2);
     }
 
     #[test]
     fn states_that_are_merged_and_differ_are_noticed() {
-        const TELL: Deed<Toy> = ("tell", |toy| {
+        let tell = |toy: &mut Toy| {
             let is_told = toy.count == 1 && toy.resets > 0;
             toy.transcript.note(&is_told);
-        });
-        let machine = toy(&[COUNT, RESET, TELL]);
+        };
+        let machine = toy(vec![count(), reset(), ("tell", Box::new(tell))]);
         let bounds = Bounds::depth(4).with_pairs(100);
         assert_ne!(search(&machine, bounds).unwrap().differing, []);
     }

@@ -1,36 +1,36 @@
-//! One exchange on its way: two directions, each in order. Knows neither ends nor weather.
+//! One exchange under way: two directions, each in order. Knows neither ends nor faults.
 
 use std::collections::VecDeque;
 
 use everlink::http::{RequestHead, ResponseHead};
 use everlink::{Epoch, FaultKind, Instant, StreamId};
 
-use super::weather::Fate;
+use super::faults::Plan;
 
-/// A part of an exchange on its way.
+/// A part of an exchange under way.
 #[derive(Debug)]
 pub(super) enum Part<H> {
     Head(H),
     Bytes(Vec<u8>),
-    /// It is complete, or was cut: then why.
+    /// It is complete, or was cut for this reason.
     End(Option<FaultKind>),
 }
 
 /// One direction.
 #[derive(Debug)]
-pub(super) struct Way<H> {
+pub(super) struct Direction<H> {
     parts: VecDeque<(Instant, Part<H>)>,
-    /// How many bytes were let in.
+    /// How many bytes were put in.
     pub(super) bytes: usize,
-    /// Nothing more is let in.
+    /// Nothing more can be put in.
     pub(super) is_shut: bool,
     /// Its end was taken out.
     pub(super) is_over: bool,
 }
 
-impl<H> Way<H> {
-    fn new() -> Way<H> {
-        Way {
+impl<H> Direction<H> {
+    fn new() -> Direction<H> {
+        Direction {
             parts: VecDeque::new(),
             bytes: 0,
             is_shut: false,
@@ -38,7 +38,7 @@ impl<H> Way<H> {
         }
     }
 
-    /// Lets a part in, to arrive then, but not before the others.
+    /// Puts a part in that arrives then, but not before the others.
     pub(super) fn put(&mut self, at: Instant, part: Part<H>) {
         if self.is_shut {
             return;
@@ -51,12 +51,12 @@ impl<H> Way<H> {
         self.parts.push_back((at, part));
     }
 
-    /// What is on its way is lost.
+    /// Drops what is under way.
     pub(super) fn lose(&mut self) {
         self.parts.clear();
     }
 
-    /// What was held back is on its way.
+    /// Sends on what was held back.
     pub(super) fn pass_on(&mut self, at: Instant) {
         for (then, _) in &mut self.parts {
             *then = (*then).min(at);
@@ -79,36 +79,36 @@ impl<H> Way<H> {
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) epoch: Epoch,
-    /// What it is called at the server's end.
+    /// Its id at the server's end.
     pub(super) far: StreamId,
-    pub(super) fate: Fate,
-    pub(super) request: Way<RequestHead<'static>>,
-    pub(super) response: Way<ResponseHead<'static>>,
-    /// Whether the client has not cut it short.
+    pub(super) plan: Plan,
+    pub(super) request: Direction<RequestHead<'static>>,
+    pub(super) response: Direction<ResponseHead<'static>>,
+    /// Whether the client did not abort it.
     pub(super) is_wanted: bool,
     /// Whether the server heard all of the request.
     pub(super) was_heard: bool,
-    /// When something was last let in.
-    pub(super) stirred: Instant,
+    /// When something was last put in.
+    pub(super) active_at: Instant,
     pub(super) is_get: bool,
 }
 
 impl Exchange {
-    pub(super) fn new(epoch: Epoch, far: StreamId, fate: Fate, now: Instant) -> Exchange {
+    pub(super) fn new(epoch: Epoch, far: StreamId, plan: Plan, now: Instant) -> Exchange {
         Exchange {
             epoch,
             far,
-            fate,
-            request: Way::new(),
-            response: Way::new(),
+            plan,
+            request: Direction::new(),
+            response: Direction::new(),
             is_wanted: true,
             was_heard: false,
-            stirred: now,
+            active_at: now,
             is_get: false,
         }
     }
 
-    /// Whether both directions are done with.
+    /// Whether both directions are over.
     pub(super) fn is_over(&self) -> bool {
         (self.response.is_over || !self.is_wanted) && self.request.is_over
     }

@@ -1,8 +1,7 @@
-//! Both ends of a link over HTTP in one memory: a driver for each, the network between them, and a clock.
-//! Knows neither what is said nor what should come of it; `weather` is what befalls exchanges, `exchange` one of them.
+//! A client and a server over HTTP in one process: a driver for each, the network between them, and a clock. Knows no message.
 
 mod exchange;
-mod weather;
+mod faults;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,35 +13,35 @@ use everlink::{
 };
 use serde_json::Value;
 
-pub use weather::Weather;
+pub use faults::NetworkFaults;
 
 use crate::pair::{ClientApp, ServerApp, not_again, spend};
 use exchange::{Exchange, Part};
-use weather::Dice;
+use faults::Random;
 
 /// Where the server is.
 pub const URL: &str = "http://localhost:8080/mcp";
 
-/// As many outputs without any time passing are a spin.
+/// More outputs without any time passing are a spin.
 const MOST_OUTPUTS_AT_ONE_TIME: u32 = 1_000_000;
 
-/// Who begins an exchange that is none of the client's: a number that no stream of a client reaches.
+/// The ids of exchanges that another client began: no stream of the client gets so far.
 const FOREIGN: u64 = 1 << 40;
 
 /// A client, a server, and the network between them.
 ///
-/// The server can be [restarted](Net::restart), or [not be there](Net::refuse_for) for a while; the [`Weather`] does the rest.
+/// The server can be [restarted](Net::restart), or [not be there](Net::refuse_for) for some time; [`NetworkFaults`] do the rest.
 ///
 /// ```
 /// use everlink::client::{CallOptions, Event, Outcome};
 /// use everlink::protocol::ServerCapabilities;
 /// use everlink::server::{self, Offer};
-/// use model::{Net, Weather};
+/// use model::{Net, NetworkFaults};
 ///
 /// let tools = ServerCapabilities::default().with_tools(false);
 /// let offer = Offer::new("docs", "1.0").with_capabilities(tools);
 /// let site = server::Config::new(offer, [7; 16]).with_http(server::Http::new());
-/// let mut net = Net::new(Net::client_config(), site, Weather::windy(), 1);
+/// let mut net = Net::new(Net::client_config(), site, NetworkFaults::slow(), 1);
 /// let (client, now) = net.client();
 /// client.call(now, "tools/call", Some(r#"{"name":"add"}"#.parse()?), CallOptions::new())?;
 /// net.serve_for(std::time::Duration::from_secs(1), |server, now, event| {
@@ -58,16 +57,16 @@ const FOREIGN: u64 = 1 << 40;
 /// ```
 pub struct Net {
     now: Instant,
-    weather: Weather,
-    dice: Dice,
+    faults: NetworkFaults,
+    random: Random,
     client: Client,
-    life: Option<Epoch>,
-    cast: Box<dyn FnMut(u32) -> Server>,
+    epoch: Option<Epoch>,
+    start: Box<dyn FnMut(u32) -> Server>,
     server: Server,
     /// How many servers there were before.
     restarts: u32,
     exchanges: BTreeMap<StreamId, Exchange>,
-    /// Which exchange the server means.
+    /// The exchange of the client for each of the server.
     near: BTreeMap<StreamId, StreamId>,
     last_far: u64,
     last_foreign: u64,
@@ -76,7 +75,7 @@ pub struct Net {
     server_events: VecDeque<server::Event>,
     begun: Vec<Begun>,
     cuts: Cuts,
-    /// What the server answered where nobody of ours had asked.
+    /// What the server answered to another client.
     heard: BTreeMap<StreamId, Heard>,
     bytes: Vec<u8>,
 }
@@ -115,7 +114,7 @@ pub struct Cuts {
     pub idle: u32,
 }
 
-/// What a client that is none of ours heard.
+/// What another client heard.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Heard {
@@ -128,28 +127,28 @@ pub struct Heard {
 }
 
 impl Net {
-    /// A client and a server set up like this. Nothing has happened yet.
+    /// A client and a server with these configurations. Nothing has happened yet.
     #[must_use]
-    pub fn new(client: Config, server: server::Config, weather: Weather, seed: u64) -> Net {
-        Net::served_by(client, move |_| Server::new(server.clone()), weather, seed)
+    pub fn new(client: Config, server: server::Config, faults: NetworkFaults, seed: u64) -> Net {
+        Net::served_by(client, move |_| Server::new(server.clone()), faults, seed)
     }
 
-    /// A client, and whichever server is given at first and after each restart.
+    /// A client, and any server at first and after each restart.
     #[must_use]
     pub fn served_by(
         client: Config,
         mut server: impl FnMut(u32) -> Server + 'static,
-        weather: Weather,
+        faults: NetworkFaults,
         seed: u64,
     ) -> Net {
         Net {
             now: Instant::ZERO,
-            weather,
-            dice: Dice::new(seed),
+            faults,
+            random: Random::new(seed),
             client: Client::new(client),
-            life: None,
+            epoch: None,
             server: server(0),
-            cast: Box::new(server),
+            start: Box::new(server),
             restarts: 0,
             exchanges: BTreeMap::new(),
             near: BTreeMap::new(),
@@ -165,7 +164,7 @@ impl Net {
         }
     }
 
-    /// How a client of the server at [`URL`] is set up.
+    /// The configuration of a client of the server at [`URL`].
     ///
     /// # Panics
     ///
@@ -184,22 +183,22 @@ impl Net {
         self.now
     }
 
-    /// The client, and the time that its verbs want to know.
+    /// The client, and the time for its verbs.
     pub fn client(&mut self) -> (&mut Client, Instant) {
         (&mut self.client, self.now)
     }
 
-    /// The server, and the time that its verbs want to know.
+    /// The server, and the time for its verbs.
     pub fn server(&mut self) -> (&mut Server, Instant) {
         (&mut self.server, self.now)
     }
 
-    /// All events of the client that nobody took.
+    /// All events of the client that were not taken.
     pub fn take_client_events(&mut self) -> Vec<client::Event> {
         std::mem::take(&mut self.client_events).into()
     }
 
-    /// All events of the server that nobody took. A new server begins with none.
+    /// All events of the server that were not taken. A new server begins with none.
     pub fn take_server_events(&mut self) -> Vec<server::Event> {
         std::mem::take(&mut self.server_events).into()
     }
@@ -224,22 +223,22 @@ impl Net {
     }
 }
 
-/// # What else happens in the world
+/// # What else happens
 impl Net {
-    /// The weather changes for exchanges that are yet to begin.
-    pub fn set_weather(&mut self, weather: Weather) {
-        self.weather = weather;
+    /// Sets the faults of exchanges that are yet to begin.
+    pub fn set_faults(&mut self, faults: NetworkFaults) {
+        self.faults = faults;
     }
 
-    /// Nobody listens at the address for so long.
+    /// Refuses every connection for so long.
     pub fn refuse_for(&mut self, span: Duration) {
         self.refuses_until = self.now + span;
     }
 
-    /// The server dies with all that it holds, and another takes its place.
+    /// The server dies with everything it holds, and another takes its place.
     pub fn restart(&mut self) {
         self.restarts += 1;
-        self.server = (self.cast)(self.restarts);
+        self.server = (self.start)(self.restarts);
         self.server_events.clear();
         self.near.clear();
         let open: Vec<StreamId> = self.exchanges.keys().copied().collect();
@@ -253,7 +252,7 @@ impl Net {
         self.sweep();
     }
 
-    /// Cuts every exchange that goes on.
+    /// Cuts every open exchange.
     pub fn cut_all(&mut self) {
         let open: Vec<StreamId> = self.exchanges.keys().copied().collect();
         for stream in open {
@@ -261,7 +260,7 @@ impl Net {
         }
     }
 
-    /// Somebody else asks the server something. What to call it.
+    /// Another client sends the server a request. Returns the id of the exchange.
     pub fn ask(&mut self, head: RequestHead<'_>, body: &[u8]) -> StreamId {
         self.last_foreign += 1;
         let stream = StreamId::new(self.last_foreign);
@@ -278,7 +277,7 @@ impl Net {
         stream
     }
 
-    /// What somebody else heard.
+    /// What another client heard.
     #[must_use]
     pub fn heard(&self, stream: StreamId) -> &Heard {
         &self.heard[&stream]
@@ -287,7 +286,7 @@ impl Net {
 
 /// # The driver
 impl Net {
-    /// Goes on until nothing moves any more, without letting time pass.
+    /// Goes on until there is nothing to do, without letting time pass.
     pub fn settle(&mut self) {
         self.until_still(&mut None, &mut None);
     }
@@ -297,7 +296,7 @@ impl Net {
         self.play_until(self.now + span, &mut None, &mut None);
     }
 
-    /// The same, with an application at the server's end; what the client says is kept.
+    /// The same, with an application of the server; the events of the client are kept.
     pub fn serve_for(
         &mut self,
         span: Duration,
@@ -317,7 +316,7 @@ impl Net {
         self.play_until(until, &mut Some(&mut client), &mut Some(&mut server));
     }
 
-    /// When anything happens next.
+    /// The time of whatever happens next.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let machines = [self.client.poll_timeout(), self.server.poll_timeout()];
@@ -375,7 +374,7 @@ impl Net {
         }
         for next in [self.client.poll_timeout(), self.server.poll_timeout()] {
             let waits = next.is_some_and(|next| next.wake == Wake::Output);
-            assert!(!waits, "output waits, but none is given out");
+            assert!(!waits, "output waits, but none comes");
         }
     }
 
@@ -396,8 +395,8 @@ impl Net {
                     None => self.client_events.push_back(event),
                 },
                 Output::Open { epoch } => {
-                    assert!(self.life.is_none(), "{epoch} before the last was released");
-                    self.life = Some(epoch);
+                    assert!(self.epoch.is_none(), "{epoch} before the last was released");
+                    self.epoch = Some(epoch);
                     self.client.handle(self.now, epoch, Input::Opened);
                 }
                 Output::Release { epoch } => self.release(epoch),
@@ -423,7 +422,7 @@ impl Net {
         mut head: RequestHead<'static>,
         body: &[u8],
     ) {
-        assert_eq!(self.life, Some(epoch), "begun in a life that is not");
+        assert_eq!(self.epoch, Some(epoch), "begun in another epoch");
         self.begun.push(Begun {
             verb: head.verb,
             message: serde_json::from_slice(body).unwrap_or_default(),
@@ -431,12 +430,12 @@ impl Net {
         });
         self.last_far += 1;
         let far = StreamId::new(self.last_far);
-        let mut fate = self.weather.draw(&mut self.dice);
+        let mut plan = self.faults.draw(&mut self.random);
         // A head may be lost as well as a body.
-        fate.request_cut = fate.request_cut.map(|at| at % (body.len() + 1));
-        let mut exchange = Exchange::new(epoch, far, fate, self.now);
+        plan.request_cut = plan.request_cut.map(|at| at % (body.len() + 1));
+        let mut exchange = Exchange::new(epoch, far, plan, self.now);
         exchange.is_get = head.verb == Verb::Get;
-        let at = self.now + fate.latency;
+        let at = self.now + plan.latency;
         if self.now < self.refuses_until {
             exchange
                 .response
@@ -449,12 +448,12 @@ impl Net {
         head.target = head.target[path..].to_owned().into();
         head.fields.push("host", "localhost:8080");
         exchange.request.put(at, Part::Head(head));
-        let through = fate.request_cut.unwrap_or(body.len());
+        let through = plan.request_cut.unwrap_or(body.len());
         for piece in self.pieces(&body[..through]) {
             exchange.request.put(at, Part::Bytes(piece));
         }
         self.near.insert(far, stream);
-        match fate.request_cut {
+        match plan.request_cut {
             None => exchange.request.put(at, Part::End(None)),
             Some(_) => {
                 self.cuts.requests += 1;
@@ -469,9 +468,9 @@ impl Net {
     fn pieces(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let (mut rest, mut pieces) = (bytes, Vec::new());
         while !rest.is_empty() {
-            let len = if self.weather.chops {
-                let longest = [4, 40, 4_000][self.dice.below(3) as usize];
-                rest.len().min(self.dice.below(longest) as usize + 1)
+            let len = if self.faults.chops {
+                let longest = [4, 40, 4_000][self.random.below(3) as usize];
+                rest.len().min(self.random.below(longest) as usize + 1)
             } else {
                 rest.len()
             };
@@ -527,7 +526,7 @@ impl Net {
         let near = self.near.get(&far).copied();
         let room = near.and_then(|near| self.exchanges.get(&near));
         let room = room.map_or(usize::MAX, |exchange| {
-            let cut = exchange.fate.response_cut.unwrap_or(usize::MAX);
+            let cut = exchange.plan.response_cut.unwrap_or(usize::MAX);
             cut.saturating_sub(exchange.response.bytes)
         });
         let through = &body[..room.min(body.len())];
@@ -558,20 +557,20 @@ impl Net {
         let Some(exchange) = near.and_then(|near| self.exchanges.get_mut(near)) else {
             return;
         };
-        exchange.stirred = self.now;
+        exchange.active_at = self.now;
         let ends = matches!(part, Part::End(_));
-        // Somebody who holds a response back holds it back to its end.
+        // A proxy that holds a response back does so to its end.
         let at = match ends {
-            false if self.weather.buffers => Instant::MAX,
-            _ => self.now + exchange.fate.latency,
+            false if self.faults.buffers => Instant::MAX,
+            _ => self.now + exchange.plan.latency,
         };
-        if ends && self.weather.buffers {
+        if ends && self.faults.buffers {
             exchange.response.pass_on(at);
         }
         exchange.response.put(at, part);
     }
 
-    /// What has arrived by now is told. Whether anything has.
+    /// Reports what has arrived by now. Returns whether anything has.
     fn deliver(&mut self) -> bool {
         let mut arrived = false;
         let all: Vec<StreamId> = self.exchanges.keys().copied().collect();
@@ -673,7 +672,7 @@ impl Net {
     }
 
     fn release(&mut self, epoch: Epoch) {
-        assert_eq!(self.life.take(), Some(epoch));
+        assert_eq!(self.epoch.take(), Some(epoch));
         let open = self.exchanges.iter_mut();
         let open: Vec<StreamId> = open
             .map(|(stream, exchange)| {
@@ -686,20 +685,20 @@ impl Net {
         }
     }
 
-    /// The server learns that the client of an exchange is gone.
+    /// Reports to the server that the client of an exchange is gone.
     fn hang_up(&mut self, stream: StreamId) {
         if let Some(exchange) = self.exchanges.get_mut(&stream) {
-            let at = self.now + exchange.fate.latency;
+            let at = self.now + exchange.plan.latency;
             exchange.request.is_shut = false;
             exchange.request.put(at, Part::End(Some(FaultKind::Reset)));
             exchange.response.lose();
         }
     }
 
-    /// The connection under an exchange breaks; what is under way to the client still arrives.
+    /// The connection of an exchange breaks; what is under way to the client still arrives.
     fn cut(&mut self, stream: StreamId, kind: FaultKind) {
         if let Some(exchange) = self.exchanges.get_mut(&stream) {
-            let at = self.now + exchange.fate.latency;
+            let at = self.now + exchange.plan.latency;
             exchange.response.pass_on(at);
             exchange.response.put(at, Part::End(Some(kind)));
             exchange.request.is_shut = false;
@@ -719,8 +718,8 @@ impl Net {
 
     fn idle_end(&self, exchange: &Exchange) -> Option<Instant> {
         let goes_on = !exchange.response.is_shut && exchange.is_wanted;
-        let patience = self.weather.cuts_idle.filter(|_| goes_on)?;
-        Some(exchange.stirred + patience)
+        let patience = self.faults.cuts_idle.filter(|_| goes_on)?;
+        Some(exchange.active_at + patience)
     }
 
     fn cut_idle(&mut self) {

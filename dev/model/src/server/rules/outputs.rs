@@ -1,4 +1,4 @@
-//! What comes out of a server end: events, and the bytes that go to the client.
+//! The rules for the outputs of a server: its events, and to whom it writes.
 
 use everlink::protocol::{Era, meta};
 use everlink::server::{Cancelled, Event, Request, State};
@@ -6,9 +6,9 @@ use everlink::{Epoch, Instant, Output, RequestId, StreamId};
 use serde_json::Value;
 
 use super::{Rules, Served};
-use crate::dialogue::id;
+use crate::conversation::id;
 
-/// As many faults are told in the end.
+/// As many faults are kept for the last event.
 const FAULTS_KEPT: usize = 16;
 
 impl Rules {
@@ -23,45 +23,35 @@ impl Rules {
             }
             Output::Release { epoch } => {
                 assert_eq!(*epoch, Epoch::FIRST);
-                assert!(!self.has_released, "released twice");
-                self.has_released = true;
+                let was_released = std::mem::replace(&mut self.has_released, true);
+                assert!(!was_released, "released twice");
             }
             Output::Write { epoch, stream, len } => {
                 assert_eq!((*epoch, *stream), (Epoch::FIRST, StreamId::DUPLEX));
                 assert_eq!(bytes.len(), *len);
-                assert!(
-                    !self.has_released && !self.is_unwritable,
-                    "written to nobody"
-                );
-                let window = self.config.limits.write_window;
-                let under_way = self.under_way;
-                assert!(
-                    under_way < window,
-                    "(9) written although {under_way} are under way"
-                );
+                let is_there = !self.has_released && !self.is_unwritable;
+                assert!(is_there, "written to nobody");
+                let (under_way, window) = (self.under_way, self.config.limits.write_window);
+                assert!(under_way < window, "(9) written behind {under_way} bytes");
                 self.under_way += len;
                 self.counts.messages_out += 1;
                 self.counts.bytes_out += *len as u64;
                 self.written(bytes, now);
             }
-            other => panic!("{other:?} means nothing for a server end"),
+            other => panic!("{other:?} means nothing for a server"),
         }
     }
 
     fn event(&mut self, event: &Event, now: Instant) {
-        assert!(
-            !self.has_released || matches!(event, Event::Closed { .. }),
-            "{event:?} after the release"
-        );
+        let is_last = matches!(event, Event::Closed { .. });
+        assert_eq!(self.has_released, is_last, "{event:?}: the release");
         match event {
             Event::Answered {
                 ask,
                 request,
                 outcome,
             } => {
-                let open = self.asks.get_mut(ask).expect("a question that was asked");
-                assert!(!open.is_answered, "(1) {ask} has a second outcome");
-                open.is_answered = true;
+                let open = self.asks.end(*ask);
                 assert_eq!(*request, open.request, "{ask}");
                 if let Ok(answer) = outcome {
                     assert!(open.was_put, "{ask} was answered before it was put");
@@ -73,11 +63,11 @@ impl Rules {
             }
             Event::Cancelled { request, why } => self.cancelled(*request, why),
             Event::Closed { faults } => {
-                assert!(self.has_released, "closed without a release");
                 let kept = self.faults.len().min(FAULTS_KEPT);
                 assert_eq!(*faults, self.faults[..kept], "other faults");
                 self.state = State::Closed;
-                self.closed();
+                assert_eq!(self.open(), [], "(1) closed with requests open");
+                self.asks.assert_all_ended();
             }
             Event::Draining { .. } => {
                 assert_eq!(self.state, State::Serving, "it drains twice");
@@ -86,7 +76,7 @@ impl Rules {
             }
             Event::Request(request) => self.delivered(request),
             Event::Initialized => {
-                assert!(self.dialogue.may_be_initialized(), "nobody is here");
+                assert!(self.conversation.may_be_initialized(), "nobody is here");
             }
             Event::Met(peer) => self.met = Some(peer.version),
             Event::Noise(_)
@@ -101,99 +91,80 @@ impl Rules {
     fn delivered(&mut self, request: &Request) {
         let name = request.request;
         let is_modern = request.peer.version.era() == Era::Modern;
-        let params = request
-            .params
-            .as_ref()
-            .map(|params| params.parse::<Value>());
-        let params = params.and_then(Result::ok).unwrap_or_default();
+        let params = params_of(request);
+        for key in ["inputResponses", "requestState"] {
+            let is_once = request.input.is_none() || params.get(key).is_none();
+            assert!(is_once, "{key} is told twice");
+        }
         let mark = params["mark"].as_u64();
         let fed = mark.and_then(|mark| self.fed.get(&mark)).cloned().flatten();
-        for key in ["inputResponses", "requestState"] {
-            let is_told = request.input.is_none() || params.get(key).is_none();
-            assert!(is_told, "{key} is told twice");
-        }
-        for key in meta::OF_THE_LINK {
-            assert_eq!(params["_meta"].get(key), None, "{key} is between the ends");
-        }
         if let Some(fed) = &fed {
             assert_eq!(request.method, fed.method);
-            let is_understood =
-                fed.is_modern && self.config.versions.newest_of(Era::Modern).is_some();
+            let modern = self.config.versions.newest_of(Era::Modern);
+            let is_understood = fed.is_modern && modern.is_some();
             assert_eq!(is_modern, is_understood, "{name} is served by other terms");
             let token = fed.token.as_ref().and_then(id);
             assert_eq!(request.wants_progress, token.is_some());
             assert_eq!(request.log_level, fed.log_level.filter(|_| is_modern));
-            assert!(
-                request.input.is_none() || fed.has_input,
-                "{name} has input of nobody"
-            );
+            let may_have = request.input.is_none() || fed.has_input;
+            assert!(may_have, "{name} has input of nobody");
             for (other, served) in &self.served {
-                let other_id = served.fed.as_ref().map(|fed| &fed.id);
-                let is_waited_for = !served.is_over() && !served.was_taken_back;
                 // What a legacy client was to be told is dropped when it begins anew.
-                let is_held = served.is_open() || (served.is_modern && !served.may_be_taken_back);
-                let is_waited_for = is_waited_for && is_held && served.away_since.is_none();
-                let is_twice = is_waited_for && other_id == Some(&fed.id);
-                assert!(!is_twice, "{name} and {other} have the id {}", fed.id);
+                let is_held = served.is_open() || (served.is_modern && !served.may_be_cancelled);
+                let is_awaited = !served.is_over() && !served.was_cancelled;
+                let is_here = is_awaited && is_held && served.away_since.is_none();
+                let is_same = served.fed.as_ref().is_some_and(|of| of.id == fed.id);
+                assert!(!(is_here && is_same), "{name} has the id of {other}");
             }
         }
-        let before = self.served.insert(
-            name,
-            Served {
-                is_modern,
-                ids: fed.iter().map(|fed| fed.id.clone()).collect(),
-                tokens: fed.iter().filter_map(|fed| fed.token.clone()).collect(),
-                levels: request.log_level.into_iter().collect(),
-                fed,
-                given: None,
-                is_responded: false,
-                is_cancelled: false,
-                was_taken_back: false,
-                may_be_taken_back: false,
-                away_since: None,
-                may_be_back: false,
-                progress: None,
-            },
-        );
+        let served = Served {
+            is_modern,
+            ids: fed.iter().map(|fed| fed.id.clone()).collect(),
+            tokens: fed.iter().filter_map(|fed| fed.token.clone()).collect(),
+            levels: request.log_level.into_iter().collect(),
+            fed,
+            given: None,
+            is_responded: false,
+            is_cancelled: false,
+            was_cancelled: false,
+            may_be_cancelled: false,
+            away_since: None,
+            may_be_back: false,
+            progress: None,
+        };
+        let before = self.served.insert(name, served);
         assert!(before.is_none(), "{name} was there before");
     }
 
     fn cancelled(&mut self, request: RequestId, why: &Cancelled) {
         let served = self.served.get_mut(&request).expect("a request");
-        assert!(!served.is_cancelled, "{request} is cancelled twice");
-        assert!(
-            !served.is_responded,
-            "{request} is cancelled after its answer"
-        );
-        assert_eq!(
-            served.given, None,
-            "{request} is cancelled after it was answered"
-        );
+        assert!(served.is_open(), "(1) {request} is cancelled after its end");
         served.is_cancelled = true;
         self.counts.cancelled += 1;
-        match why {
-            Cancelled::Anew => assert!(!served.is_modern, "{request} needs no handshake"),
-            Cancelled::ByPeer { .. } => {}
-            Cancelled::NotResumed => {
-                assert!(served.away_since.is_some(), "{request} did not leave");
-            }
-            Cancelled::OutOfTime => assert_eq!(self.state, State::Draining),
+        let is_draining = self.state == State::Draining;
+        let is_true = match why {
+            Cancelled::Anew => !served.is_modern,
+            Cancelled::ByPeer { .. } => true,
+            Cancelled::NotResumed => served.away_since.is_some(),
+            Cancelled::OutOfTime => is_draining,
             Cancelled::PeerGone => {
-                let is_gone = self.dialogue.has_ended()
-                    || self.is_unwritable
-                    || self.state == State::Draining;
-                assert!(is_gone, "nobody is gone");
+                is_draining || self.is_unwritable || self.conversation.has_ended()
             }
             other => panic!("{other:?} is not known here"),
-        }
+        };
+        assert!(is_true, "{request} is cancelled: {why:?}");
     }
+}
 
-    fn closed(&self) {
-        for (request, served) in &self.served {
-            assert!(!served.is_open(), "(1) closed with {request} open");
-        }
-        for (ask, open) in &self.asks {
-            assert!(open.is_answered, "(1) closed with {ask} open");
-        }
+/// The parameters of a request, in which nothing is left that is only for the link.
+pub(crate) fn params_of(request: &Request) -> Value {
+    let params = request
+        .params
+        .as_ref()
+        .map(|params| params.parse::<Value>());
+    let params = params.and_then(Result::ok).unwrap_or_default();
+    for key in meta::OF_THE_LINK {
+        assert_eq!(params["_meta"].get(key), None, "{key} is for the link");
     }
+    params
 }
