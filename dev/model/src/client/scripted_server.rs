@@ -213,8 +213,10 @@ impl ScriptedServer {
                 note(&method, params)
             }
             ServerMessage::Late(which) => {
-                let id = pick(&self.answered, *which).into_iter();
-                id.map(|id| json!({"jsonrpc": "2.0", "id": id, "result": {"echo": id}}))
+                let reply = |id| json!({"jsonrpc": "2.0", "id": id, "result": {"echo": id}});
+                pick(&self.answered, *which)
+                    .map(reply)
+                    .into_iter()
                     .collect()
             }
             ServerMessage::Log(level) => {

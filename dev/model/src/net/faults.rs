@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::pair::mix;
+use crate::pipe::mix;
 
 /// What a network does to exchanges. By default nothing: everything arrives, at once and whole.
 #[derive(Clone, Debug, Default)]
