@@ -11,7 +11,7 @@ macro_rules! targets {
         $(
             #[test]
             fn $target() {
-                replay(stringify!($target), exercise::$target);
+                replay(stringify!($target), model::$target);
             }
         )*
     };

@@ -35,15 +35,15 @@ impl Rng {
 
 #[test]
 fn server_keeps_the_rules_for_random_inputs() {
-    play_random_inputs(1_500, exercise::server_stdio);
+    play_random_inputs(1_500, model::server_stdio);
 }
 
 #[test]
 fn pair_keeps_its_guarantees_for_random_inputs() {
-    play_random_inputs(2_000, exercise::pair);
+    play_random_inputs(2_000, model::pair);
 }
 
 #[test]
 fn relay_keeps_its_guarantees_for_random_inputs() {
-    play_random_inputs(2_000, exercise::relay);
+    play_random_inputs(2_000, model::relay);
 }

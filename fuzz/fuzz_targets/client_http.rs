@@ -1,3 +1,3 @@
 //! Fuzzes a client over HTTP with arbitrary responses, and checks every rule.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::client_http(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| model::client_http(data));

@@ -1,3 +1,3 @@
 //! Fuzzes a server over a byte stream with an arbitrary client and an arbitrary application, and checks every rule.
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| exercise::server_stdio(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| model::server_stdio(data));

@@ -198,7 +198,7 @@ const COMMANDS: &[Command] = &[
 
 fn explore_arguments(words: &[String]) -> String {
     let words = words.join(" ");
-    format!("run --release --package exercise --example explore -- {words}")
+    format!("run --release --package model --example explore -- {words}")
 }
 
 fn main() -> ExitCode {

@@ -10,7 +10,7 @@ use everlink::{
     Binding, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind, Input, Instant,
     Keepalive, Limit, Output, Payload, Watch, WhenSpent,
 };
-use exercise::{Nap, Op, Reply, Setup, Speech, Whose};
+use model::{Elapse, Op, Reply, ServerMessage, Setup, Which};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -730,11 +730,11 @@ fn run_with_model(binding: Binding, when_spent: WhenSpent, acts: &[Act]) {
     assert_eq!(pair.client.state(), State::Closed);
 }
 
-fn whose() -> impl Strategy<Value = Whose> {
+fn which() -> impl Strategy<Value = Which> {
     prop_oneof![
-        8 => Just(Whose::Current),
-        1 => (0..3_u8).prop_map(Whose::Past),
-        1 => (0..3_u8).prop_map(Whose::Future),
+        8 => Just(Which::Current),
+        1 => (0..3_u8).prop_map(Which::Past),
+        1 => (0..3_u8).prop_map(Which::Future),
     ]
 }
 
@@ -748,7 +748,7 @@ fn faults() -> impl Strategy<Value = Vec<FaultKind>> {
     vec(prop::sample::select(kinds.to_vec()), 0..3)
 }
 
-fn speech() -> impl Strategy<Value = Speech> {
+fn server_message() -> impl Strategy<Value = ServerMessage> {
     let reply = prop_oneof![
         6 => any::<u8>().prop_map(Reply::Good),
         4 => any::<u8>().prop_map(Reply::InputRequired),
@@ -758,39 +758,39 @@ fn speech() -> impl Strategy<Value = Speech> {
         ]),
     ];
     prop_oneof![
-        8 => (any::<u8>(), reply).prop_map(|(which, how)| Speech::Reply { which, how }),
-        2 => any::<(u8, u8)>().prop_map(|(id, what)| Speech::Ask { id, what }),
-        1 => any::<(u8, u8)>().prop_map(|(which, progress)| Speech::Progress { which, progress }),
-        1 => any::<u8>().prop_map(Speech::Acknowledge),
-        1 => any::<u8>().prop_map(Speech::Cancelled),
-        1 => any::<u8>().prop_map(Speech::Changed),
-        1 => any::<u8>().prop_map(Speech::Late),
-        1 => Just(Speech::Nameless),
+        8 => (any::<u8>(), reply).prop_map(|(which, how)| ServerMessage::Reply { which, how }),
+        2 => any::<(u8, u8)>().prop_map(|(id, what)| ServerMessage::Ask { id, what }),
+        1 => any::<(u8, u8)>().prop_map(|(which, progress)| ServerMessage::Progress { which, progress }),
+        1 => any::<u8>().prop_map(ServerMessage::Acknowledge),
+        1 => any::<u8>().prop_map(ServerMessage::Cancelled),
+        1 => any::<u8>().prop_map(ServerMessage::Changed),
+        1 => any::<u8>().prop_map(ServerMessage::Late),
+        1 => Just(ServerMessage::Nameless),
     ]
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let spans = [0, 1, 40, 5_000, 1_000_000].map(Duration::from_millis);
-    let nap = prop_oneof![
-        6 => Just(Nap::ToDeadline),
-        2 => prop::sample::select(spans.to_vec()).prop_map(Nap::For),
-        1 => Just(Nap::Before),
-        1 => Just(Nap::Back(Duration::from_secs(3))),
+    let elapse = prop_oneof![
+        6 => Just(Elapse::ToDeadline),
+        2 => prop::sample::select(spans.to_vec()).prop_map(Elapse::For),
+        1 => Just(Elapse::Before),
+        1 => Just(Elapse::Back(Duration::from_secs(3))),
     ];
     prop_oneof![
         6 => any::<u8>().prop_map(Op::Serve),
-        8 => (whose(), speech(), any::<u8>()).prop_map(|(whose, speech, cut)| Op::Say { whose, speech, cut }),
+        8 => (which(), server_message(), any::<u8>()).prop_map(|(which, message, cut)| Op::Send { which, message, cut }),
         6 => any::<(u8, u8, u8)>()
             .prop_map(|(method, params, options)| Op::Call { method, params, options }),
-        6 => nap.prop_map(Op::Nap),
-        2 => whose().prop_map(Op::Opened),
-        1 => (whose(), faults()).prop_map(|(whose, faults)| Op::OpenFailed { whose, faults }),
-        2 => (whose(), faults()).prop_map(|(whose, faults)| Op::End { whose, faults }),
-        1 => (whose(), faults()).prop_map(|(whose, faults)| Op::WriteFailed { whose, faults }),
-        2 => (whose(), any::<u8>()).prop_map(|(whose, status)| Op::Exited { whose, status }),
+        6 => elapse.prop_map(Op::Elapse),
+        2 => which().prop_map(Op::Opened),
+        1 => (which(), faults()).prop_map(|(which, faults)| Op::OpenFailed { which, faults }),
+        2 => (which(), faults()).prop_map(|(which, faults)| Op::End { which, faults }),
+        1 => (which(), faults()).prop_map(|(which, faults)| Op::WriteFailed { which, faults }),
+        2 => (which(), any::<u8>()).prop_map(|(which, status)| Op::Exited { which, status }),
         2 => any::<(u8, u8)>().prop_map(|(which, how)| Op::Answer { which, how }),
         1 => any::<u8>().prop_map(|which| Op::Cancel { which }),
-        1 => whose().prop_map(Op::Reconnect),
+        1 => which().prop_map(Op::Reconnect),
         1 => any::<u8>().prop_map(Op::Watch),
         1 => any::<u8>().prop_map(Op::Poll),
         1 => (prop::sample::select(everlink::List::ALL.to_vec()), any::<u8>())
@@ -800,7 +800,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn setup() -> impl Strategy<Value = Setup> {
+fn setup() -> impl Strategy<Value = Setup<Config>> {
     let dialects = vec![Dialect::Automatic, Dialect::Legacy, Dialect::Modern];
     let dialect = prop::sample::select(dialects);
     (dialect, any::<(bool, bool, bool)>()).prop_map(|(dialect, (socket, lazy, impatient))| {
@@ -844,7 +844,7 @@ proptest! {
 
     #[test]
     fn random_script_keeps_the_rules(setup in setup(), ops in vec(op(), 1..60)) {
-        exercise::run(&setup, &ops);
+        model::run(&setup, &ops);
     }
 }
 
@@ -886,7 +886,7 @@ fn draining_time_does_not_count_towards_a_stable_epoch() {
     let mut config = config(Binding::Child, PARK);
     config.policy.retry.stable_after = DRAIN - Duration::from_secs(1);
     let refused = Op::OpenFailed {
-        whose: Whose::Current,
+        which: Which::Current,
         faults: vec![FaultKind::Refused],
     };
     let call = Op::Call {
@@ -894,15 +894,15 @@ fn draining_time_does_not_count_towards_a_stable_epoch() {
         params: 0,
         options: 0,
     };
-    let to_deadline = Op::Nap(Nap::ToDeadline);
+    let to_deadline = Op::Elapse(Elapse::ToDeadline);
     let ops = [
         Op::Connect,
         refused,
         to_deadline.clone(),
         Op::Serve(0),
         call,
-        Op::Reconnect(Whose::Current),
+        Op::Reconnect(Which::Current),
         to_deadline,
     ];
-    exercise::run(&Setup::prompt(config), &ops);
+    model::run(&Setup::prompt(config), &ops);
 }

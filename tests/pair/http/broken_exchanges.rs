@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use everlink::protocol::Version;
 use everlink::server::{self, Http, Progress};
 use everlink::{Instant, RequestId, Server};
-use exercise::{Net, Weather};
+use model::{Net, NetworkFaults};
 
 use crate::http::harness::{CallRecords, client, finish, millis, reply, seconds, server};
 
@@ -49,15 +49,17 @@ impl SlowServer {
 }
 
 fn run_with_cuts(version: Version, seed: u64) -> BTreeMap<String, usize> {
-    let weather = Weather::windy().cutting(500, (0, 150)).cutting_requests(30);
+    let weather = NetworkFaults::slow()
+        .cutting(500, (0, 150))
+        .cutting_requests(30);
     let mut config = client(version);
     let retry = &mut config.policy.retry;
     (retry.budget, retry.cap) = (1_000, seconds(1));
-    let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+    let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
     let (client, now) = net.client();
     client.connect(now);
     net.pass(seconds(2));
-    net.set_weather(weather);
+    net.set_faults(weather);
     let (mut records, mut slow_server) = (CallRecords::default(), SlowServer::default());
     for round in 0..40 {
         for nth in 0..5 {
@@ -75,7 +77,7 @@ fn run_with_cuts(version: Version, seed: u64) -> BTreeMap<String, usize> {
             records.record_event(&event);
         }
     }
-    net.set_weather(Weather::calm());
+    net.set_faults(NetworkFaults::none());
     slow_server.answer_all(&mut net);
     let cuts = net.cuts();
     assert!(cuts.requests > 0 && cuts.posts > 10, "{cuts:?}");

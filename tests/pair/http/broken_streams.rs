@@ -6,7 +6,7 @@ use everlink::client::{Event, Outcome, State};
 use everlink::protocol::{LogLevel, Version};
 use everlink::server::{self, Http, Progress, Replay};
 use everlink::{CallId, RequestId};
-use exercise::{Net, Weather};
+use model::{Net, NetworkFaults};
 use serde_json::{Value, json};
 
 use crate::http::harness::{
@@ -35,7 +35,7 @@ impl Session {
         http.retry = millis(100);
         let mut config = client(version);
         config.watch = everlink::Watch::none().and_logs(LogLevel::Debug);
-        let mut net = Net::new(config, server(http), Weather::windy(), seed);
+        let mut net = Net::new(config, server(http), NetworkFaults::slow(), seed);
         let (client, now) = net.client();
         client.connect(now);
         net.pass(seconds(3));
@@ -128,7 +128,7 @@ impl Session {
 
     /// Finishes all requests on a good network, and checks the counts.
     fn finish_and_check(mut self) {
-        self.net.set_weather(Weather::windy());
+        self.net.set_faults(NetworkFaults::slow());
         for _ in 0..60 {
             let open: Vec<(RequestId, u64)> =
                 self.open.iter().map(|(r, (m, _))| (*r, *m)).collect();
@@ -163,8 +163,8 @@ fn after_a_thousand_cuts_every_message_has_arrived_exactly_once() {
     ] {
         let mut session = Session::new(version, seed);
         // Each stream delivers at least one event id, because a shorter one could not be resumed.
-        let weather = Weather::windy().cutting(700, (150, 1_200));
-        session.net.set_weather(weather);
+        let weather = NetworkFaults::slow().cutting(700, (150, 1_200));
+        session.net.set_faults(weather);
         let mut rounds = 0;
         loop {
             let cuts = session.net.cuts();

@@ -8,7 +8,7 @@ use everlink::client::{self, CallOptions, Outcome};
 use everlink::protocol::{Era, ServerCapabilities, Version, Versions};
 use everlink::server::{self, Http, Offer};
 use everlink::{CallId, Client, Config, Dialect, Instant, Payload, Server, Watch};
-use exercise::Net;
+use model::Net;
 use serde_json::{Value, json};
 
 pub(crate) const fn seconds(seconds: u64) -> Duration {

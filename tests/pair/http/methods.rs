@@ -6,12 +6,12 @@ use everlink::protocol::{
 };
 use everlink::server::{self, Http, Progress};
 use everlink::{Change, List, Watch};
-use exercise::{Net, Weather};
+use model::{Net, NetworkFaults};
 use serde_json::{Value, json};
 
 use crate::http::harness::{client, payload, seconds, server};
 
-fn ready_net(version: Version, weather: Weather) -> Net {
+fn ready_net(version: Version, weather: NetworkFaults) -> Net {
     let mut config = client(version);
     config.watch = Watch::lists()
         .and_uri("file:///a")
@@ -51,7 +51,7 @@ fn requests(version: Version) -> impl Iterator<Item = &'static Method> {
 #[test]
 fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
     for &version in Version::ALL {
-        for weather in [Weather::calm(), Weather::windy()] {
+        for weather in [NetworkFaults::none(), NetworkFaults::slow()] {
             let mut net = ready_net(version, weather);
             let mut calls = 0;
             for method in requests(version) {
@@ -110,7 +110,7 @@ fn every_method_of_every_version_is_answered_as_json_and_as_a_stream() {
 #[test]
 fn changes_reach_the_client_in_every_version() {
     for &version in Version::ALL {
-        let mut net = ready_net(version, Weather::windy());
+        let mut net = ready_net(version, NetworkFaults::slow());
         let (server, now) = net.server();
         for list in List::ALL {
             // Templates have no change notification of their own.
@@ -138,7 +138,7 @@ fn changes_reach_the_client_in_every_version() {
 #[test]
 fn client_shutdown_leaves_no_session_or_request_at_the_server() {
     for &version in Version::ALL {
-        let mut net = ready_net(version, Weather::windy());
+        let mut net = ready_net(version, NetworkFaults::slow());
         let (client, now) = net.client();
         client.shutdown(now);
         net.pass(seconds(5));

@@ -7,12 +7,12 @@ use everlink::client::State;
 use everlink::protocol::Version;
 use everlink::server::{self, Http, Progress};
 use everlink::{Limit, RequestId};
-use exercise::{Net, Weather};
+use model::{Net, NetworkFaults};
 
 use crate::http::harness::{CallRecords, client, finish, reply, seconds, server};
 
 /// A ready link without an idle limit for calls.
-fn ready_net(version: Version, http: Http, weather: Weather) -> Net {
+fn ready_net(version: Version, http: Http, weather: NetworkFaults) -> Net {
     let mut config = client(version);
     config.policy.call_idle = Limit::Never;
     let mut net = Net::new(config, server(http), weather, 1);
@@ -55,7 +55,7 @@ fn slow_calls(net: &mut Net, duration: Duration) -> BTreeMap<String, usize> {
 #[test]
 fn proxy_that_buffers_responses_loses_no_reply() {
     for &version in Version::ALL {
-        let mut weather = Weather::windy();
+        let mut weather = NetworkFaults::slow();
         weather.buffers = true;
         let mut net = ready_net(version, Http::new(), weather);
         let outcomes = slow_calls(&mut net, seconds(10));
@@ -66,7 +66,7 @@ fn proxy_that_buffers_responses_loses_no_reply() {
 #[test]
 fn sse_comments_keep_a_proxy_from_cutting_idle_streams() {
     for &version in Version::ALL {
-        let mut weather = Weather::windy();
+        let mut weather = NetworkFaults::slow();
         weather.cuts_idle = Some(seconds(20));
         // The default is a comment every 15 s.
         let mut net = ready_net(version, Http::new(), weather);
@@ -82,10 +82,10 @@ fn legacy_call_gets_its_reply_after_a_proxy_cut_its_idle_stream() {
         let mut http = Http::new();
         // The stream begins before the proxy cuts it, and then stays silent.
         http.keepalive = seconds(50);
-        let mut weather = Weather::windy();
+        let mut weather = NetworkFaults::slow();
         weather.cuts_idle = Some(seconds(60));
         let mut net = ready_net(version, http, weather);
-        let mut weather = Weather::windy();
+        let mut weather = NetworkFaults::slow();
         weather.cuts_idle = Some(seconds(30));
         let mut records = CallRecords::default();
         let (client, now) = net.client();
@@ -99,7 +99,7 @@ fn legacy_call_gets_its_reply_after_a_proxy_cut_its_idle_stream() {
                 open = Some((request.request, mark));
             }
         });
-        net.set_weather(weather);
+        net.set_faults(weather);
         net.pass(seconds(100));
         assert!(net.cuts().idle > 0, "{version}");
         let (request, mark) = open.expect("a request");
@@ -115,7 +115,7 @@ fn legacy_call_gets_its_reply_after_a_proxy_cut_its_idle_stream() {
 fn modern_call_fails_after_a_proxy_cut_its_idle_response() {
     let mut http = Http::new();
     http.keepalive = seconds(50);
-    let mut weather = Weather::windy();
+    let mut weather = NetworkFaults::slow();
     weather.cuts_idle = Some(seconds(30));
     let mut net = ready_net(Version::LATEST_MODERN, http, weather);
     let outcomes = slow_calls(&mut net, seconds(100));

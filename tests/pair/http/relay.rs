@@ -8,7 +8,7 @@ use everlink::{
     Change, Config, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, List, Output, StreamId,
     Watch,
 };
-use exercise::Net;
+use model::Net;
 use serde_json::{Value, json};
 
 use crate::http::harness::{client, payload, seconds, server};

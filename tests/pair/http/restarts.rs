@@ -8,7 +8,7 @@ use everlink::protocol::Version;
 use everlink::server::{
     EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
 };
-use exercise::{Net, Weather};
+use model::{Net, NetworkFaults};
 
 use crate::http::harness::{CallRecords, client, finish, seconds, server};
 
@@ -24,7 +24,7 @@ fn connect(net: &mut Net) {
 fn restart_with_200_calls_in_flight_takes_one_handshake_and_gives_each_call_one_outcome() {
     for seed in 0..4 {
         let config = client(Version::V2025_11_25);
-        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
         connect(&mut net);
         let mut records = CallRecords::default();
         for nth in 0..200 {
@@ -50,7 +50,7 @@ fn restart_with_200_calls_in_flight_takes_one_handshake_and_gives_each_call_one_
 fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake() {
     for seed in 0..4 {
         let config = client(Version::V2025_06_18);
-        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
         connect(&mut net);
         net.restart();
         let mut records = CallRecords::default();
@@ -68,7 +68,7 @@ fn calls_into_a_session_that_a_restart_ended_are_all_served_after_one_handshake(
 fn calls_of_a_modern_client_after_a_restart_need_no_second_discover() {
     for seed in 0..4 {
         let config = client(Version::LATEST_MODERN);
-        let mut net = Net::new(config, server(Http::new()), Weather::windy(), seed);
+        let mut net = Net::new(config, server(Http::new()), NetworkFaults::slow(), seed);
         connect(&mut net);
         net.restart();
         let mut records = CallRecords::default();
@@ -143,7 +143,7 @@ fn server_with_shared_stores_continues_the_session_after_a_restart() {
             Server::with_stores(server(Http::new()), sessions, events)
         };
         let config = client(Version::V2025_11_25);
-        let mut net = Net::served_by(config, new_server, Weather::windy(), seed);
+        let mut net = Net::served_by(config, new_server, NetworkFaults::slow(), seed);
         connect(&mut net);
         net.restart();
         let mut records = CallRecords::default();
@@ -161,7 +161,12 @@ fn server_with_shared_stores_continues_the_session_after_a_restart() {
 fn calls_wait_for_a_server_that_refuses_connections_for_3_s() {
     for version in [Version::V2025_11_25, Version::LATEST_MODERN] {
         for seed in 0..4 {
-            let mut net = Net::new(client(version), server(Http::new()), Weather::windy(), seed);
+            let mut net = Net::new(
+                client(version),
+                server(Http::new()),
+                NetworkFaults::slow(),
+                seed,
+            );
             connect(&mut net);
             net.restart();
             net.refuse_for(seconds(3));

@@ -4,7 +4,7 @@ use everlink::client::{CallOptions, State};
 use everlink::protocol::{Era, LogLevel, Version, Versions};
 use everlink::server;
 use everlink::{Change, Dialect, ExitStatus, Instant, List, Watch};
-use exercise::Pair;
+use model::Pair;
 use serde_json::{Value, json};
 
 use crate::pipe::harness::{

@@ -12,7 +12,7 @@ use everlink::protocol::{
 };
 use everlink::server::{self, Offer, Request};
 use everlink::{AskId, CallId, Config, Dialect, List, Payload, RequestId, Watch};
-use exercise::{Cut, Pair};
+use model::{Cut, Pair};
 use serde_json::{Value, json};
 
 /// Plays a scenario in every version, with bytes cut in every way. Its return value must be the same for every cut.
@@ -244,7 +244,8 @@ impl Harness {
 
     /// All messages that one side wrote (`>` the client, `<` the server).
     pub(crate) fn written(&self, by: char) -> Vec<Value> {
-        let lines = self.pair.transcript().lines();
+        let transcript = self.pair.transcript();
+        let lines = transcript.lines();
         let lines = lines.filter_map(|line| line.strip_prefix(by));
         lines
             .map(|line| serde_json::from_str(line).expect("each line is a message"))

@@ -138,7 +138,7 @@ impl Report {
                 result,
                 "\n\n{target} broke a rule with {path}\n  \
                  cargo +nightly fuzz run {} {target} {path}\n  \
-                 cargo run --package exercise --example show -- {target} {path}",
+                 cargo run --package model --example show -- {target} {path}",
                 FLAGS.join(" ")
             );
             appended.expect("a text takes everything");

@@ -1,0 +1,10 @@
+//! Prints the operations, or the texts, that files of a corpus hold: `cargo run -p model --example show -- <target> <file>...`.
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let target = args.next().expect("the name of a fuzz target");
+    for file in args {
+        let data = std::fs::read(&file).expect("a file");
+        println!("{file}\n{}", model::show(&target, &data));
+    }
+}

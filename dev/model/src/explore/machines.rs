@@ -1,0 +1,393 @@
+//! The machines that are explored: their setups, their actions, and their endings.
+//!
+//! Spans are few and short, so that what can happen in either order does so soon; limits are so low that they are met.
+//! There is no jitter: a random number from before would tell states apart.
+
+use std::time::Duration;
+
+use everlink::protocol::ClientCapabilities;
+use everlink::{
+    Config, FaultKind, Instant, Keepalive, Limit, List, Watch, WhenSpent, relay, server,
+};
+
+use super::StateView;
+use super::search::{Action, Explored, Machine};
+use crate::client::app::Which;
+use crate::client::http::{Cut, Form, On, Op as HttpOp, Web};
+use crate::client::pipe::{Op as PipeOp, Pipe};
+use crate::client::{Link, ORIGIN, Reply, ServerMessage};
+use crate::relay::{Guarded, Op as RelayOp, RelayConfig, bounded_calls};
+use crate::script::Elapse;
+use crate::server::pipe::{Op as ServerOp, Pipe as ServerPipe};
+use crate::server::{ClientMessage, ServerConfig, offer};
+use crate::world::{Case, PAYLOAD, SECRET, Setup, Transcript, World, assert_nothing_secret};
+
+impl<C: Case> Explored for World<C> {
+    fn look(&self, view: &mut StateView) {
+        assert_nothing_secret(view.shown(&self.machine));
+        let next = crate::machine::Timed::poll_timeout(&self.machine);
+        view.due(self.now, next.map(|next| next.at));
+        view.since(self.now, Some(self.told), Duration::MAX);
+        C::look(self, view);
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn transcript(&mut self) -> &mut Transcript {
+        &mut self.transcript
+    }
+
+    fn was_touched(&mut self) -> bool {
+        std::mem::take(&mut self.is_touched)
+    }
+}
+
+/// An action of some operations.
+fn act<C: Case + 'static>(name: &'static str, ops: Vec<C::Op>) -> Action<World<C>>
+where
+    C::Op: Sync + 'static,
+{
+    let act = move |world: &mut World<C>| ops.iter().for_each(|op| world.step(op));
+    (name, Box::new(act))
+}
+
+fn ending<C: Case + 'static>(name: &'static str, end: fn(&mut World<C>)) -> Action<World<C>> {
+    (name, Box::new(end))
+}
+
+fn endings<C: Case + 'static>(last: Action<World<C>>) -> Vec<Action<World<C>>> {
+    let alone = ending("is left alone", World::leave_alone);
+    vec![alone, ending("is shut down and must end", C::close), last]
+}
+
+/// All actions of a machine: a name, and one or more operations.
+macro_rules! actions {
+    ($of:ty: $($name:literal => $($op:expr),+;)+) => {
+        vec![$(act::<$of>($name, vec![$($op),+])),+]
+    };
+}
+
+fn small_client(mut config: Config) -> Config {
+    let seconds = Duration::from_secs;
+    config.capabilities = ClientCapabilities::default().with_roots(true);
+    config.watch = Watch::none();
+    let policy = &mut config.policy;
+    policy.open_timeout = seconds(40);
+    policy.probe_timeout = seconds(5);
+    policy.handshake_notice = Duration::MAX;
+    policy.handshake_timeout = seconds(40);
+    policy.call_idle = Limit::After(seconds(20));
+    policy.call_total = Limit::After(seconds(50));
+    policy.ask_timeout = seconds(20);
+    policy.pause_total = seconds(40);
+    policy.resends = 1;
+    policy.drain = seconds(10);
+    policy.close_grace = seconds(5);
+    policy.terminate_grace = seconds(5);
+    policy.kill_grace = seconds(5);
+    let mut keepalive = Keepalive::every(seconds(30));
+    keepalive.timeout = seconds(10);
+    policy.keepalive = Some(keepalive);
+    policy.retry.budget = 1;
+    policy.retry.first = Duration::ZERO;
+    policy.retry.cap = Duration::ZERO;
+    policy.retry.floor = seconds(1);
+    policy.retry.stable_after = seconds(60);
+    policy.retry.call_patience = seconds(5);
+    policy.retry.call_pace = seconds(2);
+    let probe = Duration::MAX;
+    policy.retry.when_spent = WhenSpent::Park { probe };
+    config.limits.queued_calls = 1;
+    config.limits.calls_in_flight = 1;
+    config.limits.asks = 1;
+    config.limits.input_rounds = 1;
+    config
+}
+
+const RECOVERS: &str = "meets a good server and must recover";
+
+pub(super) fn client() -> Machine<World<Link<Pipe>>> {
+    use FaultKind::{BrokenPipe, NotFound, Read};
+    use PipeOp::{
+        AnswerNewest, CancelOldest, Connect, End, Exited, List as ReadList, OpenFailed, Opened,
+        Reconnect, ReplyToOldest, Serve, Shutdown, Wake, WriteFailed,
+    };
+    let here = Which::Current;
+    let call = |method| PipeOp::Call {
+        method,
+        params: 0,
+        options: 0,
+    };
+    let send = |message| PipeOp::Send {
+        which: here,
+        message,
+        cut: 0,
+    };
+    let end = |which, faults| End { which, faults };
+    Machine {
+        name: "client",
+        start: || World::new(Setup::prompt(small_client(Config::child("explore", "1")))),
+        endings: endings(ending(RECOVERS, World::recover)),
+        actions: actions! { Link<Pipe>:
+            // the application
+            "connect" => Connect;
+            "call a tool" => call(0);
+            "read a resource" => call(2);
+            "list the tools" => ReadList { list: List::Tools, options: 0 };
+            "cancel the oldest call" => CancelOldest;
+            "answer the newest question" => AnswerNewest;
+            "two want another server" => Reconnect(here), Reconnect(here);
+            "wake" => Wake;
+            "shutdown" => Shutdown;
+            // the driver
+            "it opens, and the one before it ends" => end(Which::Past(0), vec![Read]), Opened(here);
+            "it cannot be opened" => OpenFailed { which: here, faults: vec![NotFound] };
+            "its output ends" => end(here, vec![]);
+            "it exits" => Exited { which: here, status: 3 };
+            "it cannot be written to" => WriteFailed { which: here, faults: vec![BrokenPipe] };
+            // the server
+            "it serves" => Serve(0);
+            "it replies" => ReplyToOldest(Reply::Good(0));
+            "it replies with an error" => ReplyToOldest(Reply::Error(0));
+            "it replies with a question" => ReplyToOldest(Reply::InputRequired(3));
+            "it asks" => send(ServerMessage::Ask { id: 0, what: 0 });
+            "it says that the tools changed" => send(ServerMessage::Changed(0));
+            // the clock
+            "time passes until something is due" => PipeOp::Elapse(Elapse::ToDeadline);
+        },
+    }
+}
+
+/// The variant of a server that has no other version than the last one with sessions.
+const LEGACY_SERVER: u8 = 6;
+
+pub(super) fn client_http() -> Machine<World<Link<Web>>> {
+    use HttpOp::{AnswerNewest, Auth, CancelOldest, Connect, End, Opened, Rare, Reconnect, Serve};
+    let here = Which::Current;
+    let call = |method| HttpOp::Call {
+        method,
+        params: 0,
+        options: 0,
+    };
+    let reply = |how, form, cut| HttpOp::Reply {
+        on: On::OldestUnanswered,
+        how,
+        form,
+        cut: Cut(cut),
+    };
+    let end = |on, faults| End { on, faults };
+    Machine {
+        name: "client-http",
+        start: || {
+            let config = Config::http("explore", "1", &format!("{ORIGIN}mcp?key={PAYLOAD}"));
+            let mut config = small_client(config.expect("a URL"));
+            let http = config.http.as_mut().expect("over HTTP");
+            http.falls_back = false;
+            http.probe_timeout = Duration::from_secs(5);
+            http.resumes = 1;
+            http.auth_timeout = Duration::from_secs(20);
+            http.retry_after_most = Duration::from_secs(10);
+            World::new(Setup::prompt(config))
+        },
+        endings: endings(ending(RECOVERS, World::recover)),
+        actions: actions! { Link<Web>:
+            // the application
+            "connect" => Connect;
+            "call a tool" => call(0);
+            "read a resource" => call(2);
+            "cancel the oldest call" => CancelOldest;
+            "answer the newest question" => AnswerNewest;
+            "two want another epoch" => Reconnect(here), Reconnect(here);
+            "wake" => Rare(255);
+            "shutdown" => Rare(0);
+            "there are other credentials" => Auth(1);
+            "there are no credentials" => Auth(0);
+            // the driver
+            "it opens" => Opened(here);
+            "nobody is there" => end(On::OldestUnanswered, vec![FaultKind::Refused]);
+            "the connection breaks" => end(On::OldestUnanswered, vec![FaultKind::Reset]);
+            "a stream ends" => end(On::OldestStream, vec![]);
+            // the server
+            "it serves" => Serve(0);
+            "it serves as a legacy one" => Serve(LEGACY_SERVER);
+            "it replies with an error" => reply(Reply::Error(0), Form::Json, 0);
+            "it replies with a question" => reply(Reply::InputRequired(3), Form::Json, 0);
+            "its reply breaks off" => reply(Reply::Good(0), Form::Events(1), 160);
+            "it knows no session" => reply(Reply::Empty, Form::Error(0), 0);
+            "it wants credentials" => reply(Reply::Empty, Form::Error(2), 0);
+            // the clock
+            "time passes until something is due" => HttpOp::Elapse(Elapse::ToDeadline);
+        },
+    }
+}
+
+fn small_server() -> server::Config {
+    let seconds = Duration::from_secs;
+    let mut config = server::Config::new(offer(0), SECRET);
+    config.ask_timeout = seconds(20);
+    config.drain = seconds(10);
+    config.flush = seconds(5);
+    config.limits.requests = 2;
+    config.limits.asks = 1;
+    config.limits.input_rounds = 1;
+    config.limits.listens = 1;
+    config
+}
+
+/// An id that no request had before.
+const FRESH: u8 = 128;
+/// The terms of a request: all of them in it, with a token for progress; or none.
+const MODERN: u8 = 16;
+const LEGACY: u8 = 5;
+/// `tools/call` and `subscriptions/listen` among the methods of a scripted client.
+const CALL: u8 = 0;
+const LISTEN: u8 = 111;
+
+const fn request(method: u8, terms: u8) -> ClientMessage {
+    ClientMessage::Request {
+        id: FRESH,
+        method,
+        terms,
+        params: 0,
+    }
+}
+
+const REPLY: ClientMessage = ClientMessage::Reply { which: 0, how: 0 };
+
+const RETRY: ClientMessage = ClientMessage::Retry {
+    id: FRESH,
+    which: 0,
+    how: 0,
+};
+
+pub(super) fn server() -> Machine<World<ServerPipe>> {
+    use ServerOp::{
+        Ask, AskUnbidden, End, FailOldest, Progress, Publish, RequireInput, Respond, Shutdown,
+        Withdraw, WriteFailed,
+    };
+    let send = |message| ServerOp::Send { message, cut: 0 };
+    let rests = "has a good application and must owe nothing";
+    Machine {
+        name: "server",
+        start: || {
+            let (config, later) = (small_server(), offer(0));
+            World::new(Setup::prompt(ServerConfig { config, later }))
+        },
+        endings: endings(ending(rests, ServerPipe::rest)),
+        actions: actions! { ServerPipe:
+            // the client
+            "it introduces itself" => send(ClientMessage::Introduce(0));
+            "it calls a tool" => send(request(CALL, MODERN));
+            "it calls a tool by older terms" => send(request(CALL, LEGACY));
+            "it watches" => send(request(LISTEN, MODERN));
+            "it cancels the newest" => send(ClientMessage::CancelNewest);
+            "it answers the newest question" => send(REPLY);
+            "it retries with what was wanted" => send(RETRY);
+            "it sends nothing of use" => send(ClientMessage::Noise(10));
+            "it ends" => End;
+            "it cannot be written to" => WriteFailed;
+            // the application
+            "answer the newest" => Respond { which: 0, how: 0 };
+            "answer the oldest with an error" => FailOldest;
+            "ask for the newest" => Ask { which: 0, what: 0 };
+            "ask for nothing" => AskUnbidden(0);
+            "want input for the newest" => RequireInput { which: 0, how: 1 };
+            "withdraw the newest question" => Withdraw(0);
+            "report progress of the newest" => Progress { which: 0, how: 1 };
+            "publish that the tools changed" => Publish(0);
+            "shutdown" => Shutdown;
+            // the clock
+            "time passes until something is due" => ServerOp::Elapse(Elapse::ToDeadline);
+        },
+    }
+}
+
+pub(super) fn relay() -> Machine<World<Guarded>> {
+    use RelayOp::{Ask, End, Kill, Notify, Operate, RequireInput, Respond};
+    let send = |message| RelayOp::Send { message, cut: 0 };
+    let end = |world: &mut World<Guarded>| {
+        Guarded::rest(world);
+        Guarded::close(world);
+    };
+    let ends = "has good peers, owes nothing, is shut down and must end";
+    Machine {
+        name: "relay",
+        start: || {
+            let mut upstream = small_client(Config::child("explore", "1"));
+            // When a server was heard last is not visible from here; the keepalive is for the client alone to show.
+            upstream.policy.keepalive = None;
+            let mut config = relay::Config::new(upstream, SECRET);
+            config.calls = bounded_calls();
+            let downstream = small_server();
+            config.downstream.ask_timeout = downstream.ask_timeout;
+            config.downstream.limits = downstream.limits;
+            config.patience = Duration::from_secs(5);
+            config.drain = Some(Duration::from_secs(10));
+            World::new(Setup::prompt(RelayConfig {
+                config,
+                servers: vec![small_server()],
+                cut: crate::Cut::Joined,
+            }))
+        },
+        endings: vec![
+            ending("is left alone", World::leave_alone),
+            ending(ends, end),
+        ],
+        actions: actions! { Guarded:
+            // the host
+            "it introduces itself" => send(ClientMessage::Introduce(0));
+            "it calls a tool" => send(request(CALL, MODERN));
+            "it calls a tool by older terms" => send(request(CALL, LEGACY));
+            "it watches" => send(request(LISTEN, MODERN));
+            "it cancels the newest" => send(ClientMessage::CancelNewest);
+            "it answers the newest question" => send(REPLY);
+            "it retries with what was wanted" => send(RETRY);
+            "it ends" => End;
+            // the servers
+            "a server answers the oldest" => Respond(0);
+            "a server asks for the oldest" => Ask { which: 0, what: 0 };
+            "a server wants input for the oldest" => RequireInput { which: 0, how: 0 };
+            "a server says that the tools changed" => Notify { which: 0, what: 7 };
+            "the server dies" => Kill(0);
+            // whoever runs it
+            "shutdown" => Operate(0);
+            // the clock
+            "time passes until something is due" => RelayOp::Elapse(Elapse::ToDeadline);
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everlink::client::State;
+
+    use super::super::Bounds;
+    use super::super::search::search;
+    use super::*;
+
+    #[test]
+    fn a_broken_rule_is_found_by_the_shortest_sequence() {
+        let expected = [
+            "it serves",
+            "call a tool",
+            "two want another server",
+            "judge",
+        ];
+        let mut machine = client();
+        let is_needed = |name: &&str| *name == "connect" || expected.contains(name);
+        machine.actions.retain(|(name, _)| is_needed(name));
+        let judge = |world: &mut World<Link<Pipe>>| {
+            assert_ne!(
+                world.machine.state(),
+                State::Draining,
+                "nothing ever drains"
+            );
+        };
+        machine.actions.push(("judge", Box::new(judge)));
+        let found = search(&machine, Bounds::depth(6)).unwrap_err();
+        assert_eq!(found.sequence, expected);
+        assert!(found.what.contains("nothing ever drains"), "{found}");
+    }
+}
