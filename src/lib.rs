@@ -163,8 +163,8 @@ mod wire;
 
 pub use client::Client;
 pub use client::config::{
-    Binding, Config, Dialect, Hang, Http, Keepalive, Limit, Limits, Policy, Retry, SessionLoss,
-    WhenSpent,
+    Binding, BindingKind, Config, Dialect, Hang, Http, Keepalive, Limit, Limits, Policy, Retry,
+    SessionLoss, WhenSpent,
 };
 pub use client::stats::Stats;
 pub use driver::{

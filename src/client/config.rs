@@ -30,10 +30,8 @@ pub struct Config {
     pub(crate) relayed: Option<Box<Relayed>>,
     /// The kinds of asks that the application can answer. None by default, because an ask of a declared kind must be answered.
     pub capabilities: ClientCapabilities,
-    /// The kind of transport.
+    /// How the server is reached.
     pub binding: Binding,
-    /// The server's URL and the treatment of its streams, if the server is reached over HTTP.
-    pub http: Option<Box<Http>>,
     /// The era to speak.
     pub dialect: Dialect,
     /// The versions to speak. All five by default.
@@ -102,10 +100,8 @@ impl Config {
         url: &str,
     ) -> Result<Config, BadUrl> {
         let http = Http::at(Url::parse(url)?);
-        Ok(Config {
-            http: Some(Box::new(http)),
-            ..Config::over(Binding::Http, name.into(), version.into())
-        })
+        let binding = Binding::Http(Box::new(http));
+        Ok(Config::over(binding, name.into(), version.into()))
     }
 
     fn over(binding: Binding, name: String, version: String) -> Config {
@@ -114,7 +110,6 @@ impl Config {
             relayed: None,
             capabilities: ClientCapabilities::default(),
             binding,
-            http: None,
             dialect: Dialect::Automatic,
             versions: Versions::ALL,
             remembered_era: None,
@@ -127,17 +122,58 @@ impl Config {
     }
 }
 
-/// The kind of transport under a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a server is reached, with the settings for it.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Binding {
     /// A child process. It can be asked to end, it has an exit status, and it is gone only after it was reaped.
     Child,
     /// HTTP exchanges, one per message. No connection stays open whose end would be seen. So an epoch lasts as long as the server can be
     /// reached, or, in the legacy era, as long as the session.
-    Http,
+    Http(Box<Http>),
     /// A connected stream. It is gone when it has ended.
     Socket,
+}
+
+/// A [`Binding`] without its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BindingKind {
+    /// [`Binding::Child`].
+    Child,
+    /// [`Binding::Http`].
+    Http,
+    /// [`Binding::Socket`].
+    Socket,
+}
+
+impl Binding {
+    /// The binding without its settings.
+    #[must_use]
+    pub const fn kind(&self) -> BindingKind {
+        match self {
+            Binding::Child => BindingKind::Child,
+            Binding::Http(_) => BindingKind::Http,
+            Binding::Socket => BindingKind::Socket,
+        }
+    }
+
+    /// The settings for HTTP, if the server is reached over HTTP.
+    #[must_use]
+    pub fn http(&self) -> Option<&Http> {
+        match self {
+            Binding::Http(http) => Some(http),
+            Binding::Child | Binding::Socket => None,
+        }
+    }
+
+    /// The settings for HTTP, to be changed.
+    pub fn http_mut(&mut self) -> Option<&mut Http> {
+        match self {
+            Binding::Http(http) => Some(http),
+            Binding::Child | Binding::Socket => None,
+        }
+    }
 }
 
 /// The URL of an HTTP server, and the treatment of its streams.

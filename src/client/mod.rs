@@ -106,9 +106,6 @@ impl Client {
     #[must_use]
     pub fn new(mut config: Config) -> Client {
         config.limits = config.limits.workable();
-        if config.http.is_some() {
-            config.binding = config::Binding::Http;
-        }
         Client {
             binding: Binding::new(&config),
             lifecycle: Lifecycle::new(&config),

@@ -91,7 +91,7 @@ impl Introduction {
     pub(super) fn no_server(&self, back: &Client, config: &Config) -> alloc::string::String {
         let with_stderr = config.tells_stderr || config.has_one_host();
         let upstream = back.config();
-        let url = upstream.http.as_ref().map(|http| &http.url);
+        let url = upstream.binding.http().map(|http| &http.url);
         let ended = back.last_end();
         let denial = self.denial.as_deref();
         failure_text::no_server(ended.map(|ended| &**ended), url, denial, with_stderr)

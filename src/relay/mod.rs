@@ -339,7 +339,7 @@ impl Relay {
 
     fn ready(&mut self, session: &Session) {
         // Over HTTP it may be the same server, in the same session.
-        if self.back.config().http.is_none() {
+        if self.back.config().binding.http().is_none() {
             self.questions.begin_epoch(self.carried.callers());
         }
         let was_guess = self.introduction.is_guess();

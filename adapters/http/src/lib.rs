@@ -30,7 +30,7 @@ mod proxy;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-use everlink::{Binding, Config};
+use everlink::Config;
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
 use ureq::{Agent, Proxy};
@@ -136,8 +136,7 @@ impl Connector {
     /// no thread left.
     pub fn connect(self) -> io::Result<Link> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let http = self.config.http.as_ref();
-        let http = http.filter(|_| self.config.binding == Binding::Http);
+        let http = self.config.binding.http();
         let url = &http.ok_or(invalid(SetupError::NotHttp))?.url;
         let proxy = match self.proxy {
             Some(chosen) => chosen,

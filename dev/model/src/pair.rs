@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use everlink::relay::Side;
 use everlink::{
-    Binding, Client, Config, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output,
-    Server, StreamId, Wake, client, server,
+    BindingKind, Client, Config, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant,
+    Output, Server, StreamId, Wake, client, server,
 };
 
 use crate::machine::{Machine, Timed};
@@ -122,7 +122,7 @@ impl Pair {
     /// A client, and any server for each of its transports.
     #[must_use]
     pub fn served_by(client: Config, mut server: impl FnMut(Epoch) -> Server + 'static) -> Pair {
-        let is_child = client.binding == Binding::Child;
+        let is_child = client.binding.kind() == BindingKind::Child;
         let start = move |epoch| Some(server(epoch));
         Pair::with_end(Client::new(client), is_child, start)
     }

@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::client::config::{self, Config, Limits, Policy};
+use crate::client::config::{self, BindingKind, Config, Limits, Policy};
 use crate::client::context::{Context, Timer};
 use crate::client::event::{Event, Session};
 use crate::client::failure::Cause;
@@ -72,9 +72,11 @@ impl Facts<'_> {
 
 impl Binding {
     pub(super) fn new(config: &Config) -> Binding {
-        match &config.http {
-            Some(http) => Binding::Http(Box::new(HttpBinding::new(http))),
-            None => Binding::Pipe(PipeBinding::new(config.binding)),
+        match &config.binding {
+            config::Binding::Http(http) => Binding::Http(Box::new(HttpBinding::new(http))),
+            config::Binding::Child | config::Binding::Socket => {
+                Binding::Pipe(PipeBinding::new(config.binding.kind()))
+            }
         }
     }
 }
@@ -345,9 +347,9 @@ impl Binding {
         }
     }
 
-    const fn kind(&self) -> config::Binding {
+    const fn kind(&self) -> BindingKind {
         match self {
-            Binding::Http(_) => config::Binding::Http,
+            Binding::Http(_) => BindingKind::Http,
             Binding::Pipe(pipe) => pipe.kind(),
         }
     }
@@ -572,9 +574,9 @@ impl Binding {
 impl Binding {
     pub(super) fn server_kind(&self) -> ServerKind {
         ServerKind {
-            is_process: self.kind() == config::Binding::Child,
+            is_process: self.kind() == BindingKind::Child,
             // The file of a Unix socket appears when its server starts.
-            appears_later: self.kind() == config::Binding::Socket,
+            appears_later: self.kind() == BindingKind::Socket,
         }
     }
 

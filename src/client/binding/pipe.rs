@@ -5,8 +5,7 @@ use core::mem;
 use core::time::Duration;
 
 use super::{Facts, Heard, Reading, Source};
-use crate::client::config;
-use crate::client::config::Limits;
+use crate::client::config::{BindingKind, Limits};
 use crate::client::context::{Context, Timer};
 use crate::client::event::Event;
 use crate::client::lifecycle::close_steps::CloseStep;
@@ -16,7 +15,7 @@ use crate::wire::{Line, LineReader, encode};
 
 #[derive(Debug)]
 pub(in crate::client) struct PipeBinding {
-    kind: config::Binding,
+    kind: BindingKind,
     /// The present transport.
     epoch: Option<Epoch>,
     /// Splits the output into lines; holds the bytes of an incomplete one.
@@ -32,7 +31,7 @@ pub(in crate::client) struct PipeBinding {
 }
 
 impl PipeBinding {
-    pub(super) fn new(kind: config::Binding) -> PipeBinding {
+    pub(super) fn new(kind: BindingKind) -> PipeBinding {
         PipeBinding {
             kind,
             epoch: None,
@@ -46,7 +45,7 @@ impl PipeBinding {
         }
     }
 
-    pub(super) const fn kind(&self) -> config::Binding {
+    pub(super) const fn kind(&self) -> BindingKind {
         self.kind
     }
 
@@ -177,7 +176,7 @@ impl PipeBinding {
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        let is_reaped = self.has_exited || self.kind != config::Binding::Child;
+        let is_reaped = self.has_exited || self.kind != BindingKind::Child;
         self.never_opened || self.output_ended && is_reaped
     }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::client::config::{Binding, Policy};
+use crate::client::config::{BindingKind, Policy};
 use crate::client::failure::{Cause, Sign};
 
 /// A close step. Each one is harder than the one before. The first one is `CloseWrite` if the server can be expected to end by itself.
@@ -27,7 +27,7 @@ impl CloseStep {
     pub(in crate::client) const fn first(
         cause: &Cause,
         is_open: bool,
-        binding: Binding,
+        binding: BindingKind,
     ) -> CloseStep {
         let is_gentle = match cause {
             Cause::AskedTo { .. }
@@ -53,23 +53,24 @@ impl CloseStep {
             }
         );
         match binding {
-            Binding::Http => CloseStep::CloseWrite,
+            BindingKind::Http => CloseStep::CloseWrite,
             // A stopped process does not handle `SIGTERM`.
-            Binding::Child if is_stopped => CloseStep::Kill,
-            Binding::Child | Binding::Socket if is_gentle => CloseStep::CloseWrite,
-            Binding::Child => CloseStep::Terminate,
-            Binding::Socket => CloseStep::Kill,
+            BindingKind::Child if is_stopped => CloseStep::Kill,
+            BindingKind::Child | BindingKind::Socket if is_gentle => CloseStep::CloseWrite,
+            BindingKind::Child => CloseStep::Terminate,
+            BindingKind::Socket => CloseStep::Kill,
         }
     }
 
     /// The next harder step. A socket cannot be asked to end, so it skips `Terminate`.
-    pub(in crate::client) const fn next(self, binding: Binding) -> CloseStep {
+    pub(in crate::client) const fn next(self, binding: BindingKind) -> CloseStep {
         match (self, binding) {
-            (CloseStep::CloseWrite, Binding::Child) => CloseStep::Terminate,
-            (CloseStep::CloseWrite, Binding::Socket) | (CloseStep::Terminate, _) => CloseStep::Kill,
-            (CloseStep::CloseWrite, Binding::Http) | (CloseStep::Kill | CloseStep::Release, _) => {
-                CloseStep::Release
+            (CloseStep::CloseWrite, BindingKind::Child) => CloseStep::Terminate,
+            (CloseStep::CloseWrite, BindingKind::Socket) | (CloseStep::Terminate, _) => {
+                CloseStep::Kill
             }
+            (CloseStep::CloseWrite, BindingKind::Http)
+            | (CloseStep::Kill | CloseStep::Release, _) => CloseStep::Release,
         }
     }
 
@@ -95,9 +96,9 @@ mod tests {
     #[test]
     fn diagram_in_the_docs_is_this_table() {
         let bindings = [
-            ("child", Binding::Child, CloseStep::CloseWrite),
-            ("socket", Binding::Socket, CloseStep::CloseWrite),
-            ("http", Binding::Http, CloseStep::CloseWrite),
+            ("child", BindingKind::Child, CloseStep::CloseWrite),
+            ("socket", BindingKind::Socket, CloseStep::CloseWrite),
+            ("http", BindingKind::Http, CloseStep::CloseWrite),
         ];
         let mut lines: Vec<String> = [format!("{:<8} {:<12} to", "binding", "from")].into();
         for (name, binding, first) in bindings {
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_ladder_only_gets_harder_and_ends() {
-        for binding in [Binding::Child, Binding::Socket] {
+        for binding in [BindingKind::Child, BindingKind::Socket] {
             let mut close_step = CloseStep::CloseWrite;
             for _ in 0..3 {
                 let next = close_step.next(binding);
@@ -123,6 +124,9 @@ mod tests {
             }
             assert_eq!(close_step, CloseStep::Release);
         }
-        assert_eq!(CloseStep::CloseWrite.next(Binding::Socket), CloseStep::Kill);
+        assert_eq!(
+            CloseStep::CloseWrite.next(BindingKind::Socket),
+            CloseStep::Kill
+        );
     }
 }

@@ -366,7 +366,7 @@ fn s_life_09_error_reply_to_initialize_is_reported() {
 fn s_time_06_07_handshake_timeout_aborts_the_exchange_without_a_notification() {
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
-    if let Some(http) = &mut settings.http {
+    if let Some(http) = settings.binding.http_mut() {
         http.falls_back = false;
     }
     let limit = settings.policy.handshake_timeout;

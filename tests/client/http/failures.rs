@@ -69,7 +69,7 @@ fn f_021_lost_session_is_replaced_once_and_refused_calls_are_sent_there() {
 fn f_022_known_and_configured_responses_mean_a_lost_session() {
     let lost = |status, code: Option<i64>, extra: Option<SessionLoss>| {
         let mut config = config();
-        if let (Some(http), Some(loss)) = (&mut config.http, extra) {
+        if let (Some(http), Some(loss)) = (config.binding.http_mut(), extra) {
             http.session_loss.push(loss);
         }
         let mut harness = Harness::legacy_with(config, "2025-11-25");
@@ -135,7 +135,7 @@ fn f_022_call_refused_without_its_id_is_sent_in_the_next_session() {
 fn f_022_call_answered_with_500_or_503_is_not_sent_again() {
     for status in [500, 503] {
         let mut config = config();
-        if let Some(http) = &mut config.http {
+        if let Some(http) = config.binding.http_mut() {
             http.session_loss.push(SessionLoss::new(status, None));
         }
         let mut harness = Harness::legacy_with(config, "2025-11-25");
@@ -577,7 +577,7 @@ fn f_034_listen_stream_is_requested_after_initialized_and_can_be_disabled() {
     );
 
     let mut config = legacy_config();
-    config.http.as_mut().expect("over HTTP").listens = false;
+    config.binding.http_mut().expect("over HTTP").listens = false;
     let mut harness = Harness::new(config);
     harness.connect();
     harness.agree_legacy("2025-11-25", Some("s-1"));

@@ -20,7 +20,7 @@ fn legacy_config() -> Config {
 /// Like `legacy_config`, without the fallback to the transport of 2024-11-05.
 fn legacy_config_without_fallback() -> Config {
     let mut config = legacy_config();
-    config.http.as_mut().expect("over HTTP").falls_back = false;
+    config.binding.http_mut().expect("over HTTP").falls_back = false;
     config
 }
 
@@ -310,7 +310,7 @@ fn f_045_failing_resumes_back_off_and_then_the_call_fails_as_cut() {
 #[test]
 fn f_045_100000_listen_streams_in_a_row_leave_at_most_one_exchange_open() {
     let mut config = legacy_config();
-    let http = config.http.as_mut().expect("over HTTP");
+    let http = config.binding.http_mut().expect("over HTTP");
     http.resumes = u32::MAX;
     http.resume_most = http.resume_least;
     let pause = http.resume_least;

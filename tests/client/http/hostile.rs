@@ -564,7 +564,7 @@ fn unanswered_unsubscribe_delays_the_next_subscribe_for_20_s_at_most() {
 #[test]
 fn link_with_falls_back_false_never_tries_sse2024() {
     let mut config = legacy_config();
-    config.http.as_mut().expect("over HTTP").falls_back = false;
+    config.binding.http_mut().expect("over HTTP").falls_back = false;
     let mut harness = Harness::new(config);
     harness.connect();
     let post = harness.next_post("initialize");

@@ -447,7 +447,7 @@ fn call_after_202_fails_when_the_listen_stream_is_given_up() {
     assert!(harness.reply(call).is_ok());
 
     let mut config = legacy_config();
-    if let Some(http) = &mut config.http {
+    if let Some(http) = config.binding.http_mut() {
         http.resumes = 1;
     }
     let (mut harness, listen) = with_listen_stream(config);

@@ -244,7 +244,7 @@ fn s_lhttp_13_listen_stream_is_requested_after_the_legacy_handshake() {
         assert_eq!(listen.body, json!(null));
     }
     let mut settings = config();
-    if let Some(http) = &mut settings.http {
+    if let Some(http) = settings.binding.http_mut() {
         http.listens = false;
     }
     let harness = Harness::legacy_with(settings, "2025-11-25");
@@ -325,7 +325,7 @@ fn s_lhttp_13_calls_wait_at_most_1_s_for_the_listen_response() {
 
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
-    if let Some(http) = &mut settings.http {
+    if let Some(http) = settings.binding.http_mut() {
         http.listen_patience = Duration::ZERO;
     }
     let mut harness = Harness::new(settings);

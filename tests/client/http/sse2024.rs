@@ -73,7 +73,7 @@ fn s_http_41_no_fallback_after_a_modern_error_or_if_disabled() {
     }
     let mut settings = config();
     settings.dialect = Dialect::Legacy;
-    if let Some(http) = &mut settings.http {
+    if let Some(http) = settings.binding.http_mut() {
         http.falls_back = false;
     }
     let mut harness = Harness::new(settings);

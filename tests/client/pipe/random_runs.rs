@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use everlink::client::{CallOptions, Delivery, Event, FailureKind, Outcome, State};
 use everlink::{
-    Binding, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind, Input, Instant,
-    Keepalive, Limit, Output, Payload, Watch, WhenSpent,
+    Binding, BindingKind, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind,
+    Input, Instant, Keepalive, Limit, Output, Payload, Watch, WhenSpent,
 };
 use model::{Elapse, Op, Reply, ServerMessage, Setup, Which};
 use proptest::collection::vec;
@@ -151,7 +151,7 @@ enum Due {
 /// The link as the rules describe it, without bytes, queues and events.
 #[derive(Debug)]
 struct Model {
-    binding: Binding,
+    binding: BindingKind,
     when_spent: WhenSpent,
     now: Instant,
     state: State,
@@ -177,7 +177,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(binding: Binding, when_spent: WhenSpent) -> Model {
+    fn new(binding: BindingKind, when_spent: WhenSpent) -> Model {
         Model {
             binding,
             when_spent,
@@ -254,7 +254,11 @@ impl Model {
         }
         self.leave_ready();
         self.state = State::Closing;
-        let first_step = if self.binding == Binding::Child { 2 } else { 3 };
+        let first_step = if self.binding == BindingKind::Child {
+            2
+        } else {
+            3
+        };
         self.enter_close_step(if gently && self.is_open {
             1
         } else {
@@ -290,7 +294,7 @@ impl Model {
     }
 
     fn next_close_step(&mut self) {
-        let skips = self.close_step == 1 && self.binding == Binding::Socket;
+        let skips = self.close_step == 1 && self.binding == BindingKind::Socket;
         self.enter_close_step(self.close_step + if skips { 2 } else { 1 });
     }
 
@@ -315,7 +319,7 @@ impl Model {
 
     fn died(&mut self) {
         self.begin_close(false, true);
-        let reaped = self.exited || self.binding == Binding::Socket;
+        let reaped = self.exited || self.binding == BindingKind::Socket;
         if self.ended && reaped {
             self.finish_epoch(false);
         } else if self.exited && !self.ended && self.close_step == 1 {
@@ -524,7 +528,9 @@ impl Pair {
                 self.model.died();
             }
             Act::Exit
-                if has_transport && self.model.is_open && self.model.binding == Binding::Child =>
+                if has_transport
+                    && self.model.is_open
+                    && self.model.binding == BindingKind::Child =>
             {
                 self.client
                     .handle(now, epoch, Input::exited(ExitStatus::Code(1)));
@@ -714,8 +720,8 @@ fn object(text: &str) -> Payload {
 
 fn run_with_model(binding: Binding, when_spent: WhenSpent, acts: &[Act]) {
     let mut pair = Pair {
+        model: Model::new(binding.kind(), when_spent),
         client: Client::new(config(binding, when_spent)),
-        model: Model::new(binding, when_spent),
         outcomes: BTreeMap::new(),
         requests: Vec::new(),
         finished_epochs: Vec::new(),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use everlink::ErrorObject;
 use everlink::client::{CallOptions, Event, FailureKind, Outcome, State};
 use everlink::protocol::{ClientCapabilities, ClientFeature, Implementation, LogLevel, Version};
-use everlink::{Binding, CallId, Change, Config, Dialect, Keepalive, List, Payload, Watch};
+use everlink::{BindingKind, CallId, Change, Config, Dialect, Keepalive, List, Payload, Watch};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -1042,7 +1042,7 @@ fn s_stdio_29_link_over_a_socket_writes_the_same_messages() {
         let over_pipe = conversation(version, chunking, config_with_everything());
         let mut config = config_with_everything();
         let socket = Config::socket("test", "1");
-        assert_eq!(socket.binding, Binding::Socket);
+        assert_eq!(socket.binding.kind(), BindingKind::Socket);
         config.binding = socket.binding;
         let over_socket = conversation(version, chunking, config);
         assert_eq!(over_pipe.lines_of(1), over_socket.lines_of(1), "{version}");

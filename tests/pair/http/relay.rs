@@ -52,7 +52,6 @@ impl Chain {
     fn new(version: Version, (front, back): (Transport, Transport)) -> Chain {
         let with_transport = |transport: Transport, mut config: Config| {
             if transport == Transport::Stdio {
-                config.http = None;
                 config.binding = everlink::Binding::Child;
             }
             config

@@ -124,7 +124,7 @@ impl Connector {
     ///
     /// Outside a runtime, and if the config is for another transport than HTTP.
     pub fn connect(self, config: Config) -> io::Result<Link> {
-        if config.http.is_none() {
+        if config.binding.http().is_none() {
             return Err(invalid(
                 "the config is not one for HTTP: `Config::http` makes those",
             ));

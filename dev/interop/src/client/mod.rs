@@ -93,7 +93,7 @@ fn apply_mode(config: &mut Config, mode: &str) {
     };
     if mode == "patient" {
         config.policy.probe_timeout = DEADLINE;
-        if let Some(http) = &mut config.http {
+        if let Some(http) = config.binding.http_mut() {
             http.probe_timeout = DEADLINE;
         }
     }

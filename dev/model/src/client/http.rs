@@ -44,8 +44,7 @@ pub(crate) fn setup(script: &mut Script<'_>) -> Setup<Config> {
     if has(3) {
         setup.config.limits.unfinished_bytes = script.pick(&[0, 1, 40, 200, 800, 4_000]);
     }
-    setup.config.binding = Binding::Http;
-    setup.config.http = Some(http.into());
+    setup.config.binding = Binding::Http(http.into());
     setup
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use everlink::client::{CallOptions, Cause, Event, Misuse, State};
 use everlink::protocol::{Era, Repeat, method};
 use everlink::{
-    Binding, CallId, Client, Config, Epoch, ExitStatus, Fault, Input, Instant, Limit, Output,
+    BindingKind, CallId, Client, Config, Epoch, ExitStatus, Fault, Input, Instant, Limit, Output,
     Stats, StreamId,
 };
 use serde_json::Value;
@@ -210,7 +210,7 @@ impl Rules {
     }
 
     pub(crate) fn is_http(&self) -> bool {
-        self.config.binding == Binding::Http
+        self.config.binding.kind() == BindingKind::Http
     }
 
     /// Whether an exchange goes on, as far as the driver knows.
@@ -307,7 +307,7 @@ impl Rules {
     }
 
     fn heard_in(&mut self, epoch: Epoch, input: &Input<'_>) -> Heard {
-        let http = self.config.http.as_ref();
+        let http = self.config.binding.http();
         // Where the older transport may be used, it is not known here on which exchange the server answers.
         let is_heard = http.is_none_or(|http| !http.falls_back);
         match input {
@@ -342,7 +342,7 @@ impl Rules {
         now: Instant,
     ) {
         assert!(!self.is_closed(), "{output:?} after the last event");
-        let is_child = self.config.binding == Binding::Child;
+        let is_child = self.config.binding.kind() == BindingKind::Child;
         match output {
             Output::Abort { epoch, stream } => {
                 self.transport(*epoch);

@@ -183,7 +183,7 @@ pub(super) fn client_http() -> Machine<World<Link<Web>>> {
         start: || {
             let config = Config::http("explore", "1", &format!("{ORIGIN}mcp?key={PAYLOAD}"));
             let mut config = small_client(config.expect("a URL"));
-            let http = config.http.as_mut().expect("over HTTP");
+            let http = config.binding.http_mut().expect("over HTTP");
             http.falls_back = false;
             http.probe_timeout = Duration::from_secs(5);
             http.resumes = 1;

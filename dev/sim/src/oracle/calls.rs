@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everlink::client::{Delivery, FailureKind, Outcome, State};
-use everlink::{Binding, CallId, Config, Epoch, Instant, Stats};
+use everlink::{BindingKind, CallId, Config, Epoch, Instant, Stats};
 use serde_json::Value;
 
 use super::{Check, Rule, TICK, check};
@@ -60,7 +60,7 @@ impl Calls {
             _ => None,
         };
         Calls {
-            is_http: config.binding == Binding::Http,
+            is_http: config.binding.kind() == BindingKind::Http,
             max_duration,
             wait_limit: policy.retry.call_patience,
             all: BTreeMap::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everlink::client::{Cause, Ended, Event, Sign, State};
 use everlink::{
-    Binding, Config, Epoch, Fault, FaultKind, Input, Instant, LAST_WORDS, Output, StreamId,
+    BindingKind, Config, Epoch, Fault, FaultKind, Input, Instant, LAST_WORDS, Output, StreamId,
     WhenSpent,
 };
 
@@ -97,8 +97,8 @@ enum Outlook {
 
 impl EpochRecord {
     /// Whether nothing is left of it.
-    fn is_gone(&self, binding: Binding) -> bool {
-        let is_reaped = self.has_exited || binding == Binding::Socket;
+    fn is_gone(&self, binding: BindingKind) -> bool {
+        let is_reaped = self.has_exited || binding == BindingKind::Socket;
         self.open_failed || self.has_ended && is_reaped
     }
 
@@ -167,7 +167,7 @@ impl Epochs {
     }
 
     fn is_http(&self) -> bool {
-        self.config.binding == Binding::Http
+        self.config.binding.kind() == BindingKind::Http
     }
 }
 
@@ -378,7 +378,7 @@ impl Epochs {
             });
             // The machine ignores later input of this epoch.
             if let Some(record) = self.all.get_mut(&before.epoch) {
-                record.end = Some((record.is_gone(self.config.binding), record.is_faulty));
+                record.end = Some((record.is_gone(self.config.binding.kind()), record.is_faulty));
             }
             self.early_allowed = false;
         }
@@ -430,7 +430,7 @@ impl Epochs {
             }
             Output::CloseWrite { epoch } => self.enter_close_step(*epoch, CloseStep::CloseWrite),
             Output::Terminate { epoch } => {
-                let is_child = self.config.binding == Binding::Child;
+                let is_child = self.config.binding.kind() == BindingKind::Child;
                 check(Rule::CloseSteps, is_child, || {
                     format!("{epoch} is no child that can be terminated")
                 })?;
@@ -595,12 +595,12 @@ impl Epochs {
     }
 
     fn check_ended(&mut self, ended: &Ended) -> Check {
-        let binding = self.config.binding;
+        let binding = self.config.binding.kind();
         check(Rule::ErrorTexts, !ended.to_string().is_empty(), || {
             format!("{ended:?} has no text")
         })?;
         // A socket file appears when its server starts.
-        let may_appear = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+        let may_appear = |kind| binding == BindingKind::Socket && kind == FaultKind::NotFound;
         let mut kinds = ended.faults.iter().map(Fault::kind);
         self.is_permanent = kinds.any(|kind| kind.is_lasting() && !may_appear(kind));
         let record = self.open_record(ended.epoch)?;
@@ -612,7 +612,7 @@ impl Epochs {
         self.check_end_cost(is_useful)?;
         let record = self.open_record(ended.epoch)?;
         let (is_gone, is_faulty) = record.end.unwrap_or_default();
-        if binding == Binding::Http {
+        if binding == BindingKind::Http {
             // Faults outside of a message cost nothing, so not every fault counts. A lost session may be free if it was good before.
             let may_be_free = record.is_planned || ended.cause == Cause::SessionLost;
             let may_cost = !record.is_planned || is_faulty;
@@ -656,7 +656,7 @@ impl Epochs {
         match self.cause {
             Some(Cause::OpenFailed | Cause::Unreachable) if self.is_permanent => Outlook::Hopeless,
             Some(Cause::HandshakeRefused { .. }) => Outlook::Hopeless,
-            Some(Cause::Died) if self.config.binding == Binding::Child => Outlook::Brief,
+            Some(Cause::Died) if self.config.binding.kind() == BindingKind::Child => Outlook::Brief,
             _ => Outlook::Normal,
         }
     }
@@ -688,7 +688,7 @@ impl Epochs {
         }
         latest = latest.max(end.last_open + retry.floor.max(TICK));
         // A server over HTTP can ask for a longer pause.
-        if let Some(http) = &self.config.http {
+        if let Some(http) = self.config.binding.http() {
             latest = latest.max(end.at + http.retry_after_most);
         }
         check(

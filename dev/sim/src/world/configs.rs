@@ -92,7 +92,7 @@ fn link(setup: &Setup, is_http: bool, is_socket: bool) -> Config {
     if setup.pace == Pace::Final {
         config.policy.retry.when_spent = WhenSpent::Close;
     }
-    if let Some(http) = config.http.as_mut().filter(|_| is_quick(setup)) {
+    if let Some(http) = config.binding.http_mut().filter(|_| is_quick(setup)) {
         http.listen_patience = millis(200);
         http.probe_timeout = millis(500);
         http.endpoint_timeout = millis(1_000);

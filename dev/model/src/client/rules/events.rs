@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everlink::client::{Cause, Delivery, Ended, Event, Failure, FailureKind, Outcome, Sign, State};
-use everlink::{Binding, CallId, Client, Dialect, Epoch, Fault, FaultKind, Instant, WhenSpent};
+use everlink::{BindingKind, CallId, Client, Dialect, Epoch, Fault, FaultKind, Instant, WhenSpent};
 use serde_json::Value;
 
 use super::{CloseStep, Rules};
@@ -13,7 +13,7 @@ impl Rules {
     pub(super) fn event(&mut self, event: &Event, client: &Client, now: Instant) {
         let retry = self.config.policy.retry;
         // A server over HTTP can ask to be left alone for longer.
-        let http = self.config.http.as_ref();
+        let http = self.config.binding.http();
         let asked = http.map_or(Duration::ZERO, |http| {
             http.retry_after_most.max(http.resume_least)
         });
@@ -137,13 +137,14 @@ impl Rules {
 
     /// Whether a link that was never ready may give up before its budget is spent.
     fn gives_up_early(&self, client: &Client) -> bool {
-        let died = self.cause == Some(Cause::Died) && self.config.binding == Binding::Child;
+        let died =
+            self.cause == Some(Cause::Died) && self.config.binding.kind() == BindingKind::Child;
         client.stats().readies == 0 && (self.is_hopeless || died)
     }
 
     fn ended(&mut self, ended: &Ended) {
-        let binding = self.config.binding;
-        let is_to_come = |kind| binding == Binding::Socket && kind == FaultKind::NotFound;
+        let binding = self.config.binding.kind();
+        let is_to_come = |kind| binding == BindingKind::Socket && kind == FaultKind::NotFound;
         let mut kinds = ended.faults.iter().map(Fault::kind);
         let is_lasting = kinds.any(|kind| kind.is_lasting() && !is_to_come(kind));
         let is_hopeless = match ended.cause {
@@ -156,7 +157,7 @@ impl Rules {
         let was_told = std::mem::replace(&mut transport.end_told, true);
         assert!(!was_told, "{} ends twice", ended.epoch);
         assert_tells(ended, &ended.to_string());
-        if binding == Binding::Http {
+        if binding == BindingKind::Http {
             // What was no part of a message costs nothing, so not every fault counts.
             let may_be_free = transport.planned || ended.cause == Cause::SessionLost;
             let may_cost = !transport.planned || transport.faulty;
@@ -166,7 +167,7 @@ impl Rules {
         }
         let costs = !transport.planned || transport.faulty || ended.abandoned;
         assert_eq!(ended.counted, costs, "(4) {transport:?} {ended:?}");
-        let is_reaped = transport.exited || binding == Binding::Socket;
+        let is_reaped = transport.exited || binding == BindingKind::Socket;
         let is_gone = transport.open_failed || transport.ended && is_reaped;
         assert_ne!(is_gone, ended.abandoned, "(13) {transport:?}");
         let may_be_abandoned = !ended.abandoned || transport.step == CloseStep::Kill;
