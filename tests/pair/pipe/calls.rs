@@ -215,7 +215,9 @@ fn string_and_number_ids_are_returned_unchanged() {
                 "jsonrpc": "2.0", "id": id, "method": "tools/call",
                 "params": {"name": "n", "_meta": meta},
             });
-            harness.pair.inject_to_server(format!("{line}\n").as_bytes());
+            harness
+                .pair
+                .inject_to_server(format!("{line}\n").as_bytes());
         }
         for _ in &ids {
             let request = harness.request();

@@ -273,7 +273,9 @@ fn modern_request_is_served_beside_a_legacy_session() {
             "jsonrpc": "2.0", "id": "m", "method": "tools/call",
             "params": {"name": "n", "_meta": meta},
         });
-        harness.pair.inject_to_server(format!("{line}\n").as_bytes());
+        harness
+            .pair
+            .inject_to_server(format!("{line}\n").as_bytes());
         let request = harness.request();
         assert_eq!(request.peer.version, Version::LATEST_MODERN);
         let own = harness.tool("own");
