@@ -18,86 +18,40 @@ use super::{Answer, Invocation, payload, result, text};
 /// The duration of each step of a tool.
 const STEP: Duration = Duration::from_millis(50);
 
+/// The tools without arguments, and what each does.
+#[rustfmt::skip]
+const PLAIN: &[(&str, &str)] = &[
+    ("test_simple_text", "Says something"),
+    ("test_image_content", "Shows a picture"),
+    ("test_audio_content", "Plays a sound"),
+    ("test_embedded_resource", "Brings a resource along"),
+    ("test_multiple_content_types", "Says something, shows a picture and brings a resource along"),
+    ("test_tool_with_logging", "Logs what it does"),
+    ("test_tool_with_progress", "Tells how far it is"),
+    ("test_error_handling", "Fails, always"),
+    ("test_reconnection", "Lets go of its client, who comes back for the result"),
+    ("test_elicitation_sep1034_defaults", "Asks the user with a form that is filled in already"),
+    ("test_elicitation_sep1330_enums", "Asks the user to choose, in every way there is"),
+    ("test_missing_capability", "Needs a client with a model"),
+    ("test_streaming_elicitation", "Tells how far it is, and then asks the user"),
+    ("test_logging_tool", "Logs one line, for who wants to hear it"),
+    ("test_trigger_tool_change", "Says that the list of tools changed"),
+    ("test_trigger_prompt_change", "Says that the list of prompts changed"),
+    ("test_trigger_resource_update", "Says that the watched resource changed"),
+    ("test_input_required_result_elicitation", "Wants a name of the user first"),
+    ("test_input_required_result_sampling", "Wants some words of the client's model first"),
+    ("test_input_required_result_list_roots", "Wants the roots of the client first"),
+    ("test_input_required_result_multiple_inputs", "Wants all three first"),
+    ("test_input_required_result_capabilities", "Wants first whatever the client can give"),
+    ("test_input_required_result_request_state", "Wants a word of the user first"),
+    ("test_input_required_result_tampered_state", "Wants a word of the user first, for the question that it asked"),
+    ("test_input_required_result_multi_round", "Wants a name of the user first, and then a colour"),
+];
+
 pub(super) fn list() -> Value {
-    let plain = [
-        ("test_simple_text", "Says something"),
-        ("test_image_content", "Shows a picture"),
-        ("test_audio_content", "Plays a sound"),
-        ("test_embedded_resource", "Brings a resource along"),
-        (
-            "test_multiple_content_types",
-            "Says something, shows a picture and brings a resource along",
-        ),
-        ("test_tool_with_logging", "Logs what it does"),
-        ("test_tool_with_progress", "Tells how far it is"),
-        ("test_error_handling", "Fails, always"),
-        (
-            "test_reconnection",
-            "Lets go of its client, who comes back for the result",
-        ),
-        (
-            "test_elicitation_sep1034_defaults",
-            "Asks the user with a form that is filled in already",
-        ),
-        (
-            "test_elicitation_sep1330_enums",
-            "Asks the user to choose, in every way there is",
-        ),
-        ("test_missing_capability", "Needs a client with a model"),
-        (
-            "test_streaming_elicitation",
-            "Tells how far it is, and then asks the user",
-        ),
-        (
-            "test_logging_tool",
-            "Logs one line, for who wants to hear it",
-        ),
-        (
-            "test_trigger_tool_change",
-            "Says that the list of tools changed",
-        ),
-        (
-            "test_trigger_prompt_change",
-            "Says that the list of prompts changed",
-        ),
-        (
-            "test_trigger_resource_update",
-            "Says that the watched resource changed",
-        ),
-        (
-            "test_input_required_result_elicitation",
-            "Wants a name of the user first",
-        ),
-        (
-            "test_input_required_result_sampling",
-            "Wants some words of the client's model first",
-        ),
-        (
-            "test_input_required_result_list_roots",
-            "Wants the roots of the client first",
-        ),
-        (
-            "test_input_required_result_multiple_inputs",
-            "Wants all three first",
-        ),
-        (
-            "test_input_required_result_capabilities",
-            "Wants first whatever the client can give",
-        ),
-        (
-            "test_input_required_result_request_state",
-            "Wants a word of the user first",
-        ),
-        (
-            "test_input_required_result_tampered_state",
-            "Wants a word of the user first, for the question that it asked",
-        ),
-        (
-            "test_input_required_result_multi_round",
-            "Wants a name of the user first, and then a colour",
-        ),
-    ];
-    let plain = plain.map(|(name, description)| tool(name, description, json!({"type": "object"})));
+    let plain = PLAIN
+        .iter()
+        .map(|(name, description)| tool(name, description, json!({"type": "object"})));
     let others = [
         tool(
             "test_sampling",
@@ -116,11 +70,7 @@ pub(super) fn list() -> Value {
             detailed_schema(),
         ),
     ];
-    let tools: Vec<_> = plain
-        .into_iter()
-        .chain(others)
-        .chain(tasks::list())
-        .collect();
+    let tools: Vec<_> = plain.chain(others).chain(tasks::list()).collect();
     json!({"tools": tools})
 }
 
@@ -146,24 +96,22 @@ pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
             result(json!({"content": [content, picture(), resource]}))
         }
         "test_tool_with_logging" => {
-            log(&invocation, "It has begun.")?;
-            sleep(STEP).await;
-            log(&invocation, "It goes on.")?;
-            sleep(STEP).await;
-            log(&invocation, "It is done.")?;
+            for text in ["It has begun.", "It goes on.", "It is done."] {
+                log(&invocation, text)?;
+                sleep(STEP).await;
+            }
             text("It was logged.")
         }
         "test_tool_with_progress" => {
-            context.progress(Progress::new(0.0).of(100.0));
-            sleep(STEP).await;
-            context.progress(Progress::new(50.0).of(100.0));
-            sleep(STEP).await;
-            context.progress(Progress::new(100.0).of(100.0));
+            for done in [0.0, 50.0, 100.0] {
+                context.progress(Progress::new(done).of(100.0));
+                sleep(STEP).await;
+            }
             text("It is done.")
         }
         "test_error_handling" => {
-            let content = json!({"type": "text", "text": "This tool fails, always."});
-            result(json!({"content": [content], "isError": true}))
+            let text = "This tool fails, always.";
+            result(json!({"content": [{"type": "text", "text": text}], "isError": true}))
         }
         "test_reconnection" => {
             context.hang_up();
@@ -184,37 +132,25 @@ pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
         "test_elicitation_sep1034_defaults" => elicit(&invocation, form_with_defaults()).await,
         "test_elicitation_sep1330_enums" => elicit(&invocation, form_with_choices()).await,
         "test_missing_capability" => {
-            if !invocation
-                .peer
-                .capabilities
-                .declares(ClientFeature::Sampling)
-            {
+            let capabilities = &invocation.peer.capabilities;
+            if !capabilities.declares(ClientFeature::Sampling) {
                 return Err(missing_capability(ClientFeature::Sampling));
             }
             text("The client has a model.")
         }
         "test_streaming_elicitation" => {
             context.progress(Progress::new(1.0).of(2.0));
-            elicit(
-                &invocation,
-                form_with_field("Shall it go on?", "ok", "boolean"),
-            )
-            .await
+            let form = form_with_field("Shall it go on?", "ok", "boolean");
+            elicit(&invocation, form).await
         }
         "test_logging_tool" => {
-            log(&invocation, "It was called.")?;
-            text("It was logged.")
+            log(&invocation, "It was called.").and_then(|()| text("It was logged."))
         }
         "test_trigger_tool_change" => publish(&invocation, Change::List(List::Tools)).await,
         "test_trigger_prompt_change" => publish(&invocation, Change::List(List::Prompts)).await,
         "test_trigger_resource_update" => {
-            publish(
-                &invocation,
-                Change::Resource {
-                    uri: WATCHED.into(),
-                },
-            )
-            .await
+            let uri = WATCHED.into();
+            publish(&invocation, Change::Resource { uri }).await
         }
         "test_repeated_argument" => text(format!("It is in {}.", invocation.argument("region"))),
         "json_schema_2020_12_tool" => text(invocation.arguments.to_string()),

@@ -234,18 +234,20 @@ impl ScriptedServer {
                     json!({"progressToken": token, "progress": progress, "message": "on it"});
                 note("notifications/progress", params)
             }
-            ServerMessage::Reply { which, how } => {
-                let at = usize::from(*which) % self.open.len().max(1);
-                if at >= self.open.len() {
-                    return Vec::new();
-                }
-                let request = self.open.remove(at);
-                self.watches.retain(|id| *id != request.id);
-                self.answered.push(request.id);
-                let times = if *how == Reply::Twice { 2 } else { 1 };
-                vec![answer(&request, *how); times]
-            }
+            ServerMessage::Reply { which, how } => self.reply(*which, *how),
         }
+    }
+
+    fn reply(&mut self, which: u8, how: Reply) -> Vec<Value> {
+        let at = usize::from(which) % self.open.len().max(1);
+        if at >= self.open.len() {
+            return Vec::new();
+        }
+        let request = self.open.remove(at);
+        self.watches.retain(|id| *id != request.id);
+        self.answered.push(request.id);
+        let times = if how == Reply::Twice { 2 } else { 1 };
+        vec![answer(&request, how); times]
     }
 }
 

@@ -38,6 +38,8 @@ struct Exchange {
     is_complete: bool,
     body: Body,
     under_way: usize,
+    /// Some of it was read since the server was polled, which may have decided before that to cut it.
+    is_just_read: bool,
     end: Option<End>,
 }
 
@@ -122,6 +124,7 @@ impl Rules {
     pub(super) fn sent(&mut self, stream: StreamId, len: usize) {
         if let Some(exchange) = self.exchanges.get_mut(&stream) {
             exchange.under_way -= len;
+            exchange.is_just_read = true;
         }
     }
 
@@ -163,6 +166,7 @@ impl Rules {
             is_complete: false,
             body: Body::None,
             under_way: 0,
+            is_just_read: false,
             end: None,
         };
         self.exchanges.insert(stream, exchange);
@@ -216,11 +220,11 @@ impl Rules {
         match output {
             Output::Abort { epoch, stream } => {
                 assert_eq!(*epoch, Epoch::FIRST);
-                // What was said to its end is cut where some of it is not read.
-                let exchange = self.exchanges.get(stream);
-                let is_unread = |e: &Exchange| e.end == Some(End::Said) && e.under_way > 0;
-                if !exchange.is_some_and(is_unread) {
-                    self.ends(*stream);
+                // What was said to its end is cut, once, where some of it is not read, or was not when the server decided that.
+                let was_unread = |e: &Exchange| e.under_way > 0 || e.is_just_read;
+                match self.exchanges.get_mut(stream) {
+                    Some(e) if e.end == Some(End::Said) && was_unread(e) => e.end = Some(End::Gone),
+                    _ => self.ends(*stream),
                 }
             }
             Output::Event(event) => self.event(event),
@@ -391,6 +395,7 @@ impl Rules {
     /// Nothing is left to poll.
     pub(super) fn drained(&mut self, server: &Server) {
         for exchange in self.exchanges.values_mut() {
+            exchange.is_just_read = false;
             if exchange.end == Some(End::JustGone) {
                 exchange.end = Some(End::Gone);
             }

@@ -1,7 +1,8 @@
 //! The world of one run: a clock, an event queue and all participants.
 //!
 //! `host` is the application with its machine, `server` the last server, and `leg` the connection of two ends. `pipe` and `network` move data,
-//! `faults` injects faults, and `configs` has the configs.
+//! `faults` injects faults, and `configs` has the configs. `phases` runs the steps and the checks at the end, and `polling` carries out what the
+//! machines output.
 //!
 //! ```text
 //! host --leg 0--> server                         or: host --leg 0--> relay --leg 1--> server
@@ -12,7 +13,9 @@ mod faults;
 mod host;
 mod leg;
 mod network;
+mod phases;
 mod pipe;
+mod polling;
 mod scripted;
 mod server;
 
@@ -20,17 +23,16 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use everlink::client::{self, State};
-use everlink::relay::{self, Side};
-use everlink::{Client, Epoch, ExitStatus, Input, Instant, List, Output, Relay, StreamId};
+use everlink::relay::Side;
+use everlink::{Client, Epoch, ExitStatus, Input, Instant, Relay, StreamId};
 
-use crate::oracle::{Check, GroundTruth, Rule, Violation, check, check_no_secret};
+use crate::oracle::{Check, GroundTruth, Rule, Violation, check};
 use crate::report::Report;
 use crate::rng::Rng;
-use crate::script::{Action, Pace, Peer, Script, Setup, Step, StepKind};
+use crate::script::{Script, Setup};
 use host::Host;
 use leg::Leg;
-use server::{Answer, LastServer, LowerOutput, ServerContext, ServerFaults, relay_outputs};
+use server::{Answer, LastServer, ServerContext, ServerFaults};
 
 /// The limit for events of one run.
 const MAX_EVENTS: u32 = 400_000;
@@ -173,10 +175,7 @@ impl World {
         self.serial += 1;
         let serial = self.serial;
         let at = at.max(self.now);
-        let relay = self
-            .relay
-            .as_ref()
-            .map(|relay_process| relay_process.process);
+        let relay = self.relay_id();
         self.queue.push(Reverse(Entry {
             at,
             serial,
@@ -191,193 +190,20 @@ impl World {
         let own = self.rng.below(2_000);
         Duration::from_micros(own + self.rng.below(extra * 1_000 + 1))
     }
-}
 
-/// The two phases.
-impl World {
-    fn play(&mut self, steps: &[Step]) -> Check {
-        for step in steps {
-            self.advance(Duration::from_millis(step.after.into()))?;
-            self.report
-                .record_trace(self.now, || format!("{:?} {}", step.kind, step.parameter));
-            match step.kind {
-                StepKind::Do(action) => self.do_action(action, step.parameter)?,
-                StepKind::Fail(fault) => {
-                    if self.inject_fault(fault, step.parameter)? {
-                        self.report.record_fault(fault);
-                    }
-                }
-            }
-            self.poll_all()?;
-        }
-        self.report
-            .record_trace(self.now, || "all faults are removed".into());
-        self.clear_faults();
-        self.check_recovery()?;
-        self.check_shutdown()?;
-        let (own, relayed) = (2, if self.legs.len() == 2 { 3 } else { 1 });
-        let most_resends = (1 + own) * relayed - 1;
-        self.host.oracle.check_end(&self.ground_truth, most_resends)
+    /// The process of the relay, if it runs.
+    fn relay_id(&self) -> Option<u64> {
+        self.relay.as_ref().map(|relay| relay.process)
     }
 
-    fn do_action(&mut self, action: Action, parameter: u32) -> Check {
-        let now = self.now;
-        match action {
-            Action::Answer => self.host.answer(now, parameter % 4 == 0),
-            Action::Call => self.host.call(now, false),
-            Action::CallIdempotent => self.host.call(now, true),
-            Action::Cancel => self.host.cancel(now, parameter as usize),
-            Action::Connect => self.host.call_early(now, Client::connect),
-            Action::List => {
-                let lists = List::ALL;
-                self.host.list(now, lists[parameter as usize % lists.len()])
-            }
-            Action::Notify => self.host.notify(now),
-            Action::Read => self.host.read(now),
-            Action::Reconnect => self.host.reconnect(now),
-            Action::ReconnectOld => self.host.reconnect_old(now).map(drop),
-            Action::Shutdown => self.host.shut_down(now),
-            Action::Wake => self.host.call_early(now, Client::wake),
-            Action::Watch => self.host.watch(now, parameter % 2 == 0),
-        }
-    }
-
-    /// Checks that the link becomes ready by itself and works after all faults are removed.
-    fn check_recovery(&mut self) -> Check {
-        self.poll_all()?;
-        let is_wanted = self.host.oracle.state() != State::Idle;
-        if is_wanted {
-            self.wait_ready()?;
-        } else {
-            self.host.call_early(self.now, Client::connect)?;
-            self.advance_until(Duration::from_secs(60), |world| {
-                world.host.oracle.state() == State::Ready
-            })?;
-        }
-        if self.host.oracle.state() == State::Closed {
-            return Ok(());
-        }
-        let state = self.host.oracle.state();
-        check(Rule::Recovers, state == State::Ready, || {
-            format!(
-                "all faults are removed, and it is {state}: {}",
-                self.host.subject.debug()
-            )
-        })?;
-        self.check_service()
-    }
-
-    /// Waits until the link is ready, up to a limit that depends on the pace.
-    fn wait_ready(&mut self) -> Check {
-        let limit = match self.setup.pace {
-            Pace::Brisk | Pace::Final => Duration::from_secs(60),
-            Pace::Interactive => Duration::from_secs(1_200),
-            Pace::Background => Duration::from_secs(7_200),
+    /// The last server, if it runs, and what it needs to answer.
+    fn server_in_context(&mut self) -> Option<(&mut LastServer, ServerContext<'_>)> {
+        let context = ServerContext {
+            ground_truth: &mut self.ground_truth,
+            server_faults: &mut self.server_faults,
+            rng: &mut self.rng,
         };
-        self.advance_until(limit, |world| {
-            matches!(world.host.oracle.state(), State::Ready | State::Closed)
-        })
-    }
-
-    /// Checks that the link carries a call, a list and a notification.
-    fn check_service(&mut self) -> Check {
-        // Earlier calls may use up the limits; they end in time.
-        let limit = match self.setup.pace {
-            Pace::Brisk | Pace::Final => Duration::from_secs(30),
-            Pace::Interactive => Duration::from_secs(3_000),
-            Pace::Background => Duration::from_secs(12_000),
-        };
-        self.advance_until(limit, |world| {
-            let stats = world.host.subject.snapshot().stats;
-            stats.calls == stats.settled
-        })?;
-        for attempt in 0..6 {
-            self.host.call(self.now, false)?;
-            self.host.list(self.now, List::Tools)?;
-            let [.., call, list] = self.host.calls[..] else {
-                return Ok(());
-            };
-            self.advance_until(Duration::from_secs(60), |world| {
-                world.host.last_reply == Some(call) && world.host.last_listed == Some(list)
-            })?;
-            let served = (self.host.last_reply, self.host.last_listed);
-            if served == (Some(call), Some(list)) {
-                return self.check_notifications();
-            }
-            if self.is_budget_spent() {
-                return Ok(());
-            }
-            self.wait_ready()?;
-            check(Rule::Recovers, attempt < 5, || {
-                format!("all faults are removed, and {call} has no reply, or {list} no list")
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Whether changes of watched resources must be reported.
-    fn expects_changes(&self) -> bool {
-        let is_denied = |m: &RelayProcess| m.denied == Some(m.relay.upstream().epoch());
-        let is_early = self.offered_early == Some(self.host.subject.epoch());
-        let is_unable = is_early && !self.host.subject.can_subscribe();
-        self.host.expects_changes() && !is_unable && !self.relay.as_ref().is_some_and(is_denied)
-    }
-
-    /// A late effect of an earlier fault spent the last attempt, and the policy says to close then.
-    fn is_budget_spent(&self) -> bool {
-        self.setup.pace == Pace::Final && self.host.oracle.state() == State::Closed
-    }
-
-    /// Checks that a change of a watched resource is reported.
-    fn check_notifications(&mut self) -> Check {
-        let reports_changes =
-            self.setup.peer == Peer::Everlink || self.setup.shape.legs() == [false];
-        if !reports_changes {
-            return Ok(());
-        }
-        for attempt in 0..6 {
-            // An epoch that failed earlier may end only now.
-            self.wait_ready()?;
-            self.advance(Duration::from_secs(20))?;
-            let before = self.host.watched_changes;
-            if let Some(last_server) = &mut self.last_server {
-                last_server.publish_changes(self.now, 1, true);
-                self.poll_last_server()?;
-            }
-            self.advance_until(Duration::from_secs(20), |world| {
-                world.host.watched_changes > before
-            })?;
-            let is_awaited = self.expects_changes() && !self.is_budget_spent();
-            if self.host.watched_changes > before || !is_awaited {
-                return Ok(());
-            }
-            check(Rule::NoStaleState, attempt < 5, || {
-                "a watched resource has changed, and that is not reported".into()
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Checks that a shutdown ends in time and releases everything.
-    fn check_shutdown(&mut self) -> Check {
-        if self.host.oracle.state() != State::Closed {
-            self.host.shut_down(self.now)?;
-        }
-        self.advance_until(Duration::from_secs(60), |world| {
-            world.host.oracle.state() == State::Closed
-        })?;
-        let state = self.host.oracle.state();
-        check(Rule::CloseSteps, state == State::Closed, || {
-            format!("it was shut down, and it is {state}")
-        })?;
-        let due = self.host.subject.poll_timeout();
-        check(Rule::TimeOnlyByInput, due.is_none(), || {
-            format!("it is closed, and {due:?} is due")
-        })?;
-        let left = self.legs[0].epoch;
-        check(Rule::CloseSteps, left.is_none(), || {
-            format!("it is closed, and {left:?} was not released")
-        })
+        Some((self.last_server.as_mut()?, context))
     }
 }
 
@@ -417,10 +243,7 @@ impl World {
 
     /// Whether the receiver of an event still exists.
     fn has_receiver(&self, entry: &Entry) -> bool {
-        let relay = self
-            .relay
-            .as_ref()
-            .map(|relay_process| relay_process.process);
+        let relay = self.relay_id();
         let is_for_relay = matches!(entry.event, WorldEvent::ToUpper(1.., ..));
         !is_for_relay || entry.relay == relay
     }
@@ -462,18 +285,13 @@ impl World {
     fn apply(&mut self, event: WorldEvent) -> Check {
         match event {
             WorldEvent::Answer(process, answer) => {
-                let (last_server, mut server_context) = server_context(
-                    &mut self.last_server,
-                    &mut self.ground_truth,
-                    &mut self.server_faults,
-                    &mut self.rng,
-                );
-                if let Some(last_server) =
-                    last_server.filter(|last_server| last_server.process == process)
-                {
-                    last_server.answer(self.now, answer, &mut server_context)?;
+                let now = self.now;
+                match self.server_in_context() {
+                    Some((server, mut context)) if server.process == process => {
+                        server.answer(now, answer, &mut context)
+                    }
+                    _ => Ok(()),
                 }
-                Ok(())
             }
             WorldEvent::Credentials(leg, supplied) => self.credentials(leg, supplied),
             WorldEvent::Exit(process, status) => {
@@ -563,10 +381,7 @@ impl World {
         let first = Entry {
             at: later,
             serial: 0,
-            relay: self
-                .relay
-                .as_ref()
-                .map(|relay_process| relay_process.process),
+            relay: self.relay_id(),
             event: WorldEvent::ToUpper(leg, epoch, input),
         };
         // Serial 0 sorts it before the later inputs.
@@ -580,23 +395,19 @@ impl World {
             relay_process.relay.handle_downstream(self.now, input);
             return Ok(());
         }
-        let (last_server, mut server_context) = server_context(
-            &mut self.last_server,
-            &mut self.ground_truth,
-            &mut self.server_faults,
-            &mut self.rng,
-        );
-        if let Some(last_server) = last_server.filter(|last_server| last_server.process == process)
-        {
-            if matches!(input, Input::Bytes { .. }) && !last_server.wants_input(StreamId::DUPLEX) {
-                // A server with unread output gets no further input yet.
-                let later = self.now + Duration::from_millis(5);
-                self.at(later, WorldEvent::ToLower(process, input));
-                return Ok(());
+        let now = self.now;
+        match self.server_in_context() {
+            Some((server, mut context)) if server.process == process => {
+                if matches!(input, Input::Bytes { .. }) && !server.wants_input(StreamId::DUPLEX) {
+                    // A server with unread output gets no further input yet.
+                    let later = now + Duration::from_millis(5);
+                    self.at(later, WorldEvent::ToLower(process, input));
+                    return Ok(());
+                }
+                server.handle(now, input, &mut context)
             }
-            last_server.handle(self.now, input, &mut server_context)?;
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Credentials are required for a notification stream. The machine does not ask for them, so this epoch gets no notifications.
@@ -629,215 +440,5 @@ impl World {
             }
             (None, ..) => Ok(()),
         }
-    }
-}
-
-fn server_context<'w>(
-    last_server: &'w mut Option<LastServer>,
-    ground_truth: &'w mut GroundTruth,
-    server_faults: &'w mut ServerFaults,
-    rng: &'w mut Rng,
-) -> (Option<&'w mut LastServer>, ServerContext<'w>) {
-    let server_context = ServerContext {
-        ground_truth,
-        server_faults,
-        rng,
-    };
-    (last_server.as_mut(), server_context)
-}
-
-/// Polls all machines until none has output.
-impl World {
-    fn poll_all(&mut self) -> Check {
-        loop {
-            let mut is_idle = self.poll_host()?;
-            is_idle &= self.poll_relay()?;
-            is_idle &= self.poll_last_server()?;
-            if is_idle {
-                return Ok(());
-            }
-        }
-    }
-
-    fn poll_host(&mut self) -> Result<bool, Violation> {
-        let mut outputs = Vec::new();
-        let execute = |output, bytes| outputs.push((output, bytes));
-        self.host.poll(self.now, &mut self.report, execute)?;
-        let is_idle = outputs.is_empty();
-        for (output, bytes) in outputs {
-            match output {
-                Output::Event(event) => self.react_to_event(&event),
-                output => self.execute(0, output.and_then_event(|_| None), bytes),
-            }
-        }
-        Ok(is_idle)
-    }
-
-    /// Schedules the reaction of the application to an event.
-    fn react_to_event(&mut self, event: &client::Event) {
-        if let client::Event::AuthRequired(_) = event {
-            self.schedule_credentials(0);
-        }
-    }
-
-    fn schedule_credentials(&mut self, leg: usize) {
-        let supplied = self.faults_cleared || self.rng.below(3) > 0;
-        let after = self.rng.span(10, 3_000);
-        self.after(after, WorldEvent::Credentials(leg, supplied));
-    }
-
-    fn poll_relay(&mut self) -> Result<bool, Violation> {
-        let mut is_idle = true;
-        let mut buf = Vec::new();
-        loop {
-            let polled = self
-                .relay
-                .as_mut()
-                .and_then(|m| m.relay.poll_output(&mut buf));
-            let Some((side, output)) = polled else {
-                return Ok(is_idle);
-            };
-            is_idle = false;
-            let output_text = format!("{output:?}");
-            check_no_secret(&output_text)?;
-            let bytes = std::mem::take(&mut buf);
-            self.record_offer(side, &output, &bytes);
-            self.report.record_trace(self.now, || {
-                let text = String::from_utf8_lossy(&bytes);
-                format!("      relay, {side:?}: {output_text} {}", text.trim_end())
-            });
-            match (side, output) {
-                (_, Output::Event(relay::Event::Upstream(client::Event::AuthRequired(_)))) => {
-                    self.schedule_credentials(1)
-                }
-                (Side::Upstream, output) => {
-                    self.execute(1, output.and_then_event(|_| None), bytes);
-                }
-                (_, output) => {
-                    for output in relay_outputs(output, bytes) {
-                        self.handle_output(0, output);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Records whether a relay makes an offer before its server is ready.
-    fn record_offer(&mut self, side: Side, output: &Output<relay::Event>, bytes: &[u8]) {
-        let Some(relay_process) = &mut self.relay else {
-            return;
-        };
-        if let Output::Event(relay::Event::Upstream(event)) = output {
-            relay_process.was_ready |= event.state() == Some(State::Ready);
-        }
-        let is_offer = String::from_utf8_lossy(bytes).contains("\"capabilities\":");
-        if side == Side::Downstream && is_offer && !relay_process.was_ready {
-            self.offered_early = self.legs[0].epoch;
-        }
-    }
-
-    fn poll_last_server(&mut self) -> Result<bool, Violation> {
-        let (last_server, mut server_context) = server_context(
-            &mut self.last_server,
-            &mut self.ground_truth,
-            &mut self.server_faults,
-            &mut self.rng,
-        );
-        let Some(last_server) = last_server else {
-            return Ok(true);
-        };
-        last_server.poll(&mut server_context)?;
-        let process = last_server.process;
-        let (outputs, answers) = last_server.take();
-        let is_idle = outputs.is_empty() && answers.is_empty();
-        for (after, answer) in answers {
-            let event = WorldEvent::Answer(process, answer);
-            self.after(Duration::from_millis(after), event);
-        }
-        let leg = self.legs.len() - 1;
-        for output in outputs {
-            self.handle_output(leg, output);
-        }
-        Ok(is_idle)
-    }
-
-    /// Executes an output of an upper end.
-    fn execute(
-        &mut self,
-        leg: usize,
-        output: Option<Output<std::convert::Infallible>>,
-        bytes: Vec<u8>,
-    ) {
-        let Some(output) = output else {
-            return;
-        };
-        if self.legs[leg].is_http {
-            self.execute_network(leg, output, bytes);
-        } else {
-            self.execute_pipe(leg, output, bytes);
-        }
-    }
-
-    /// Executes an output of a lower end.
-    fn handle_output(&mut self, leg: usize, output: LowerOutput) {
-        if self.legs[leg].is_http {
-            self.output_to_network(leg, output);
-        } else {
-            self.output_to_pipe(leg, output);
-        }
-    }
-
-    /// Starts the lower end of a leg.
-    fn start(&mut self, leg: usize) {
-        self.processes += 1;
-        let process = self.processes;
-        if leg + 1 < self.legs.len() {
-            let relay = Box::new(Relay::new(configs::relay(&self.setup)));
-            self.relay = Some(RelayProcess {
-                process,
-                relay,
-                denied: None,
-                was_ready: false,
-            });
-        } else {
-            self.last_server = Some(LastServer::new(
-                &self.setup,
-                process,
-                &mut self.server_faults,
-            ));
-        }
-    }
-
-    /// Stops the lower end of a leg and releases everything behind it.
-    fn stop(&mut self, leg: usize) {
-        if leg + 1 < self.legs.len() {
-            self.relay = None;
-            self.release(leg + 1);
-        } else {
-            self.last_server = None;
-        }
-    }
-
-    /// The process at the lower end, if it runs.
-    fn process_below(&self, leg: usize) -> Option<u64> {
-        if leg + 1 < self.legs.len() {
-            return self
-                .relay
-                .as_ref()
-                .map(|relay_process| relay_process.process);
-        }
-        self.last_server
-            .as_ref()
-            .map(|last_server| last_server.process)
-    }
-
-    /// Releases the transport of an upper end.
-    fn release(&mut self, leg: usize) {
-        if self.legs[leg].is_http {
-            self.abort_all_exchanges(leg);
-        } else if self.legs[leg].child.take().is_some() {
-            self.stop(leg);
-        }
-        self.legs[leg].epoch = None;
     }
 }

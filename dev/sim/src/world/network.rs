@@ -42,7 +42,7 @@ impl World {
         leg: usize,
         epoch: Epoch,
         upper_stream: StreamId,
-        mut head: RequestHead<'static>,
+        head: RequestHead<'static>,
         body: Vec<u8>,
     ) {
         let latency = self.latency(leg);
@@ -89,36 +89,47 @@ impl World {
                 leg_faults.cut_requests -= 1;
                 self.end_exchange(leg, upper_stream, Some(FaultKind::Reset));
             }
-            (None, Some(process)) => {
-                let cut = leg_faults.cut_responses.pop();
-                let exchange = self.legs[leg].exchanges.get_mut(&upper_stream);
-                let exchange = exchange.expect("it was just put there");
-                exchange.cut = cut;
-                let at = exchange.down;
-                self.legs[leg]
-                    .upper_streams
-                    .insert(lower_stream, upper_stream);
-                let path = head.target.find("/mcp").expect("the address of the server");
-                head.target = head.target[path..].to_owned().into();
-                head.fields.push("host", "localhost:8080");
-                let (stream, head) = (lower_stream, Box::new(head));
-                self.at(
-                    at,
-                    WorldEvent::ToLower(process, Input::Request { stream, head }),
-                );
-                for piece in self.pieces(body) {
-                    let bytes = piece.into();
-                    let input = Input::Bytes { stream, bytes };
-                    self.at(at, WorldEvent::ToLower(process, input));
-                }
-                let faults = Vec::new().into();
-                self.at(
-                    at,
-                    WorldEvent::ToLower(process, Input::End { stream, faults }),
-                );
-                self.schedule_idle_check(leg, upper_stream);
-            }
+            (None, Some(process)) => self.forward_request(leg, upper_stream, process, head, body),
         }
+    }
+
+    /// Sends a request on to the process at the lower end.
+    fn forward_request(
+        &mut self,
+        leg: usize,
+        upper_stream: StreamId,
+        process: u64,
+        mut head: RequestHead<'static>,
+        body: Vec<u8>,
+    ) {
+        let cut = self.legs[leg].leg_faults.cut_responses.pop();
+        let exchange = self.legs[leg].exchanges.get_mut(&upper_stream);
+        let exchange = exchange.expect("it was just put there");
+        let lower_stream = exchange.lower_stream;
+        exchange.cut = cut;
+        let at = exchange.down;
+        self.legs[leg]
+            .upper_streams
+            .insert(lower_stream, upper_stream);
+        let path = head.target.find("/mcp").expect("the address of the server");
+        head.target = head.target[path..].to_owned().into();
+        head.fields.push("host", "localhost:8080");
+        let (stream, head) = (lower_stream, Box::new(head));
+        self.at(
+            at,
+            WorldEvent::ToLower(process, Input::Request { stream, head }),
+        );
+        for piece in self.pieces(body) {
+            let bytes = piece.into();
+            let input = Input::Bytes { stream, bytes };
+            self.at(at, WorldEvent::ToLower(process, input));
+        }
+        let faults = Vec::new().into();
+        self.at(
+            at,
+            WorldEvent::ToLower(process, Input::End { stream, faults }),
+        );
+        self.schedule_idle_check(leg, upper_stream);
     }
 
     fn proxy_reply(&mut self, leg: usize, upper_stream: StreamId, status: u16) {
