@@ -1,14 +1,16 @@
-//! What passes between a machine and its driver: inputs, outputs, ids, instants and faults.
+//! What passes between a machine and its driver: inputs, outputs, ids, instants, faults, and requests to a store.
 //!
 //! Does not depend on the wire format, nor on either end.
 
 mod fault;
 mod id;
 mod io;
+mod store;
 mod time;
 
 pub use fault::{ExitStatus, Fault, FaultKind};
-pub use id::{AskId, CallId, Epoch, RequestId, StreamId};
+pub use id::{AskId, CallId, Epoch, LookupId, RequestId, StreamId};
 pub use io::{Input, LAST_WORDS, Output};
+pub use store::{SessionRecord, StoreAnswer, StoreRequest};
 pub use time::{Deadline, Instant, Wake};
 pub(crate) use time::{Span, TICK};

@@ -11,4 +11,4 @@ mod script;
 mod stores;
 
 pub use play::run;
-pub use script::{Op, Setup};
+pub use script::{Kept, Op, Setup};

@@ -54,7 +54,7 @@ struct World<'s> {
 
 impl<'s> World<'s> {
     fn new(setup: &'s Setup, delivers_useless: bool) -> World<'s> {
-        let stores = Stores::new(&setup.config, setup.shares_stores);
+        let mut stores = Stores::new(&setup.config, setup.kept);
         World {
             setup,
             server: stores.server(&setup.config),
@@ -73,6 +73,9 @@ impl<'s> World<'s> {
 
     fn play(mut self, ops: &[Op]) -> Transcript {
         for op in ops {
+            while let Some(answer) = self.stores.next_late() {
+                self.input(answer);
+            }
             self.act(op);
             if !self.setup.lazy {
                 self.drain();
@@ -563,6 +566,11 @@ impl World<'_> {
                 Output::Write { stream, len, .. } => {
                     self.hear(stream, read);
                     self.report(stream, len);
+                }
+                Output::Store(request) => {
+                    if let Some(answer) = self.stores.carry_out(*request) {
+                        self.input(answer);
+                    }
                 }
                 _ => {}
             }

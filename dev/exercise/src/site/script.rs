@@ -19,8 +19,22 @@ pub struct Setup {
     pub lazy: bool,
     /// The driver reports bytes as sent as soon as it has them.
     pub reports_sent: bool,
-    /// Other servers may use what its sessions are held in.
-    pub shares_stores: bool,
+    /// Who keeps its sessions.
+    pub kept: Kept,
+}
+
+/// Who keeps the sessions of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kept {
+    /// The server, in memory.
+    ByServer,
+    /// The driver, for one server after another. It answers late, or not at all.
+    ByDriver,
+    /// The driver, for several servers at once.
+    Shared,
+    /// The same, and it answers late, or not at all.
+    SharedAndLate,
 }
 
 impl Setup {
@@ -64,7 +78,12 @@ impl Setup {
             later: common.later,
             lazy: common.lazy,
             reports_sent: common.reports_sent,
-            shares_stores: has(6),
+            kept: match (has(6), has(7)) {
+                (false, false) => Kept::ByServer,
+                (false, true) => Kept::ByDriver,
+                (true, false) => Kept::Shared,
+                (true, true) => Kept::SharedAndLate,
+            },
         }
     }
 }
