@@ -54,6 +54,9 @@
 //! [`Input::WriteFailed`] that the client is gone. It answers as [`Output::Response`], [`Output::Write`] and [`Output::Finish`] say, and
 //! reports the bytes that it wrote with [`Input::Sent`].
 //!
+//! If the server's [storage](server::Storage) is the driver's, it also carries out each [`Output::Store`], and reports the answers with
+//! [`Input::Stored`].
+//!
 //! In turn, the machine never blocks, and no behaviour of a peer makes it fail. It decides every retry, timeout and kill. The same inputs
 //! give the same outputs.
 //!
@@ -169,7 +172,7 @@ pub use client::config::{
 pub use client::stats::Stats;
 pub use driver::{
     AskId, CallId, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, LAST_WORDS,
-    Output, RequestId, StreamId, Wake,
+    LookupId, Output, RequestId, StoreAnswer, StoreRequest, StreamId, Wake,
 };
 pub use json::Payload;
 pub use protocol::watch::{Change, List, Watch, WatchUpdate};

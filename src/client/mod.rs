@@ -172,7 +172,7 @@ impl Client {
                 self.heard_something();
             }
             Input::WriteFailed { faults, .. } => self.write_failed(&faults),
-            Input::Request { .. } => {}
+            Input::Request { .. } | Input::Stored { .. } => {}
         }
     }
 

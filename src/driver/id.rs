@@ -52,6 +52,11 @@ counter! {
 }
 
 counter! {
+    /// One question of a server to the store that its driver keeps. The answer names it.
+    LookupId, "lookup", shown as "look-up"
+}
+
+counter! {
     /// One request of a client, as the server's end names it. It keeps its id through all its rounds.
     RequestId, "request", shown as "request"
 }

@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-use crate::driver::{Epoch, ExitStatus, Fault, StreamId};
+use crate::driver::{Epoch, ExitStatus, Fault, LookupId, StoreAnswer, StoreRequest, StreamId};
 use crate::http::{RequestHead, ResponseHead};
 
 /// How long the end of a process's output and its exit wait for each other: 100 ms. The two happen shortly after one another, in either
@@ -94,6 +94,13 @@ pub enum Input<'a> {
         /// The bytes that it wrote, in pieces of any size.
         bytes: Cow<'a, [u8]>,
     },
+    /// The answer to an [`Output::Store`] that wants one. The machine drops an answer that comes too late or twice.
+    Stored {
+        /// The look-up that it answers.
+        lookup: LookupId,
+        /// The answer.
+        answer: StoreAnswer,
+    },
     /// Nothing more can be written to the stream. Messages that the server sent before may still arrive, so go on reading until the end. At
     /// the server's end of HTTP: the client of this exchange is gone.
     WriteFailed {
@@ -149,7 +156,8 @@ impl<'a> Input<'a> {
             | Input::Exited { .. }
             | Input::OpenFailed { .. }
             | Input::Opened
-            | Input::Stderr { .. } => None,
+            | Input::Stderr { .. }
+            | Input::Stored { .. } => None,
         }
     }
 
@@ -192,6 +200,7 @@ impl fmt::Debug for Input<'_> {
             Input::Response { stream, head } => write!(f, "Response({stream}, {})", head.status),
             Input::Sent { stream, len } => write!(f, "Sent({stream}, {len})"),
             Input::Stderr { bytes } => write!(f, "Stderr({})", bytes.len()),
+            Input::Stored { lookup, answer } => write!(f, "Stored({lookup:?}, {answer:?})"),
             Input::WriteFailed { stream, faults } => write!(f, "WriteFailed({stream}, {faults:?})"),
         }
     }
@@ -274,6 +283,9 @@ pub enum Output<E> {
         /// Whether these bytes are the whole body. Then nothing follows, not even `Finish`.
         is_whole: bool,
     },
+    /// At the server's end of HTTP, and only with [`Storage::Driver`](crate::server::Storage::Driver): carry out a request to the driver's
+    /// store. If the request wants an answer, report it with [`Input::Stored`]. Do not block: the machine serves other clients meanwhile.
+    Store(Box<StoreRequest>),
     /// Ask the child and all its descendants to end: `SIGTERM`. If the system has no such request, do nothing: [`Output::Kill`] follows. It
     /// may come after the child itself was reaped, and more than once.
     Terminate {
@@ -331,6 +343,7 @@ impl<E> Output<E> {
                 len,
                 is_whole,
             },
+            Output::Store(request) => Output::Store(request),
             Output::Terminate { epoch } => Output::Terminate { epoch },
             Output::Write { epoch, stream, len } => Output::Write { epoch, stream, len },
         })

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::driver::{AskId, Deadline, Instant, RequestId, StreamId, TICK, Wake};
+use crate::driver::{AskId, Deadline, Instant, LookupId, RequestId, StreamId, TICK, Wake};
 use crate::server::origin::SessionKey;
 use crate::util::timers::Timers;
 
@@ -23,6 +23,8 @@ pub(crate) enum Timer {
     Idle(SessionKey),
     /// The next keepalive of an HTTP exchange.
     Keepalive(StreamId),
+    /// The deadline for an answer of the driver's store.
+    Lookup(LookupId),
 }
 
 /// The time, and one deadline for each timer.
@@ -87,6 +89,7 @@ impl Clock {
             Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
             Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
             Timer::Keepalive(_) => Wake::Keepalive,
+            Timer::Lookup(_) => Wake::Exchange,
         };
         Some(Deadline { at, wake })
     }

@@ -11,14 +11,14 @@ use crate::protocol::{Era, code};
 use crate::server::Server;
 use crate::server::asks::Found;
 use crate::server::binding::http::{
-    self, Accepts, Arriving, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Refusal, Sent, Source,
-    Target,
+    self, Accepts, Arriving, Halt, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Ready, Refusal,
+    Resumed, Sent, Source, Target, Wait,
 };
 use crate::server::binding::{Ended, Received};
 use crate::server::clock::Timer;
 use crate::server::event::{Cancelled, Event, Unanswered};
 use crate::server::lifecycle::Cue;
-use crate::server::origin::{IdScope, Origin, SessionKey};
+use crate::server::origin::{IdScope, Origin, QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::params::{CancelledParams, Params};
@@ -36,6 +36,7 @@ impl Server {
             Input::End { faults, .. } => self.on_end(stream, &faults),
             Input::Request { head, .. } => self.on_head(stream, &head),
             Input::Sent { len, .. } => self.on_sent(stream, len),
+            Input::Stored { lookup, answer } => self.binding.stored(lookup, answer),
             Input::WriteFailed { faults, .. } => self.on_write_failed(stream, &faults),
             Input::Exited { .. }
             | Input::OpenFailed { .. }
@@ -69,7 +70,7 @@ impl Server {
                 self.lifecycle.note(faults);
                 self.input_ended();
             }
-            Ended::Body(arrived) => self.on_body(stream, &arrived),
+            Ended::Body(arrived) => self.on_body(stream, arrived),
             Ended::Exchange => return self.client_gone(stream),
             Ended::Stale => return false,
         }
@@ -203,21 +204,77 @@ impl Server {
         true
     }
 
-    fn on_body(&mut self, stream: StreamId, arrived: &Arriving) {
+    fn on_body(&mut self, stream: StreamId, arrived: Arriving) {
         let done = match arrived.target() {
-            Target::Delete => self.on_delete(stream, arrived),
-            Target::Message => self.on_post(stream, arrived),
-            Target::SseMessage(session) => self.on_sse_post(stream, session, arrived),
-            Target::SseStream => self.on_sse_stream(stream, arrived),
-            Target::Stream => self.on_get(stream, arrived),
+            Target::Delete => self.on_delete(stream, &arrived),
+            Target::Message => self.on_post(stream, &arrived),
+            Target::SseMessage(session) => self.on_sse_post(stream, session, &arrived),
+            Target::SseStream => self.on_sse_stream(stream, &arrived),
+            Target::Stream => self.on_get(stream, &arrived),
         };
-        if let Err(refusal) = done {
-            let source = self.binding.source_of(arrived);
-            self.refuse_exchange(stream, source, refusal);
+        if let Err(halt) = done {
+            self.halt(stream, arrived, halt);
         }
     }
 
-    fn on_post(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+    /// Refuses a request, or lets it wait for the driver's store. Nothing of it has been processed.
+    fn halt(&mut self, stream: StreamId, arrived: Arriving, halt: Halt) {
+        let wait = match halt {
+            Halt::Refused(refusal) => {
+                let source = self.binding.source_of(&arrived);
+                return self.refuse_exchange(stream, source, refusal);
+            }
+            Halt::Wait(wait) => wait,
+        };
+        if let Wait::Replay(resuming) = &wait {
+            if let Some(queue) = resuming.queue {
+                self.hold(queue);
+            }
+        }
+        self.binding.wait(stream, arrived, wait, &mut self.clock);
+    }
+
+    /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
+    fn hold(&mut self, queue: QueueId) {
+        if let Some(older) = self.binding.replaying(queue) {
+            if let Some(arrived) = self.binding.take_waiting(older, &mut self.clock) {
+                let text = "a newer request for the same stream took the place of this one";
+                self.halt(older, arrived, Refusal::busy(text).into());
+            }
+        }
+        if let Some(older) = self.binding.carrier(queue) {
+            self.end_exchange(older);
+            self.binding.abandon(queue);
+        }
+        self.outgoing.hold(queue);
+    }
+
+    /// Goes on with the requests that need not wait for the driver's store any longer.
+    pub(super) fn serve_waiting(&mut self) {
+        while let Some((mut arrived, ready)) = self.binding.next_ready(&mut self.clock) {
+            match ready {
+                Ready::Session(stream, found) => {
+                    arrived.found = Some(found);
+                    self.on_body(stream, arrived);
+                }
+                Ready::Replay(stream, resuming, replayed) => {
+                    let (key, queue) = (resuming.key, resuming.queue);
+                    match self.binding.replayed(stream, resuming, replayed) {
+                        Ok(resumed) => self.attach_stream(stream, key, arrived.accepts, resumed),
+                        Err(halt) => {
+                            if let (Halt::Refused(_), Some(queue)) = (&halt, queue) {
+                                self.outgoing.detach(queue);
+                                self.binding.touch(key, &mut self.clock);
+                            }
+                            self.halt(stream, arrived, halt);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_post(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         let spoken = self.config.versions;
         let from = match arrived.read(self.sessions.known_terms(), spoken)? {
             Posted::Batch(batch, text) => {
@@ -267,13 +324,13 @@ impl Server {
         arrived: &Arriving,
         batch: Batch<'_>,
         text: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Halt> {
         if !arrived.names_session(self.config.versions) {
-            return Err(http::no_batches());
+            return Err(http::no_batches().into());
         }
         let session = self.session_of(arrived)?;
         if !self.sessions.allows_batches(session) {
-            return Err(http::no_batches());
+            return Err(http::no_batches().into());
         }
         let from = arrived.origin_in(stream, session);
         if !http::wants_replies(&batch) {
@@ -283,10 +340,10 @@ impl Server {
         }
         if !arrived.accepts.sse {
             let text = "the answers to an array are a stream of events, which is not accepted";
-            return Err(Refusal::new(406, text));
+            return Err(Refusal::new(406, text).into());
         }
         self.open_exchange(stream, Accepts::SSE, Some(session));
-        let begin = Frame::Signal(Signal::Begin(0));
+        let begin = Frame::Signal(Signal::Begin(None));
         self.outgoing.push(from.queue, begin);
         self.on_batch(&from, batch, text);
         Ok(())
@@ -298,17 +355,24 @@ impl Server {
         arrived: &Arriving,
         malformed: &Malformed,
         text: &str,
-    ) -> Refusal {
+    ) -> Halt {
+        let id = malformed
+            .id
+            .as_ref()
+            .filter(|_| malformed.is_response && arrived.names_session(self.config.versions));
+        let session = match id.map(|_| self.session_of(arrived)) {
+            Some(Err(Halt::Wait(wait))) => return Halt::Wait(wait),
+            Some(Ok(session)) => Some(session),
+            Some(Err(Halt::Refused(_))) | None => None,
+        };
         let what = format!("a body that is no message: {malformed}");
         self.on_noise(&what, text.as_bytes(), false);
-        if malformed.is_response && arrived.names_session(self.config.versions) {
-            if let (Some(id), Ok(session)) = (&malformed.id, self.session_of(arrived)) {
-                let why = what.into();
-                let from = arrived.origin_in(StreamId::DUPLEX, session);
-                self.on_reply(&from, id, Err(Unanswered::Invalid { why }));
-            }
+        if let (Some(id), Some(session)) = (id, session) {
+            let why = what.into();
+            let from = arrived.origin_in(StreamId::DUPLEX, session);
+            self.on_reply(&from, id, Err(Unanswered::Invalid { why }));
         }
-        Arriving::refuse_malformed(malformed)
+        Arriving::refuse_malformed(malformed).into()
     }
 
     /// Checks, in the expected order, that the fields of a modern request agree with its message (S-HTTP-32).
@@ -338,7 +402,7 @@ impl Server {
         id: Id,
         name: &str,
         params: &Params<'_>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Halt> {
         let from = if name == names::INITIALIZE {
             // F-024: a session id in `initialize` names an old session and is ignored.
             let Some(session) = self.binding.next_session() else {
@@ -351,8 +415,10 @@ impl Server {
             }
         } else {
             let named = arrived.check_names_version(self.config.versions);
-            let session = named.and_then(|()| self.session_of(arrived));
-            let session = session.map_err(|refusal| refusal.to(Some(&id)))?;
+            let session = named
+                .map_err(Halt::Refused)
+                .and_then(|()| self.session_of(arrived));
+            let session = session.map_err(|halt| halt.to(&id))?;
             self.binding.use_session(session);
             self.open_exchange(stream, arrived.accepts, Some(session));
             arrived.origin_in(stream, session)
@@ -362,7 +428,7 @@ impl Server {
         Ok(())
     }
 
-    fn on_delete(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+    fn on_delete(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         let key = self.session_of(arrived)?;
         self.end_session(key, true);
         self.respond_empty(stream, 204, Fields::new());
@@ -370,10 +436,21 @@ impl Server {
     }
 
     /// Opens the standalone stream of a session, or resumes a stream that broke off.
-    fn on_get(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+    fn on_get(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         let key = self.session_of(arrived)?;
         let is_serving = self.lifecycle.is_serving();
         let resumed = self.binding.resume(key, stream, arrived, is_serving)?;
+        self.attach_stream(stream, key, arrived.accepts, resumed);
+        Ok(())
+    }
+
+    fn attach_stream(
+        &mut self,
+        stream: StreamId,
+        key: SessionKey,
+        accepts: Accepts,
+        resumed: Resumed,
+    ) {
         let queue = resumed.queue;
         if resumed.is_replay {
             self.outgoing.add(queue, Lifetime::UntilAnswered);
@@ -384,17 +461,16 @@ impl Server {
             self.outgoing.detach(queue);
         }
         self.outgoing.prepend(queue, resumed.frames);
-        self.carry(stream, queue, arrived.accepts, Some(key));
-        Ok(())
+        self.carry(stream, queue, accepts, Some(key));
     }
 
     /// Opens the stream of a new session of the transport of 2024-11-05. The first event tells the client where to post (S-SSE-02).
-    fn on_sse_stream(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Refusal> {
+    fn on_sse_stream(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         if !self.lifecycle.is_serving() {
-            return Err(Refusal::busy("the server is shutting down"));
+            return Err(Refusal::busy("the server is shutting down").into());
         }
         if !self.make_room_for_session() {
-            return Err(Refusal::busy(NO_SESSION_LEFT));
+            return Err(Refusal::busy(NO_SESSION_LEFT).into());
         }
         let Some((key, path)) = self.binding.open_sse_session(arrived) else {
             return Ok(());
@@ -407,15 +483,10 @@ impl Server {
     }
 
     /// Handles a message that was posted on the transport of 2024-11-05.
-    fn on_sse_post(
-        &mut self,
-        stream: StreamId,
-        id: &str,
-        arrived: &Arriving,
-    ) -> Result<(), Refusal> {
+    fn on_sse_post(&mut self, stream: StreamId, id: &str, arrived: &Arriving) -> Result<(), Halt> {
         let from = self.binding.sse_origin(id, arrived)?;
         if !self.outgoing.has_room(from.queue) {
-            return Err(Refusal::busy("what was said before is not read yet"));
+            return Err(Refusal::busy("what was said before is not read yet").into());
         }
         let text = arrived.text()?;
         let has_batches = || {
@@ -425,11 +496,11 @@ impl Server {
         match wire::parse(text) {
             Ok(Inbound::One(message)) => self.on_message(&from, message),
             Ok(Inbound::Batch(batch)) if has_batches() => self.on_batch(&from, batch, text),
-            Ok(Inbound::Batch(_)) => return Err(http::no_batches()),
+            Ok(Inbound::Batch(_)) => return Err(http::no_batches().into()),
             Err(malformed) => {
                 self.on_malformed(&from, &malformed, text);
                 let text = format!("{malformed}");
-                return Err(Refusal::coded(400, malformed.kind.code(), text));
+                return Err(Refusal::coded(400, malformed.kind.code(), text).into());
             }
         }
         self.respond_empty(stream, 202, Fields::new());
@@ -437,13 +508,13 @@ impl Server {
     }
 
     /// Returns the session that a request names, if its user may use it.
-    fn session_of(&mut self, arrived: &Arriving) -> Result<SessionKey, Refusal> {
+    fn session_of(&mut self, arrived: &Arriving) -> Result<SessionKey, Halt> {
         let key = match self.binding.find_session(arrived)? {
             Lookup::Known(key) => key,
-            Lookup::Missing => return Err(Refusal::no_session()),
+            Lookup::Missing => return Err(Refusal::no_session().into()),
             Lookup::Over(key) => {
                 self.end_session(key, false);
-                return Err(Refusal::no_session());
+                return Err(Refusal::no_session().into());
             }
             Lookup::Stored(record) => self.revive_session(*record)?,
         };

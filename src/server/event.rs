@@ -114,6 +114,8 @@ pub enum RefusalCause {
     Path,
     /// Its message is longer than [`message_bytes`](crate::server::Limits::message_bytes).
     Size,
+    /// The [driver's store](crate::server::DriverStorage) failed, or did not answer in time.
+    Store,
 }
 
 /// A request of a client.

@@ -42,8 +42,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use binding::http::{
-    Allowed, EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
-    SsePaths,
+    Allowed, DriverStorage, EventStorage, Http, MemoryStore, Replay, SessionStorage, SsePaths,
+    Storage,
 };
 pub use config::{Cache, Config, Limits, ListenEnd, Offer, UnknownMethods};
 pub use error::missing_capability;
@@ -55,6 +55,7 @@ pub use misuse::Misuse;
 pub use requests::reply::{InputRequired, Progress, Question};
 pub use stats::Stats;
 
+pub use crate::driver::SessionRecord;
 pub use crate::protocol::Peer;
 pub use crate::util::noise::Noise;
 
@@ -132,31 +133,12 @@ pub struct Server {
 
 /// # The contract with the driver
 impl Server {
-    /// Creates a server. With [`Config::http`], it keeps its sessions and their messages in memory.
+    /// Creates a server. With [`Config::http`], its sessions and their messages are kept as [`Http::storage`] says.
     #[must_use]
-    pub fn new(config: Config) -> Server {
-        Server::bound(config, None, None)
-    }
-
-    /// Creates a server over HTTP that keeps its sessions in `sessions` and their messages in `events`. Several servers at one address that
-    /// share these stores can continue each other's sessions. Without [`Config::http`], the stores are not used.
-    #[must_use]
-    pub fn with_stores(
-        config: Config,
-        sessions: Box<dyn SessionStore>,
-        events: Box<dyn EventStore>,
-    ) -> Server {
-        Server::bound(config, Some(sessions), Some(events))
-    }
-
-    fn bound(
-        mut config: Config,
-        records: Option<Box<dyn SessionStore>>,
-        events: Option<Box<dyn EventStore>>,
-    ) -> Server {
+    pub fn new(mut config: Config) -> Server {
         config.limits = config.limits.workable();
         let offer = config.offer.take();
-        let binding = Binding::new(&mut config, records, events);
+        let binding = Binding::new(&mut config);
         let mut outgoing = Outgoing::new(&config.limits);
         if let Some(queue) = binding.shared_queue() {
             outgoing.add(queue, Lifetime::Lasting);
@@ -181,11 +163,11 @@ impl Server {
     /// Feeds an input from the transport. An input that a server has no use for is counted in [`Stats::stale_inputs`] and dropped. Poll all
     /// outputs afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
-        let stream = input.stream().unwrap_or(StreamId::DUPLEX);
-        if self.lifecycle.is_closed() || !self.binding.takes(stream) {
+        if self.lifecycle.is_closed() || !self.binding.takes(&input) {
             self.stats.stale_inputs += 1;
             return;
         }
+        let stream = input.stream().unwrap_or(StreamId::DUPLEX);
         self.act(now, |server| server.take_input(stream, input));
     }
 
@@ -202,6 +184,7 @@ impl Server {
                     Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
                     Timer::Keepalive(stream) => server.send_keepalive(stream),
+                    Timer::Lookup(lookup) => server.binding.lookup_overdue(lookup),
                 }
             }
         });

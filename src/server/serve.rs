@@ -5,14 +5,14 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
-use crate::driver::{AskId, RequestId};
+use crate::driver::{AskId, RequestId, SessionRecord};
 use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::Setting;
 use crate::protocol::{Era, LogLevel, Method, Peer, code};
 use crate::server::Server;
 use crate::server::asks::{Ask, Place, is_number};
-use crate::server::binding::http::{NO_SESSION_LEFT, Refusal, SessionRecord};
+use crate::server::binding::http::{NO_SESSION_LEFT, Refusal};
 use crate::server::clock::Timer;
 use crate::server::config::Offer;
 use crate::server::event::{Caller, Cancelled, Event, Request};
@@ -215,7 +215,7 @@ impl Server {
         };
         let peer = &session.peer;
         if let Some(record) = self.binding.record_of(key, peer.version) {
-            self.binding.save(&SessionRecord {
+            self.binding.save(SessionRecord {
                 client: peer.client.clone(),
                 capabilities: peer.capabilities.clone(),
                 log_level: self.watches.level_of(key),
@@ -417,7 +417,7 @@ impl Server {
         self.outgoing.expect_reply(arrival.queue);
         // The first message of a batch begins the stream.
         if self.binding.begins_at_once(&arrival) && self.outgoing.is_empty(arrival.queue) {
-            let begin = Frame::Signal(Signal::Begin(0));
+            let begin = Frame::Signal(Signal::Begin(None));
             self.outgoing.push(arrival.queue, begin);
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));

@@ -1,5 +1,7 @@
 //! Ends: of asks, requests, sessions, exchanges and the server itself. Every step of the machine is settled here.
 
+use alloc::boxed::Box;
+
 use crate::driver::{AskId, Epoch, Output, RequestId, StreamId};
 use crate::http::RequestHead;
 use crate::json::Payload;
@@ -25,8 +27,9 @@ use crate::wire::ErrorObject;
 
 /// # The end of a step
 impl Server {
-    /// Stores the messages of loose queues, ends the queues that are done, reports changes of the watches, and goes on with a drain.
+    /// Serves the requests that have waited, stores the messages of loose queues, ends the queues that are done, reports changes of the watches, and goes on with a drain.
     pub(super) fn settle(&mut self) {
+        self.serve_waiting();
         while let Some(queue) = self.outgoing.next_loose() {
             self.keep_for_later(queue);
         }
@@ -36,8 +39,16 @@ impl Server {
         if let Some(update) = self.watches.take_update() {
             self.report(Event::Watching(update));
         }
+        self.flush_store_requests();
         if self.lifecycle.is_draining() {
             self.go_on_draining();
+        }
+    }
+
+    /// Queues the requests to the driver's store as outputs.
+    pub(super) fn flush_store_requests(&mut self) {
+        while let Some(request) = self.binding.next_store_request() {
+            self.outputs.push(Output::Store(Box::new(request)));
         }
     }
 
@@ -585,6 +596,7 @@ impl Server {
         }
         self.outgoing.clear();
         self.clock.clear();
+        self.flush_store_requests();
         for output in self.binding.abort() {
             self.outputs.push(output);
         }

@@ -37,6 +37,7 @@ impl Server {
         while self.can_write() {
             let queue = self.outgoing.next()?;
             let output = self.write_next(queue, buf);
+            self.flush_store_requests();
             if output.is_some() {
                 return output;
             }

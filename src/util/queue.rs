@@ -56,7 +56,7 @@ impl<E: Weigh> Outbox<E> {
         self.waiting.is_empty()
     }
 
-    /// The bytes that the queued events take up.
+    /// The bytes that the queued events and requests to a store take up.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -73,7 +73,9 @@ impl<E: Weigh> Outbox<E> {
             | Output::Response { epoch, .. }
             | Output::Terminate { epoch }
             | Output::Write { epoch, .. } => *epoch != gone,
-            Output::Event(_) | Output::Open { .. } | Output::Release { .. } => true,
+            Output::Event(_) | Output::Open { .. } | Output::Release { .. } | Output::Store(_) => {
+                true
+            }
         });
     }
 
@@ -90,6 +92,7 @@ impl<E: Weigh> Outbox<E> {
             | Output::Release { .. }
             | Output::Request { .. }
             | Output::Response { .. }
+            | Output::Store(_)
             | Output::Terminate { .. }
             | Output::Write { .. } => None,
         })
@@ -99,6 +102,7 @@ impl<E: Weigh> Outbox<E> {
 fn weight<E: Weigh>(output: &Output<E>) -> usize {
     match output {
         Output::Event(event) => event.weight(),
+        Output::Store(request) => request.weight(),
         Output::Abort { .. }
         | Output::CloseWrite { .. }
         | Output::Finish { .. }

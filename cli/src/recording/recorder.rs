@@ -474,6 +474,8 @@ impl FileRecorder {
                 self.end_stream((is_downstream, epoch, *stream));
                 InputKind::WriteFailed(self.recorded_faults(faults))
             }
+            // Only a server whose driver keeps its sessions is told this, and the guard keeps them itself. So it cannot occur in a recording.
+            Input::Stored { .. } => return None,
             // An input that is newer than this program.
             _ => return None,
         })

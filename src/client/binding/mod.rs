@@ -96,7 +96,7 @@ impl Binding {
         match input {
             Input::Activity { .. } | Input::Exited { .. } | Input::Stderr { .. } => !is_http,
             Input::Response { .. } => is_http,
-            Input::Request { .. } => false,
+            Input::Request { .. } | Input::Stored { .. } => false,
             Input::Bytes { .. }
             | Input::End { .. }
             | Input::OpenFailed { .. }

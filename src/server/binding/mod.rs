@@ -9,13 +9,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use http::{
-    Accepts, Arriving, Displaced, EventStore, Form, Gone, HttpBinding, Keepalive, Lookup,
-    NewExchange, Overrun, QueueFacts, Refusal, Resumed, Room, Sent, SessionRecord, SessionStore,
-    Source,
+    Accepts, Arriving, Displaced, Failure, Form, Gone, Halt, HttpBinding, Keepalive, Lookup,
+    NewExchange, Overrun, QueueFacts, Ready, Refusal, Replayed, Resumed, Resuming, Room, Sent,
+    Source, Wait,
 };
 use pipe::PipeBinding;
 
-use crate::driver::{Fault, Output, StreamId};
+use crate::driver::{
+    Fault, Input, LookupId, Output, SessionRecord, StoreAnswer, StoreRequest, StreamId,
+};
 use crate::http::{Fields, RequestHead};
 use crate::json::Payload;
 use crate::protocol::Version;
@@ -60,13 +62,9 @@ pub(crate) enum Ended {
 /// # Inputs
 impl Binding {
     /// Binds a server to HTTP if the settings say so, or else to one byte stream.
-    pub(crate) fn new(
-        config: &mut Config,
-        records: Option<Box<dyn SessionStore>>,
-        events: Option<Box<dyn EventStore>>,
-    ) -> Binding {
+    pub(crate) fn new(config: &mut Config) -> Binding {
         match config.http.take() {
-            Some(http) => Binding::Http(Box::new(HttpBinding::new(http, config, records, events))),
+            Some(http) => Binding::Http(Box::new(HttpBinding::new(http, config))),
             None => Binding::Pipe(PipeBinding::new(config.limits.message_bytes)),
         }
     }
@@ -85,10 +83,13 @@ impl Binding {
         }
     }
 
-    /// Whether inputs of this stream can concern the server.
-    pub(crate) fn takes(&self, stream: StreamId) -> bool {
-        let is_duplex = stream == StreamId::DUPLEX;
-        is_duplex == self.http().is_none()
+    /// Whether such an input can concern the server.
+    pub(crate) fn takes(&self, input: &Input<'_>) -> bool {
+        let is_of_pipe = match input.stream() {
+            Some(stream) => stream == StreamId::DUPLEX,
+            None => !matches!(input, Input::Stored { .. }),
+        };
+        is_of_pipe == self.http().is_none()
     }
 
     /// The one queue of the server, if all clients share it.
@@ -231,8 +232,8 @@ impl Binding {
 
 /// # Sessions
 impl Binding {
-    pub(crate) fn find_session(&mut self, arrived: &Arriving) -> Result<Lookup, Refusal> {
-        self.http_mut()
+    pub(crate) fn find_session(&self, arrived: &Arriving) -> Result<Lookup, Halt> {
+        self.http()
             .map_or(Ok(Lookup::Missing), |http| http.find_session(arrived))
     }
 
@@ -335,7 +336,7 @@ impl Binding {
         self.http()?.record_of(key, version)
     }
 
-    pub(crate) fn save(&mut self, record: &SessionRecord) {
+    pub(crate) fn save(&mut self, record: SessionRecord) {
         if let Some(http) = self.http_mut() {
             http.save(record);
         }
@@ -347,9 +348,58 @@ impl Binding {
         stream: StreamId,
         arrived: &Arriving,
         is_serving: bool,
-    ) -> Result<Resumed, Refusal> {
+    ) -> Result<Resumed, Halt> {
         let http = self.http_mut().ok_or_else(Refusal::no_session)?;
         http.resume(key, stream, arrived, is_serving)
+    }
+
+    pub(crate) fn next_store_request(&mut self) -> Option<StoreRequest> {
+        self.http_mut()?.next_store_request()
+    }
+
+    pub(crate) fn wait(
+        &mut self,
+        stream: StreamId,
+        arrived: Arriving,
+        wait: Wait,
+        clock: &mut Clock,
+    ) {
+        if let Some(http) = self.http_mut() {
+            http.wait(stream, arrived, wait, clock);
+        }
+    }
+
+    pub(crate) fn stored(&mut self, lookup: LookupId, answer: StoreAnswer) -> bool {
+        self.http_mut()
+            .is_some_and(|http| http.stored(lookup, answer))
+    }
+
+    pub(crate) fn lookup_overdue(&mut self, lookup: LookupId) {
+        if let Some(http) = self.http_mut() {
+            http.lookup_overdue(lookup);
+        }
+    }
+
+    pub(crate) fn next_ready(&mut self, clock: &mut Clock) -> Option<(Arriving, Ready)> {
+        self.http_mut()?.next_ready(clock)
+    }
+
+    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
+        self.http()?.replaying(queue)
+    }
+
+    pub(crate) fn take_waiting(&mut self, stream: StreamId, clock: &mut Clock) -> Option<Arriving> {
+        self.http_mut()?.take_waiting(stream, clock)
+    }
+
+    pub(crate) fn replayed(
+        &mut self,
+        stream: StreamId,
+        resuming: Box<Resuming>,
+        replayed: Result<Replayed, Failure>,
+    ) -> Result<Resumed, Halt> {
+        let http = self.http_mut().ok_or_else(Refusal::no_session)?;
+        http.replayed(stream, resuming, replayed)
     }
 }
 

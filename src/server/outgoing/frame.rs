@@ -42,14 +42,14 @@ pub(crate) enum Frame {
 /// The parts of an event stream that are not new messages.
 #[derive(Clone, Debug)]
 pub(crate) enum Signal {
-    /// The beginning of the stream, after the event with this number.
-    Begin(u64),
+    /// The beginning of the stream, after the event with this name of its stream and this number. `None` if there was no event.
+    Begin(Option<(u64, u64)>),
     /// A keepalive comment.
     Comment,
     /// The path to which the client posts its messages, on the transport of 2024-11-05.
     Endpoint(Box<str>),
-    /// A message that was sent before, with its number.
-    Replayed(u64, Box<str>),
+    /// A message that was sent before, with the name of its stream and its number.
+    Replayed((u64, u64), Box<str>),
 }
 
 /// The server's own reply to a request.

@@ -1,6 +1,6 @@
 //! The queues of messages to clients: their contents, their size, and whose turn it is to write. Knows no encoding and no transport.
 //!
-//! A queue is **attached** while a client takes what is written to it. A queue that is not attached and has messages is **loose**. A queue of
+//! A queue is **attached** while a client takes what is written to it. A queue that is not attached and has messages is **loose**, unless it is held. A queue of
 //! lifetime [`Lifetime::UntilAnswered`] that has no messages and owes no reply is **done**.
 
 pub(crate) mod frame;
@@ -58,6 +58,8 @@ struct Queue {
     frames: FrameQueue,
     window: Window,
     is_attached: bool,
+    /// Whether its messages wait, although no client is attached.
+    is_held: bool,
     /// The number of replies that are still to come.
     expected: usize,
 }
@@ -89,6 +91,7 @@ impl Outgoing {
             frames: FrameQueue::new(),
             window: Window::new(self.window),
             is_attached: false,
+            is_held: false,
             expected: 0,
         };
         self.table.insert(queue, entry);
@@ -99,6 +102,7 @@ impl Outgoing {
     pub(crate) fn attach(&mut self, queue: QueueId) {
         if let Some(entry) = self.table.get_mut(&queue) {
             entry.is_attached = true;
+            entry.is_held = false;
             entry.window = Window::new(self.window);
             self.update_sets(queue);
         }
@@ -109,6 +113,16 @@ impl Outgoing {
         self.retract_subject(queue, &Subject::Signal);
         if let Some(entry) = self.table.get_mut(&queue) {
             entry.is_attached = false;
+            entry.is_held = false;
+            self.update_sets(queue);
+        }
+    }
+
+    /// Detaches a queue, and lets its messages wait until it is attached or detached again.
+    pub(crate) fn hold(&mut self, queue: QueueId) {
+        self.detach(queue);
+        if let Some(entry) = self.table.get_mut(&queue) {
+            entry.is_held = true;
             self.update_sets(queue);
         }
     }
@@ -331,7 +345,8 @@ impl Outgoing {
         if let Some(entry) = self.table.get(&queue) {
             let is_empty = entry.frames.is_empty();
             is_ready = !is_empty && entry.is_attached && entry.window.is_open();
-            is_loose = !is_empty && !entry.is_attached && entry.lifetime != Lifetime::Patient;
+            let is_patient = entry.is_held || entry.lifetime == Lifetime::Patient;
+            is_loose = !is_empty && !entry.is_attached && !is_patient;
             is_done = is_empty && entry.expected == 0 && entry.lifetime == Lifetime::UntilAnswered;
         }
         let place = |is_member: bool, set: &mut Sorted<QueueId, ()>| {
@@ -425,6 +440,19 @@ mod tests {
         queues.remove(ONE);
         queues.push(ONE, about(2));
         assert_eq!((queues.next(), queues.bytes), (None, 0));
+    }
+
+    #[test]
+    fn messages_of_a_held_queue_wait_until_it_is_attached_or_detached() {
+        let mut queues = queues();
+        queues.hold(ONE);
+        queues.push(ONE, about(1));
+        assert_eq!((queues.next(), queues.next_loose()), (None, None));
+        queues.detach(ONE);
+        assert_eq!((queues.next(), queues.next_loose()), (None, Some(ONE)));
+        queues.hold(ONE);
+        queues.attach(ONE);
+        assert_eq!((queues.next(), queues.next_loose()), (Some(ONE), None));
     }
 
     #[test]

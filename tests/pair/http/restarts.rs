@@ -1,13 +1,9 @@
 //! Servers that are replaced by others, with lost or shared sessions.
 
-use std::sync::{Arc, Mutex};
-
 use everlink::Server;
 use everlink::client::State;
 use everlink::protocol::Version;
-use everlink::server::{
-    EventStore, Http, MemoryEvents, MemorySessions, Replay, SessionRecord, SessionStore,
-};
+use everlink::server::{DriverStorage, Http, SessionStorage};
 use model::{Net, NetworkFaults};
 
 use crate::http::harness::{CallRecords, client, finish, seconds, server};
@@ -82,65 +78,18 @@ fn calls_of_a_modern_client_after_a_restart_need_no_second_discover() {
     }
 }
 
-/// A store that outlives a server.
-struct Shared<T>(Arc<Mutex<T>>);
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Shared<T> {
-        Shared(self.0.clone())
-    }
-}
-
-impl<T> Shared<T> {
-    fn new(store: T) -> Shared<T> {
-        Shared(Arc::new(Mutex::new(store)))
-    }
-}
-
-impl<T: SessionStore> SessionStore for Shared<T> {
-    fn put(&mut self, record: &SessionRecord) {
-        self.0.lock().expect("a lock").put(record);
-    }
-
-    fn get(&mut self, id: &str) -> Option<SessionRecord> {
-        self.0.lock().expect("a lock").get(id)
-    }
-
-    fn remove(&mut self, id: &str) {
-        self.0.lock().expect("a lock").remove(id);
-    }
-}
-
-impl<T: EventStore> EventStore for Shared<T> {
-    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
-        let mut store = self.0.lock().expect("a lock");
-        store.append(session, stream, message)
-    }
-
-    fn replay(
-        &mut self,
-        session: &str,
-        stream: u64,
-        after: u64,
-        show: &mut dyn FnMut(u64, &str),
-    ) -> bool {
-        let mut store = self.0.lock().expect("a lock");
-        store.replay(session, stream, after, show)
-    }
-
-    fn forget(&mut self, session: &str) {
-        self.0.lock().expect("a lock").forget(session);
-    }
-}
-
 #[test]
 fn server_with_shared_stores_continues_the_session_after_a_restart() {
-    for seed in 0..4 {
-        let sessions = Shared::new(MemorySessions::new(8));
-        let events = Shared::new(MemoryEvents::new(Replay::new(100, 1 << 20)));
-        let new_server = move |_| {
-            let (sessions, events) = (Box::new(sessions.clone()), Box::new(events.clone()));
-            Server::with_stores(server(Http::new()), sessions, events)
+    for (seed, sessions) in [
+        (0, SessionStorage::Driver),
+        (1, SessionStorage::Shared),
+        (2, SessionStorage::Driver),
+        (3, SessionStorage::Shared),
+    ] {
+        let new_server = move |restarts| {
+            let mut storage = DriverStorage::new(u64::from(restarts));
+            storage.sessions = sessions;
+            Server::new(server(Http::new().with_storage(storage)))
         };
         let config = client(Version::V2025_11_25);
         let mut net = Net::served_by(config, new_server, NetworkFaults::slow(), seed);

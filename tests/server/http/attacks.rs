@@ -1,18 +1,13 @@
 //! Hostile or careless clients. The server end over HTTP must protect the replies, the memory and the secrets of all other clients.
 
-use std::sync::{Arc, Mutex};
-
 use everlink::protocol::{LogLevel, Version, Versions};
-use everlink::server::{
-    Cancelled, EventStore, Http, MemoryEvents, MemorySessions, Replay, Server, SessionRecord,
-    SessionStore, SsePaths,
-};
-use everlink::{Change, Fault, FaultKind, Input, List, RequestId, StreamId};
+use everlink::server::{Cancelled, Http, MemoryStore, Replay, SessionRecord, SsePaths};
+use everlink::{Change, Fault, FaultKind, Input, List, RequestId, StoreRequest, StreamId};
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    self, Harness, HttpRequest, Session, config, full_offer, get, http_config, initialize, modern,
-    notification, payload, post, seconds,
+    self, Harness, HttpRequest, Session, Store, config, full_offer, get, http_config, initialize,
+    modern, notification, payload, post, seconds, shared_http, stored_http,
 };
 
 fn call(session: &Session, id: u64) -> HttpRequest {
@@ -741,76 +736,23 @@ fn modern_server_lists_its_versions_when_it_refuses_a_handshake() {
 /// The id of a session gives access to it, so the `Debug` output hides it.
 #[test]
 fn debug_output_of_the_session_store_hides_ids() {
-    let mut sessions = MemorySessions::new(3);
-    sessions.put(&SessionRecord::new("s3cret", Version::V2025_11_25));
-    assert!(!format!("{sessions:?}").contains("s3cret"));
+    let mut store = MemoryStore::new(3, Replay::default());
+    let record = SessionRecord::new("s3cret", Version::V2025_11_25);
+    store.carry_out(StoreRequest::Put(Box::new(record)));
+    assert!(!format!("{store:?}").contains("s3cret"));
 }
 
-// Several servers that share their stores.
+// Several servers that share their store.
 
-struct Shared<T>(Arc<Mutex<T>>);
-
-impl<T> Shared<T> {
-    fn new(store: T) -> Shared<T> {
-        Shared(Arc::new(Mutex::new(store)))
-    }
-
-    /// The same store, for another server.
-    fn share(&self) -> Shared<T> {
-        Shared(self.0.clone())
-    }
-}
-
-impl SessionStore for Shared<MemorySessions> {
-    fn put(&mut self, record: &SessionRecord) {
-        self.0.lock().unwrap().put(record);
-    }
-
-    fn get(&mut self, id: &str) -> Option<SessionRecord> {
-        self.0.lock().unwrap().get(id)
-    }
-
-    fn remove(&mut self, id: &str) {
-        self.0.lock().unwrap().remove(id);
-    }
-
-    fn is_shared(&self) -> bool {
-        true
-    }
-}
-
-impl EventStore for Shared<MemoryEvents> {
-    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
-        self.0.lock().unwrap().append(session, stream, message)
-    }
-
-    fn replay(
-        &mut self,
-        session: &str,
-        stream: u64,
-        after: u64,
-        show: &mut dyn FnMut(u64, &str),
-    ) -> bool {
-        let mut events = self.0.lock().unwrap();
-        events.replay(session, stream, after, show)
-    }
-
-    fn forget(&mut self, session: &str) {
-        self.0.lock().unwrap().forget(session);
-    }
-}
-
-/// Two servers at one address with shared stores and the same secret. The second may still lack its offer.
+/// Two servers at one address with a shared store and the same secret. The second may still lack its offer.
 fn servers_with_shared_stores(is_offered: bool) -> (Harness, Harness) {
-    let sessions = Shared::new(MemorySessions::new(8));
-    let events = Shared::new(MemoryEvents::new(Replay::default()));
-    let server = |is_offered: bool| {
-        let mut config = config();
+    let store = Store::default();
+    let server = |instance, is_offered: bool| {
+        let mut config = http_config(shared_http(instance));
         config.offer = config.offer.filter(|_| is_offered);
-        let (sessions, events) = (Box::new(sessions.share()), Box::new(events.share()));
-        Harness::from_server(Server::with_stores(config, sessions, events))
+        Harness::with_store(config, &store)
     };
-    (server(true), server(is_offered))
+    (server(1, true), server(2, is_offered))
 }
 
 #[test]
@@ -881,13 +823,11 @@ fn session_state_holds_at_another_server() {
 /// a new session.
 #[test]
 fn stored_session_of_an_unsupported_version_gets_404() {
-    let mut records = MemorySessions::new(8);
-    records.put(&SessionRecord::new("abc", Version::V2025_06_18));
-    let mut newest = config();
+    let store = Store::default();
+    store.put(SessionRecord::new("abc", Version::V2025_06_18));
+    let mut newest = http_config(stored_http(1));
     newest.versions = Versions::only(Version::V2025_11_25);
-    let events = MemoryEvents::new(Replay::default());
-    let server = Server::with_stores(newest, Box::new(records), Box::new(events));
-    let mut harness = Harness::from_server(server);
+    let mut harness = Harness::with_store(newest, &store);
     let lost = Session::new("abc", "2025-11-25");
     let lost = harness.send(lost.post(1, "ping", Value::Null));
     assert_eq!(harness.status(lost), 404);

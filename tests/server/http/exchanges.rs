@@ -1,16 +1,13 @@
 //! The server end over HTTP: exchanges, sessions, streams, in both eras.
 
 use everlink::protocol::{LogLevel, Version, Versions};
-use everlink::server::{
-    Cancelled, Http, MemoryEvents, MemorySessions, Misuse, Replay, Server, SessionRecord,
-    SessionStore, SsePaths, State,
-};
+use everlink::server::{Cancelled, Http, Misuse, Replay, SessionRecord, SsePaths, State};
 use everlink::{Change, Input, List, StreamId};
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    self, Harness, HttpRequest, NO_MESSAGES, Session, config, delete, get, http_config, initialize,
-    modern, notification, payload, post, seconds,
+    self, Harness, HttpRequest, NO_MESSAGES, Session, Store, config, delete, get, http_config,
+    initialize, modern, notification, payload, post, seconds, stored_http,
 };
 
 /// A call that asks for progress and for log messages.
@@ -848,15 +845,13 @@ fn client_that_does_not_read_delays_no_other() {
 /// A session from a shared store continues at this server.
 #[test]
 fn session_is_restored_from_a_shared_store() {
-    let mut records = MemorySessions::new(8);
+    let store = Store::default();
     let mut record = SessionRecord::new("abc", Version::V2025_11_25);
     record.is_initialized = true;
     record.user = Some("ann".into());
     record.uris.insert("file:///a".into());
-    records.put(&record);
-    let events = MemoryEvents::new(Replay::default());
-    let server = Server::with_stores(config(), Box::new(records), Box::new(events));
-    let mut harness = Harness::from_server(server);
+    store.put(record);
+    let mut harness = Harness::with_store(http_config(stored_http(1)), &store);
     let session = Session::new("abc", "2025-11-25").by(Some("ann"));
     let other_user = harness.send(session.get().by(Some("eve")));
     assert_eq!(harness.status(other_user), 404);

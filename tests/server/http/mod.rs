@@ -21,5 +21,6 @@ mod refusals;
 mod responses;
 mod sessions;
 mod sse2024;
+mod stores;
 mod streams;
 mod tasks;

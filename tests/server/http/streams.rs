@@ -2,9 +2,10 @@
 //! is resumed.
 
 use crate::server_http::{
-    self, Harness, HttpRequest, NO_MESSAGES, Session, config, http_config, seconds,
+    self, Harness, HttpRequest, NO_MESSAGES, Session, Store, config, http_config, seconds,
+    stored_http,
 };
-use everlink::server::{Http, MemoryEvents, Progress, Replay};
+use everlink::server::{Http, Progress, Replay};
 use everlink::{Change, List};
 use serde_json::{Value, json};
 
@@ -438,29 +439,28 @@ fn s_res_05_stream_of_another_session_cannot_be_resumed() {
 /// The number of stored events is limited, and dropped events are not replayed.
 #[test]
 fn s_res_04_dropped_events_are_not_replayed() {
-    let mut http = Http::new();
-    http.replay = Replay::new(2, 10_000);
-    let server = everlink::Server::with_stores(
-        http_config(http),
-        Box::new(everlink::server::MemorySessions::new(8)),
-        Box::new(MemoryEvents::new(Replay::new(2, 10_000))),
-    );
-    let mut harness = Harness::from_server(server);
-    let session = harness.open_session("2025-11-25");
-    let stream = harness.send(session.get());
-    let primer = harness.last_event_id(stream);
-    harness.disconnect(stream);
-    for list in [List::Tools, List::Prompts, List::Resources] {
-        harness.publish(Change::List(list));
+    let replay = Replay::new(2, 10_000);
+    let mut in_memory = Http::new();
+    in_memory.replay = replay;
+    for http in [in_memory, stored_http(1)] {
+        let store = Store::with_replay(replay);
+        let mut harness = Harness::with_store(http_config(http), &store);
+        let session = harness.open_session("2025-11-25");
+        let stream = harness.send(session.get());
+        let primer = harness.last_event_id(stream);
+        harness.disconnect(stream);
+        for list in [List::Tools, List::Prompts, List::Resources] {
+            harness.publish(Change::List(list));
+        }
+        let resumed = harness.send(session.resume(&primer));
+        let messages = harness.messages(resumed);
+        assert_eq!(messages.len(), 2);
+        assert_eq!(
+            messages[1]["method"],
+            "notifications/resources/list_changed"
+        );
+        harness.finish();
     }
-    let resumed = harness.send(session.resume(&primer));
-    let messages = harness.messages(resumed);
-    assert_eq!(messages.len(), 2);
-    assert_eq!(
-        messages[1]["method"],
-        "notifications/resources/list_changed"
-    );
-    harness.finish();
 }
 
 /// S-RES-03: without an event store, no stream can be resumed.

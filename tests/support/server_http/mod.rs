@@ -31,6 +31,7 @@
 
 mod exchange;
 mod http_request;
+mod store;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,11 +42,13 @@ use everlink::server::{
 };
 use everlink::{
     AskId, Change, Epoch, ErrorObject, Fault, FaultKind, Input, Instant, Output, Payload,
-    RequestId, StreamId, Wake,
+    RequestId, StoreAnswer, StreamId, Wake,
 };
 use serde_json::Value;
 
 pub(crate) use exchange::{Exchange, Sse};
+pub(crate) use store::{Store, shared_http, stored_http};
+
 pub(crate) use http_request::{
     HttpRequest, Session, declaring, delete, get, initialize, initialize_with, modern,
     notification, post, with_meta,
@@ -108,6 +111,8 @@ pub(crate) struct Harness {
     requests: BTreeMap<RequestId, bool>,
     /// Whether the application hangs up on the client of each request as soon as it arrives.
     pub(crate) hangs_up_on_arrival: bool,
+    /// The store of the driver.
+    pub(crate) store: Store,
     is_closed: bool,
     steps: u32,
     /// Everything that was read, written and reported, printed when a test fails.
@@ -120,7 +125,14 @@ impl Harness {
         Harness::from_server(Server::new(config))
     }
 
-    /// A harness around an existing server, which may have its own stores.
+    /// A server whose driver keeps its sessions and their messages in `store`.
+    pub(crate) fn with_store(config: Config, store: &Store) -> Harness {
+        let mut harness = Harness::new(config);
+        harness.store = store.share();
+        harness
+    }
+
+    /// A harness around an existing server.
     pub(crate) fn from_server(server: Server) -> Harness {
         assert_eq!(server.poll_timeout(), None, "a new server has no deadline");
         Harness {
@@ -131,6 +143,7 @@ impl Harness {
             events: Vec::new(),
             requests: BTreeMap::new(),
             hangs_up_on_arrival: false,
+            store: Store::default(),
             is_closed: false,
             steps: 0,
             transcript: Vec::new(),
@@ -278,6 +291,34 @@ impl Harness {
     pub(crate) fn feed(&mut self, input: Input<'_>) {
         self.server.handle(self.now, input);
         self.drain_outputs();
+    }
+}
+
+/// # Store
+impl Harness {
+    /// Carries out the requests to the store that were held, in order.
+    pub(crate) fn answer_store(&mut self) {
+        self.store.holds = false;
+        while !self.store.held.is_empty() {
+            self.answer_nth(0);
+        }
+    }
+
+    /// Carries out one of the requests to the store that were held.
+    #[track_caller]
+    pub(crate) fn answer_nth(&mut self, nth: usize) {
+        let request = self.store.held.remove(nth);
+        if let Some(input) = self.store.carry_out(request) {
+            self.feed(input);
+        }
+    }
+
+    /// Answers the oldest look-up that was held.
+    #[track_caller]
+    pub(crate) fn answer_with(&mut self, answer: StoreAnswer) {
+        let lookup = self.store.held.remove(0).lookup();
+        let lookup = lookup.expect("it is a look-up");
+        self.feed(Input::Stored { lookup, answer });
     }
 }
 
@@ -450,6 +491,13 @@ impl Harness {
                 self.note(format!("{stream} -> {shown}"));
                 self.exchange_mut(stream).write(&body);
                 self.wrote(stream, len);
+            }
+            Output::Store(request) => {
+                self.note(format!("{request:?}"));
+                if let Some(input) = self.store.take(*request) {
+                    self.note(format!("{input:?}"));
+                    self.server.handle(self.now, input);
+                }
             }
             other => panic!("{other:?} is no output of a server over HTTP"),
         }

@@ -1,12 +1,15 @@
 //! A server inside an axum application. Knows of axum only how to build a router.
 
+use std::future::Future;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
 use everlink::server::Config;
-use everlink_handle::Service;
+use everlink_handle::{Service, ServiceOwner};
 
-use super::server::build_server;
+use super::Store;
+use super::server::{Endpoint, ServerTransport, build_server};
 use crate::drive::Handler;
 
 /// Creates a router that serves MCP, with a task on the present runtime, to be merged or nested into the router of an application.
@@ -18,7 +21,30 @@ use crate::drive::Handler;
 ///
 /// Outside a runtime.
 pub fn router(config: Config, handler: impl Handler) -> (Router, Service) {
-    let (endpoint, service, driver) = build_server(config, handler);
+    route(build_server(config, handler, ServerTransport::new()))
+}
+
+/// Creates a router like [`router`], for a server that keeps its sessions and their messages in `store`.
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn router_with_store(
+    config: Config,
+    store: impl Store,
+    handler: impl Handler,
+) -> (Router, Service) {
+    let transport = ServerTransport::with_store(store);
+    route(build_server(config, handler, transport))
+}
+
+fn route(
+    (endpoint, service, driver): (
+        Endpoint,
+        Service,
+        impl Future<Output = ServiceOwner> + Send + 'static,
+    ),
+) -> (Router, Service) {
     tokio::spawn(driver);
     let router = Router::new().fallback(async move |mut request: Request| {
         // A nested router sees only a part of the path.

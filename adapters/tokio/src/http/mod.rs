@@ -2,7 +2,8 @@
 //!
 //! This module makes no decisions. It has no retry policy, no redirects and no timeouts for requests: the machine decides which exchange begins and
 //! when it is aborted. `client_connection` is a connection and its exchange, and `ready_set` is the set of connections to poll. `proxy_connector`
-//! connects to a server, `fault` classifies hyper's errors, and `connections` limits the connections of a server.
+//! connects to a server, `fault` classifies hyper's errors, `connections` limits the connections of a server, and `store` runs its
+//! requests to a store of sessions.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -20,15 +21,19 @@ mod proxy_connector;
 mod ready_set;
 #[cfg(feature = "http-server")]
 mod server;
+#[cfg(feature = "http-server")]
+mod store;
 
 #[cfg(feature = "axum")]
-pub use self::axum::router;
+pub use self::axum::{router, router_with_store};
 #[cfg(feature = "http-client")]
 pub use client::{ClientTransport, Connector, connect};
 #[cfg(feature = "http-server")]
 pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
-pub use server::{Endpoint, ResponseBody, ServerTransport, User, serve};
+pub use server::{Endpoint, ResponseBody, ServerTransport, User, serve, serve_with_store};
+#[cfg(feature = "http-server")]
+pub use store::Store;
 
 use std::borrow::Cow;
 use std::mem;

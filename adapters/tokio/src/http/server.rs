@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::server::{Config, Http, Server};
-use everlink::{Epoch, Fault, FaultKind, Input, Output, StreamId};
+use everlink::{Epoch, Fault, FaultKind, Input, Output, StoreAnswer, StoreRequest, StreamId};
 use everlink_handle::{IdMap, Service, ServiceOwner};
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -31,6 +31,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connections::{Connection, Connections, http1};
+use super::store::{Store, StoreRunner};
 use super::{copy_into, fields, known};
 use crate::drive::{self, Handler, Transport};
 
@@ -75,8 +76,56 @@ const MAX_PIECE: usize = 32 << 10;
 ///
 /// Outside a runtime.
 pub fn serve(listener: TcpListener, config: Config, handler: impl Handler) -> Service {
+    listen(listener, config, handler, ServerTransport::new())
+}
+
+/// Serves HTTP like [`serve`], with a server that keeps its sessions and their messages in `store`, as far as the config's
+/// [`storage`](Http::storage) says. Several servers at one address that use the same store can continue each other's sessions.
+///
+/// ```no_run
+/// use std::sync::{Arc, Mutex};
+///
+/// use everlink::server::{Config, DriverStorage, Http, MemoryStore, Offer, Replay, Request};
+/// use everlink::{ErrorObject, Payload};
+/// use everlink_tokio::{Context, http, secret};
+///
+/// async fn answer(request: Request, context: Context) -> Result<Payload, ErrorObject> {
+///     todo!("what {} wants", request.method)
+/// }
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(Mutex::new(MemoryStore::new(1_000, Replay::default())));
+/// for instance in 0..2 {
+///     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 8080 + instance)).await?;
+///     let http = Http::new().with_storage(DriverStorage::new(u64::from(instance)));
+///     let config = Config::new(Offer::new("docs", "1.0"), secret()).with_http(http);
+///     http::serve_with_store(listener, config, store.clone(), answer);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn serve_with_store(
+    listener: TcpListener,
+    config: Config,
+    store: impl Store,
+    handler: impl Handler,
+) -> Service {
+    let transport = ServerTransport::with_store(store);
+    listen(listener, config, handler, transport)
+}
+
+fn listen(
+    listener: TcpListener,
+    config: Config,
+    handler: impl Handler,
+    transport: (Endpoint, ServerTransport),
+) -> Service {
     let flush = config.flush;
-    let (endpoint, service, driver) = build_server(config, handler);
+    let (endpoint, service, driver) = build_server(config, handler, transport);
     let driver = tokio::spawn(driver);
     // `shutdown` completes when the owner is dropped: here, after the last connection.
     tokio::spawn(async move { drop(endpoint.listen(listener, driver, flush).await) });
@@ -87,10 +136,10 @@ pub fn serve(listener: TcpListener, config: Config, handler: impl Handler) -> Se
 pub(super) fn build_server(
     mut config: Config,
     handler: impl Handler,
+    (endpoint, transport): (Endpoint, ServerTransport),
 ) -> (Endpoint, Service, impl Future<Output = ServiceOwner> + Send) {
     config.http.get_or_insert_with(Http::new);
     let (service, owner) = Service::new(Server::new(config));
-    let (endpoint, transport) = ServerTransport::new();
     (endpoint, service, drive::serve(owner, transport, handler))
 }
 
@@ -108,8 +157,10 @@ pub struct Endpoint {
     message_sender: mpsc::UnboundedSender<ExchangeMessage>,
 }
 
-/// Another message about an exchange.
-enum ExchangeMessage {
+/// Another message about an exchange, or an answer of the store.
+pub(super) enum ExchangeMessage {
+    /// The store has carried out a change of this session.
+    Changed(Box<str>),
     Input(Input<'static>),
     /// An input that is the last message about the exchange.
     Last(StreamId, Input<'static>),
@@ -343,6 +394,9 @@ pub struct ServerTransport {
     connections: IdMap<StreamId, Connection>,
     requests: mpsc::Receiver<RequestMessage>,
     messages: mpsc::UnboundedReceiver<ExchangeMessage>,
+    /// For the answers of the store.
+    message_sender: mpsc::UnboundedSender<ExchangeMessage>,
+    store: Option<StoreRunner>,
 }
 
 /// The progress of the response to a request.
@@ -377,7 +431,7 @@ impl ServerTransport {
         let endpoint = Endpoint {
             next: Arc::new(AtomicU64::new(StreamId::DUPLEX.number() + 1)),
             requests: sender,
-            message_sender,
+            message_sender: message_sender.clone(),
         };
         let transport = ServerTransport {
             responses: IdMap::default(),
@@ -388,8 +442,29 @@ impl ServerTransport {
             connections: IdMap::default(),
             requests,
             messages,
+            message_sender,
+            store: None,
         };
         (endpoint, transport)
+    }
+
+    /// Creates the transport like [`new`](ServerTransport::new), for a server that keeps sessions in this store.
+    #[must_use]
+    pub fn with_store(store: impl Store) -> (Endpoint, ServerTransport) {
+        let (endpoint, mut transport) = ServerTransport::new();
+        transport.store = Some(StoreRunner::new(store));
+        (endpoint, transport)
+    }
+
+    /// Starts a request to the store. Where there is none, look-ups fail.
+    fn start_store_request(&mut self, request: StoreRequest) {
+        if let Some(store) = &mut self.store {
+            store.start(request, self.message_sender.clone());
+        } else if let Some(lookup) = request.lookup() {
+            let answer = StoreAnswer::Failed;
+            let failed = ExchangeMessage::Input(Input::Stored { lookup, answer });
+            let _ = self.message_sender.send(failed);
+        }
     }
 
     fn poll_request_input<'r>(
@@ -406,6 +481,12 @@ impl ServerTransport {
                 Poll::Ready(Some(ExchangeMessage::Last(stream, input))) => {
                     self.connections.remove(&stream);
                     Poll::Ready(Some(RequestMessage::More(input)))
+                }
+                Poll::Ready(Some(ExchangeMessage::Changed(session))) => {
+                    if let Some(store) = &mut self.store {
+                        store.changed(&session);
+                    }
+                    continue;
                 }
                 Poll::Ready(Some(ExchangeMessage::Over(stream))) => {
                     self.connections.remove(&stream);
@@ -565,6 +646,7 @@ impl Transport for ServerTransport {
                 self.connections.clear();
                 self.responses.drain().for_each(|(_, state)| state.abort());
             }
+            Output::Store(request) => self.start_store_request(*request),
             // All other outputs are for clients.
             _ => {}
         }

@@ -8,4 +8,5 @@ mod http2;
 mod messages;
 mod server_shutdown;
 mod server_transport;
+mod stores;
 mod support;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use everlink::http::{RequestHead, Verb};
+use everlink::server::{MemoryStore, Replay};
 use everlink::{
     Client, Config, Epoch, FaultKind, Input, Instant, Output, Server, StreamId, Wake, client,
     server,
@@ -64,6 +65,8 @@ pub struct Net {
     epoch: Option<Epoch>,
     start: Box<dyn FnMut(u32) -> Server>,
     server: Server,
+    /// The store of the server's driver, which outlives the server.
+    store: MemoryStore,
     /// How many servers there were before.
     restarts: u32,
     exchanges: BTreeMap<StreamId, Exchange>,
@@ -134,7 +137,7 @@ impl Net {
         Net::served_by(client, move |_| Server::new(server.clone()), faults, seed)
     }
 
-    /// A client, and any server at first and after each restart.
+    /// A client, and any server at first and after each restart. The store of its driver stays the same.
     #[must_use]
     pub fn served_by(
         client: Config,
@@ -149,6 +152,7 @@ impl Net {
             client: Client::new(client),
             epoch: None,
             server: server(0),
+            store: MemoryStore::new(64, Replay::default()),
             start: Box::new(server),
             restarts: 0,
             exchanges: BTreeMap::new(),
@@ -508,6 +512,11 @@ impl Net {
                     self.answer_bytes(stream, &body);
                     if is_whole {
                         self.answer(stream, Part::End(None));
+                    }
+                }
+                Output::Store(request) => {
+                    if let Some(answer) = self.store.carry_out(*request) {
+                        self.server.handle(self.now, answer);
                     }
                 }
                 Output::Write { stream, len, .. } => {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::http_clients::{HttpClient, USERS, spoil};
 use super::http_rules::{Read as Heard, Rules};
 use super::pipe::{change, useless};
-use super::stores::Stores;
+use super::stores::{Kept, Stores};
 use super::{ClientMessage, ServerConfig, offer, payload, question};
 use crate::explore::StateView;
 use crate::script::{Elapse, Lines, Read, Script, choices, nth, read_fields};
@@ -26,8 +26,8 @@ use crate::world::{Case, Setup, TICK, World};
 #[derive(Clone, Debug)]
 pub(crate) struct SiteConfig {
     config: Config,
-    /// Other servers may use the stores of its sessions.
-    shares_stores: bool,
+    /// Who keeps its sessions.
+    kept: Kept,
 }
 
 impl Read for Setup<SiteConfig> {
@@ -61,14 +61,16 @@ impl Read for Setup<SiteConfig> {
             limits.all_queued_bytes *= 100;
         }
         config.http = Some(http);
-        let shares_stores = has(6);
+        let kept = match (has(6), has(7)) {
+            (false, false) => Kept::ByServer,
+            (false, true) => Kept::ByDriver,
+            (true, false) => Kept::Shared,
+            (true, true) => Kept::SharedAndLate,
+        };
         Setup {
             lazy: common.lazy,
             reports_sent: common.reports_sent,
-            ..Setup::prompt(SiteConfig {
-                config,
-                shares_stores,
-            })
+            ..Setup::prompt(SiteConfig { config, kept })
         }
     }
 }
@@ -126,7 +128,7 @@ impl Case for Site {
     const DEPTH: u8 = 2;
 
     fn begin(setup: &SiteConfig) -> (Server, Site) {
-        let stores = Stores::new(&setup.config, setup.shares_stores);
+        let mut stores = Stores::new(&setup.config, setup.kept);
         let server = stores.server(&setup.config);
         let site = Site {
             stores,
@@ -140,6 +142,9 @@ impl Case for Site {
     }
 
     fn act(world: &mut World<Site>, op: &Op) {
+        while let Some(answer) = world.case.stores.next_late() {
+            world.input(Epoch::FIRST, answer);
+        }
         match op {
             Op::Begin { who, what } => {
                 let who = usize::from(*who) % USERS.len();
@@ -224,6 +229,11 @@ impl Case for Site {
                 let under_way = world.case.rules.under_way(stream);
                 if world.setup.reports_sent && !bytes.is_empty() && under_way >= bytes.len() {
                     world.sent(stream, bytes.len());
+                }
+            }
+            if let Output::Store(request) = output {
+                if let Some(answer) = world.case.stores.carry_out(*request) {
+                    world.input(Epoch::FIRST, answer);
                 }
             }
         }

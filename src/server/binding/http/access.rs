@@ -3,14 +3,16 @@
 use alloc::boxed::Box;
 use alloc::format;
 
-use crate::driver::StreamId;
+use crate::driver::{SessionRecord, StoreRequest, StreamId};
 use crate::http::{Fields, names};
 use crate::protocol::{Era, Version};
 use crate::server::binding::http::HttpBinding;
+use crate::server::binding::http::config::{SessionStorage, Storage};
 use crate::server::binding::http::exchange::Arriving;
+use crate::server::binding::http::lookups::{Found, Halt, Wait};
 use crate::server::binding::http::session::STANDALONE;
 use crate::server::binding::http::shares::Standing;
-use crate::server::binding::http::store::SessionRecord;
+use crate::server::binding::http::store::Events;
 use crate::server::binding::http::validate::{FieldValue, Refusal};
 use crate::server::clock::{Clock, Timer};
 use crate::server::origin::{Origin, QueueId, SessionKey};
@@ -42,28 +44,52 @@ pub(crate) enum Room {
 /// # Access to a session
 impl HttpBinding {
     /// Finds the session that a request names.
-    pub(crate) fn find_session(&mut self, arrived: &Arriving) -> Result<Lookup, Refusal> {
+    pub(crate) fn find_session(&self, arrived: &Arriving) -> Result<Lookup, Halt> {
         let id = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
             FieldValue::This(id) => id,
             // S-SESS-04: a request without a session id gets status 400.
             FieldValue::Absent | FieldValue::Unreadable => {
                 let text = "the request names no session: send `initialize` first, or speak a version that has none";
-                return Err(Refusal::new(400, text));
+                return Err(Refusal::new(400, text).into());
             }
         };
-        if let Some(key) = self.sessions.find(id) {
-            let shared = self.records.as_mut().filter(|records| records.is_shared());
-            let is_held = shared.is_none_or(|records| records.get(id).is_some());
-            return Ok(if is_held {
-                Lookup::Known(key)
-            } else {
+        let known = self.sessions.find(id);
+        let session = known.and_then(|key| self.sessions.get(key));
+        let is_stored = match self.session_storage() {
+            SessionStorage::Memory => false,
+            SessionStorage::Driver => known.is_none(),
+            // A session of the transport of 2024-11-05 is not in the store.
+            SessionStorage::Shared => session.is_none_or(|session| !session.is_sse),
+        };
+        let record = match &arrived.found {
+            None if is_stored || self.lookups.has(id) => {
+                let (id, is_asked) = (id.into(), is_stored);
+                return Err(Halt::Wait(Wait::Session { id, is_asked }));
+            }
+            None | Some(Found::Unasked) => {
+                return Ok(known.map_or(Lookup::Missing, Lookup::Known));
+            }
+            Some(Found::Failed(failure)) => return Err(failure.refusal().into()),
+            Some(Found::Record(record)) => record.as_ref(),
+        };
+        if let Some(key) = known {
+            let is_over = is_stored && record.is_none();
+            return Ok(if is_over {
                 Lookup::Over(key)
+            } else {
+                Lookup::Known(key)
             });
         }
-        let record = self.records.as_mut().and_then(|records| records.get(id));
         let record = record
             .filter(|record| record.user == arrived.user && self.versions.contains(record.version));
-        Ok(record.map_or(Lookup::Missing, |record| Lookup::Stored(Box::new(record))))
+        Ok(record.map_or(Lookup::Missing, |record| Lookup::Stored(record.clone())))
+    }
+
+    pub(crate) const fn session_storage(&self) -> SessionStorage {
+        match self.config.storage {
+            Storage::Memory => SessionStorage::Memory,
+            Storage::Driver(storage) => storage.sessions,
+        }
     }
 
     /// Checks that a request may be made in this session, and records the activity.
@@ -143,17 +169,7 @@ impl HttpBinding {
 
     /// Opens a session for a client that sent `initialize` (S-SESS-01). The response to it names the session.
     pub(crate) fn open_session(&mut self, key: SessionKey, from: &Origin) {
-        // Another server with the same secret may have chosen the same id.
-        let mut salt = 0;
-        let mut id = self.sessions.new_id(key, salt);
-        while self
-            .records
-            .as_mut()
-            .is_some_and(|records| records.get(&id).is_some())
-        {
-            salt += 1;
-            id = self.sessions.new_id(key, salt);
-        }
+        let id = self.sessions.new_id(key);
         let exchange = self.exchanges.carrier(from.queue);
         if let Some(exchange) = exchange.and_then(|s| self.exchanges.get_mut(s)) {
             let value = alloc::string::String::from(&*id);
@@ -170,7 +186,7 @@ impl HttpBinding {
     ) -> Option<(SessionKey, Box<str>)> {
         let paths = self.config.sse.as_ref()?;
         let key = self.sessions.next_key();
-        let id = self.sessions.new_id(key, 0);
+        let id = self.sessions.new_id(key);
         let endpoint = format!("{}?session={id}", paths.messages);
         self.sessions.open(key, id, arrived.user.clone());
         if let Some(session) = self.sessions.get_mut(key) {
@@ -179,17 +195,18 @@ impl HttpBinding {
         Some((key, endpoint.into()))
     }
 
-    /// Opens a session that another server began.
+    /// Opens a session that another server began. Messages that the other server sent count as received, because nothing better is known.
     pub(crate) fn revive_session(&mut self, record: &SessionRecord) -> SessionKey {
         let key = self.sessions.next_key();
         self.sessions
             .open(key, record.id.clone(), record.user.clone());
-        // Messages that another server sent count as received, because nothing better is known.
-        let mut last_written = 0;
-        let mut note = |number, _: &str| last_written = number;
-        self.events.replay(&record.id, STANDALONE, 0, &mut note);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.last_written = last_written;
+        if let Events::Memory(events) = &self.events {
+            let mut last_written = 0;
+            let mut note = |number, _: &str| last_written = number;
+            events.replay(&record.id, STANDALONE, 0, &mut note);
+            if let Some(session) = self.sessions.get_mut(key) {
+                session.last_written = last_written;
+            }
         }
         key
     }
@@ -254,7 +271,8 @@ impl HttpBinding {
         let place = self.sessions.get(key).and_then(|session| {
             let is_busy = session.is_sse
                 || session.has_streams()
-                || self.exchanges.carrier(key.queue()).is_some();
+                || self.exchanges.carrier(key.queue()).is_some()
+                || self.lookups.is_replaying(key);
             let standing = match (session.is_initialized, session.is_used) {
                 (true, true) => Standing::Used,
                 (true, false) => Standing::Unused,
@@ -294,17 +312,28 @@ impl HttpBinding {
     pub(crate) fn close_session(&mut self, key: SessionKey, for_good: bool) {
         self.shares.idle.set(key, None);
         let session = self.sessions.close(key);
-        if let Some(session) = session.filter(|_| for_good) {
-            if let Some(records) = &mut self.records {
-                records.remove(&session.id);
+        let Some(session) = session.filter(|session| for_good && !session.is_sse) else {
+            return;
+        };
+        self.lookups.session_ended(&session.id);
+        match &mut self.events {
+            Events::Memory(events) => events.forget(&session.id),
+            Events::Driver => {
+                let session = session.id.clone();
+                self.lookups.request(StoreRequest::Forget { session });
             }
-            self.events.forget(&session.id);
+        }
+        if self.session_storage() != SessionStorage::Memory {
+            let session = session.id;
+            self.lookups.request(StoreRequest::Remove { session });
         }
     }
 
     /// A record of this session with its id and its user, if other servers are to be able to continue it.
     pub(crate) fn record_of(&self, key: SessionKey, version: Version) -> Option<SessionRecord> {
-        self.records.as_ref()?;
+        if self.session_storage() == SessionStorage::Memory {
+            return None;
+        }
         let session = self.sessions.get(key).filter(|session| !session.is_sse)?;
         Some(SessionRecord {
             user: session.user.clone(),
@@ -313,15 +342,12 @@ impl HttpBinding {
     }
 
     /// Stores the present state of a session.
-    pub(crate) fn save(&mut self, record: &SessionRecord) {
-        if let Some(records) = &mut self.records {
-            records.put(record);
-        }
+    pub(crate) fn save(&mut self, record: SessionRecord) {
+        self.lookups.request(StoreRequest::Put(Box::new(record)));
     }
 
     pub(crate) fn is_shared(&self) -> bool {
-        let records = self.records.as_ref();
-        records.is_some_and(|records| records.is_shared())
+        self.session_storage() == SessionStorage::Shared
     }
 
     /// Whether messages of sessions are kept for clients that lose their stream.

@@ -216,6 +216,7 @@ impl HttpBinding {
     /// Ends all open exchanges. The streams of sessions finish orderly; all other exchanges are aborted.
     pub(crate) fn abort(&mut self) -> Vec<Output<Event>> {
         self.granted.clear();
+        self.lookups.clear();
         let exchanges = core::mem::take(&mut self.exchanges);
         let epoch = Epoch::FIRST;
         let arriving = exchanges.arriving().into_iter();
@@ -274,7 +275,7 @@ impl HttpBinding {
         self.arm_keepalive(stream, clock);
         match (is_quiet, has_begun) {
             (true, true) => Keepalive::Signal(queue, Signal::Comment),
-            (true, false) if can_begin => Keepalive::Signal(queue, Signal::Begin(0)),
+            (true, false) if can_begin => Keepalive::Signal(queue, Signal::Begin(None)),
             (true | false, _) => Keepalive::Nothing,
         }
     }

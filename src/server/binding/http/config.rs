@@ -26,6 +26,8 @@ pub struct Http {
     pub may_delete: bool,
     /// How much of a session is kept for replay after its stream broke off.
     pub replay: Replay,
+    /// Who keeps the sessions of legacy clients and their messages. Default: the server itself, in memory.
+    pub storage: Storage,
     /// How long a client whose stream ended is told to wait before it resumes. Default: 1 s, as fast as a person would.
     pub retry: Duration,
     /// How long a stream may be silent, or a request without a first byte, before a comment is sent. Default: 15 s, because proxies cut
@@ -74,6 +76,13 @@ impl Http {
         self
     }
 
+    /// Lets the driver keep sessions and their messages.
+    #[must_use]
+    pub const fn with_storage(mut self, storage: DriverStorage) -> Http {
+        self.storage = Storage::Driver(storage);
+        self
+    }
+
     /// Serves the transport of 2024-11-05 at these paths.
     #[must_use]
     pub fn with_sse(mut self, paths: SsePaths) -> Http {
@@ -91,6 +100,7 @@ impl Default for Http {
             session_idle: Duration::from_secs(30 * 60),
             may_delete: true,
             replay: Replay::default(),
+            storage: Storage::Memory,
             retry: Duration::from_secs(1),
             keepalive: Duration::from_secs(15),
             body_timeout: Duration::from_secs(60),
@@ -160,6 +170,72 @@ impl Default for Replay {
     fn default() -> Replay {
         Replay::new(256, 1 << 20)
     }
+}
+
+/// Who keeps the sessions of legacy clients, and the messages that were sent in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Storage {
+    /// The server, in memory. The driver has nothing to do, and the sessions end with the server.
+    #[default]
+    Memory,
+    /// The driver, as far as this says. The server then returns [`Output::Store`](crate::Output::Store).
+    Driver(DriverStorage),
+}
+
+/// The part of its state that a server lets the driver keep, so that other servers can continue its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DriverStorage {
+    /// A number that no other server has that uses the same store now, or used it before. Together with [`Config::secret`], it makes the
+    /// ids of sessions and the names of streams unique. Random bits are enough.
+    ///
+    /// [`Config::secret`]: crate::server::Config::secret
+    pub instance: u64,
+    /// Who keeps the sessions. Default: a store that other servers use, too.
+    pub sessions: SessionStorage,
+    /// Who keeps the messages. Default: the driver.
+    pub events: EventStorage,
+    /// How long a request of a client waits for an answer of the store before it is refused with status 503. Default: 5 s, because a store
+    /// that takes longer is out of order, and clients give up soon after.
+    pub timeout: Duration,
+}
+
+impl DriverStorage {
+    /// The driver keeps everything, for several servers at once. `instance` is the number of this server among them.
+    #[must_use]
+    pub const fn new(instance: u64) -> DriverStorage {
+        DriverStorage {
+            instance,
+            sessions: SessionStorage::Shared,
+            events: EventStorage::Driver,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Who keeps the sessions of legacy clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionStorage {
+    /// The server, in memory.
+    Memory,
+    /// The driver, for one server after another. Only a session that the server does not know is looked up. A session that is idle for too
+    /// long is removed.
+    Driver,
+    /// The driver, for several servers at once. Each request in a session looks it up, because another server may have ended it. A session
+    /// that is idle at one server stays in the store, and the store itself must expire it.
+    Shared,
+}
+
+/// Who keeps the messages that were sent in sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventStorage {
+    /// The server, in memory.
+    Memory,
+    /// The driver. Of [`Replay`], only `events` counts: zero disables replay.
+    Driver,
 }
 
 /// The paths of the transport of 2024-11-05.

@@ -7,12 +7,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::driver::{Instant, StreamId};
+use crate::driver::{Instant, LookupId, StreamId};
 use crate::http::{Fields, Verb};
+use crate::server::binding::http::lookups::Found;
 use crate::server::binding::http::table::{self, Cue, Phase};
 use crate::server::origin::{QueueId, SessionKey};
 
-/// A request whose body is arriving.
+/// A request that arrives, or waits for the driver's store.
 pub(crate) struct Arriving {
     pub(crate) verb: Verb,
     pub(crate) route: Route,
@@ -23,6 +24,8 @@ pub(crate) struct Arriving {
     pub(crate) address: Option<IpAddr>,
     pub(crate) accepts: Accepts,
     pub(crate) body: Vec<u8>,
+    /// What the driver's store said of the session, once the request has waited for it.
+    pub(crate) found: Option<Found>,
 }
 
 impl Arriving {
@@ -65,6 +68,12 @@ impl Accepts {
 
 /// The phase in which the answer to a request begins.
 const ANSWERED: Phase = match table::next(Phase::Reading, Cue::Arrived) {
+    Some(phase) => phase,
+    None => Phase::Gone,
+};
+
+/// The phase of a request for which the driver's store is asked.
+const WAITING: Phase = match table::next(Phase::Reading, Cue::Asked) {
     Some(phase) => phase,
     None => Phase::Gone,
 };
@@ -123,6 +132,8 @@ impl Exchange {
 #[derive(Default)]
 pub(crate) struct Exchanges {
     reading: BTreeMap<StreamId, Arriving>,
+    /// The requests that wait for the driver's store.
+    waiting: BTreeMap<StreamId, (LookupId, Arriving)>,
     open: BTreeMap<StreamId, Exchange>,
     /// The exchange that carries each queue.
     carriers: BTreeMap<QueueId, StreamId>,
@@ -130,7 +141,7 @@ pub(crate) struct Exchanges {
     requests: usize,
     /// The finished exchanges, with their unread bytes and the number of intervals in a row in which nothing was read.
     unread: BTreeMap<StreamId, (usize, u32)>,
-    /// Bytes of the requests that are arriving.
+    /// Bytes of the requests that are arriving or waiting.
     bytes: usize,
 }
 
@@ -138,6 +149,8 @@ pub(crate) struct Exchanges {
 pub(crate) enum Lost {
     /// A request that had not arrived whole.
     Request,
+    /// A request that waited for this look-up.
+    Waiting(LookupId),
     /// A response that was not complete.
     Response(Exchange),
     /// The rest of a response that was complete.
@@ -180,9 +193,27 @@ impl Exchanges {
         self.reading.keys().next().copied()
     }
 
-    /// All arriving requests.
+    /// All requests that are arriving or waiting.
     pub(crate) fn arriving(&self) -> Vec<StreamId> {
-        self.reading.keys().copied().collect()
+        let waiting = self.waiting.keys();
+        self.reading.keys().chain(waiting).copied().collect()
+    }
+}
+
+/// # While the driver's store is asked
+impl Exchanges {
+    /// Lets a request wait whose body is complete. It counts as arriving, but does not give way to others.
+    pub(crate) fn wait(&mut self, stream: StreamId, lookup: LookupId, arrived: Arriving) {
+        self.bytes += arrived.bytes();
+        self.waiting.insert(stream, (lookup, arrived));
+    }
+
+    /// Removes a request that has waited.
+    pub(crate) fn take_waiting(&mut self, stream: StreamId) -> Option<(LookupId, Arriving)> {
+        table::next(self.phase(stream)?, Cue::Found)?;
+        let (lookup, arrived) = self.waiting.remove(&stream)?;
+        self.bytes -= arrived.bytes();
+        Some((lookup, arrived))
     }
 }
 
@@ -250,7 +281,14 @@ impl Exchanges {
     pub(crate) fn lose(&mut self, stream: StreamId) -> Option<Lost> {
         match table::next(self.phase(stream)?, Cue::Lost)? {
             Phase::Gone => {}
-            Phase::Reading | Phase::Answering | Phase::Streaming | Phase::Unread => return None,
+            Phase::Reading
+            | Phase::Waiting
+            | Phase::Answering
+            | Phase::Streaming
+            | Phase::Unread => return None,
+        }
+        if let Some((lookup, _)) = self.take_waiting(stream) {
+            return Some(Lost::Waiting(lookup));
         }
         if self.take(stream).is_some() {
             return Some(Lost::Request);
@@ -268,6 +306,9 @@ impl Exchanges {
         }
         let is_reading = self.reading.contains_key(&stream);
         let is_unread = self.unread.contains_key(&stream);
+        if self.waiting.contains_key(&stream) {
+            return Some(WAITING);
+        }
         let phase = is_reading.then_some(Phase::Reading);
         phase.or_else(|| is_unread.then_some(Phase::Unread))
     }
@@ -309,9 +350,9 @@ impl Exchanges {
         open.map(|(stream, exchange)| (*stream, exchange))
     }
 
-    /// Whether any exchange that is being answered ends by itself.
-    pub(crate) const fn has_requests(&self) -> bool {
-        self.requests > 0
+    /// Whether any exchange that waits or is being answered ends by itself.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests > 0 || !self.waiting.is_empty()
     }
 
     /// Whether all finished exchanges are read completely.
@@ -325,6 +366,6 @@ impl Exchanges {
 
     /// The number of exchanges that are open, or finished and not read completely.
     pub(crate) fn len(&self) -> usize {
-        self.reading.len() + self.open.len() + self.unread.len()
+        self.reading.len() + self.waiting.len() + self.open.len() + self.unread.len()
     }
 }

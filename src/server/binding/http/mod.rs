@@ -10,7 +10,7 @@
 //!
 //! - `config` holds the settings; `cors` tells browsers which web pages may use the server.
 //! - `validate` validates the head of a request; `exchange` holds the exchanges, and `table` says how each goes on.
-//! - `session` holds the sessions; `store` stores them and their messages.
+//! - `session` holds the sessions; `store` stores their messages; `lookups` holds what waits for the driver's store.
 //! - `shares` ranks the clients that give way when a limit is reached; `param_headers` knows which arguments header fields repeat.
 
 mod access;
@@ -18,6 +18,7 @@ mod answer;
 mod config;
 mod cors;
 mod exchange;
+mod lookups;
 mod param_headers;
 mod read;
 mod refusals;
@@ -35,21 +36,26 @@ use alloc::vec::Vec;
 
 pub(crate) use access::{Lookup, NO_SESSION_LEFT, Room};
 pub(crate) use answer::{Form, Keepalive, QueueFacts};
-pub use config::{Allowed, Http, Replay, SsePaths};
+pub use config::{
+    Allowed, DriverStorage, EventStorage, Http, Replay, SessionStorage, SsePaths, Storage,
+};
 pub(crate) use exchange::{Accepts, Arriving};
+pub(crate) use lookups::{Failure, Halt, Ready, Replayed, Wait};
 pub(crate) use read::{Posted, no_batches, wants_replies};
 pub(crate) use refusals::Source;
-pub use store::{EventStore, MemoryEvents, MemorySessions, SessionRecord, SessionStore};
-pub(crate) use stream::Resumed;
+pub use store::MemoryStore;
+pub(crate) use stream::{Resumed, Resuming};
 pub(crate) use validate::Refusal;
 
 use exchange::{Exchanges, Lost, Route};
+use lookups::Lookups;
 use param_headers::{Audience, ParamHeaders};
 use refusals::Refusals;
 use session::SessionTable;
 use shares::Shares;
+use store::{Events, MemoryEvents};
 
-use crate::driver::{Fault, FaultKind, Output, StreamId};
+use crate::driver::{Fault, FaultKind, LookupId, Output, StoreAnswer, StoreRequest, StreamId};
 use crate::http::{RequestHead, Verb};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
@@ -66,10 +72,8 @@ pub(crate) struct HttpBinding {
     versions: Versions,
     exchanges: Exchanges,
     sessions: SessionTable,
-    /// The store that keeps sessions for other servers. `None` if there are no sessions but the local ones.
-    records: Option<Box<dyn SessionStore>>,
-    /// The store for the messages that were sent in sessions.
-    events: Box<dyn EventStore>,
+    events: Events,
+    lookups: Lookups,
     param_headers: ParamHeaders,
     shares: Shares,
     refusals: Refusals,
@@ -130,21 +134,22 @@ pub(crate) fn are_orderly(faults: &[Fault]) -> bool {
 }
 
 impl HttpBinding {
-    pub(crate) fn new(
-        http: Http,
-        config: &Config,
-        records: Option<Box<dyn SessionStore>>,
-        events: Option<Box<dyn EventStore>>,
-    ) -> HttpBinding {
-        let events = events.unwrap_or_else(|| Box::new(MemoryEvents::new(http.replay)));
+    pub(crate) fn new(http: Http, config: &Config) -> HttpBinding {
+        let events = match http.storage {
+            Storage::Driver(DriverStorage {
+                events: EventStorage::Driver,
+                ..
+            }) => Events::Driver,
+            Storage::Driver(_) | Storage::Memory => Events::Memory(MemoryEvents::new(http.replay)),
+        };
         HttpBinding {
+            sessions: SessionTable::new(config.secret, http.storage),
             config: http,
             limits: config.limits,
             versions: config.versions,
             exchanges: Exchanges::default(),
-            sessions: SessionTable::new(config.secret),
-            records,
             events,
+            lookups: Lookups::default(),
             param_headers: ParamHeaders::default(),
             shares: Shares::default(),
             refusals: Refusals::default(),
@@ -251,14 +256,16 @@ impl HttpBinding {
         self.granted.remove(&stream);
         clock.disarm(Timer::Body(stream));
         let lost = self.exchanges.lose(stream);
-        if let Some(Lost::Request) = lost {
-            return Gone::Forgotten;
+        match lost {
+            Some(Lost::Request) => return Gone::Forgotten,
+            Some(Lost::Waiting(lookup)) => return self.cancel_lookup(lookup, clock),
+            Some(Lost::Response(_) | Lost::Rest) | None => {}
         }
         clock.disarm(Timer::Keepalive(stream));
         self.shares.unread.set(stream, 0);
         let exchange = match lost {
             None => return Gone::Unknown,
-            Some(Lost::Request | Lost::Rest) => return Gone::Forgotten,
+            Some(Lost::Request | Lost::Rest | Lost::Waiting(_)) => return Gone::Forgotten,
             Some(Lost::Response(exchange)) => exchange,
         };
         let queue = exchange.queue;
@@ -311,6 +318,68 @@ impl HttpBinding {
     /// Records how many bytes wait for the client of an exchange that is open.
     pub(crate) fn set_unread(&mut self, stream: StreamId, bytes: usize) {
         self.shares.unread.set(stream, bytes);
+    }
+}
+
+/// # The driver's store
+impl HttpBinding {
+    /// Returns a request to the driver's store.
+    pub(crate) fn next_store_request(&mut self) -> Option<StoreRequest> {
+        self.lookups.next_request()
+    }
+
+    /// Lets a request wait for the driver's store, or for earlier requests in its session.
+    pub(crate) fn wait(
+        &mut self,
+        stream: StreamId,
+        arrived: Arriving,
+        wait: Wait,
+        clock: &mut Clock,
+    ) {
+        let (lookup, is_asked) = self.lookups.wait(stream, wait);
+        self.exchanges.wait(stream, lookup, arrived);
+        if let (true, Storage::Driver(storage)) = (is_asked, self.config.storage) {
+            clock.arm(Timer::Lookup(lookup), storage.timeout);
+        }
+    }
+
+    /// Takes the answer to a look-up. Returns whether it was waited for.
+    pub(crate) fn stored(&mut self, lookup: LookupId, answer: StoreAnswer) -> bool {
+        self.lookups.answer(lookup, Ok(answer))
+    }
+
+    pub(crate) fn lookup_overdue(&mut self, lookup: LookupId) {
+        self.lookups.answer(lookup, Err(Failure::TimedOut));
+    }
+
+    /// Removes and returns a request that need not wait any longer.
+    pub(crate) fn next_ready(&mut self, clock: &mut Clock) -> Option<(Arriving, Ready)> {
+        let (lookup, ready) = self.lookups.next_ready()?;
+        clock.disarm(Timer::Lookup(lookup));
+        let (Ready::Session(stream, _) | Ready::Replay(stream, ..)) = &ready;
+        let (_, arrived) = self.exchanges.take_waiting(*stream)?;
+        Some((arrived, ready))
+    }
+
+    /// The exchange that waits for the messages of this queue.
+    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
+        self.lookups.replaying(queue)
+    }
+
+    /// Removes a request that waits, because another takes its place.
+    pub(crate) fn take_waiting(&mut self, stream: StreamId, clock: &mut Clock) -> Option<Arriving> {
+        let (lookup, arrived) = self.exchanges.take_waiting(stream)?;
+        self.cancel_lookup(lookup, clock);
+        Some(arrived)
+    }
+
+    fn cancel_lookup(&mut self, lookup: LookupId, clock: &mut Clock) -> Gone {
+        clock.disarm(Timer::Lookup(lookup));
+        let Some(resuming) = self.lookups.cancel(lookup) else {
+            return Gone::Forgotten;
+        };
+        self.rank(resuming.key, clock);
+        resuming.queue.map_or(Gone::Forgotten, Gone::Detached)
     }
 }
 

@@ -9,11 +9,17 @@ use core::hash::Hasher;
 
 use crate::driver::{Instant, StreamId};
 use crate::protocol::Version;
+use crate::server::binding::http::config::{EventStorage, Storage};
 use crate::server::origin::SessionKey;
 use crate::util::digest;
 
-/// The name, in event ids, of the standalone stream, which belongs to no request.
+/// The name, in event ids, of the standalone stream of a session whose messages this server keeps. The stream belongs to no request.
 pub(crate) const STANDALONE: u64 = 0;
+
+/// Whether this is the name of a standalone stream. Only the names of standalone streams are even.
+pub(crate) const fn is_standalone(name: u64) -> bool {
+    name % 2 == 0
+}
 
 pub(crate) struct Session {
     pub(crate) id: Box<str>,
@@ -31,11 +37,26 @@ pub(crate) struct Session {
     streams: BTreeMap<u64, StreamId>,
     /// The idle deadline. The session is checked no later than then.
     pub(crate) ends: Instant,
+    /// The name of the standalone stream in event ids.
+    pub(crate) standalone: u64,
     /// The number of the last event that was written to the standalone stream.
     pub(crate) last_written: u64,
+    /// The number of the last event that was given to the driver's store.
+    last_number: u64,
+    /// The number of the last event of the standalone stream that was given to the driver's store.
+    pub(crate) last_standalone: u64,
 }
 
 impl Session {
+    /// Returns the number of the next event of a stream that the driver's store keeps.
+    pub(crate) const fn next_number(&mut self, name: u64) -> u64 {
+        self.last_number += 1;
+        if name == self.standalone {
+            self.last_standalone = self.last_number;
+        }
+        self.last_number
+    }
+
     /// Whether it has unanswered requests.
     pub(crate) fn has_streams(&self) -> bool {
         !self.streams.is_empty()
@@ -49,17 +70,29 @@ pub(crate) struct SessionTable {
     by_stream: BTreeMap<StreamId, (SessionKey, u64)>,
     last: SessionKey,
     secret: (u64, u64),
+    /// The number of this server among those that use the same store.
+    instance: Option<u64>,
+    /// Whether the driver keeps the messages. Another server may then have used the same session before, so that all names of streams must
+    /// be those of this server alone.
+    keeps_events_outside: bool,
 }
 
 impl SessionTable {
-    pub(crate) const fn new(secret: [u8; 16]) -> SessionTable {
+    pub(crate) fn new(secret: [u8; 16], storage: Storage) -> SessionTable {
         let both = u128::from_le_bytes(secret);
+        let storage = match storage {
+            Storage::Memory => None,
+            Storage::Driver(storage) => Some(storage),
+        };
         SessionTable {
             table: BTreeMap::new(),
             by_id: BTreeMap::new(),
             by_stream: BTreeMap::new(),
             last: SessionKey::DUPLEX,
             secret: (both as u64, (both >> 64) as u64),
+            instance: storage.map(|storage| storage.instance),
+            keeps_events_outside: storage
+                .is_some_and(|storage| storage.events == EventStorage::Driver),
         }
     }
 
@@ -74,13 +107,18 @@ impl SessionTable {
     }
 
     /// Returns an id of 128 bits that cannot be guessed (S-SESS-02).
-    pub(crate) fn new_id(&self, key: SessionKey, salt: u64) -> Box<str> {
-        let half = |which| self.number("session", key.number(), 2 * salt + which);
+    pub(crate) fn new_id(&self, key: SessionKey) -> Box<str> {
+        let half = |which| self.number("session", key.number(), which);
         format!("{:016x}{:016x}", half(0), half(1)).into()
     }
 
     pub(crate) fn open(&mut self, key: SessionKey, id: Box<str>, user: Option<Box<str>>) {
         self.by_id.insert(id.clone(), key);
+        let standalone = if self.keeps_events_outside {
+            self.number("standalone", key.number(), 0) & !1
+        } else {
+            STANDALONE
+        };
         let session = Session {
             id,
             user,
@@ -90,7 +128,10 @@ impl SessionTable {
             is_used: false,
             streams: BTreeMap::new(),
             ends: Instant::ZERO,
+            standalone,
             last_written: 0,
+            last_number: 0,
+            last_standalone: 0,
         };
         self.table.insert(key, session);
     }
@@ -119,7 +160,7 @@ impl SessionTable {
 
     /// Adds a stream for the replies to requests.
     pub(crate) fn begin_stream(&mut self, key: SessionKey, stream: StreamId) {
-        let name = self.number("stream", stream.number(), 0).max(1);
+        let name = self.number("stream", stream.number(), 0) | 1;
         if let Some(session) = self.table.get_mut(&key) {
             session.streams.insert(name, stream);
             self.by_stream.insert(stream, (key, name));
@@ -163,6 +204,9 @@ impl SessionTable {
     fn number(&self, what: &str, which: u64, part: u64) -> u64 {
         let mut hash = digest::keyed(self.secret);
         hash.write(what.as_bytes());
+        if let Some(instance) = self.instance {
+            hash.write_u64(instance);
+        }
         hash.write_u64(which);
         hash.write_u64(part);
         hash.finish()
@@ -199,16 +243,22 @@ pub(crate) fn read_event_id(id: &str) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::binding::http::config::DriverStorage;
 
     #[test]
-    fn ids_are_128_bits_of_visible_text_and_differ_by_number_salt_and_secret() {
-        let mut sessions = SessionTable::new([7; 16]);
+    fn ids_are_128_bits_of_visible_text_and_differ_by_number_instance_and_secret() {
+        let table = |secret, instance: Option<u64>| {
+            let storage = instance.map(DriverStorage::new);
+            SessionTable::new(secret, storage.map_or(Storage::Memory, Storage::Driver))
+        };
+        let mut sessions = table([7; 16], None);
         let (one, two) = (sessions.next_key(), sessions.next_key());
         let ids = [
-            sessions.new_id(one, 0),
-            sessions.new_id(one, 1),
-            sessions.new_id(two, 0),
-            SessionTable::new([8; 16]).new_id(one, 0),
+            sessions.new_id(one),
+            sessions.new_id(two),
+            table([8; 16], None).new_id(one),
+            table([7; 16], Some(1)).new_id(one),
+            table([7; 16], Some(2)).new_id(one),
         ];
         for (at, id) in ids.iter().enumerate() {
             assert_eq!(id.len(), 32);
@@ -223,8 +273,26 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_servers_with_one_store_have_different_names() {
+        let names = |instance| {
+            let storage = Storage::Driver(DriverStorage::new(instance));
+            let mut sessions = SessionTable::new([7; 16], storage);
+            let (key, stream) = (sessions.next_key(), StreamId::new(5));
+            sessions.open(key, "a".into(), None);
+            sessions.begin_stream(key, stream);
+            let standalone = sessions.get(key).unwrap().standalone;
+            (standalone, sessions.of(stream).unwrap().1)
+        };
+        let (one, two) = (names(1), names(2));
+        assert!(one.0 != two.0 && one.1 != two.1);
+        for (standalone, of_requests) in [one, two] {
+            assert!(is_standalone(standalone) && !is_standalone(of_requests));
+        }
+    }
+
+    #[test]
     fn the_streams_of_a_session_go_with_it() {
-        let mut sessions = SessionTable::new([7; 16]);
+        let mut sessions = SessionTable::new([7; 16], Storage::Memory);
         let (key, stream) = (sessions.next_key(), StreamId::new(5));
         sessions.open(key, "a".into(), None);
         sessions.begin_stream(key, stream);

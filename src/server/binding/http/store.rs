@@ -1,107 +1,107 @@
-//! Stores for sessions and for the messages that were sent in them: the traits, and stores in memory. Knows no exchange.
-//!
-//! A single server needs no other stores. Where several servers share one address, each looks up unknown sessions in a shared store.
+//! Stores in memory: for the messages of this server's sessions, and for the requests of servers to a driver's store. Knows no exchange.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
-use crate::protocol::{ClientCapabilities, Implementation, LogLevel, Version};
+use crate::driver::{Input, SessionRecord, StoreAnswer, StoreRequest};
 use crate::server::binding::http::config::Replay;
-use crate::server::binding::http::session::STANDALONE;
+use crate::server::binding::http::session::is_standalone;
 
-/// Everything that another server needs to continue the session of a legacy client.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SessionRecord {
-    /// The id that the client names in `Mcp-Session-Id`. It is a secret.
-    pub id: Box<str>,
-    /// The version that was agreed on.
-    pub version: Version,
-    /// The name and version that the client gave.
-    pub client: Option<Implementation>,
-    /// The capabilities of the client.
-    pub capabilities: ClientCapabilities,
-    /// The user that the session belongs to. No other user may use it.
-    pub user: Option<Box<str>>,
-    /// The lowest level of log messages that the client chose, if any.
-    pub log_level: Option<LogLevel>,
-    /// The URIs that the client subscribed to.
-    pub uris: BTreeSet<Box<str>>,
-    /// Whether the client sent `notifications/initialized`.
-    pub is_initialized: bool,
+/// Who keeps the messages that were sent in sessions.
+pub(crate) enum Events {
+    Driver,
+    Memory(MemoryEvents),
 }
 
-impl SessionRecord {
-    /// A session with this id and version, and nothing else.
-    pub fn new(id: impl Into<Box<str>>, version: Version) -> SessionRecord {
-        SessionRecord {
-            id: id.into(),
-            version,
-            client: None,
-            capabilities: ClientCapabilities::default(),
-            user: None,
-            log_level: None,
-            uris: BTreeSet::new(),
-            is_initialized: false,
+/// A store in memory for the [requests](StoreRequest) of servers. It lets servers in one process share their sessions, and shows what a
+/// driver's store must do.
+///
+/// ```
+/// use everlink::server::{MemoryStore, Replay};
+/// use everlink::{Input, Instant, Output, Server};
+///
+/// fn carry_out(store: &mut MemoryStore, server: &mut Server, now: Instant) {
+///     let mut buf = Vec::new();
+///     while let Some(output) = server.poll_output(&mut buf) {
+///         if let Output::Store(request) = output {
+///             if let Some(answer) = store.carry_out(*request) {
+///                 server.handle(now, answer);
+///             }
+///         }
+///     }
+/// }
+/// # let config = everlink::server::Config::new(everlink::server::Offer::new("docs", "1.0"), [7; 16]);
+/// # carry_out(&mut MemoryStore::new(8, Replay::default()), &mut Server::new(config), Instant::ZERO);
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    sessions: MemorySessions,
+    events: MemoryEvents,
+}
+
+impl MemoryStore {
+    /// An empty store for at most `sessions` sessions. Beyond that, it drops the session that was stored first. Of each session it keeps
+    /// as much as `replay` says.
+    #[must_use]
+    pub const fn new(sessions: usize, replay: Replay) -> MemoryStore {
+        MemoryStore {
+            sessions: MemorySessions::new(sessions),
+            events: MemoryEvents::new(replay),
         }
     }
-}
 
-/// Leaves out the id, because it gives access to the session.
-impl fmt::Debug for SessionRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionRecord")
-            .field("version", &self.version)
-            .field("client", &self.client)
-            .field("is_initialized", &self.is_initialized)
-            .finish_non_exhaustive()
+    /// Carries out a request. Returns the input that answers it, if it wants an answer.
+    pub fn carry_out(&mut self, request: StoreRequest) -> Option<Input<'static>> {
+        let lookup = request.lookup();
+        let answer = match request {
+            StoreRequest::Append {
+                session,
+                stream,
+                number,
+                message,
+            } => {
+                self.events.append(&session, stream, Some(number), &message);
+                return None;
+            }
+            StoreRequest::Find { session, .. } => {
+                StoreAnswer::Session(self.sessions.get(&session).map(Box::new))
+            }
+            StoreRequest::Forget { session } => {
+                self.events.forget(&session);
+                return None;
+            }
+            StoreRequest::Put(record) => {
+                self.sessions.put(*record);
+                return None;
+            }
+            StoreRequest::Remove { session } => {
+                self.sessions.remove(&session);
+                return None;
+            }
+            StoreRequest::Replay {
+                session,
+                stream,
+                after,
+                ..
+            } => {
+                let mut events = Vec::new();
+                let mut note = |number, message: &str| events.push((number, message.into()));
+                let is_complete = self.events.replay(&session, stream, after, &mut note);
+                StoreAnswer::Events {
+                    events,
+                    is_complete,
+                }
+            }
+        };
+        lookup.map(|lookup| Input::Stored { lookup, answer })
     }
-}
-
-/// A store for sessions. It handles its own failures: a session whose record it does not return is over.
-pub trait SessionStore: Send {
-    /// Stores the present state of a session.
-    fn put(&mut self, record: &SessionRecord);
-
-    /// Returns the session with this id, if there is one.
-    fn get(&mut self, id: &str) -> Option<SessionRecord>;
-
-    /// Removes a session.
-    fn remove(&mut self, id: &str);
-
-    /// Whether other servers use the store, too. If so, each request in a session queries it, and a session that is idle at one server
-    /// stays in it. The store itself must then expire sessions. Default: no.
-    fn is_shared(&self) -> bool {
-        false
-    }
-}
-
-/// A store for the messages that were sent in sessions, for replay.
-///
-/// Each message belongs to one stream of its session. Its number is unique in the session and greater than those of earlier messages.
-/// Numbers begin with 1.
-pub trait EventStore: Send {
-    /// Stores a message and returns its number.
-    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64;
-
-    /// Shows the messages of one stream after this number, in order, each with its number. Returns whether the store knows the stream. A
-    /// stream of which nothing is kept may never have existed.
-    fn replay(
-        &mut self,
-        session: &str,
-        stream: u64,
-        after: u64,
-        show: &mut dyn FnMut(u64, &str),
-    ) -> bool;
-
-    /// Forgets a session that is over.
-    fn forget(&mut self, session: &str);
 }
 
 /// Sessions in memory, up to a number. Beyond it, the session that was stored first is dropped.
-pub struct MemorySessions {
+struct MemorySessions {
     records: BTreeMap<Box<str>, (u64, SessionRecord)>,
     /// The ids in the order in which they were first stored.
     order: BTreeMap<u64, Box<str>>,
@@ -110,9 +110,7 @@ pub struct MemorySessions {
 }
 
 impl MemorySessions {
-    /// An empty store for at most `most` sessions.
-    #[must_use]
-    pub const fn new(most: usize) -> MemorySessions {
+    const fn new(most: usize) -> MemorySessions {
         MemorySessions {
             records: BTreeMap::new(),
             order: BTreeMap::new(),
@@ -131,15 +129,14 @@ impl fmt::Debug for MemorySessions {
     }
 }
 
-impl SessionStore for MemorySessions {
-    fn put(&mut self, record: &SessionRecord) {
+impl MemorySessions {
+    fn put(&mut self, record: SessionRecord) {
         if let Some((_, known)) = self.records.get_mut(&record.id) {
-            *known = record.clone();
+            *known = record;
             return;
         }
         self.order.insert(self.next, record.id.clone());
-        let entry = (self.next, record.clone());
-        self.records.insert(record.id.clone(), entry);
+        self.records.insert(record.id.clone(), (self.next, record));
         self.next += 1;
         if self.records.len() > self.most {
             if let Some((_, oldest)) = self.order.pop_first() {
@@ -148,7 +145,7 @@ impl SessionStore for MemorySessions {
         }
     }
 
-    fn get(&mut self, id: &str) -> Option<SessionRecord> {
+    fn get(&self, id: &str) -> Option<SessionRecord> {
         self.records.get(id).map(|(_, record)| record.clone())
     }
 
@@ -160,7 +157,7 @@ impl SessionStore for MemorySessions {
 }
 
 /// The messages of sessions, in memory: the newest of each session, up to a number and a size.
-pub struct MemoryEvents {
+pub(crate) struct MemoryEvents {
     sessions: BTreeMap<Arc<str>, Kept>,
     /// The sessions of which messages are kept, ordered by bytes.
     by_weight: BTreeSet<(usize, Arc<str>)>,
@@ -172,10 +169,11 @@ pub struct MemoryEvents {
 /// The messages of one session.
 #[derive(Default)]
 struct Kept {
+    /// The number of messages that there were.
     last: u64,
     /// The kept messages of each stream, with their numbers.
     streams: BTreeMap<u64, VecDeque<(u64, Box<str>)>>,
-    /// The streams of the kept messages that belong to requests, by message number.
+    /// The streams of the kept messages that belong to requests, in the order in which the messages came.
     of_requests: BTreeMap<u64, u64>,
     /// The number of kept messages.
     messages: usize,
@@ -188,8 +186,8 @@ impl Kept {
     fn keep(&mut self, stream: u64, number: u64, message: &str) {
         self.bytes += message.len();
         self.messages += 1;
-        if stream != STANDALONE {
-            self.of_requests.insert(number, stream);
+        if !is_standalone(stream) {
+            self.of_requests.insert(self.last, stream);
         }
         let messages = self.streams.entry(stream).or_default();
         messages.push_back((number, message.into()));
@@ -198,8 +196,9 @@ impl Kept {
     /// Drops the message that is missed least. Returns its length.
     fn drop_one(&mut self) -> Option<usize> {
         // A message that belongs to no request is missed less than a reply.
-        let stream = if self.streams.contains_key(&STANDALONE) {
-            STANDALONE
+        let stream = if self.messages > self.of_requests.len() {
+            let mut streams = self.streams.keys();
+            *streams.find(|stream| is_standalone(**stream))?
         } else {
             self.of_requests.pop_first()?.1
         };
@@ -230,8 +229,7 @@ const GAPS_KNOWN: usize = 64;
 
 impl MemoryEvents {
     /// An empty store with these limits.
-    #[must_use]
-    pub const fn new(replay: Replay) -> MemoryEvents {
+    pub(crate) const fn new(replay: Replay) -> MemoryEvents {
         MemoryEvents {
             sessions: BTreeMap::new(),
             by_weight: BTreeSet::new(),
@@ -251,14 +249,22 @@ impl MemoryEvents {
     }
 }
 
-impl EventStore for MemoryEvents {
-    fn append(&mut self, session: &str, stream: u64, message: &str) -> u64 {
+impl MemoryEvents {
+    /// Stores a message with this number, or else with the next number of the session. Returns its number. Numbers begin with 1, and grow in
+    /// each stream.
+    pub(crate) fn append(
+        &mut self,
+        session: &str,
+        stream: u64,
+        number: Option<u64>,
+        message: &str,
+    ) -> u64 {
         let known = self.sessions.get_key_value(session);
         let session: Arc<str> = known.map_or_else(|| session.into(), |(known, _)| known.clone());
         let kept = self.sessions.entry(session.clone()).or_default();
         let before = kept.bytes;
         kept.last += 1;
-        let number = kept.last;
+        let number = number.unwrap_or(kept.last);
         // A message over the limit would displace all others.
         if message.len() <= self.replay.bytes {
             kept.keep(stream, number, message);
@@ -286,8 +292,10 @@ impl EventStore for MemoryEvents {
         number
     }
 
-    fn replay(
-        &mut self,
+    /// Shows the messages of one stream after this number, in order, each with its number. Returns whether the stream can be resumed from
+    /// there. A stream of which nothing is kept may never have existed.
+    pub(crate) fn replay(
+        &self,
         session: &str,
         stream: u64,
         after: u64,
@@ -306,10 +314,11 @@ impl EventStore for MemoryEvents {
             show(*number, message);
         }
         // The stream of a request cannot be resumed if a message is missing. The standalone stream can.
-        stream == STANDALONE || !has_gap
+        is_standalone(stream) || !has_gap
     }
 
-    fn forget(&mut self, session: &str) {
+    /// Forgets a session that is over.
+    pub(crate) fn forget(&mut self, session: &str) {
         if let Some((session, kept)) = self.sessions.remove_entry(session) {
             self.weigh(session, kept.bytes, 0);
         }
@@ -333,6 +342,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::protocol::Version;
 
     fn replayed(store: &mut MemoryEvents, stream: u64, after: u64) -> (bool, Vec<(u64, String)>) {
         let mut shown = Vec::new();
@@ -346,9 +356,9 @@ mod tests {
     fn a_stream_is_replayed_after_a_number_and_no_other() {
         let mut store = MemoryEvents::new(Replay::new(8, 100));
         for (stream, message) in [(1, "a"), (2, "b"), (1, "c")] {
-            store.append("s", stream, message);
+            store.append("s", stream, None, message);
         }
-        store.append("t", 1, "of another session");
+        store.append("t", 1, None, "of another session");
         assert_eq!(replayed(&mut store, 1, 1), (true, [(3, "c".into())].into()));
         assert_eq!(replayed(&mut store, 1, 3), (true, Vec::new()));
         assert_eq!(replayed(&mut store, 9, 0), (false, Vec::new()));
@@ -360,23 +370,23 @@ mod tests {
     fn the_oldest_go_when_there_are_too_many_or_too_much() {
         let mut store = MemoryEvents::new(Replay::new(2, 10));
         for message in ["one", "two", "three"] {
-            store.append("s", 1, message);
+            store.append("s", 1, None, message);
         }
         let left = [(2, "two".into()), (3, "three".into())];
         assert_eq!(replayed(&mut store, 1, 1), (true, left.clone().into()));
         // A request's stream with a missing message cannot be resumed.
         assert_eq!(replayed(&mut store, 1, 0), (false, left.into()));
-        store.append("s", 1, "123456");
+        store.append("s", 1, None, "123456");
         assert_eq!(replayed(&mut store, 1, 0).1, [(4, "123456".into())]);
-        assert_eq!(store.append("s", 1, "more than ten bytes"), 5);
+        assert_eq!(store.append("s", 1, None, "more than ten bytes"), 5);
         assert_eq!(replayed(&mut store, 1, 4).1, []);
     }
 
     #[test]
     fn as_much_is_held_as_there_may_be() {
         let mut store = MemoryEvents::new(Replay::new(2, 6));
-        store.append("s", 1, "one");
-        store.append("s", 1, "two");
+        store.append("s", 1, None, "one");
+        store.append("s", 1, None, "two");
         let all = [(1, "one".into()), (2, "two".into())];
         assert_eq!(replayed(&mut store, 1, 0), (true, all.into()));
     }
@@ -385,7 +395,7 @@ mod tests {
     fn of_each_stream_it_is_known_that_it_has_a_gap() {
         let mut store = MemoryEvents::new(Replay::new(2, 100));
         for (stream, message) in [(1, "a"), (2, "b"), (1, "c"), (2, "d")] {
-            store.append("s", stream, message);
+            store.append("s", stream, None, message);
         }
         for (stream, last) in [(1, 1), (2, 2)] {
             assert!(!replayed(&mut store, stream, 0).0, "{stream}");
@@ -406,24 +416,24 @@ mod tests {
         };
         // Messages that a session dropped, and those of a session that is over, free their bytes.
         for message in ["1", "2", "3", "4"] {
-            store.append("s", 1, message);
+            store.append("s", 1, None, message);
         }
-        store.append("over", 1, "123456");
+        store.append("over", 1, None, "123456");
         assert_eq!(messages(&mut store, "s"), "34");
         assert_eq!(messages(&mut store, "over"), "123456");
         store.forget("over");
-        store.append("t", 1, "ab");
-        store.append("t", 1, "cdef");
+        store.append("t", 1, None, "ab");
+        store.append("t", 1, None, "cdef");
         assert_eq!(messages(&mut store, "s"), "34");
         assert_eq!(messages(&mut store, "t"), "abcdef", "as much as may be");
         // The session that holds most loses messages.
-        store.append("s", 1, "5");
+        store.append("s", 1, None, "5");
         assert_eq!(messages(&mut store, "s"), "45");
-        store.append("u", 1, "xyz");
+        store.append("u", 1, None, "xyz");
         assert_eq!(messages(&mut store, "s"), "45");
         assert_eq!(messages(&mut store, "t"), "");
         assert_eq!(messages(&mut store, "u"), "xyz");
-        store.append("s", 1, "678");
+        store.append("s", 1, None, "678");
         assert_eq!(messages(&mut store, "s"), "5678");
         assert_eq!(messages(&mut store, "u"), "xyz");
     }
@@ -432,9 +442,9 @@ mod tests {
     fn ids_and_messages_stay_out_of_what_is_shown() {
         let record = SessionRecord::new("secret", Version::LATEST_LEGACY);
         let mut sessions = MemorySessions::new(2);
-        sessions.put(&record);
+        sessions.put(record.clone());
         let mut events = MemoryEvents::new(Replay::default());
-        events.append("secret", 1, "secret");
+        events.append("secret", 1, None, "secret");
         for (shown, names) in [
             (format!("{record:?}"), "SessionRecord { version: "),
             (format!("{sessions:?}"), "MemorySessions { sessions: 1 }"),
@@ -450,7 +460,7 @@ mod tests {
         let mut store = MemorySessions::new(2);
         let record = |id: &str| SessionRecord::new(id, Version::LATEST_LEGACY);
         for id in ["a", "b", "a", "c"] {
-            store.put(&record(id));
+            store.put(record(id));
         }
         assert_eq!(store.get("a"), None);
         assert_eq!(store.get("b"), Some(record("b")));

@@ -1,13 +1,16 @@
 //! Writes the event streams of sessions, stores their messages, and resumes streams that broke off.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::driver::StreamId;
+use crate::driver::{LookupId, StoreRequest, StreamId};
 use crate::http::names;
 use crate::protocol::Version;
 use crate::server::binding::http::HttpBinding;
 use crate::server::binding::http::exchange::Arriving;
-use crate::server::binding::http::session::{STANDALONE, event_id, read_event_id};
+use crate::server::binding::http::lookups::{Failure, Halt, Replayed, Wait};
+use crate::server::binding::http::session::{STANDALONE, event_id, is_standalone, read_event_id};
+use crate::server::binding::http::store::Events;
 use crate::server::binding::http::validate::{FieldValue, Refusal};
 use crate::server::origin::{QueueId, SessionKey};
 use crate::server::outgoing::frame::{Frame, Signal};
@@ -28,7 +31,7 @@ impl HttpBinding {
     pub(crate) fn write_event(&mut self, buf: &mut Vec<u8>, queue: QueueId, message: &[u8]) {
         let stored = self.append(queue, message);
         let id = stored.map(|(name, number)| {
-            self.wrote_event(queue, number);
+            self.wrote_event(queue, name, number);
             event_id(name, number)
         });
         let name = self.is_sse(queue).then_some("message");
@@ -47,11 +50,9 @@ impl HttpBinding {
                 buf.extend_from_slice(path.as_bytes());
                 sse::end(buf);
             }
-            Signal::Replayed(number, message) => {
-                let name = self.name_of(queue).map(|(_, name)| name);
-                let id = name.map(|name| event_id(name, number));
-                self.wrote_event(queue, number);
-                sse::begin(buf, id.as_deref(), None);
+            Signal::Replayed((name, number), message) => {
+                self.wrote_event(queue, name, number);
+                sse::begin(buf, Some(&event_id(name, number)), None);
                 buf.extend_from_slice(message.as_bytes());
                 sse::end(buf);
             }
@@ -60,14 +61,17 @@ impl HttpBinding {
 
     /// Begins an event stream. If the version has it, the first event has no data and an id to resume from (S-LHTTP-08). Otherwise a
     /// comment is the first output (F-043).
-    fn write_beginning(&self, buf: &mut Vec<u8>, queue: QueueId, after: u64) {
+    fn write_beginning(&self, buf: &mut Vec<u8>, queue: QueueId, after: Option<(u64, u64)>) {
         let named = self.name_of(queue).filter(|_| self.has_replay());
         let primed = named.filter(|(session, _)| {
             let version = self.sessions.get(*session).and_then(|s| s.version);
             version.is_some_and(|version| version >= Version::V2025_11_25)
         });
         match primed {
-            Some((_, name)) => sse::prime(buf, &event_id(name, after), Some(self.config.retry)),
+            Some((_, name)) => {
+                let (name, number) = after.unwrap_or((name, 0));
+                sse::prime(buf, &event_id(name, number), Some(self.config.retry));
+            }
             None => sse::comment(buf),
         }
     }
@@ -80,25 +84,40 @@ impl HttpBinding {
     /// Stores a message of a session. Returns the name of its stream, and its number.
     fn append(&mut self, queue: QueueId, message: &[u8]) -> Option<(u64, u64)> {
         let (key, name) = self.name_of(queue).filter(|_| self.has_replay())?;
-        let session = self.sessions.get(key).filter(|session| !session.is_sse)?;
+        let session = self.sessions.get_mut(key);
+        let session = session.filter(|session| !session.is_sse)?;
         let message = core::str::from_utf8(message).ok()?;
-        Some((name, self.events.append(&session.id, name, message)))
+        let number = match &mut self.events {
+            Events::Memory(events) => events.append(&session.id, name, None, message),
+            Events::Driver => {
+                let number = session.next_number(name);
+                self.lookups.request(StoreRequest::Append {
+                    session: session.id.clone(),
+                    stream: name,
+                    number,
+                    message: message.into(),
+                });
+                number
+            }
+        };
+        Some((name, number))
     }
 
     /// The session of a queue, and the name of its stream in that session.
     fn name_of(&self, queue: QueueId) -> Option<(SessionKey, u64)> {
         match queue {
-            QueueId::Session(key) => Some((key, STANDALONE)),
+            QueueId::Session(key) => Some((key, self.sessions.get(key)?.standalone)),
             QueueId::Stream(stream) => self.sessions.of(stream),
         }
     }
 
     /// Records that an event was written to the standalone stream of a session.
-    fn wrote_event(&mut self, queue: QueueId, number: u64) {
+    fn wrote_event(&mut self, queue: QueueId, name: u64, number: u64) {
         let QueueId::Session(key) = queue else {
             return;
         };
-        if let Some(session) = self.sessions.get_mut(key) {
+        let session = self.sessions.get_mut(key);
+        if let Some(session) = session.filter(|session| session.standalone == name) {
             session.last_written = session.last_written.max(number);
         }
     }
@@ -132,30 +151,101 @@ impl HttpBinding {
         stream: StreamId,
         arrived: &Arriving,
         is_serving: bool,
-    ) -> Result<Resumed, Refusal> {
-        let (name, after) = match FieldValue::of(&arrived.fields, names::LAST_EVENT_ID) {
-            FieldValue::Absent if !is_serving => {
-                return Err(Refusal::busy("the server is shutting down"));
+    ) -> Result<Resumed, Halt> {
+        let from = self.resumes_from(key, arrived, is_serving)?;
+        let has_replay = self.has_replay();
+        let session = self.sessions.get(key).ok_or_else(Refusal::no_session)?;
+        let mut frames = Vec::from([Frame::Signal(Signal::Begin(Some(from)))]);
+        let is_known = match &mut self.events {
+            Events::Memory(events) => {
+                let mut again = |number, message: &str| {
+                    let again = Signal::Replayed((from.0, number), message.into());
+                    frames.push(Frame::Signal(again));
+                };
+                has_replay && events.replay(&session.id, from.0, from.1, &mut again)
             }
-            FieldValue::Absent => {
-                let session = self.sessions.get(key);
-                (
-                    STANDALONE,
-                    session.map_or(0, |session| session.last_written),
-                )
-            }
-            FieldValue::This(id) if self.has_replay() => {
-                read_event_id(id).ok_or_else(|| Refusal::new(400, "there was no such event"))?
-            }
-            FieldValue::Unreadable | FieldValue::This(_) => {
-                return Err(Refusal::new(400, "there was no such event"));
+            Events::Driver => {
+                let has_all = from.0 == session.standalone && from.1 >= session.last_standalone;
+                if has_replay && !has_all {
+                    let queue = self.queue_named(key, from.0);
+                    return Err(Halt::Wait(Wait::Replay(Box::new(Resuming {
+                        key,
+                        queue,
+                        session: session.id.clone(),
+                        from,
+                        asked: from,
+                        is_complete: false,
+                        frames,
+                    }))));
+                }
+                has_all
             }
         };
-        let mut frames = Vec::from([Frame::Signal(Signal::Begin(after))]);
-        let is_known = self.replay(key, name, after, &mut frames);
-        let (queue, is_replay) = match self.sessions.stream(key, name) {
-            _ if name == STANDALONE => (key.queue(), false),
-            Some(by_stream) => (QueueId::Stream(by_stream), false),
+        Ok(self.resumed(key, stream, from.0, frames, is_known)?)
+    }
+
+    /// The event after which a client wants to resume a stream: the name of the stream, and the number of the event.
+    fn resumes_from(
+        &self,
+        key: SessionKey,
+        arrived: &Arriving,
+        is_serving: bool,
+    ) -> Result<(u64, u64), Refusal> {
+        match FieldValue::of(&arrived.fields, names::LAST_EVENT_ID) {
+            FieldValue::Absent if !is_serving => Err(Refusal::busy("the server is shutting down")),
+            FieldValue::Absent => {
+                let session = self.sessions.get(key);
+                Ok(session.map_or((STANDALONE, 0), |session| {
+                    (session.standalone, session.last_written)
+                }))
+            }
+            FieldValue::This(id) if self.has_replay() => {
+                read_event_id(id).ok_or_else(|| Refusal::new(400, "there was no such event"))
+            }
+            FieldValue::Unreadable | FieldValue::This(_) => {
+                Err(Refusal::new(400, "there was no such event"))
+            }
+        }
+    }
+
+    /// Goes on with a stream when the driver's store has been asked for its messages.
+    pub(crate) fn replayed(
+        &mut self,
+        stream: StreamId,
+        mut resuming: Box<Resuming>,
+        replayed: Result<Replayed, Failure>,
+    ) -> Result<Resumed, Halt> {
+        let replayed = replayed.map_err(Failure::refusal)?;
+        let (key, (name, after)) = (resuming.key, resuming.asked);
+        let session = self.sessions.get(key).ok_or_else(Refusal::no_session)?;
+        let events = replayed.events.into_iter();
+        let events = events.filter(|(number, _)| *number > after);
+        let again = events.map(|(number, message)| Signal::Replayed((name, number), message));
+        resuming.frames.extend(again.map(Frame::Signal));
+        if resuming.asked == resuming.from {
+            resuming.is_complete = replayed.is_complete;
+            // Another server wrote the standalone stream that the client had. This one may have messages that the client has not seen.
+            let is_foreign = is_standalone(name) && name != session.standalone;
+            if is_foreign && session.last_standalone > session.last_written {
+                resuming.asked = (session.standalone, session.last_written);
+                return Err(Halt::Wait(Wait::Replay(resuming)));
+            }
+        }
+        let (name, is_known) = (resuming.from.0, resuming.is_complete);
+        Ok(self.resumed(key, stream, name, resuming.frames, is_known)?)
+    }
+
+    /// Finds the queue for the rest of a stream. `is_known` says whether all its messages after the client's last are in `frames`.
+    fn resumed(
+        &mut self,
+        key: SessionKey,
+        stream: StreamId,
+        name: u64,
+        frames: Vec<Frame>,
+        is_known: bool,
+    ) -> Result<Resumed, Refusal> {
+        let (queue, is_replay) = match self.queue_named(key, name) {
+            Some(queue) => (queue, false),
             // All requests of the stream are answered: the rest is replayed, and the stream ends. The same happens if another server may
             // still work on a request; the client then asks again.
             None if is_known || self.is_shared() => {
@@ -171,17 +261,46 @@ impl HttpBinding {
         })
     }
 
-    /// Collects the messages that were sent on a stream after an event, for replay (S-RES-04, S-RES-05). Returns whether the store knows
-    /// the stream.
-    fn replay(&mut self, key: SessionKey, name: u64, after: u64, frames: &mut Vec<Frame>) -> bool {
-        let has_replay = self.has_replay();
-        let Some(session) = self.sessions.get(key).filter(|_| has_replay) else {
-            return false;
+    /// The queue of the stream with this name, if more messages may come on it.
+    fn queue_named(&self, key: SessionKey, name: u64) -> Option<QueueId> {
+        let is_foreign = || match self.events {
+            Events::Driver => is_standalone(name),
+            Events::Memory(_) => false,
         };
-        let mut again = |number, message: &str| {
-            let again = Signal::Replayed(number, message.into());
-            frames.push(Frame::Signal(again));
-        };
-        self.events.replay(&session.id, name, after, &mut again)
+        let session = self.sessions.get(key)?;
+        if name == session.standalone || is_foreign() {
+            return Some(key.queue());
+        }
+        self.sessions.stream(key, name).map(QueueId::Stream)
+    }
+}
+
+/// A stream that a client wants to resume, while the driver's store is asked for its messages.
+pub(crate) struct Resuming {
+    pub(crate) key: SessionKey,
+    /// The queue of the stream, if more messages may come on it. They wait meanwhile.
+    pub(crate) queue: Option<QueueId>,
+    /// The id of the session.
+    session: Box<str>,
+    /// The event after which the client resumes: the name of its stream, and its number.
+    from: (u64, u64),
+    /// The event after which messages are asked for now.
+    asked: (u64, u64),
+    /// Whether all messages of the stream that the client had are in `frames`.
+    is_complete: bool,
+    /// The beginning of the stream, and the messages to be replayed.
+    frames: Vec<Frame>,
+}
+
+impl Resuming {
+    /// The request to the store.
+    pub(crate) fn request(&self, lookup: LookupId) -> StoreRequest {
+        let (stream, after) = self.asked;
+        StoreRequest::Replay {
+            lookup,
+            session: self.session.clone(),
+            stream,
+            after,
+        }
     }
 }

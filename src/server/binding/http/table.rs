@@ -11,6 +11,8 @@ use core::fmt;
 pub(crate) enum Phase {
     /// The request arrives.
     Reading,
+    /// The request is complete, and waits for an answer of the driver's store.
+    Waiting,
     /// The request is complete, and the head of the response is not written.
     Answering,
     /// The response is an event stream whose head is written.
@@ -23,8 +25,9 @@ pub(crate) enum Phase {
 
 impl Phase {
     #[cfg(test)]
-    const ALL: [Phase; 5] = [
+    const ALL: [Phase; 6] = [
         Phase::Reading,
+        Phase::Waiting,
         Phase::Answering,
         Phase::Streaming,
         Phase::Unread,
@@ -36,6 +39,7 @@ impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Phase::Reading => "reading",
+            Phase::Waiting => "waiting",
             Phase::Answering => "answering",
             Phase::Streaming => "streaming",
             Phase::Unread => "unread",
@@ -49,6 +53,10 @@ impl fmt::Display for Phase {
 pub(crate) enum Cue {
     /// The request is complete, or is refused before it is.
     Arrived,
+    /// The request is complete, and the driver's store is asked before it is served.
+    Asked,
+    /// The store has answered, or failed to.
+    Found,
     /// The first event of the response is written.
     Begun,
     /// The response is complete. Says whether its client has read all of it.
@@ -61,8 +69,10 @@ pub(crate) enum Cue {
 
 impl Cue {
     #[cfg(test)]
-    const ALL: [Cue; 6] = [
+    const ALL: [Cue; 8] = [
         Cue::Arrived,
+        Cue::Asked,
+        Cue::Found,
         Cue::Begun,
         Cue::Finished { is_read: false },
         Cue::Finished { is_read: true },
@@ -73,22 +83,26 @@ impl Cue {
 
 /// Returns the next phase, or `None` if the cue does not apply.
 pub(crate) const fn next(phase: Phase, cue: Cue) -> Option<Phase> {
-    use Phase::{Answering, Gone, Reading, Streaming, Unread};
+    use Phase::{Answering, Gone, Reading, Streaming, Unread, Waiting};
     Some(match (phase, cue) {
         (Reading, Cue::Arrived) => Answering,
+        (Reading | Waiting, Cue::Asked) => Waiting,
+        (Waiting, Cue::Found) => Answering,
         (Answering, Cue::Begun) => Streaming,
         (Answering | Streaming, Cue::Finished { is_read: false }) => Unread,
         (Answering | Streaming, Cue::Finished { is_read: true }) => Gone,
         (Unread, Cue::ReadAll) => Gone,
-        (Reading | Answering | Streaming | Unread, Cue::Lost) => Gone,
+        (Reading | Waiting | Answering | Streaming | Unread, Cue::Lost) => Gone,
 
         // A request arrives once, and its response begins once.
-        (Answering | Streaming | Unread | Gone, Cue::Arrived) => return None,
-        (Reading | Streaming | Unread | Gone, Cue::Begun) => return None,
+        (Waiting | Answering | Streaming | Unread | Gone, Cue::Arrived) => return None,
+        (Answering | Streaming | Unread | Gone, Cue::Asked) => return None,
+        (Reading | Answering | Streaming | Unread | Gone, Cue::Found) => return None,
+        (Reading | Waiting | Streaming | Unread | Gone, Cue::Begun) => return None,
         // A refusal also answers the exchange before it is finished.
-        (Reading | Unread | Gone, Cue::Finished { .. }) => return None,
+        (Reading | Waiting | Unread | Gone, Cue::Finished { .. }) => return None,
         // An open response may have more to read.
-        (Reading | Answering | Streaming | Gone, Cue::ReadAll) => return None,
+        (Reading | Waiting | Answering | Streaming | Gone, Cue::ReadAll) => return None,
         (Gone, Cue::Lost) => return None,
     })
 }
@@ -124,6 +138,8 @@ mod tests {
             Cue::Finished { is_read: true } => "Finished, read",
             Cue::Finished { is_read: false } => "Finished, unread",
             Cue::Arrived => "Arrived",
+            Cue::Asked => "Asked",
+            Cue::Found => "Found",
             Cue::Begun => "Begun",
             Cue::ReadAll => "ReadAll",
             Cue::Lost => "Lost",

@@ -155,6 +155,7 @@ pub(crate) fn check_head(
         address: head.address,
         accepts,
         body: Vec::new(),
+        found: None,
     })
 }
 

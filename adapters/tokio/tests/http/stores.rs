@@ -1,0 +1,189 @@
+//! Tests a server that keeps its sessions in a store of the application: one that several servers share, one that is slow, and one that fails.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everlink::server::{DriverStorage, Http, MemoryStore, Replay};
+use everlink::{StoreAnswer, StoreRequest};
+use everlink_tokio::Service;
+use everlink_tokio::http::{Store, serve, serve_with_store};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{run_isolated, server_config, tools};
+
+/// What a store does with a look-up.
+#[derive(Clone, Copy)]
+enum Behaviour {
+    Answers,
+    AnswersAfter(Duration),
+    Fails,
+    NeverAnswers,
+}
+
+struct TestStore {
+    memory: Mutex<MemoryStore>,
+    behaviour: Mutex<Behaviour>,
+}
+
+impl TestStore {
+    fn new() -> Arc<TestStore> {
+        Arc::new(TestStore {
+            memory: Mutex::new(MemoryStore::new(8, Replay::default())),
+            behaviour: Mutex::new(Behaviour::Answers),
+        })
+    }
+
+    fn behave(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().expect("a lock") = behaviour;
+    }
+}
+
+impl Store for TestStore {
+    async fn carry_out(&self, request: StoreRequest) -> Option<StoreAnswer> {
+        let behaviour = *self.behaviour.lock().expect("a lock");
+        if request.lookup().is_some() {
+            match behaviour {
+                Behaviour::Answers => {}
+                Behaviour::AnswersAfter(delay) => tokio::time::sleep(delay).await,
+                Behaviour::Fails => return None,
+                // As long as the test takes, but no longer: no task may be left.
+                Behaviour::NeverAnswers => tokio::time::sleep(Duration::from_secs(1)).await,
+            }
+        }
+        self.memory.carry_out(request).await
+    }
+}
+
+struct TestServer {
+    address: SocketAddr,
+    service: Service,
+}
+
+impl TestServer {
+    async fn start(instance: u64, store: Option<&Arc<TestStore>>) -> TestServer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut storage = DriverStorage::new(instance);
+        storage.timeout = Duration::from_millis(300);
+        let config = server_config().with_http(Http::new().with_storage(storage));
+        let (_, handler) = tools();
+        let service = match store {
+            Some(store) => serve_with_store(listener, config, store.clone(), handler),
+            None => serve(listener, config, handler),
+        };
+        TestServer { address, service }
+    }
+
+    /// Sends a message. Returns the status of the response, its head, and its body.
+    async fn post(&self, session: Option<&str>, message: Value) -> (u16, String, Value) {
+        let mut client = TcpStream::connect(self.address).await.expect("a server");
+        let body = message.to_string();
+        let mut head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: application/json\r\nContent-Length: {}\r\n",
+            self.address,
+            body.len()
+        );
+        if let Some(session) = session {
+            head += &format!("Mcp-Session-Id: {session}\r\n");
+        }
+        let request = format!("{head}\r\n{body}");
+        client.write_all(request.as_bytes()).await.expect("written");
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.expect("read");
+        let (head, body) = response.split_once("\r\n\r\n").expect("a response");
+        let status = head[9..12].parse().expect("a status");
+        let body = serde_json::from_str(body).unwrap_or_default();
+        (status, head.to_ascii_lowercase(), body)
+    }
+
+    /// Opens a session and returns its id.
+    async fn open_session(&self) -> String {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+        let (status, head, _) = self.post(None, message).await;
+        assert_eq!(status, 200, "{head}");
+        let id = head.split_once("mcp-session-id: ").expect("a session").1;
+        let id = id.lines().next().expect("an id").to_owned();
+        let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.post(Some(&id), done).await.0, 202);
+        id
+    }
+
+    async fn ping(&self, session: &str) -> (u16, String) {
+        let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+        let (status, head, _) = self.post(Some(session), ping).await;
+        (status, head)
+    }
+
+    async fn stop(self) {
+        self.service.shutdown().await.expect("it ends");
+    }
+}
+
+#[test]
+fn session_begun_at_one_server_is_continued_at_another() {
+    run_isolated(async || {
+        let store = TestStore::new();
+        let one = TestServer::start(1, Some(&store)).await;
+        let other = TestServer::start(2, Some(&store)).await;
+        let session = one.open_session().await;
+        let params = json!({"name": "echo", "arguments": {"text": "hello"}});
+        let call = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params});
+        let (status, _, reply) = other.post(Some(&session), call).await;
+        assert_eq!(status, 200);
+        assert_eq!(reply["result"]["content"][0]["text"], "hello");
+        assert_eq!(one.ping(&session).await.0, 200);
+        one.stop().await;
+        assert_eq!(other.ping(&session).await.0, 200);
+        other.stop().await;
+    });
+}
+
+#[test]
+fn store_that_answers_late_delays_only_the_requests_that_need_it() {
+    run_isolated(async || {
+        let store = TestStore::new();
+        let server = TestServer::start(1, Some(&store)).await;
+        let session = server.open_session().await;
+        store.behave(Behaviour::AnswersAfter(Duration::from_millis(50)));
+        // A handshake needs no answer.
+        let both = tokio::join!(server.ping(&session), async {
+            let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
+            let message =
+                json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
+            server.post(None, message).await.0
+        });
+        assert_eq!((both.0.0, both.1), (200, 200));
+        server.stop().await;
+    });
+}
+
+#[test]
+fn store_that_fails_or_never_answers_gives_503_and_the_session_goes_on() {
+    run_isolated(async || {
+        let store = TestStore::new();
+        let server = TestServer::start(1, Some(&store)).await;
+        let session = server.open_session().await;
+        for behaviour in [Behaviour::Fails, Behaviour::NeverAnswers] {
+            store.behave(behaviour);
+            let (status, head) = server.ping(&session).await;
+            assert_eq!(status, 503);
+            assert!(head.contains("retry-after: "), "{head}");
+            store.behave(Behaviour::Answers);
+            assert_eq!(server.ping(&session).await.0, 200);
+        }
+        server.stop().await;
+    });
+}
+
+#[test]
+fn server_without_the_store_that_its_config_names_gives_503() {
+    run_isolated(async || {
+        let server = TestServer::start(1, None).await;
+        assert_eq!(server.ping("any").await.0, 503);
+        server.stop().await;
+    });
+}

@@ -1,0 +1,282 @@
+//! The requests to the driver's store, and the look-ups that exchanges wait for. Knows no message, and of sessions only their ids and keys.
+//!
+//! Requests in one session are served in the order in which they arrived, even if the store answers in another order. A stream that is
+//! replayed delays no other exchange.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::driver::{LookupId, SessionRecord, StoreAnswer, StoreRequest, StreamId};
+use crate::server::binding::http::stream::Resuming;
+use crate::server::binding::http::validate::Refusal;
+use crate::server::event::RefusalCause;
+use crate::server::origin::{QueueId, SessionKey};
+
+/// What is known of the session of a request that waited for the store.
+#[derive(Clone)]
+pub(crate) enum Found {
+    /// The store need not be asked, but earlier requests in the session came first.
+    Unasked,
+    Failed(Failure),
+    Record(Option<Box<SessionRecord>>),
+}
+
+/// Why a look-up has no result.
+#[derive(Clone, Copy)]
+pub(crate) enum Failure {
+    /// The store said so, or its answer is no answer to the request.
+    Reported,
+    TimedOut,
+}
+
+impl Failure {
+    /// The refusal for the client that waited.
+    pub(crate) fn refusal(self) -> Refusal {
+        let text = match self {
+            Failure::Reported => {
+                "the store of the sessions failed, and the request was not processed; come back later"
+            }
+            Failure::TimedOut => {
+                "the store of the sessions did not answer in time, and the request was not processed; come back later"
+            }
+        };
+        Refusal::busy(text).because(RefusalCause::Store)
+    }
+}
+
+/// What an exchange must wait for.
+pub(crate) enum Wait {
+    /// The session with this id. Says whether the store must be asked, or only earlier requests in the session come first.
+    Session { id: Box<str>, is_asked: bool },
+    /// The messages of a stream.
+    Replay(Box<Resuming>),
+}
+
+/// A reason not to serve a request now.
+pub(crate) enum Halt {
+    Refused(Refusal),
+    Wait(Wait),
+}
+
+impl From<Refusal> for Halt {
+    fn from(refusal: Refusal) -> Halt {
+        Halt::Refused(refusal)
+    }
+}
+
+impl Halt {
+    /// Names the message that a refusal answers.
+    pub(crate) fn to(self, id: &crate::wire::Id) -> Halt {
+        match self {
+            Halt::Refused(refusal) => Halt::Refused(refusal.to(Some(id))),
+            Halt::Wait(wait) => Halt::Wait(wait),
+        }
+    }
+}
+
+/// An exchange that has waited, with the result of its look-up.
+pub(crate) enum Ready {
+    Session(StreamId, Found),
+    Replay(StreamId, Box<Resuming>, Result<Replayed, Failure>),
+}
+
+/// Messages of a stream, and whether none is missing.
+pub(crate) struct Replayed {
+    pub(crate) events: Vec<(u64, Box<str>)>,
+    pub(crate) is_complete: bool,
+}
+
+enum Waiting {
+    Session {
+        stream: StreamId,
+        id: Box<str>,
+        found: Option<Found>,
+    },
+    Replay(StreamId, Box<Resuming>),
+}
+
+#[derive(Default)]
+pub(crate) struct Lookups {
+    last: u64,
+    waiting: BTreeMap<LookupId, Waiting>,
+    /// The look-ups of each session, oldest first.
+    sessions: BTreeMap<Box<str>, VecDeque<LookupId>>,
+    /// The sessions whose oldest look-up may be done.
+    changed: Vec<Box<str>>,
+    /// The replays that are done.
+    replayed: VecDeque<(LookupId, Ready)>,
+    /// The requests that the driver has not polled yet.
+    requests: VecDeque<StoreRequest>,
+}
+
+/// # Requests to the store
+impl Lookups {
+    pub(crate) fn request(&mut self, request: StoreRequest) {
+        self.requests.push_back(request);
+    }
+
+    pub(crate) fn next_request(&mut self) -> Option<StoreRequest> {
+        self.requests.pop_front()
+    }
+}
+
+/// # Exchanges that wait
+impl Lookups {
+    /// Lets an exchange wait. Returns its look-up, and whether the store is asked.
+    pub(crate) fn wait(&mut self, stream: StreamId, wait: Wait) -> (LookupId, bool) {
+        self.last += 1;
+        let lookup = LookupId::from_number(self.last);
+        let (waiting, is_asked) = match wait {
+            Wait::Session { id, is_asked } => {
+                self.sessions
+                    .entry(id.clone())
+                    .or_default()
+                    .push_back(lookup);
+                if is_asked {
+                    let session = id.clone();
+                    self.request(StoreRequest::Find { lookup, session });
+                }
+                let found = (!is_asked).then_some(Found::Unasked);
+                (Waiting::Session { stream, id, found }, is_asked)
+            }
+            Wait::Replay(resuming) => {
+                self.request(resuming.request(lookup));
+                (Waiting::Replay(stream, resuming), true)
+            }
+        };
+        self.waiting.insert(lookup, waiting);
+        (lookup, is_asked)
+    }
+
+    /// Whether requests in this session wait.
+    pub(crate) fn has(&self, session: &str) -> bool {
+        self.sessions.contains_key(session)
+    }
+
+    /// Whether a stream of this session waits for its messages.
+    pub(crate) fn is_replaying(&self, key: SessionKey) -> bool {
+        let mut waiting = self.waiting.values();
+        waiting.any(|waiting| match waiting {
+            Waiting::Replay(_, resuming) => resuming.key == key,
+            Waiting::Session { .. } => false,
+        })
+    }
+
+    /// Takes the answer to a look-up, or notes that none came in time. Returns whether it was waited for.
+    pub(crate) fn answer(
+        &mut self,
+        lookup: LookupId,
+        answer: Result<StoreAnswer, Failure>,
+    ) -> bool {
+        match self.waiting.get_mut(&lookup) {
+            None | Some(Waiting::Session { found: Some(_), .. }) => return false,
+            Some(Waiting::Session { id, found, .. }) => {
+                *found = Some(match answer {
+                    Ok(StoreAnswer::Session(None)) => Found::Record(None),
+                    Ok(StoreAnswer::Session(Some(record))) if record.id == *id => {
+                        Found::Record(Some(record))
+                    }
+                    Ok(_) => Found::Failed(Failure::Reported),
+                    Err(failure) => Found::Failed(failure),
+                });
+                self.changed.push(id.clone());
+            }
+            Some(Waiting::Replay(..)) => {
+                let replayed = match answer {
+                    Ok(StoreAnswer::Events {
+                        events,
+                        is_complete,
+                    }) => Ok(Replayed {
+                        events,
+                        is_complete,
+                    }),
+                    Ok(_) => Err(Failure::Reported),
+                    Err(failure) => Err(failure),
+                };
+                if let Some(Waiting::Replay(stream, resuming)) = self.waiting.remove(&lookup) {
+                    let ready = Ready::Replay(stream, resuming, replayed);
+                    self.replayed.push_back((lookup, ready));
+                }
+            }
+        }
+        true
+    }
+
+    /// Forgets a look-up whose client is gone. Returns the stream that it wanted to resume.
+    pub(crate) fn cancel(&mut self, lookup: LookupId) -> Option<Box<Resuming>> {
+        match self.waiting.remove(&lookup)? {
+            Waiting::Replay(_, resuming) => Some(resuming),
+            Waiting::Session { id, .. } => {
+                if let Some(queue) = self.sessions.get_mut(&id) {
+                    queue.retain(|waiting| *waiting != lookup);
+                }
+                self.changed.push(id);
+                None
+            }
+        }
+    }
+
+    /// Notes that a session is over. The store may have answered before it heard of that.
+    pub(crate) fn session_ended(&mut self, id: &str) {
+        for lookup in self.sessions.get(id).into_iter().flatten() {
+            if let Some(Waiting::Session { found, .. }) = self.waiting.get_mut(lookup) {
+                *found = Some(Found::Record(None));
+            }
+        }
+        if self.has(id) {
+            self.changed.push(id.into());
+        }
+    }
+
+    /// Removes and returns an exchange that need not wait any longer.
+    pub(crate) fn next_ready(&mut self) -> Option<(LookupId, Ready)> {
+        if let Some(ready) = self.replayed.pop_front() {
+            return Some(ready);
+        }
+        while let Some(id) = self.changed.last() {
+            if let Some(queue) = self.sessions.get_mut(id) {
+                let first = queue.front().copied();
+                let first = first.filter(|first| {
+                    let waiting = self.waiting.get(first);
+                    matches!(waiting, Some(Waiting::Session { found: Some(_), .. }))
+                });
+                if first.is_some() {
+                    queue.pop_front();
+                }
+                if queue.is_empty() {
+                    self.sessions.remove(id);
+                }
+                if let Some((lookup, ready)) = first.and_then(|first| self.remove(first)) {
+                    return Some((lookup, ready));
+                }
+            }
+            self.changed.pop();
+        }
+        None
+    }
+
+    fn remove(&mut self, lookup: LookupId) -> Option<(LookupId, Ready)> {
+        match self.waiting.remove(&lookup)? {
+            Waiting::Session { stream, found, .. } => {
+                Some((lookup, Ready::Session(stream, found?)))
+            }
+            Waiting::Replay(..) => None,
+        }
+    }
+
+    /// The exchange that waits for the messages of this queue.
+    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
+        self.waiting.values().find_map(|waiting| match waiting {
+            Waiting::Replay(stream, resuming) => (resuming.queue == Some(queue)).then_some(*stream),
+            Waiting::Session { .. } => None,
+        })
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+        self.sessions.clear();
+        self.changed.clear();
+        self.replayed.clear();
+    }
+}

@@ -1,0 +1,453 @@
+//! Sessions and messages that the driver keeps: its store answers late, in another order, with a failure, or never.
+
+use everlink::protocol::Version;
+use everlink::server::{DriverStorage, EventStorage, Http, RefusalCause, SessionRecord, State};
+use everlink::{Change, List, StoreAnswer, StoreRequest};
+use serde_json::{Value, json};
+
+use crate::server_http::{
+    Harness, HttpRequest, Session, Store, config, http_config, modern, seconds, shared_http,
+    stored_http,
+};
+
+const TOOLS: &str = "notifications/tools/list_changed";
+const PROMPTS: &str = "notifications/prompts/list_changed";
+
+fn call(session: &Session, id: u64) -> HttpRequest {
+    session.post(id, "tools/call", json!({"name": "slow"}))
+}
+
+fn ping(session: &Session, id: u64) -> HttpRequest {
+    session.post(id, "ping", json!({}))
+}
+
+/// A server that shares its store with others, and a session at it. From now on, requests to the store are held.
+fn shared_and_held() -> (Harness, Session) {
+    let mut harness = Harness::new(http_config(shared_http(1)));
+    let session = harness.open_session("2025-11-25");
+    harness.store.holds = true;
+    (harness, session)
+}
+
+fn methods(messages: &[Value]) -> Vec<&str> {
+    let methods = messages.iter().map(|message| message["method"].as_str());
+    methods.map(Option::unwrap_or_default).collect()
+}
+
+#[test]
+fn storage_in_memory_asks_the_driver_nothing() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    harness.publish(Change::List(List::Tools));
+    let last = harness.last_event_id(stream);
+    harness.disconnect(stream);
+    harness.publish(Change::List(List::Tools));
+    let resumed = harness.send(session.resume(&last));
+    assert_eq!(harness.messages(resumed).len(), 1);
+    harness.send(session.delete());
+    assert_eq!(harness.store.requests, 0);
+    harness.finish();
+}
+
+#[test]
+fn request_that_waits_for_the_store_delays_no_other_client() {
+    let (mut harness, session) = shared_and_held();
+    let waiting = harness.send(call(&session, 1));
+    assert!(!harness.is_answered(waiting));
+    let (other, request) = harness.send_accepted(modern(1, "tools/call", json!({"name": "a"})));
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.status(other), 200);
+    assert!(!harness.is_answered(waiting));
+    harness.answer_store();
+    let request = harness.newest_request();
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.result(waiting)["content"], json!([]));
+    harness.finish();
+}
+
+#[test]
+fn requests_in_one_session_are_served_in_order_when_the_store_answers_in_another() {
+    let (mut harness, session) = shared_and_held();
+    for id in 1..4 {
+        harness.send(session.post(id, "tools/call", json!({"name": id.to_string()})));
+    }
+    harness.answer_nth(2);
+    harness.answer_nth(1);
+    assert!(harness.requests().is_empty(), "the first comes first");
+    harness.answer_nth(0);
+    let params = harness.requests().into_iter().map(|request| {
+        let params = request.params.as_ref().expect("it has params");
+        params.as_str().to_owned()
+    });
+    let served: Vec<String> = params.collect();
+    let wanted = ["1", "2", "3"].map(|name| json!({"name": name}).to_string());
+    assert_eq!(served, wanted);
+    harness.store.holds = false;
+    harness.finish();
+}
+
+#[test]
+fn requests_in_different_sessions_do_not_wait_for_each_other() {
+    let (mut harness, session) = shared_and_held();
+    harness.store.holds = false;
+    let other = harness.open_session("2025-11-25");
+    harness.store.holds = true;
+    let (first, second) = (
+        harness.send(ping(&session, 1)),
+        harness.send(ping(&other, 1)),
+    );
+    harness.answer_nth(1);
+    assert_eq!(harness.status(second), 200);
+    assert!(!harness.is_answered(first));
+    harness.answer_store();
+    assert_eq!(harness.status(first), 200);
+    harness.finish();
+}
+
+#[test]
+fn client_that_leaves_while_the_store_is_asked_lets_the_next_request_go_on() {
+    let (mut harness, session) = shared_and_held();
+    let gone = harness.send(call(&session, 1));
+    let next = harness.send(ping(&session, 2));
+    harness.answer_nth(1);
+    assert!(!harness.is_answered(next));
+    harness.disconnect(gone);
+    assert_eq!(harness.status(next), 200);
+    let stale = harness.server.stats().stale_inputs;
+    harness.answer_nth(0);
+    assert_eq!(harness.server.stats().stale_inputs, stale + 1);
+    assert!(harness.requests().is_empty());
+    harness.store.holds = false;
+    harness.finish();
+}
+
+#[test]
+fn store_that_does_not_answer_within_5_s_gives_503_and_its_late_answer_is_stale() {
+    let (mut harness, session) = shared_and_held();
+    let first = harness.send(call(&session, 1));
+    harness.advance(seconds(4));
+    let second = harness.send(call(&session, 2));
+    assert!(!harness.is_answered(first));
+    harness.advance(seconds(1));
+    assert_eq!(harness.status(first), 503);
+    assert!(harness.field(first, "retry-after").is_some());
+    let text = harness.json(first)["error"]["message"].to_string();
+    assert!(text.contains("did not answer in time"), "{text}");
+    let causes = harness
+        .refusals()
+        .into_iter()
+        .map(|refused| (refused.status, refused.cause));
+    assert_eq!(causes.collect::<Vec<_>>(), [(503, RefusalCause::Store)]);
+    assert!(!harness.is_answered(second), "it has 5 s of its own");
+    let stale = harness.server.stats().stale_inputs;
+    harness.answer_nth(0);
+    assert_eq!(harness.server.stats().stale_inputs, stale + 1);
+    harness.advance(seconds(4));
+    assert_eq!(harness.status(second), 503);
+    assert!(harness.requests().is_empty());
+    assert_eq!(harness.server.sessions(), 1, "the session goes on");
+    harness.store.holds = false;
+    harness.finish();
+}
+
+#[test]
+fn failure_of_the_store_gives_503_and_the_session_goes_on() {
+    for answer in [
+        StoreAnswer::Failed,
+        // No answer to this request.
+        StoreAnswer::Events {
+            events: Vec::new(),
+            is_complete: true,
+        },
+        StoreAnswer::Session(Some(Box::new(SessionRecord::new(
+            "of another",
+            Version::V2025_11_25,
+        )))),
+    ] {
+        let (mut harness, session) = shared_and_held();
+        let failed = harness.send(call(&session, 1));
+        harness.answer_with(answer);
+        assert_eq!(harness.status(failed), 503);
+        assert!(harness.field(failed, "retry-after").is_some());
+        assert_eq!(harness.refusals()[0].cause, RefusalCause::Store);
+        harness.store.holds = false;
+        let again = harness.send(ping(&session, 2));
+        assert_eq!(harness.status(again), 200);
+        harness.finish();
+    }
+}
+
+#[test]
+fn requests_that_wait_for_the_store_count_as_open_exchanges() {
+    let mut config = http_config(shared_http(1));
+    config.limits.exchanges = 2;
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    harness.store.holds = true;
+    let waiting = [1, 2].map(|id| harness.send(ping(&session, id)));
+    let refused = harness.send(ping(&session, 3));
+    assert_eq!(harness.status(refused), 503);
+    harness.answer_store();
+    for waiting in waiting {
+        assert_eq!(harness.status(waiting), 200);
+    }
+    harness.finish();
+}
+
+#[test]
+fn bodies_that_wait_for_the_store_count_against_the_limit_of_arriving_bytes() {
+    let mut config = http_config(shared_http(1));
+    config.limits.body_bytes = 4_000;
+    config.limits.message_bytes = 4_000;
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    harness.store.holds = true;
+    let large = |id: u64| {
+        let text = "x".repeat(2_500);
+        session.post(id, "tools/call", json!({"name": text}))
+    };
+    let waiting = harness.send(large(1));
+    let refused = harness.send(large(2));
+    assert_eq!(harness.status(refused), 503);
+    assert!(!harness.is_answered(waiting));
+    harness.answer_store();
+    assert_eq!(harness.requests().len(), 1);
+    let again = harness.send(large(3));
+    assert!(!harness.is_over(again));
+    assert_eq!(harness.requests().len(), 2);
+    harness.finish();
+}
+
+#[test]
+fn requests_behind_a_delete_get_404_although_the_store_found_the_session_before() {
+    let (mut harness, session) = shared_and_held();
+    let deleted = harness.send(session.delete());
+    let late = harness.send(ping(&session, 1));
+    // The store looked for both before it heard that the session is over.
+    harness.answer_nth(1);
+    harness.answer_nth(0);
+    assert_eq!(harness.status(deleted), 204);
+    assert_eq!(harness.status(late), 404);
+    harness.answer_store();
+    let gone = harness.send(ping(&session, 2));
+    assert_eq!(harness.status(gone), 404);
+    harness.finish();
+}
+
+#[test]
+fn store_for_one_server_after_another_is_asked_only_about_unknown_sessions() {
+    let store = Store::default();
+    let mut first = Harness::with_store(http_config(stored_http(1)), &store);
+    let session = first.open_session("2025-11-25");
+    first.store.holds = true;
+    let known = first.send(ping(&session, 1));
+    assert_eq!(first.status(known), 200);
+    drop(first);
+
+    let mut second = Harness::with_store(http_config(stored_http(2)), &store);
+    second.store.holds = true;
+    let unknown = second.send(ping(&session, 2));
+    let behind = second.send(ping(&session, 3));
+    assert_eq!(second.store.held.len(), 2);
+    second.answer_nth(0);
+    assert_eq!(second.status(unknown), 200);
+    // The session is known now, but an earlier request in it still waits.
+    let last = second.send(ping(&session, 4));
+    assert!(!second.is_answered(behind) && !second.is_answered(last));
+    assert_eq!(second.store.held.len(), 1);
+    second.answer_store();
+    assert_eq!((second.status(behind), second.status(last)), (200, 200));
+    second.finish();
+}
+
+#[test]
+fn handshake_waits_for_no_answer_of_the_store() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    harness.store.holds = true;
+    let session = harness.open_session("2025-11-25");
+    let call = harness.send(call(&session, 1));
+    assert!(harness.is_answered(call), "its stream has begun");
+    let held = &harness.store.held;
+    assert!(
+        held.iter().all(|request| request.lookup().is_none()),
+        "{held:?}"
+    );
+    harness.finish();
+}
+
+#[test]
+fn messages_sent_while_a_stream_is_replayed_follow_the_replay_once() {
+    for http in [shared_http(1), stored_http(1)] {
+        let mut harness = Harness::new(http_config(http));
+        let session = harness.open_session("2025-11-25");
+        let stream = harness.send(session.get());
+        let primer = harness.last_event_id(stream);
+        harness.disconnect(stream);
+        harness.publish(Change::List(List::Tools));
+        harness.store.holds = true;
+        let resumed = harness.send(session.resume(&primer));
+        if !matches!(harness.store.held[0], StoreRequest::Replay { .. }) {
+            harness.answer_nth(0);
+        }
+        assert!(!harness.is_answered(resumed));
+        harness.publish(Change::List(List::Prompts));
+        harness.answer_store();
+        let messages = harness.messages(resumed);
+        assert_eq!(methods(&messages), [TOOLS, PROMPTS]);
+        let ids: Vec<Option<String>> = harness.sse(resumed).into_iter().map(|e| e.id).collect();
+        assert_eq!(ids.len(), 3);
+        // All of it is in the store, for the next resume.
+        harness.disconnect(resumed);
+        let again = harness.send(session.resume(&primer));
+        assert_eq!(methods(&harness.messages(again)), [TOOLS, PROMPTS]);
+        harness.finish();
+    }
+}
+
+#[test]
+fn failed_replay_gives_503_and_loses_no_message() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    let (lost, request) = harness.send_accepted(call(&session, 1));
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.store.holds = true;
+    let failed = harness.send(session.resume(&last));
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.store.held.len(), 1, "the reply waits");
+    harness.answer_with(StoreAnswer::Failed);
+    assert_eq!(harness.status(failed), 503);
+    harness.answer_store();
+    let resumed = harness.send(session.resume(&last));
+    assert_eq!(harness.result(resumed)["content"], json!([]));
+    harness.finish();
+}
+
+#[test]
+fn client_that_leaves_during_a_replay_gets_the_reply_when_it_comes_back() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    let (lost, request) = harness.send_accepted(call(&session, 1));
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.store.holds = true;
+    let gone = harness.send(session.resume(&last));
+    harness.respond(request, json!({"content": []}));
+    harness.disconnect(gone);
+    harness.answer_store();
+    let resumed = harness.send(session.resume(&last));
+    assert_eq!(harness.result(resumed)["content"], json!([]));
+    harness.finish();
+}
+
+#[test]
+fn newer_stream_replaces_one_that_waits_for_its_replay() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    let primer = harness.last_event_id(stream);
+    harness.disconnect(stream);
+    harness.publish(Change::List(List::Tools));
+    harness.store.holds = true;
+    let older = harness.send(session.resume(&primer));
+    let newer = harness.send(session.resume(&primer));
+    assert_eq!(harness.status(older), 503);
+    harness.answer_store();
+    assert_eq!(methods(&harness.messages(newer)), [TOOLS]);
+    harness.finish();
+}
+
+/// The client resumes the standalone stream of the first server at the second. It gets what the first had stored, then what the
+/// second had, and each later message once.
+#[test]
+fn standalone_stream_of_one_server_is_resumed_at_another() {
+    let store = Store::default();
+    let mut one = Harness::with_store(http_config(shared_http(1)), &store);
+    let mut other = Harness::with_store(http_config(shared_http(2)), &store);
+    let session = one.open_session("2025-11-25");
+    let stream = one.send(session.get());
+    let last = one.last_event_id(stream);
+    one.disconnect(stream);
+    one.publish(Change::List(List::Tools));
+    other.send(ping(&session, 1));
+    other.publish(Change::List(List::Prompts));
+    let resumed = other.send(session.resume(&last));
+    assert_eq!(methods(&other.messages(resumed)), [TOOLS, PROMPTS]);
+    other.publish(Change::List(List::Tools));
+    assert_eq!(methods(&other.messages(resumed)), [TOOLS, PROMPTS, TOOLS]);
+    let last = other.last_event_id(resumed);
+    other.disconnect(resumed);
+    let again = other.send(session.resume(&last));
+    assert!(other.messages(again).is_empty());
+    one.finish();
+    other.finish();
+}
+
+#[test]
+fn servers_with_one_secret_never_use_the_same_event_id() {
+    let store = Store::default();
+    let mut servers = [1, 2].map(|n| Harness::with_store(http_config(shared_http(n)), &store));
+    let session = servers[0].open_session("2025-11-25");
+    let mut ids = Vec::new();
+    for server in &mut servers {
+        // Both number their streams alike.
+        let stream = server.send(session.get());
+        server.publish(Change::List(List::Tools));
+        let (call, request) = server.send_accepted(call(&session, 1));
+        server.respond(request, json!({"content": []}));
+        for stream in [stream, call] {
+            ids.extend(server.sse(stream).into_iter().filter_map(|event| event.id));
+        }
+    }
+    let count = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    servers.into_iter().for_each(Harness::finish);
+}
+
+#[test]
+fn sessions_can_be_kept_by_the_driver_and_messages_in_memory() {
+    let mut storage = DriverStorage::new(1);
+    storage.events = EventStorage::Memory;
+    let mut harness = Harness::new(http_config(Http::new().with_storage(storage)));
+    let session = harness.open_session("2025-11-25");
+    let before = harness.store.requests;
+    let stream = harness.send(session.get());
+    let primer = harness.last_event_id(stream);
+    harness.disconnect(stream);
+    harness.publish(Change::List(List::Tools));
+    assert_eq!(harness.store.requests, before + 1, "one look-up");
+    let resumed = harness.send(session.resume(&primer));
+    assert_eq!(methods(&harness.messages(resumed)), [TOOLS]);
+    harness.finish();
+}
+
+#[test]
+fn shutdown_waits_for_the_store_no_longer_than_its_timeout() {
+    let (mut harness, session) = shared_and_held();
+    let served = harness.send(ping(&session, 1));
+    let waiting = harness.send(ping(&session, 2));
+    harness.shutdown();
+    harness.answer_nth(0);
+    assert_eq!(harness.status(served), 200);
+    assert_eq!(harness.server.state(), State::Draining);
+    harness.advance(seconds(5));
+    assert_eq!(harness.status(waiting), 503);
+    assert_eq!(harness.server.state(), State::Closed);
+    harness.finish();
+}
+
+#[test]
+fn nonsense_that_waits_for_the_store_is_counted_once() {
+    let (mut harness, session) = shared_and_held();
+    let body = r#"{"jsonrpc":"2.0","id":7,"result":1,"error":2}"#;
+    let mut nonsense = session.post_message(&Value::Null);
+    nonsense.body = body.into();
+    let refused = harness.send(nonsense);
+    harness.answer_store();
+    assert_eq!(harness.status(refused), 400);
+    assert_eq!(harness.server.stats().noise, 1);
+    harness.finish();
+}

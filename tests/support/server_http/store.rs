@@ -1,0 +1,72 @@
+//! A store for the requests of servers: several harnesses can share it, and a test can answer late, in another order, or not at all.
+
+use std::sync::{Arc, Mutex};
+
+use everlink::server::{DriverStorage, Http, MemoryStore, Replay, SessionRecord, SessionStorage};
+use everlink::{Input, StoreRequest};
+
+pub(crate) struct Store {
+    shared: Arc<Mutex<MemoryStore>>,
+    /// Whether requests are held until the test answers them.
+    pub(crate) holds: bool,
+    /// The requests that are held.
+    pub(crate) held: Vec<StoreRequest>,
+    /// The number of requests so far.
+    pub(crate) requests: usize,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store::with_replay(Replay::default())
+    }
+}
+
+impl Store {
+    pub(crate) fn with_replay(replay: Replay) -> Store {
+        Store {
+            shared: Arc::new(Mutex::new(MemoryStore::new(8, replay))),
+            holds: false,
+            held: Vec::new(),
+            requests: 0,
+        }
+    }
+
+    /// The same store, for another server.
+    pub(crate) fn share(&self) -> Store {
+        Store {
+            shared: self.shared.clone(),
+            ..Store::default()
+        }
+    }
+
+    /// Puts a session into the store.
+    pub(crate) fn put(&self, record: SessionRecord) {
+        self.carry_out(StoreRequest::Put(Box::new(record)));
+    }
+
+    pub(crate) fn carry_out(&self, request: StoreRequest) -> Option<Input<'static>> {
+        self.shared.lock().expect("a lock").carry_out(request)
+    }
+
+    /// Carries out a request, or holds it.
+    pub(crate) fn take(&mut self, request: StoreRequest) -> Option<Input<'static>> {
+        self.requests += 1;
+        if self.holds {
+            self.held.push(request);
+            return None;
+        }
+        self.carry_out(request)
+    }
+}
+
+/// Settings with which the driver keeps everything, for several servers at once.
+pub(crate) fn shared_http(instance: u64) -> Http {
+    Http::new().with_storage(DriverStorage::new(instance))
+}
+
+/// Settings with which the driver keeps everything, for one server after another.
+pub(crate) fn stored_http(instance: u64) -> Http {
+    let mut storage = DriverStorage::new(instance);
+    storage.sessions = SessionStorage::Driver;
+    Http::new().with_storage(storage)
+}
