@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     };
     let figures = Figures::from_lines(&lines)?;
     eprintln!("\n{}\n{}", figures.as_table(), bars::as_table(&figures));
-    for (work, plot) in panels::plots(&figures) {
+    for (work, plot) in panels::plots(&figures)? {
         write(&format!("{PLOTS}/{work}.svg"), &plot)?;
     }
     let findings = fs::read_to_string(root().join(FINDINGS)).unwrap_or_default();

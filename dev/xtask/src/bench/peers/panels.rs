@@ -4,63 +4,15 @@ use super::figures::{Figures, distinct};
 use super::plot::{self, Mark, Panel, Row};
 
 /// The most informative cases and metrics of each work.
+#[rustfmt::skip]
 const PANELS: &[(&str, &[(&str, &str)])] = &[
-    (
-        "in_process",
-        &[
-            ("100 B", "instructions"),
-            ("1 MB", "instructions"),
-            ("100 B", "allocations"),
-        ],
-    ),
-    (
-        "decode",
-        &[
-            ("200 B", "instructions"),
-            ("59 KB", "instructions"),
-            ("1 MB", "instructions"),
-        ],
-    ),
-    (
-        "stdio",
-        &[
-            ("one core", "p50"),
-            ("two cores", "p50"),
-            ("two cores", "throughput at 64"),
-        ],
-    ),
-    (
-        "http",
-        &[
-            ("one core", "p50"),
-            ("two cores", "p50"),
-            ("two cores", "throughput at 64"),
-        ],
-    ),
-    (
-        "proxy",
-        &[
-            ("two cores", "p50 direct"),
-            ("two cores", "p50 through"),
-            ("two cores", "throughput at 64"),
-        ],
-    ),
-    (
-        "idle",
-        &[
-            ("10,000 pairs", "heap per pair"),
-            ("500 children", "heap per client"),
-        ],
-    ),
-    (
-        "death",
-        &[
-            ("stdio kill -9, 1 call", "error_after_kill"),
-            ("stdio kill -9, 100 calls", "error_after_kill"),
-            ("http reset, 1 call", "error_after"),
-            ("frozen, 500 ms deadline", "error_after"),
-        ],
-    ),
+    ("in_process", &[("100 B", "instructions"), ("1 MB", "instructions"), ("100 B", "allocations")]),
+    ("decode", &[("200 B", "instructions"), ("59 KB", "instructions"), ("1 MB", "instructions")]),
+    ("stdio", &[("one core", "p50"), ("two cores", "p50"), ("two cores", "throughput at 64")]),
+    ("http", &[("one core", "p50"), ("two cores", "p50"), ("two cores", "throughput at 64")]),
+    ("proxy", &[("two cores", "p50 direct"), ("two cores", "p50 through"), ("two cores", "throughput at 64")]),
+    ("idle", &[("10,000 pairs", "heap per pair"), ("500 children", "heap per client")]),
+    ("death", &[("stdio kill -9, 1 call", "error_after_kill"), ("stdio kill -9, 100 calls", "error_after_kill"), ("http reset, 1 call", "error_after"), ("frozen, 500 ms deadline", "error_after")]),
 ];
 
 /// The titles of metrics in the plots.
@@ -81,13 +33,13 @@ const TITLES: &[(&str, &str)] = &[
 ];
 
 /// A plot for each measured work.
-pub(super) fn plots(figures: &Figures) -> Vec<(&'static str, String)> {
+pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
     let plotted = PANELS.iter().filter_map(|(work, panels)| {
         let panels = panels
             .iter()
             .filter_map(|(case, metric)| panel(figures, work, case, metric));
         let panels: Vec<Panel<'_>> = panels.collect();
-        (!panels.is_empty()).then(|| (*work, plot::draw(work, &panels)))
+        (!panels.is_empty()).then(|| Ok((*work, plot::draw(work, &panels)?)))
     });
     plotted.collect()
 }
@@ -139,13 +91,13 @@ mod tests {
             line(["stdio", "one core", "p99"], "somebody", "legacy", "12"),
         ];
         let figures = Figures::from_lines(&lines.join("\n")).expect("figures");
-        let plotted = plots(&figures);
+        let plotted = plots(&figures).expect("plots");
         let [(work, plot_text)] = &plotted[..] else {
             panic!("one work was measured");
         };
         assert_eq!(*work, "stdio");
         assert!(plot_text.contains("one core: time of a call, median"));
-        assert!(plot_text.contains(">everlink-tokio<"));
+        assert!(plot_text.contains("\neverlink-tokio\n"));
         assert!(!plot_text.contains("two cores"));
         assert!(!plot_text.contains("somebody"));
     }

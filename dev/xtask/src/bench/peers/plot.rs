@@ -1,6 +1,11 @@
 //! Draws bars with whiskers as SVG, for light and dark pages. Must not depend on what is drawn.
 
-use core::fmt::Write;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::figures::{Rounds, format_number};
 
@@ -24,188 +29,196 @@ pub(super) struct Mark<'a> {
     pub(super) note: Option<&'a str>,
 }
 
-const WIDTH: f64 = 800.0;
-/// The left end of bars; names are to the left of it.
-const LEFT: f64 = 152.0;
-/// The right end of the longest bar; its value is to the right of it.
-const RIGHT: f64 = 660.0;
-const BAR: f64 = 11.0;
-/// The distance of bars in a row, and of rows.
+const WIDTH: u32 = 800;
+/// The room for names to the left of the bars, and for values to the right of the longest.
+const NAMES: u32 = 140;
+const VALUES: u32 = 140;
+/// The height of a bar with the distance to the next. Between rows is half of it.
 const PITCH: f64 = 14.0;
-const GAP: f64 = 9.0;
-const HEAD: f64 = 34.0;
-const FOOT: f64 = 26.0;
-const MARGIN: f64 = 14.0;
+const HEAD: u32 = 28;
+const FOOT: u32 = 26;
+const MARGIN: i32 = 14;
 
 /// If values spread wider than this factor, a log scale is used, because short bars would be invisible.
 const MAX_LINEAR_SPREAD: f64 = 40.0;
 
 /// One colour for each library in all plots: strong colours for ours, grey for the baselines.
-const COLOURS: &[(&str, &str)] = &[
-    ("everlink", "#2f81f7"),
-    ("everlink-json", "#79b0ff"),
-    ("everlink-stdio", "#12a594"),
-    ("everlink-tokio", "#2f81f7"),
-    ("rmcp", "#c98a4b"),
-    ("rmcp-default", "#dfb88f"),
-    ("rmcp-pooled", "#c98a4b"),
-    ("rmcp-stdio", "#dfb88f"),
-    ("rmcp-stdio_pipes", "#c98a4b"),
+const COLOURS: &[(&str, RGBColor)] = &[
+    ("everlink", RGBColor(0x2f, 0x81, 0xf7)),
+    ("everlink-json", RGBColor(0x79, 0xb0, 0xff)),
+    ("everlink-stdio", RGBColor(0x12, 0xa5, 0x94)),
+    ("everlink-tokio", RGBColor(0x2f, 0x81, 0xf7)),
+    ("rmcp", RGBColor(0xc9, 0x8a, 0x4b)),
+    ("rmcp-default", RGBColor(0xdf, 0xb8, 0x8f)),
+    ("rmcp-pooled", RGBColor(0xc9, 0x8a, 0x4b)),
+    ("rmcp-stdio", RGBColor(0xdf, 0xb8, 0x8f)),
+    ("rmcp-stdio_pipes", RGBColor(0xc9, 0x8a, 0x4b)),
 ];
-const GREY: &str = "#8b949e";
+const GREY: RGBColor = RGBColor(0x8b, 0x94, 0x9e);
+const TEXT: RGBColor = RGBColor(0x1f, 0x23, 0x28);
+const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
+const GRID: RGBColor = RGBColor(0xd8, 0xde, 0xe4);
 
-/// The plot has its own background, because a page may be light while the system is dark.
-const STYLE: &str = "\
-text{font:12px -apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}\
-.h{font-size:13px;font-weight:600}.b{font-weight:600}.m{fill:#656d76;font-size:11px}\
-.e{text-anchor:end}.c{text-anchor:middle}\
-.p{fill:#fff;stroke:#d0d7de}.g{stroke:#d8dee4}.w{stroke:#1f2328;stroke-opacity:.65}\
-@media(prefers-color-scheme:dark){text{fill:#e6edf3}.m{fill:#8b949e}.p{fill:#0d1117;stroke:#30363d}\
-.g{stroke:#21262d}.w{stroke:#e6edf3}}";
+/// Replaces the colours of the page on a dark system. The first rectangle is the background.
+const DARK: &str = "<style>@media(prefers-color-scheme:dark){svg>rect:first-of-type{fill:#0d1117}\
+[fill=\"#1F2328\"]{fill:#e6edf3}[stroke=\"#1F2328\"]{stroke:#e6edf3}[fill=\"#656D76\"]{fill:#8b949e}[stroke=\"#D8DEE4\"]{stroke:#21262d}}</style>";
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Bars<'a, X> = DrawingArea<SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Draws the panels below each other.
-pub(super) fn draw(name: &str, panels: &[Panel<'_>]) -> String {
-    let height: f64 = panels.iter().map(Panel::height).sum::<f64>() + 2.0 * MARGIN;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\">\n\
-         <title>{}</title>\n<style>{STYLE}</style>\n\
-         <rect class=\"p\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"6\"/>\n",
-        escaped(name),
-        WIDTH - 1.0,
-        height - 1.0,
-    );
-    let mut top = MARGIN;
+pub(super) fn draw(name: &str, panels: &[Panel<'_>]) -> Result<String, String> {
+    let mut svg = String::new();
+    draw_panels(&mut svg, panels).map_err(|error| format!("a plot cannot be drawn: {error}"))?;
+    let head = svg.find('>').map_or(0, |end| end + 1);
+    svg.insert_str(head, &format!("<title>{name}</title>{DARK}"));
+    Ok(svg)
+}
+
+fn draw_panels(svg: &mut String, panels: &[Panel<'_>]) -> Drawn {
+    let height = panels.iter().map(Panel::height).sum();
+    let mut rest = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
+    rest.fill(&WHITE)?;
     for panel in panels {
-        panel.draw(&mut svg, top);
-        top += panel.height();
+        let (area, below) = rest.split_vertically(panel.height());
+        panel.draw(&area)?;
+        rest = below;
     }
-    svg.push_str("</svg>\n");
-    svg
+    Ok(rest.present()?)
 }
 
 impl Panel<'_> {
-    fn height(&self) -> f64 {
-        HEAD + self.rows.iter().map(Row::height).sum::<f64>() + FOOT
+    /// The height of all bars, in bars.
+    fn bars(&self) -> f64 {
+        let bars = self.rows.iter().map(|row| row.marks.len() as f64 + 0.5);
+        bars.sum()
     }
 
-    fn draw(&self, svg: &mut String, top: f64) {
+    fn height(&self) -> u32 {
+        HEAD + FOOT + (self.bars() * PITCH) as u32
+    }
+
+    fn draw(&self, area: &Area<'_>) -> Drawn {
         let scale = Scale::covering(self.rows.iter().flat_map(|row| &row.marks));
         let direction = if self.is_more_better { "more" } else { "less" };
-        let scale_note = if scale.is_log() { ", log scale" } else { "" };
-        let unit = if self.unit.is_empty() {
-            String::new()
+        let comma = if self.unit.is_empty() { "" } else { ", " };
+        let log = if scale.is_log { ", log scale" } else { "" };
+        let about = format!("{}{comma}{direction} is better{log}", self.unit);
+        let title = text(TEXT, true, HPos::Left);
+        area.draw(&Text::new(&*self.title, (MARGIN, MARGIN), title))?;
+        let right = (WIDTH as i32 - MARGIN, MARGIN);
+        area.draw(&Text::new(about, right, text(MUTED, false, HPos::Right)))?;
+        let range = scale.begin..scale.end;
+        if scale.is_log {
+            self.draw_rows(area, &scale, range.log_scale())
         } else {
-            format!("{}, ", escaped(self.unit))
-        };
-        let _ = writeln!(
-            svg,
-            "<text class=\"h\" x=\"{MARGIN}\" y=\"{:.1}\">{}<tspan class=\"m\" dx=\"8\" font-weight=\"400\">{unit}{direction} is better{scale_note}</tspan></text>",
-            top + 16.0,
-            escaped(&self.title),
-        );
-        let (begin, end) = (top + HEAD - 6.0, top + self.height() - FOOT);
-        for tick in scale.ticks() {
-            let x = scale.x(tick);
-            let _ = writeln!(
-                svg,
-                "<line class=\"g\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{begin:.1}\" y2=\"{end:.1}\"/><text class=\"m c\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
-                end + 13.0,
-                short_number(tick),
-            );
+            self.draw_rows(area, &scale, range)
         }
-        let mut top = top + HEAD;
+    }
+
+    fn draw_rows<X>(&self, area: &Area<'_>, scale: &Scale, x: X) -> Drawn
+    where
+        X: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
+    {
+        let mut builder = ChartBuilder::on(area);
+        builder.margin_top(HEAD).margin_right(VALUES);
+        builder.x_label_area_size(FOOT).y_label_area_size(NAMES);
+        let mut chart = builder.build_cartesian_2d(x, -self.bars()..0.0)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.disable_y_mesh().y_labels(0).x_labels(6);
+        mesh.bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .axis_style(TRANSPARENT);
+        mesh.x_label_style(text(MUTED, false, HPos::Center));
+        mesh.x_label_formatter(&|tick| short_number(*tick)).draw()?;
+        // Rows are drawn from above: downwards is negative.
+        let area = chart.plotting_area();
+        let mut top = 0.0;
         for row in &self.rows {
-            row.draw(svg, top, &scale);
-            top += row.height();
+            let height = row.marks.len() as f64;
+            let middle = (scale.begin, top - height / 2.0);
+            let name = Text::new(
+                row.who.to_owned(),
+                (-10, 0),
+                text(TEXT, row.is_ours(), HPos::Right),
+            );
+            area.draw(&(EmptyElement::at(middle) + name))?;
+            for (index, mark) in row.marks.iter().enumerate() {
+                row.draw(area, mark, scale, top - index as f64 - 0.5)?;
+            }
+            top -= height + 0.5;
         }
+        Ok(())
     }
 }
 
 impl Row<'_> {
-    fn height(&self) -> f64 {
-        self.marks.len() as f64 * PITCH + GAP
+    fn is_ours(&self) -> bool {
+        self.who.starts_with("everlink")
     }
 
-    fn draw(&self, svg: &mut String, top: f64, scale: &Scale) {
-        let is_ours = self.who.starts_with("everlink");
+    /// Draws one bar, its whiskers and its value.
+    fn draw<X>(&self, area: &Bars<'_, X>, mark: &Mark<'_>, scale: &Scale, y: f64) -> Drawn
+    where
+        X: Ranged<ValueType = f64>,
+    {
         let known = COLOURS.iter().find(|(who, _)| *who == self.who);
         let colour = known.map_or(GREY, |(_, colour)| *colour);
-        let middle = top + (self.height() - GAP) / 2.0;
-        let _ = writeln!(
-            svg,
-            "<text class=\"{}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            if is_ours { "e b" } else { "e" },
-            LEFT - 10.0,
-            middle + 3.0,
-            escaped(self.who),
-        );
-        for (index, mark) in self.marks.iter().enumerate() {
-            mark.draw(svg, top + index as f64 * PITCH, scale, colour, is_ours);
+        let (mut end, label) = mark.end_and_label(scale);
+        let line = |from: f64, to: f64| [(from, y), (to, y)];
+        if mark.rounds.is_none() {
+            let (whole, style) = (line(scale.begin, end), colour.stroke_width(3));
+            area.draw(&DashedPathElement::new(whole, 2, 5, style))?;
+        } else if scale.is_log {
+            // On a log scale, the length of a bar has no meaning.
+            area.draw(&Circle::new((end, y), 5, colour.filled()))?;
+        } else {
+            let corners = [(scale.begin, y - 0.4), (end, y + 0.4)];
+            area.draw(&Rectangle::new(corners, colour.filled()))?;
         }
+        if let Some(Rounds { low, high, .. }) = mark.rounds.filter(|of| of.low < of.high) {
+            area.draw(&PathElement::new(line(low.max(scale.begin), high), TEXT))?;
+            end = end.max(high);
+        }
+        let label = Text::new(label, (8, 0), text(TEXT, self.is_ours(), HPos::Left));
+        Ok(area.draw(&(EmptyElement::at((end, y)) + label))?)
     }
 }
 
 impl Mark<'_> {
-    fn draw(&self, svg: &mut String, top: f64, scale: &Scale, colour: &str, is_ours: bool) {
-        let middle = top + BAR / 2.0;
-        let era = match self.era {
-            "both" => "",
-            era => era,
+    /// Where the bar ends, and what is written behind it.
+    fn end_and_label(&self, scale: &Scale) -> (f64, String) {
+        let era = if self.era == "both" { "" } else { self.era };
+        let Some(Rounds { median, .. }) = self.rounds else {
+            let note = self.note.unwrap_or("no end");
+            return (scale.end, format!("{note} {era}"));
         };
-        let Some(Rounds { median, low, high }) = self.rounds else {
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke=\"{colour}\" stroke-width=\"3\" stroke-dasharray=\"2 5\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\">{}<tspan class=\"m\" dx=\"5\">{era}</tspan></text>",
-                RIGHT + 6.0,
-                middle + 4.0,
-                escaped(self.note.unwrap_or("no end")),
-            );
-            return;
-        };
-        let x = scale.x(median);
-        if scale.is_log() {
-            // On a log scale, the length of a bar has no meaning.
-            let _ = writeln!(
-                svg,
-                "<line class=\"g\" x1=\"{LEFT}\" x2=\"{x:.1}\" y1=\"{middle:.1}\" y2=\"{middle:.1}\" stroke-dasharray=\"1 3\"/>\
-                 <circle cx=\"{x:.1}\" cy=\"{middle:.1}\" r=\"5\" fill=\"{colour}\"/>"
-            );
+        let value = if median >= 1e6 {
+            short_number(median)
         } else {
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{LEFT}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"1.5\" fill=\"{colour}\"/>",
-                (x - LEFT).max(1.0)
-            );
-        }
-        let (from, to) = (scale.x(low), scale.x(high));
-        if to - from >= 1.0 {
-            let (up, down) = (middle - 3.0, middle + 3.0);
-            let _ = writeln!(
-                svg,
-                "<path class=\"w\" fill=\"none\" d=\"M{from:.1} {up:.1}V{down:.1}M{from:.1} {middle:.1}H{to:.1}M{to:.1} {up:.1}V{down:.1}\"/>"
-            );
-        }
-        let _ = writeln!(
-            svg,
-            "<text{} x=\"{:.1}\" y=\"{:.1}\">{}<tspan class=\"m\" dx=\"5\" font-weight=\"400\">{era}</tspan></text>",
-            if is_ours { " class=\"b\"" } else { "" },
-            to.max(x) + if scale.is_log() { 9.0 } else { 6.0 },
-            middle + 4.0,
-            if median >= 1e6 {
-                short_number(median)
-            } else {
-                format_number(median)
-            },
-        );
+            format_number(median)
+        };
+        (median.max(scale.begin), format!("{value} {era}"))
     }
 }
 
-/// Maps values to positions.
+fn text(colour: RGBColor, is_bold: bool, at: HPos) -> TextStyle<'static> {
+    let style = if is_bold {
+        FontStyle::Bold
+    } else {
+        FontStyle::Normal
+    };
+    let font = ("sans-serif", 15).into_font().style(style);
+    font.color(&colour).pos(Pos::new(at, VPos::Center))
+}
+
+/// The values from the left to the right end of the axis.
 #[derive(Debug, PartialEq)]
-enum Scale {
-    Linear { end: f64 },
-    Log { begin: f64, end: f64 },
+struct Scale {
+    begin: f64,
+    end: f64,
+    is_log: bool,
 }
 
 impl Scale {
@@ -218,45 +231,11 @@ impl Scale {
             low = low.min(rounds.low);
             high = high.max(rounds.high).max(rounds.median);
         }
-        if low > 0.0 && most > MAX_LINEAR_SPREAD * least {
-            // Starts below the lowest value, which would otherwise have no visible length.
-            let begin = low / 1.5;
-            Scale::Log { begin, end: high }
-        } else {
-            let end = if high > 0.0 { high } else { 1.0 };
-            Scale::Linear { end }
-        }
-    }
-
-    const fn is_log(&self) -> bool {
-        matches!(self, Scale::Log { .. })
-    }
-
-    fn x(&self, value: f64) -> f64 {
-        let part = match self {
-            Scale::Linear { end } => value / end,
-            Scale::Log { begin, end } => (value / begin).ln() / (end / begin).ln(),
-        };
-        LEFT + part.clamp(0.0, 1.0) * (RIGHT - LEFT)
-    }
-
-    /// Round values along the axis.
-    fn ticks(&self) -> Vec<f64> {
-        match *self {
-            Scale::Linear { end } => {
-                let raw_step = end / 5.0;
-                let decade = 10_f64.powf(raw_step.log10().floor());
-                let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
-                let step = steps.into_iter().find(|step| *step >= raw_step);
-                let step = step.unwrap_or(raw_step);
-                let ticks = (0..=5).map(|tick| f64::from(tick) * step);
-                ticks.filter(|tick| *tick <= end).collect()
-            }
-            Scale::Log { begin, end } => {
-                let decades = (begin.log10().ceil() as i32)..=(end.log10().floor() as i32);
-                decades.map(|decade| 10_f64.powi(decade)).collect()
-            }
-        }
+        let is_log = low > 0.0 && most > MAX_LINEAR_SPREAD * least;
+        // A log scale starts below the lowest value, which would otherwise have no visible length.
+        let begin = if is_log { low / 1.5 } else { 0.0 };
+        let end = if high > 0.0 { high } else { 1.0 };
+        Scale { begin, end, is_log }
     }
 }
 
@@ -268,11 +247,6 @@ fn short_number(value: f64) -> String {
         _ if value.fract() == 0.0 => format_number(value),
         _ => format!("{value:.3}").trim_end_matches('0').to_owned(),
     }
-}
-
-fn escaped(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -292,45 +266,75 @@ mod tests {
         Scale::covering(marks.iter())
     }
 
+    fn drawn(marks: Vec<Mark<'static>>) -> String {
+        let rows = vec![Row {
+            who: "somebody",
+            marks,
+        }];
+        let panel = Panel {
+            title: "frozen".into(),
+            unit: "ms",
+            is_more_better: false,
+            rows,
+        };
+        draw("death", &[panel]).expect("a plot")
+    }
+
     #[test]
     fn linear_scale_starts_at_zero() {
         let linear = scale(&[[1.0, 2.0, 3.0], [60.0, 70.0, 80.0]]);
-        assert_eq!(linear, Scale::Linear { end: 80.0 });
-        assert_eq!(linear.x(0.0), LEFT);
-        assert_eq!(linear.x(40.0), (LEFT + RIGHT) / 2.0);
-        assert_eq!(linear.ticks(), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(
+            linear,
+            Scale {
+                begin: 0.0,
+                end: 80.0,
+                is_log: false
+            }
+        );
+        let svg = drawn(vec![
+            mark(Some([1.0, 2.0, 3.0])),
+            mark(Some([60.0, 70.0, 80.0])),
+        ]);
+        for tick in ["0", "20", "40", "60", "80"] {
+            assert!(svg.contains(&format!("\n{tick}\n")), "{tick}: {svg}");
+        }
     }
 
     #[test]
     fn widely_spread_values_use_a_log_scale() {
         let log = scale(&[[1.5, 2.0, 3.0], [60.0, 90.0, 1_000.0]]);
-        assert!(log.is_log(), "{log:?}");
-        assert_eq!(log.x(1_000.0), RIGHT);
-        assert!(log.x(1.5) > LEFT);
-        assert_eq!(log.ticks(), [1.0, 10.0, 100.0, 1_000.0]);
+        assert_eq!(
+            log,
+            Scale {
+                begin: 1.0,
+                end: 1_000.0,
+                is_log: true
+            }
+        );
+        let svg = drawn(vec![
+            mark(Some([1.5, 2.0, 3.0])),
+            mark(Some([60.0, 90.0, 1_000.0])),
+        ]);
+        assert!(
+            svg.contains("log scale") && svg.contains("\n100\n"),
+            "{svg}"
+        );
+        assert_eq!(svg.matches("<circle").count(), 2, "{svg}");
     }
 
     #[test]
     fn negative_values_use_a_linear_scale() {
         let below = scale(&[[-3.0, -0.5, 0.1], [60.0, 70.0, 80.0]]);
-        assert!(!below.is_log());
-        assert_eq!(below.x(-0.5), LEFT);
+        assert!(!below.is_log);
+        let (end, label) = mark(Some([-3.0, -0.5, 0.1])).end_and_label(&below);
+        assert_eq!((end, &*label), (0.0, "-0.5 legacy"));
     }
 
     #[test]
     fn mark_without_a_value_shows_its_note() {
-        let panel = Panel {
-            title: "frozen".into(),
-            unit: "ms",
-            is_more_better: false,
-            rows: vec![Row {
-                who: "somebody",
-                marks: vec![mark(None), mark(Some([1.0, 2.0, 3.0]))],
-            }],
-        };
-        let svg = draw("death", &[panel]);
+        let svg = drawn(vec![mark(None), mark(Some([1.0, 2.0, 3.0]))]);
         assert!(svg.contains("hangs &amp; &lt;stays&gt;"), "{svg}");
-        assert!(svg.contains("stroke-dasharray=\"2 5\""), "{svg}");
-        assert_eq!(svg.matches("<rect x=").count(), 1, "{svg}");
+        // The background and one bar.
+        assert_eq!(svg.matches("<rect").count(), 2, "{svg}");
     }
 }
