@@ -237,16 +237,24 @@ impl Server {
     /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
     fn hold(&mut self, queue: QueueId) {
         if let Some(older) = self.binding.replaying(queue) {
-            if let Some(arrived) = self.binding.take_waiting(older, &mut self.clock) {
-                let text = "a newer request for the same stream took the place of this one";
-                self.halt(older, arrived, Refusal::busy(text).into());
-            }
+            let text = "a newer request for the same stream took the place of this one";
+            self.refuse_waiting(older, text);
         }
         if let Some(older) = self.binding.carrier(queue) {
             self.end_exchange(older);
             self.binding.abandon(queue);
         }
         self.outgoing.hold(queue);
+    }
+
+    /// Refuses a request that waits for the driver's store.
+    pub(super) fn refuse_waiting(&mut self, stream: StreamId, text: &str) {
+        if let Some((arrived, queue)) = self.binding.take_waiting(stream, &mut self.clock) {
+            if let Some(queue) = queue {
+                self.outgoing.detach(queue);
+            }
+            self.halt(stream, arrived, Refusal::busy(text).into());
+        }
     }
 
     /// Goes on with the requests that need not wait for the driver's store any longer.

@@ -548,6 +548,9 @@ impl Server {
             return;
         }
         self.refuse_deferred(&unavailable());
+        while let Some(stream) = self.binding.next_waiting() {
+            self.refuse_waiting(stream, "the server is shutting down");
+        }
         for request in self.requests.ids() {
             let Some(entry) = self.requests.get(request) else {
                 continue;
@@ -564,7 +567,8 @@ impl Server {
     }
 
     fn go_on_draining(&mut self) {
-        if !self.requests.are_answered() || !self.offer.deferred().is_empty() {
+        let is_answered = self.requests.are_answered() && self.offer.deferred().is_empty();
+        if !is_answered || self.binding.next_waiting().is_some() {
             return;
         }
         let shared = self.binding.shared_queue();

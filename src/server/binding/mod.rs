@@ -388,7 +388,15 @@ impl Binding {
         self.http()?.replaying(queue)
     }
 
-    pub(crate) fn take_waiting(&mut self, stream: StreamId, clock: &mut Clock) -> Option<Arriving> {
+    pub(crate) fn next_waiting(&self) -> Option<StreamId> {
+        self.http()?.next_waiting()
+    }
+
+    pub(crate) fn take_waiting(
+        &mut self,
+        stream: StreamId,
+        clock: &mut Clock,
+    ) -> Option<(Arriving, Option<QueueId>)> {
         self.http_mut()?.take_waiting(stream, clock)
     }
 

@@ -440,6 +440,23 @@ fn shutdown_waits_for_the_store_no_longer_than_its_timeout() {
 }
 
 #[test]
+fn requests_that_wait_for_the_store_are_refused_at_the_drain_deadline() {
+    let mut storage = DriverStorage::new(1);
+    storage.timeout = seconds(600);
+    let mut config = http_config(Http::new().with_storage(storage));
+    config.drain = seconds(3);
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    harness.store.holds = true;
+    let waiting = harness.send(ping(&session, 1));
+    harness.shutdown();
+    harness.advance(seconds(3));
+    assert_eq!(harness.status(waiting), 503);
+    assert_eq!(harness.server.state(), State::Closed);
+    harness.finish();
+}
+
+#[test]
 fn nonsense_that_waits_for_the_store_is_counted_once() {
     let (mut harness, session) = shared_and_held();
     let body = r#"{"jsonrpc":"2.0","id":7,"result":1,"error":2}"#;
@@ -448,6 +465,10 @@ fn nonsense_that_waits_for_the_store_is_counted_once() {
     let refused = harness.send(nonsense);
     harness.answer_store();
     assert_eq!(harness.status(refused), 400);
-    assert_eq!(harness.server.stats().noise, 1);
+    assert_eq!(
+        harness.server.stats().noise,
+        2,
+        "the body, and the reply to nothing that was asked"
+    );
     harness.finish();
 }

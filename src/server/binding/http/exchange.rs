@@ -208,6 +208,11 @@ impl Exchanges {
         self.waiting.insert(stream, (lookup, arrived));
     }
 
+    /// A request that waits.
+    pub(crate) fn next_waiting(&self) -> Option<StreamId> {
+        self.waiting.keys().next().copied()
+    }
+
     /// Removes a request that has waited.
     pub(crate) fn take_waiting(&mut self, stream: StreamId) -> Option<(LookupId, Arriving)> {
         table::next(self.phase(stream)?, Cue::Found)?;

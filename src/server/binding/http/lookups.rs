@@ -87,13 +87,12 @@ pub(crate) struct Replayed {
     pub(crate) is_complete: bool,
 }
 
-enum Waiting {
-    Session {
-        stream: StreamId,
-        id: Box<str>,
-        found: Option<Found>,
-    },
-    Replay(StreamId, Box<Resuming>),
+/// A request that waits for its turn in a session.
+struct Waiting {
+    stream: StreamId,
+    /// The id of the session.
+    session: Box<str>,
+    found: Option<Found>,
 }
 
 #[derive(Default)]
@@ -104,6 +103,7 @@ pub(crate) struct Lookups {
     sessions: BTreeMap<Box<str>, VecDeque<LookupId>>,
     /// The sessions whose oldest look-up may be done.
     changed: Vec<Box<str>>,
+    replays: BTreeMap<LookupId, (StreamId, Box<Resuming>)>,
     /// The replays that are done.
     replayed: VecDeque<(LookupId, Ready)>,
     /// The requests that the driver has not polled yet.
@@ -127,23 +127,24 @@ impl Lookups {
     pub(crate) fn wait(&mut self, stream: StreamId, wait: Wait) -> (LookupId, bool) {
         self.last += 1;
         let lookup = LookupId::from_number(self.last);
-        let (waiting, is_asked) = match wait {
-            Wait::Session { id, is_asked } => {
-                self.sessions
-                    .entry(id.clone())
-                    .or_default()
-                    .push_back(lookup);
-                if is_asked {
-                    let session = id.clone();
-                    self.request(StoreRequest::Find { lookup, session });
-                }
-                let found = (!is_asked).then_some(Found::Unasked);
-                (Waiting::Session { stream, id, found }, is_asked)
-            }
+        let (session, is_asked) = match wait {
+            Wait::Session { id, is_asked } => (id, is_asked),
             Wait::Replay(resuming) => {
                 self.request(resuming.request(lookup));
-                (Waiting::Replay(stream, resuming), true)
+                self.replays.insert(lookup, (stream, resuming));
+                return (lookup, true);
             }
+        };
+        if is_asked {
+            let session = session.clone();
+            self.request(StoreRequest::Find { lookup, session });
+        }
+        let queue = self.sessions.entry(session.clone()).or_default();
+        queue.push_back(lookup);
+        let waiting = Waiting {
+            stream,
+            session,
+            found: (!is_asked).then_some(Found::Unasked),
         };
         self.waiting.insert(lookup, waiting);
         (lookup, is_asked)
@@ -156,11 +157,15 @@ impl Lookups {
 
     /// Whether a stream of this session waits for its messages.
     pub(crate) fn is_replaying(&self, key: SessionKey) -> bool {
-        let mut waiting = self.waiting.values();
-        waiting.any(|waiting| match waiting {
-            Waiting::Replay(_, resuming) => resuming.key == key,
-            Waiting::Session { .. } => false,
-        })
+        let mut replays = self.replays.values();
+        replays.any(|(_, resuming)| resuming.key == key)
+    }
+
+    /// The exchange that waits for the messages of this queue.
+    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
+        let mut replays = self.replays.values();
+        let replay = replays.find(|(_, resuming)| resuming.queue == Some(queue));
+        replay.map(|(stream, _)| *stream)
     }
 
     /// Takes the answer to a look-up, or notes that none came in time. Returns whether it was waited for.
@@ -169,64 +174,62 @@ impl Lookups {
         lookup: LookupId,
         answer: Result<StoreAnswer, Failure>,
     ) -> bool {
-        match self.waiting.get_mut(&lookup) {
-            None | Some(Waiting::Session { found: Some(_), .. }) => return false,
-            Some(Waiting::Session { id, found, .. }) => {
-                *found = Some(match answer {
-                    Ok(StoreAnswer::Session(None)) => Found::Record(None),
-                    Ok(StoreAnswer::Session(Some(record))) if record.id == *id => {
-                        Found::Record(Some(record))
-                    }
-                    Ok(_) => Found::Failed(Failure::Reported),
-                    Err(failure) => Found::Failed(failure),
-                });
-                self.changed.push(id.clone());
-            }
-            Some(Waiting::Replay(..)) => {
-                let replayed = match answer {
-                    Ok(StoreAnswer::Events {
-                        events,
-                        is_complete,
-                    }) => Ok(Replayed {
-                        events,
-                        is_complete,
-                    }),
-                    Ok(_) => Err(Failure::Reported),
-                    Err(failure) => Err(failure),
-                };
-                if let Some(Waiting::Replay(stream, resuming)) = self.waiting.remove(&lookup) {
-                    let ready = Ready::Replay(stream, resuming, replayed);
-                    self.replayed.push_back((lookup, ready));
-                }
-            }
+        if let Some((stream, resuming)) = self.replays.remove(&lookup) {
+            let replayed = match answer {
+                Ok(StoreAnswer::Events {
+                    events,
+                    is_complete,
+                }) => Ok(Replayed {
+                    events,
+                    is_complete,
+                }),
+                Ok(StoreAnswer::Failed | StoreAnswer::Session(_)) => Err(Failure::Reported),
+                Err(failure) => Err(failure),
+            };
+            let ready = Ready::Replay(stream, resuming, replayed);
+            self.replayed.push_back((lookup, ready));
+            return true;
         }
+        let waiting = self.waiting.get_mut(&lookup);
+        let Some(waiting) = waiting.filter(|waiting| waiting.found.is_none()) else {
+            return false;
+        };
+        let is_of_session = |record: &SessionRecord| record.id == waiting.session;
+        waiting.found = Some(match answer {
+            Ok(StoreAnswer::Session(record)) if record.as_deref().is_none_or(is_of_session) => {
+                Found::Record(record)
+            }
+            Ok(StoreAnswer::Events { .. } | StoreAnswer::Failed | StoreAnswer::Session(_)) => {
+                Found::Failed(Failure::Reported)
+            }
+            Err(failure) => Found::Failed(failure),
+        });
+        self.changed.push(waiting.session.clone());
         true
     }
 
     /// Forgets a look-up whose client is gone. Returns the stream that it wanted to resume.
     pub(crate) fn cancel(&mut self, lookup: LookupId) -> Option<Box<Resuming>> {
-        match self.waiting.remove(&lookup)? {
-            Waiting::Replay(_, resuming) => Some(resuming),
-            Waiting::Session { id, .. } => {
-                if let Some(queue) = self.sessions.get_mut(&id) {
-                    queue.retain(|waiting| *waiting != lookup);
-                }
-                self.changed.push(id);
-                None
+        if let Some(waiting) = self.waiting.remove(&lookup) {
+            if let Some(queue) = self.sessions.get_mut(&waiting.session) {
+                queue.retain(|waiting| *waiting != lookup);
             }
+            self.changed.push(waiting.session);
         }
+        self.replays.remove(&lookup).map(|(_, resuming)| resuming)
     }
 
     /// Notes that a session is over. The store may have answered before it heard of that.
     pub(crate) fn session_ended(&mut self, id: &str) {
-        for lookup in self.sessions.get(id).into_iter().flatten() {
-            if let Some(Waiting::Session { found, .. }) = self.waiting.get_mut(lookup) {
-                *found = Some(Found::Record(None));
+        let Some(queue) = self.sessions.get(id) else {
+            return;
+        };
+        for lookup in queue {
+            if let Some(waiting) = self.waiting.get_mut(lookup) {
+                waiting.found = Some(Found::Record(None));
             }
         }
-        if self.has(id) {
-            self.changed.push(id.into());
-        }
+        self.changed.push(id.into());
     }
 
     /// Removes and returns an exchange that need not wait any longer.
@@ -236,19 +239,20 @@ impl Lookups {
         }
         while let Some(id) = self.changed.last() {
             if let Some(queue) = self.sessions.get_mut(id) {
-                let first = queue.front().copied();
-                let first = first.filter(|first| {
-                    let waiting = self.waiting.get(first);
-                    matches!(waiting, Some(Waiting::Session { found: Some(_), .. }))
-                });
+                let is_found = |lookup: &LookupId| {
+                    let waiting = self.waiting.get(lookup);
+                    waiting.is_some_and(|waiting| waiting.found.is_some())
+                };
+                let first = queue.front().copied().filter(is_found);
                 if first.is_some() {
                     queue.pop_front();
                 }
                 if queue.is_empty() {
                     self.sessions.remove(id);
                 }
-                if let Some((lookup, ready)) = first.and_then(|first| self.remove(first)) {
-                    return Some((lookup, ready));
+                let waited = first.and_then(|first| Some((first, self.waiting.remove(&first)?)));
+                if let Some((lookup, Waiting { stream, found, .. })) = waited {
+                    return Some((lookup, Ready::Session(stream, found?)));
                 }
             }
             self.changed.pop();
@@ -256,27 +260,11 @@ impl Lookups {
         None
     }
 
-    fn remove(&mut self, lookup: LookupId) -> Option<(LookupId, Ready)> {
-        match self.waiting.remove(&lookup)? {
-            Waiting::Session { stream, found, .. } => {
-                Some((lookup, Ready::Session(stream, found?)))
-            }
-            Waiting::Replay(..) => None,
-        }
-    }
-
-    /// The exchange that waits for the messages of this queue.
-    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
-        self.waiting.values().find_map(|waiting| match waiting {
-            Waiting::Replay(stream, resuming) => (resuming.queue == Some(queue)).then_some(*stream),
-            Waiting::Session { .. } => None,
-        })
-    }
-
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.sessions.clear();
         self.changed.clear();
+        self.replays.clear();
         self.replayed.clear();
     }
 }

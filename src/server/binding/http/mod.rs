@@ -258,7 +258,10 @@ impl HttpBinding {
         let lost = self.exchanges.lose(stream);
         match lost {
             Some(Lost::Request) => return Gone::Forgotten,
-            Some(Lost::Waiting(lookup)) => return self.cancel_lookup(lookup, clock),
+            Some(Lost::Waiting(lookup)) => {
+                let queue = self.cancel_lookup(lookup, clock);
+                return queue.map_or(Gone::Forgotten, Gone::Detached);
+            }
             Some(Lost::Response(_) | Lost::Rest) | None => {}
         }
         clock.disarm(Timer::Keepalive(stream));
@@ -366,20 +369,27 @@ impl HttpBinding {
         self.lookups.replaying(queue)
     }
 
-    /// Removes a request that waits, because another takes its place.
-    pub(crate) fn take_waiting(&mut self, stream: StreamId, clock: &mut Clock) -> Option<Arriving> {
-        let (lookup, arrived) = self.exchanges.take_waiting(stream)?;
-        self.cancel_lookup(lookup, clock);
-        Some(arrived)
+    /// A request that waits for the driver's store.
+    pub(crate) fn next_waiting(&self) -> Option<StreamId> {
+        self.exchanges.next_waiting()
     }
 
-    fn cancel_lookup(&mut self, lookup: LookupId, clock: &mut Clock) -> Gone {
+    /// Removes a request that waits. Returns it, and the queue whose messages wait with it.
+    pub(crate) fn take_waiting(
+        &mut self,
+        stream: StreamId,
+        clock: &mut Clock,
+    ) -> Option<(Arriving, Option<QueueId>)> {
+        let (lookup, arrived) = self.exchanges.take_waiting(stream)?;
+        Some((arrived, self.cancel_lookup(lookup, clock)))
+    }
+
+    /// Forgets a look-up. Returns the queue whose messages wait for it.
+    fn cancel_lookup(&mut self, lookup: LookupId, clock: &mut Clock) -> Option<QueueId> {
         clock.disarm(Timer::Lookup(lookup));
-        let Some(resuming) = self.lookups.cancel(lookup) else {
-            return Gone::Forgotten;
-        };
+        let resuming = self.lookups.cancel(lookup)?;
         self.rank(resuming.key, clock);
-        resuming.queue.map_or(Gone::Forgotten, Gone::Detached)
+        resuming.queue
     }
 }
 
