@@ -394,10 +394,10 @@ mod tests {
     #[test]
     fn of_each_stream_it_is_known_that_it_has_a_gap() {
         let mut store = MemoryEvents::new(Replay::new(2, 100));
-        for (stream, message) in [(1, "a"), (2, "b"), (1, "c"), (2, "d")] {
+        for (stream, message) in [(1, "a"), (3, "b"), (1, "c"), (3, "d")] {
             store.append("s", stream, None, message);
         }
-        for (stream, last) in [(1, 1), (2, 2)] {
+        for (stream, last) in [(1, 1), (3, 2)] {
             assert!(!replayed(&mut store, stream, 0).0, "{stream}");
             assert!(replayed(&mut store, stream, last).0, "{stream}");
         }
