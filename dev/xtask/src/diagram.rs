@@ -1,9 +1,8 @@
 //! Draws the state diagram in the README from the transition table. Must not contain a transition, only labels for them.
 
 use core::fmt::Write;
-use std::fs;
 
-use crate::step::{Done, Outcome, root};
+use crate::step::{self, Done, Outcome};
 
 /// The transition table, which a test compares with the machine.
 const TABLE: &str = "src/client/lifecycle/table.txt";
@@ -29,8 +28,7 @@ const LABELS: &[(&str, &str, &str)] = &[
 pub(crate) fn run() -> Result<(), String> {
     let (readme, updated) = compare()?;
     if readme != updated {
-        fs::write(root().join("README.md"), updated)
-            .map_err(|error| format!("the README cannot be written: {error}"))?;
+        step::write("README.md", updated)?;
     }
     Ok(())
 }
@@ -47,10 +45,7 @@ pub(crate) fn check() -> Outcome {
 
 /// The README as it is, and as it should be.
 fn compare() -> Result<(String, String), String> {
-    let read = |name: &str| {
-        fs::read_to_string(root().join(name))
-            .map_err(|error| format!("{name} cannot be read: {error}"))
-    };
+    let read = |name: &str| step::read(name);
     let (readme, table) = (read("README.md")?, read(TABLE)?);
     let begin = readme.find(BEGIN).ok_or("the README has no picture")? + BEGIN.len();
     let end = readme[begin..].find(END).ok_or("the picture has no end")? + begin;

@@ -13,7 +13,7 @@ use std::thread;
 use serde_json::Value;
 
 use crate::install::{missing_program, skip_without};
-use crate::step::{Done, Outcome, cargo_output, root, target};
+use crate::step::{self, Done, Outcome, cargo_output, target};
 
 const PAGE: &str = "docs/GROWTH.md";
 
@@ -44,8 +44,7 @@ pub(crate) fn run() -> Result<(), String> {
         return Err("`valgrind` with its `vgdb` is needed to count: install both".into());
     }
     let table = count_all(|_| PAGE_SIZES)?;
-    fs::write(root().join(PAGE), page(&table)?)
-        .map_err(|error| format!("{PAGE} cannot be written: {error}"))?;
+    step::write(PAGE, page(&table)?)?;
     eprintln!("written to {PAGE}");
     let problems_found = problems(&table);
     if problems_found.is_empty() {
@@ -67,8 +66,7 @@ pub(crate) fn check() -> Outcome {
             CHECK_SIZES
         }
     })?;
-    let page = fs::read_to_string(root().join(PAGE))
-        .map_err(|error| format!("{PAGE} cannot be read: {error}"))?;
+    let page = step::read(PAGE)?;
     let mut problems_found = problems(&table);
     for step in table.keys().filter(|step| !page.contains(step.as_str())) {
         problems_found.push(format!("{PAGE} lacks `{step}`: run `cargo xtask growth`"));
@@ -197,8 +195,7 @@ fn run_one(
     }
     let mut steps = Vec::new();
     for dump in dumps(directory, &stem)? {
-        let dump_text = fs::read_to_string(&dump)
-            .map_err(|error| format!("{} cannot be read: {error}", dump.display()))?;
+        let dump_text = step::read(&dump)?;
         steps.extend(read(&dump_text));
         let _ = fs::remove_file(dump);
     }

@@ -5,12 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::step::{Done, Outcome, cargo_with, target};
+use crate::step::{self, Done, Outcome, cargo_with, target};
 
 /// The interpreter of an environment with the packages of this requirements file.
 pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
-    let wanted = fs::read_to_string(requirements)
-        .map_err(|error| format!("{} cannot be read: {error}", requirements.display()))?;
+    let wanted = step::read(requirements)?;
     // Equal requirements share one environment.
     let name: String = wanted
         .chars()

@@ -3,15 +3,14 @@
 use std::fs;
 use std::path::Path;
 
-use crate::step::{Done, Outcome, root};
+use crate::step::{self, Done, Outcome, root};
 
 /// The directories with tests.
 const DIRECTORIES: [&str; 4] = ["adapters", "cli", "dev", "tests"];
 
 /// Fails if the README names a test that does not exist, or has a promise without a test.
 pub(crate) fn check() -> Outcome {
-    let readme = fs::read_to_string(root().join("README.md"))
-        .map_err(|error| format!("the README cannot be read: {error}"))?;
+    let readme = step::read("README.md")?;
     let mut sources = String::new();
     for directory in DIRECTORIES {
         append_sources(&root().join(directory), &mut sources)

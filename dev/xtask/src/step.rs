@@ -1,6 +1,7 @@
 //! Runs the steps of a command, prints them and counts them. Must not depend on a particular step.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -102,6 +103,20 @@ pub(crate) fn has_cargo(name: &str) -> bool {
 pub(crate) fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.ancestors().nth(2).unwrap_or(xtask)
+}
+
+/// The text of a file, whose path may start at the root of the project.
+pub(crate) fn read(file: impl AsRef<Path>) -> Result<String, String> {
+    let file = file.as_ref();
+    fs::read_to_string(root().join(file))
+        .map_err(|error| format!("{} cannot be read: {error}", file.display()))
+}
+
+/// Writes a file, whose path may start at the root of the project.
+pub(crate) fn write(file: impl AsRef<Path>, text: impl AsRef<[u8]>) -> Result<(), String> {
+    let file = file.as_ref();
+    fs::write(root().join(file), text)
+        .map_err(|error| format!("{} cannot be written: {error}", file.display()))
 }
 
 /// The target directory.

@@ -1,6 +1,5 @@
 //! Runs the two programs in `benches` that count, and parses their output. Must not judge the counts.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::counts::{Counts, Figure};
 use crate::install;
-use crate::step::{cargo_output_with, root, target};
+use crate::step::{self, cargo_output_with, target};
 
 /// All counts of all cases.
 pub(super) fn all() -> Result<Counts, String> {
@@ -45,8 +44,7 @@ pub(super) fn tools() -> Result<String, String> {
 
 /// The program that runs the counter, in the version of the library in `benches`.
 fn runner() -> Result<PathBuf, String> {
-    let lock = fs::read_to_string(root().join("Cargo.lock"))
-        .map_err(|error| format!("Cargo.lock cannot be read: {error}"))?;
+    let lock = step::read("Cargo.lock")?;
     let version = locked_version(&lock, "gungraun").ok_or("Cargo.lock has no gungraun")?;
     install::rust_program("gungraun-runner", version)
 }

@@ -9,10 +9,8 @@ mod counts;
 mod measure;
 mod peers;
 
-use std::fs;
-
 use crate::install::skip_without;
-use crate::step::{Done, Outcome, root};
+use crate::step::{self, Done, Outcome};
 
 use change::Changes;
 use counts::Counts;
@@ -36,8 +34,7 @@ pub(crate) fn write() -> Result<(), String> {
     let new = count_all()?;
     show(&old, &new);
     let page = new.to_file(&measure::tools()?);
-    fs::write(root().join(FILE), page)
-        .map_err(|error| format!("{FILE} cannot be written: {error}"))?;
+    step::write(FILE, page)?;
     eprintln!("\nwritten to {FILE}");
     Ok(())
 }
@@ -70,8 +67,7 @@ pub(crate) fn check() -> Outcome {
 }
 
 fn committed() -> Result<Counts, String> {
-    let page = fs::read_to_string(root().join(FILE))
-        .map_err(|error| format!("{FILE} cannot be read: {error}"))?;
+    let page = step::read(FILE)?;
     Counts::from_file(&page).map_err(|error| format!("{FILE}: {error}"))
 }
 

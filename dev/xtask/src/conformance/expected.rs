@@ -1,8 +1,6 @@
 //! The expected failures with their reasons. Must not depend on results.
 
-use std::fs;
-
-use crate::step::root;
+use crate::step::{self, root};
 
 /// The lines of `dev/conformance/expected-failures.txt`.
 pub(super) struct Expected(Vec<Row>);
@@ -18,8 +16,7 @@ struct Row {
 impl Expected {
     pub(super) fn read() -> Result<Expected, String> {
         let file = root().join("dev/conformance/expected-failures.txt");
-        let text = fs::read_to_string(&file)
-            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        let text = step::read(&file)?;
         Expected::parse(&text)
     }
 

@@ -8,10 +8,8 @@ mod report;
 mod subject;
 mod suite;
 
-use std::fs;
-
 use crate::install::{number_option, skip_without};
-use crate::step::{Done, Outcome, cargo, root};
+use crate::step::{self, Done, Outcome, cargo, root};
 
 use expected::Expected;
 use report::Report;
@@ -34,8 +32,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     run_optional(&suite, &mut report)?;
     eprintln!("\n{}", report.as_table());
     let file = root().join("docs/CONFORMANCE.md");
-    fs::write(&file, report.as_markdown())
-        .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    step::write(&file, report.as_markdown())?;
     eprintln!("\nwritten to docs/CONFORMANCE.md");
     report.result()
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::install::node_modules;
-use crate::step::root;
+use crate::step::{self, root};
 
 /// The newest version at the time of writing.
 const PACKAGE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
@@ -76,8 +76,7 @@ impl Suite {
     /// The scenarios that an implementation of this revision must pass.
     pub(super) fn required(&self, side: Side, revision: &str) -> Result<Vec<String>, String> {
         let file = self.package().join(format!("requirements/{revision}.yaml"));
-        let text = fs::read_to_string(&file)
-            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+        let text = step::read(&file)?;
         let head = format!("{}:", side.name());
         let lines = text.lines().skip_while(|line| *line != head).skip(1);
         let names = lines.map_while(|line| line.strip_prefix("  - "));

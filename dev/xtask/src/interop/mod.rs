@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use crate::install::skip_without;
-use crate::step::{Done, Outcome, cargo, root};
+use crate::step::{self, Done, Outcome, cargo, root};
 
 use report::Report;
 use row::{ROWS, Row};
@@ -34,8 +34,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let report = run_rows(arguments, true)?;
     if arguments.is_empty() {
         let file = page();
-        fs::write(&file, report.as_markdown())
-            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+        step::write(&file, report.as_markdown())?;
         eprintln!("\nwritten to docs/INTEROP.md");
     }
     report.result()

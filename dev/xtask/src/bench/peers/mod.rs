@@ -10,9 +10,8 @@ mod panels;
 mod plot;
 
 use std::fs;
-use std::path::Path;
 
-use crate::step::{cargo_output, root, target};
+use crate::step::{self, cargo_output, root, target};
 
 use figures::Figures;
 
@@ -26,7 +25,7 @@ const FINDINGS: &str = "dev/bench-peers/FINDINGS.md";
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let lines = match arguments {
         [] => measure()?,
-        [option, file] if option == "--from" => read(Path::new(file))?,
+        [option, file] if option == "--from" => step::read(file)?,
         _ => return Err("what may be said is --from FILE".into()),
     };
     let figures = Figures::from_lines(&lines)?;
@@ -44,14 +43,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 fn measure() -> Result<String, String> {
     let lines = cargo_output(PROGRAM)?;
     let file = target().join("bench-peers.jsonl");
-    fs::write(&file, &lines)
-        .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    step::write(&file, &lines)?;
     eprintln!("kept in {}", file.display());
     Ok(lines)
-}
-
-fn read(file: &Path) -> Result<String, String> {
-    fs::read_to_string(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
 }
 
 /// Writes a file of the project.

@@ -65,7 +65,7 @@ const DARK: &str = "<style>@media(prefers-color-scheme:dark){svg>rect:first-of-t
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Bars<'a, X> = DrawingArea<SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Drawn = Result<(), Box<dyn core::error::Error>>;
 
 /// Draws the panels below each other.
 pub(super) fn draw(name: &str, panels: &[Panel<'_>]) -> Result<String, String> {
