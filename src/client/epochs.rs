@@ -659,10 +659,9 @@ impl Client {
     pub(super) fn probe_answered(&mut self, error: Option<&ErrorObject>) {
         let last_probe = self.lifecycle.last_probe();
         let is_at_work = last_probe.is_some_and(|sent| self.requests.is_at_work(sent));
-        if self
-            .lifecycle
-            .probe_answered(&mut self.cx, error, is_at_work)
-        {
+        let era = self.session.era();
+        let lifecycle = &mut self.lifecycle;
+        if lifecycle.probe_answered(&mut self.cx, era, error, is_at_work) {
             self.server_is_well();
         }
     }

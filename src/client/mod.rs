@@ -547,13 +547,15 @@ impl Client {
 
     /// Sends a notification to the server, such as `notifications/roots/list_changed`.
     ///
-    /// It is sent before queued calls. It is lost if the transport ends before the driver polls it.
+    /// It is sent before queued calls. It is lost if the transport ends before the driver polls it. Progress of an ask that does not increase is not
+    /// sent.
     ///
     /// # Errors
     ///
     /// - The link is not ready, or the queue is full.
     /// - The agreed version does not have the method, or the capabilities do not declare its subject.
     /// - The parameters are not an object.
+    /// - The method is `notifications/progress`, and no open ask has the token.
     /// - The link itself sends this method.
     pub fn notify(
         &mut self,
