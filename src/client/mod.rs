@@ -20,6 +20,7 @@ macro_rules! facts {
             state: $client.lifecycle.state(),
             session: &$client.session,
             requests: &$client.requests,
+            is_heard: $client.lifecycle.is_heard(),
             is_held_back: $client.is_held_back,
         }
     };

@@ -47,6 +47,8 @@ pub(super) struct Facts<'a> {
     pub(super) state: State,
     pub(super) session: &'a SessionState,
     pub(super) requests: &'a Requests,
+    /// Whether messages of the server count.
+    pub(super) is_heard: bool,
     /// Whether the application takes no more input.
     pub(super) is_held_back: bool,
 }
@@ -301,6 +303,9 @@ impl Binding {
     }
 
     pub(super) fn first_step(&self, cause: &Cause, is_open: bool) -> CloseStep {
+        if self.is_survived() {
+            return CloseStep::Terminate;
+        }
         CloseStep::first(cause, is_open, self.kind())
     }
 
@@ -324,8 +329,16 @@ impl Binding {
         }
     }
 
+    /// Whether the end of a child process was noticed, but not all of it: either its output has ended, or it has exited.
+    pub(super) fn is_ending(&self) -> bool {
+        match self {
+            Binding::Http(_) => false,
+            Binding::Pipe(pipe) => pipe.is_ending(),
+        }
+    }
+
     /// Whether the process has exited while one of its descendants still holds its output open.
-    pub(super) const fn is_survived(&self) -> bool {
+    pub(super) fn is_survived(&self) -> bool {
         match self {
             Binding::Http(_) => false,
             Binding::Pipe(pipe) => pipe.is_survived(),

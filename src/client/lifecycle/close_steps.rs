@@ -4,14 +4,19 @@ use core::time::Duration;
 
 use crate::client::config::{Binding, Policy};
 use crate::client::failure::{Cause, Sign};
+use crate::driver::LAST_WORDS;
 
-/// A close step. Each one is harder than the one before. The first one is `CloseWrite` if the server can be expected to end by itself.
+/// A close step. Each one is harder than the one before. `LastWords` is the first one if a child process ended by itself. Otherwise `CloseWrite` is
+/// the first one if the server can be expected to end by itself.
 ///
 /// ```text
 #[doc = include_str!("close_steps.txt")]
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) enum CloseStep {
+    /// The output of a child process has ended, or the process has exited, and the other of the two is awaited. The server's input is closed, its
+    /// last output is still read, and requests in flight are not lost yet.
+    LastWords,
     /// The server's input is closed.
     CloseWrite,
     /// The process is asked to end.
@@ -65,6 +70,7 @@ impl CloseStep {
     /// The next harder step. A socket cannot be asked to end, so it skips `Terminate`.
     pub(in crate::client) const fn next(self, binding: Binding) -> CloseStep {
         match (self, binding) {
+            (CloseStep::LastWords, _) => CloseStep::CloseWrite,
             (CloseStep::CloseWrite, Binding::Child) => CloseStep::Terminate,
             (CloseStep::CloseWrite, Binding::Socket) | (CloseStep::Terminate, _) => CloseStep::Kill,
             (CloseStep::CloseWrite, Binding::Http) | (CloseStep::Kill | CloseStep::Release, _) => {
@@ -76,6 +82,7 @@ impl CloseStep {
     /// How long to wait for the end before the next step.
     pub(in crate::client) const fn grace(self, policy: &Policy) -> Duration {
         match self {
+            CloseStep::LastWords => LAST_WORDS,
             CloseStep::CloseWrite => policy.close_grace,
             CloseStep::Terminate => policy.terminate_grace,
             CloseStep::Kill => policy.kill_grace,
@@ -95,7 +102,7 @@ mod tests {
     #[test]
     fn diagram_in_the_docs_is_this_table() {
         let bindings = [
-            ("child", Binding::Child, CloseStep::CloseWrite),
+            ("child", Binding::Child, CloseStep::LastWords),
             ("socket", Binding::Socket, CloseStep::CloseWrite),
             ("http", Binding::Http, CloseStep::CloseWrite),
         ];
