@@ -56,7 +56,7 @@ pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, S
 pub(crate) use frame::Withdrawal;
 pub use lifecycle::table::State;
 pub(crate) use requests::calls::Behalf;
-pub use requests::calls::CallOptions;
+pub use requests::options::CallOptions;
 pub(crate) use session::handshake::no_discover;
 
 pub use crate::util::noise::Noise;
