@@ -34,7 +34,7 @@
 //!   that is being opened.
 //! - Report every byte handed to the operating system with [`Input::Sent`]. Always drain standard error.
 //! - Report the end of a stream and the exit of a process as two inputs, as each is seen. Type every fault by its kind, never by its text.
-//!   If one follows the other within [100 ms](LAST_WORDS), feed both before polling outputs.
+//!   The machine waits up to [100 ms](LAST_WORDS) for the second one.
 //! - Stop reading while [`Client::wants_input`] is false.
 //!
 //! # Over HTTP

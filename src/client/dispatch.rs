@@ -124,7 +124,7 @@ impl Client {
             Ok(Inbound::One(message)) => self.message_from(message, source),
             Ok(Inbound::Batch(batch)) if self.session.allows_batches() => {
                 for element in batch {
-                    if !self.lifecycle.state().is_in_touch() {
+                    if !self.lifecycle.is_heard() {
                         return;
                     }
                     match element {

@@ -1,14 +1,13 @@
 //! Opens and closes the transport of an epoch, runs its handshake, and checks that its server is responsive.
 
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Client;
 use super::binding::{Start, is_about_us, is_passing};
 use super::context::Timer;
-use super::event::{Event, Outcome};
+use super::event::Event;
 use super::failure::{Cause, FailureKind};
 use super::frame::{Frame, Withdrawal};
 use super::lifecycle::close_steps::CloseStep;
@@ -86,8 +85,19 @@ impl Client {
         self.died();
     }
 
+    /// Handles the end of the output or the exit. A child process has both, one shortly after the other. The first one only begins to close the
+    /// transport, so that the failures of calls name the exit status and the last lines of standard error.
     fn died(&mut self) {
-        self.update_queued_failures();
+        if self.binding.is_ending() {
+            if self.lifecycle.state().is_in_touch() {
+                self.begin_close(Cause::Died);
+                self.lifecycle.await_last_words(&mut self.cx);
+                self.binding.close_input(&mut self.cx);
+            }
+            if self.lifecycle.awaits_last_words() {
+                return;
+            }
+        }
         self.take_down(Cause::Died);
         let is_first = self.lifecycle.close_step() == Some(CloseStep::CloseWrite);
         if self.binding.is_survived() && is_first {
@@ -98,7 +108,7 @@ impl Client {
 
     /// Closes the transport, but gives calls in flight up to `grace` to end first.
     pub(super) fn drain(&mut self, cause: Cause, grace: Duration) {
-        if self.lifecycle.state() == State::Draining {
+        if let State::Draining | State::Closing = self.lifecycle.state() {
             return;
         }
         let has_reason = self.requests.in_flight() > 0 && !grace.is_zero();
@@ -125,8 +135,21 @@ impl Client {
 
     /// Closes the transport in any state. Does nothing if it is closing already. The first cause is the one that is reported.
     pub(super) fn take_down(&mut self, cause: Cause) {
-        let Some(state) = self.lifecycle.begin_close(&mut self.cx) else {
+        if !self.begin_close(cause) && !self.lifecycle.awaits_last_words() {
             return;
+        }
+        self.end_epoch();
+        let (cause, is_open) = (self.lifecycle.cause(), self.lifecycle.was_opened());
+        if let Some(cause) = cause {
+            self.enter_close_step(self.binding.first_step(cause, is_open));
+        }
+        self.finish_if_gone();
+    }
+
+    /// Begins to close the transport. Returns false if it is closing already, or if there is none.
+    fn begin_close(&mut self, cause: Cause) -> bool {
+        let Some(state) = self.lifecycle.begin_close(&mut self.cx) else {
+            return false;
         };
         let is_handshake = state == State::Handshaking;
         let cause = if is_handshake {
@@ -140,13 +163,8 @@ impl Client {
         } else {
             None
         };
-        let Some(cause) = self.lifecycle.closing(&mut self.cx, cause, first_try) else {
-            return;
-        };
-        self.end_epoch();
-        let is_open = self.lifecycle.was_opened();
-        self.enter_close_step(self.binding.first_step(&cause, is_open));
-        self.finish_if_gone();
+        self.lifecycle.closing(&mut self.cx, cause, first_try);
+        true
     }
 
     /// Ends all work of this epoch. Requests in flight are settled or go back to the queue, and the session is forgotten.
@@ -179,8 +197,10 @@ impl Client {
 
     /// Moves on to the next close step, because the grace of this one is over.
     pub(super) fn next_close_step(&mut self) {
-        if let Some(step) = self.lifecycle.close_step() {
-            self.enter_close_step(self.binding.next_step(step));
+        match self.lifecycle.close_step() {
+            Some(CloseStep::LastWords) => self.take_down(Cause::Died),
+            Some(step) => self.enter_close_step(self.binding.next_step(step)),
+            None => {}
         }
     }
 
@@ -204,7 +224,6 @@ impl Client {
 
     /// Releases the transport, which is gone or, if `abandoned`, could not be ended. Then starts what follows.
     fn finish_epoch(&mut self, abandoned: bool) {
-        self.update_queued_failures();
         self.binding.finish(&mut self.cx);
         let server = self.binding.server_kind();
         let (until, after, is_given_up) =
@@ -297,26 +316,6 @@ impl Client {
         self.cx.timers.clear();
         self.cx.tell(Event::Closed);
     }
-
-    /// Updates failures that were not polled yet with what is now known about the end of the epoch.
-    fn update_queued_failures(&mut self) {
-        let Some(story) = self.lifecycle.story(self.cx.now) else {
-            return;
-        };
-        let story = Arc::new(story);
-        for event in self.cx.outbox.events_mut() {
-            if let Event::Done {
-                outcome: Outcome::Failed(failure),
-                ..
-            } = event
-            {
-                match &mut failure.ended {
-                    Some(ended) if ended.epoch == story.epoch => *ended = story.clone(),
-                    Some(_) | None => {}
-                }
-            }
-        }
-    }
 }
 
 /// The handshake.
@@ -328,6 +327,9 @@ impl Client {
 
     /// Carries out the next step of the handshake.
     pub(super) fn handshake_step(&mut self, step: HandshakeStep) {
+        if self.lifecycle.state() == State::Closing {
+            return;
+        }
         match step {
             HandshakeStep::Agreed(terms) => self.agreed(*terms, false),
             HandshakeStep::Refused(why) => {
@@ -659,10 +661,9 @@ impl Client {
     pub(super) fn probe_answered(&mut self, error: Option<&ErrorObject>) {
         let last_probe = self.lifecycle.last_probe();
         let is_at_work = last_probe.is_some_and(|sent| self.requests.is_at_work(sent));
-        if self
-            .lifecycle
-            .probe_answered(&mut self.cx, error, is_at_work)
-        {
+        let era = self.session.era();
+        let lifecycle = &mut self.lifecycle;
+        if lifecycle.probe_answered(&mut self.cx, era, error, is_at_work) {
             self.server_is_well();
         }
     }

@@ -20,6 +20,7 @@ macro_rules! facts {
             state: $client.lifecycle.state(),
             session: &$client.session,
             requests: &$client.requests,
+            is_heard: $client.lifecycle.is_heard(),
             is_held_back: $client.is_held_back,
         }
     };
@@ -55,7 +56,7 @@ pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, S
 pub(crate) use frame::Withdrawal;
 pub use lifecycle::table::State;
 pub(crate) use requests::calls::Behalf;
-pub use requests::calls::CallOptions;
+pub use requests::options::CallOptions;
 pub(crate) use session::handshake::no_discover;
 
 pub use crate::util::noise::Noise;
@@ -544,13 +545,15 @@ impl Client {
 
     /// Sends a notification to the server, such as `notifications/roots/list_changed`.
     ///
-    /// It is sent before queued calls. It is lost if the transport ends before the driver polls it.
+    /// It is sent before queued calls. It is lost if the transport ends before the driver polls it. Progress of an ask that does not increase is not
+    /// sent.
     ///
     /// # Errors
     ///
     /// - The link is not ready, or the queue is full.
     /// - The agreed version does not have the method, or the capabilities do not declare its subject.
     /// - The parameters are not an object.
+    /// - The method is `notifications/progress`, and no open ask has the token.
     /// - The link itself sends this method.
     pub fn notify(
         &mut self,

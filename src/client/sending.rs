@@ -17,6 +17,7 @@ use super::requests::calls::{Call, Phase};
 use super::requests::pending::Purpose;
 use crate::driver::{CallId, Output};
 use crate::json::Payload;
+use crate::protocol::method::names;
 use crate::protocol::watch::List;
 use crate::protocol::{Method, code, method};
 use crate::wire::ErrorObject;
@@ -68,7 +69,12 @@ impl Client {
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         self.requests.check_room(&self.cx, bytes)?;
-        self.cx.frames.push(Frame::Notify(method, params));
+        // The client in front of a relay is responsible for its own progress.
+        let is_progress = method == names::NOTIFICATIONS_PROGRESS;
+        let is_checked = is_progress && !self.session.passes(&self.cx.config);
+        if !is_checked || self.asks.progressed(params.as_ref())? {
+            self.cx.frames.push(Frame::Notify(method, params));
+        }
         Ok(())
     }
 

@@ -9,10 +9,9 @@ use core::time::Duration;
 use crate::driver::{Epoch, ExitStatus, Fault, LookupId, StoreAnswer, StoreRequest, StreamId};
 use crate::http::{RequestHead, ResponseHead};
 
-/// How long the end of a process's output and its exit wait for each other: 100 ms. The two happen shortly after one another, in either
-/// order.
-/// A driver that has read the [end](Input::End) waits this long for the exit, so that it can report both together. If a process has exited
-/// and a descendant still holds its output, the machine waits this long before it terminates the descendants.
+/// How long a machine waits for the other one after the [end](Input::End) of a child's output or its [exit](Input::Exited): 100 ms. The two
+/// happen shortly after one another, in either order. Until then, the calls in flight do not fail, so that their failures name the exit
+/// status. If a process has exited and a descendant still holds its output, the machine terminates the descendants after this time.
 pub const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Something that happened to one epoch.
@@ -39,8 +38,8 @@ pub enum Input<'a> {
     /// Nothing more will arrive on the stream: its end was read, or reading failed. Over HTTP, this is the end of a body, complete or not:
     /// a response's at the client's end, a request's at the server's end.
     ///
-    /// A process that dies closes its output shortly before its exit can be seen, and the failures of its calls should name the exit
-    /// status. So report the end of a child's output together with its exit, or alone if no exit is seen within [`LAST_WORDS`].
+    /// A process that dies closes its output shortly before its exit can be seen. Report each of the two as soon as it is seen: the machine
+    /// waits up to [`LAST_WORDS`] for the other one.
     End {
         /// The stream that ended.
         stream: StreamId,
@@ -49,8 +48,8 @@ pub enum Input<'a> {
     },
     /// The child was reaped. This is not the end of its output: a grandchild may hold the pipe.
     ///
-    /// First feed all bytes that can be read without blocking, so that the child's last messages are not lost. If the exit status is not
-    /// available, report [`ExitStatus::Unknown`]: a child counts as gone only after this input.
+    /// First feed all bytes that can be read without blocking, from standard error too, so that the child's last messages are not lost. If
+    /// the exit status is not available, report [`ExitStatus::Unknown`]: a child counts as gone only after this input.
     Exited {
         /// The exit status.
         status: ExitStatus,

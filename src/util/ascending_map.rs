@@ -103,6 +103,11 @@ impl<K: Copy + Ord, V> AscendingMap<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        let entries = self.entries.iter_mut();
+        entries.filter_map(|(_, value)| value.as_mut())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         let entries = self.entries.iter();
         entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))

@@ -78,25 +78,6 @@ impl<E: Weigh> Outbox<E> {
             }
         });
     }
-
-    /// The queued events. A caller must not change their weight.
-    pub(crate) fn events_mut(&mut self) -> impl Iterator<Item = &mut E> {
-        self.waiting.iter_mut().filter_map(|output| match output {
-            Output::Event(event) => Some(event),
-            Output::Abort { .. }
-            | Output::CloseWrite { .. }
-            | Output::Finish { .. }
-            | Output::Inspect { .. }
-            | Output::Kill { .. }
-            | Output::Open { .. }
-            | Output::Release { .. }
-            | Output::Request { .. }
-            | Output::Response { .. }
-            | Output::Store(_)
-            | Output::Terminate { .. }
-            | Output::Write { .. } => None,
-        })
-    }
 }
 
 fn weight<E: Weigh>(output: &Output<E>) -> usize {

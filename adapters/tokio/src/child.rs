@@ -7,14 +7,13 @@ use std::pin::Pin;
 use std::process::Command;
 use std::task::{Context, Poll};
 
-use everlink::{Config, Epoch, Fault, FaultKind, Input, LAST_WORDS, Output};
+use everlink::{Config, Epoch, Fault, FaultKind, Input, Output};
 use everlink_handle::Link;
 pub use everlink_stdio::cleaner;
 use everlink_stdio::process_tree::{Pipes, ProcessTree, Spawner};
 use everlink_stdio::standard_streams::OwnedStream;
 use tokio::sync::oneshot;
 use tokio::task::coop::has_budget_remaining;
-use tokio::time::{Sleep, sleep};
 
 use crate::drive::{ClientLoop, Transport, start};
 use crate::inline_driver::InlineDriverTask;
@@ -75,18 +74,8 @@ struct ChildProcess {
     stderr: Option<Source<OwnedStream>>,
     /// Whether standard error is read before standard output. It alternates, so that a busy stream cannot starve the other.
     reads_stderr_first: bool,
-    /// The end of its output, until it is reported.
-    unreported_end: Option<Box<UnreportedEnd>>,
     /// Its activity, to be reported.
     activity: Option<Input<'static>>,
-}
-
-/// The end of a child's output.
-#[derive(Debug)]
-struct UnreportedEnd {
-    faults: Vec<Fault>,
-    /// How long to wait for the exit before the end is reported.
-    timer: Pin<Box<Sleep>>,
 }
 
 impl ChildTransport {
@@ -200,7 +189,6 @@ impl ChildProcess {
             stdout: Some(Source::from_pipe(pipes.stdout.into())?),
             stderr: Some(Source::from_pipe(pipes.stderr.into())?),
             reads_stderr_first: false,
-            unreported_end: None,
             activity: None,
             tree: Source::new(tree).map_err(|(_, error)| error)?,
         })
@@ -233,10 +221,7 @@ impl ChildProcess {
             } else if reads || has_unreported_exit {
                 match self.poll_read(cx, |child| &mut child.stdout, buffer) {
                     Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&buffer[..len])),
-                    Poll::Ready(Err(faults)) => {
-                        let timer = Box::pin(sleep(LAST_WORDS));
-                        self.unreported_end = Some(Box::new(UnreportedEnd { faults, timer }));
-                    }
+                    Poll::Ready(Err(faults)) => return Poll::Ready(Input::end(faults)),
                     Poll::Pending => {}
                 }
             }
@@ -244,13 +229,6 @@ impl ChildProcess {
         // Nothing was read: the pipes are empty, unless this task has used up its budget.
         if has_unreported_exit && has_budget_remaining() {
             return Poll::Ready(self.report_exit());
-        }
-        let is_exit_reported = self.is_exit_reported;
-        let unreported_end = self.unreported_end.take_if(|unreported_end| {
-            is_exit_reported || unreported_end.timer.as_mut().poll(cx).is_ready()
-        });
-        if let Some(unreported_end) = unreported_end {
-            return Poll::Ready(Input::end(unreported_end.faults));
         }
         Poll::Pending
     }

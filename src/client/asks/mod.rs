@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use crate::client::context::{Context, Timer};
 use crate::client::event::{Ask, Event, Withdrawn};
+use crate::client::failure::Misuse;
 use crate::client::frame::Frame;
 use crate::driver::{AskId, CallId};
 use crate::json::{Json, Payload};
@@ -23,7 +24,7 @@ pub(in crate::client) use questions::{Question, questions};
 
 use super::session::SessionState;
 
-/// How many answered asks are remembered, to recognize those that a resumed stream repeats.
+/// How many answered asks are remembered: to recognize those that a resumed stream repeats, and for the progress of tasks.
 const ANSWERS_KNOWN: usize = 64;
 
 /// The origin of an ask, which is where its answer goes. Requests sort before rounds.
@@ -39,6 +40,15 @@ enum Origin {
 struct Open {
     origin: Origin,
     method: Box<str>,
+    /// `None` if the server did not ask for progress.
+    progress: Option<Progress>,
+}
+
+/// The token under which the progress of an ask is reported, and the last value.
+#[derive(Debug)]
+struct Progress {
+    token: Id,
+    last: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -48,6 +58,8 @@ pub(super) struct Asks {
     by_origin: BTreeMap<Origin, AskId>,
     /// The ids of the last requests that were answered.
     recently_answered: VecDeque<Id>,
+    /// The progress of the last asks that were answered with a task. Their tokens stay valid (S-PROG-07).
+    tasks: VecDeque<Progress>,
 }
 
 /// A request of a legacy server.
@@ -79,6 +91,7 @@ impl Asks {
             open: AscendingMap::new(),
             by_origin: BTreeMap::new(),
             recently_answered: VecDeque::new(),
+            tasks: VecDeque::new(),
         }
     }
 
@@ -179,7 +192,15 @@ impl Asks {
         self.next += 1;
         self.by_origin.insert(origin.clone(), ask);
         let method = name.into();
-        self.open.add(ask, Open { origin, method });
+        let token = params.and_then(|params| member(member(params, "_meta")?, "progressToken"));
+        let token = token.and_then(|token| Id::from_json(token.as_str()));
+        let progress = token.map(|token| Progress { token, last: None });
+        let open = Open {
+            origin,
+            method,
+            progress,
+        };
+        self.open.add(ask, open);
         let until = cx.now + cx.config.policy.ask_timeout;
         cx.stats.asks += 1;
         cx.timers.arm(Timer::Ask(ask), until);
@@ -209,7 +230,12 @@ impl Asks {
         Some(match (open.origin, answer) {
             (Origin::Request(id), answer) => {
                 if may_repeat {
-                    self.remember(&id);
+                    remember(&mut self.recently_answered, id.clone());
+                }
+                let is_task = |result: &Payload| member(result.json(), "task").is_some();
+                if let Some(progress) = open.progress.filter(|_| answer.as_ref().is_ok_and(is_task))
+                {
+                    remember(&mut self.tasks, progress);
                 }
                 cx.frames.push(Frame::Answer(id, answer.map(Some)));
                 Given::Sent
@@ -219,11 +245,27 @@ impl Asks {
         })
     }
 
-    fn remember(&mut self, id: &Id) {
-        if self.recently_answered.len() >= ANSWERS_KNOWN {
-            self.recently_answered.pop_front();
+    /// Records progress that the application wants to report. Returns whether it increases (S-PROG-03).
+    ///
+    /// # Errors
+    ///
+    /// When the parameters name no token of an open ask (S-PROG-04).
+    pub(super) fn progressed(&mut self, params: Option<&Payload>) -> Result<bool, Misuse> {
+        let read = |key| member(params?.json(), key);
+        let token = read("progressToken").and_then(|token| Id::from_json(token.as_str()));
+        let value: Option<f64> = read("progress").and_then(|value| value.parse().ok());
+        let open = self.open.values_mut();
+        let open = open.filter_map(|open| open.progress.as_mut());
+        let mut all = open.chain(&mut self.tasks);
+        let known = all.find(|progress| Some(&progress.token) == token.as_ref());
+        let (Some(progress), Some(value)) = (known, value) else {
+            return Err(Misuse::UnknownAsk);
+        };
+        let increases = progress.last.is_none_or(|last| value > last);
+        if increases {
+            progress.last = Some(value);
         }
-        self.recently_answered.push_back(id.clone());
+        Ok(increases)
     }
 
     /// Handles an ask without an answer in time: the server gets an error, or the call fails.
@@ -275,10 +317,23 @@ impl Asks {
         self.by_origin = BTreeMap::new();
         self.open = AscendingMap::new();
         self.recently_answered = VecDeque::new();
+        self.tasks = VecDeque::new();
         for ask in all {
             withdrawn(cx, ask, Withdrawn::Ended);
         }
     }
+}
+
+fn member<'a>(object: Json<'a>, key: &str) -> Option<Json<'a>> {
+    object.member(key).ok().flatten()
+}
+
+/// Appends to a list that keeps only the last `ANSWERS_KNOWN` entries.
+fn remember<T>(list: &mut VecDeque<T>, entry: T) {
+    if list.len() >= ANSWERS_KNOWN {
+        list.pop_front();
+    }
+    list.push_back(entry);
 }
 
 /// Withdraws an ask from the application.

@@ -47,6 +47,8 @@ pub(super) struct Facts<'a> {
     pub(super) state: State,
     pub(super) session: &'a SessionState,
     pub(super) requests: &'a Requests,
+    /// Whether messages of the server count.
+    pub(super) is_heard: bool,
     /// Whether the application takes no more input.
     pub(super) is_held_back: bool,
 }
@@ -77,6 +79,20 @@ impl Binding {
             config::Binding::Child | config::Binding::Socket => {
                 Binding::Pipe(PipeBinding::new(config.binding.kind()))
             }
+        }
+    }
+
+    const fn http(&self) -> Option<&HttpBinding> {
+        match self {
+            Binding::Http(http) => Some(http),
+            Binding::Pipe(_) => None,
+        }
+    }
+
+    const fn http_mut(&mut self) -> Option<&mut HttpBinding> {
+        match self {
+            Binding::Http(http) => Some(http),
+            Binding::Pipe(_) => None,
         }
     }
 }
@@ -269,10 +285,7 @@ impl Binding {
 
     /// The agreement of the session of an earlier epoch, which continues.
     pub(super) fn take_kept_session(&mut self) -> Option<Arc<Session>> {
-        match self {
-            Binding::Http(http) => http.take_kept_session(),
-            Binding::Pipe(_) => None,
-        }
+        self.http_mut().and_then(|http| http.take_kept_session())
     }
 
     /// Gives up the session of an earlier epoch. `is_over`: the server has ended it.
@@ -303,6 +316,9 @@ impl Binding {
     }
 
     pub(super) fn first_step(&self, cause: &Cause, is_open: bool) -> CloseStep {
+        if self.is_survived() {
+            return CloseStep::Terminate;
+        }
         CloseStep::first(cause, is_open, self.kind())
     }
 
@@ -326,8 +342,16 @@ impl Binding {
         }
     }
 
+    /// Whether the end of a child process was noticed, but not all of it: either its output has ended, or it has exited.
+    pub(super) fn is_ending(&self) -> bool {
+        match self {
+            Binding::Http(_) => false,
+            Binding::Pipe(pipe) => pipe.is_ending(),
+        }
+    }
+
     /// Whether the process has exited while one of its descendants still holds its output open.
-    pub(super) const fn is_survived(&self) -> bool {
+    pub(super) fn is_survived(&self) -> bool {
         match self {
             Binding::Http(_) => false,
             Binding::Pipe(pipe) => pipe.is_survived(),
@@ -375,18 +399,12 @@ impl Binding {
 
     /// Whether a request without a message must be sent.
     pub(super) fn has_due(&self) -> bool {
-        match self {
-            Binding::Http(http) => http.has_due(),
-            Binding::Pipe(_) => false,
-        }
+        self.http().is_some_and(|http| http.has_due())
     }
 
     /// Sends the next request without a message.
     pub(super) fn begin_due(&mut self, cx: &mut Context) -> Option<Output<Event>> {
-        match self {
-            Binding::Http(http) => http.begin_due(cx),
-            Binding::Pipe(_) => None,
-        }
+        self.http_mut().and_then(|http| http.begin_due(cx))
     }
 
     /// Sends the message that was written to `buf` from `start` on.
@@ -456,10 +474,7 @@ impl Binding {
 
     /// The id of the session that the response on this stream opens.
     pub(super) fn opens(&self, stream: StreamId) -> Option<Box<str>> {
-        match self {
-            Binding::Http(http) => http.opens(stream),
-            Binding::Pipe(_) => None,
-        }
+        self.http().and_then(|http| http.opens(stream))
     }
 
     /// Records the session that the reply to `initialize` opens, and the transport that the reply came on.
@@ -483,10 +498,8 @@ impl Binding {
 
     /// Whether an error with this status says that the server does not know the session any more.
     pub(super) fn is_session_loss(&self, status: u16, error: Option<&ErrorObject>) -> bool {
-        match self {
-            Binding::Http(http) => http.is_session_loss(status, error),
-            Binding::Pipe(_) => false,
-        }
+        self.http()
+            .is_some_and(|http| http.is_session_loss(status, error))
     }
 
     /// Sends nothing until this time, because the server asked for that.
@@ -527,10 +540,8 @@ impl Binding {
         facts: Facts<'_>,
         why: &str,
     ) -> Heard<'static> {
-        match self {
-            Binding::Http(http) => http.old_sse_failed(cx, facts, why),
-            Binding::Pipe(_) => Heard::Nothing,
-        }
+        self.http_mut()
+            .map_or(Heard::Nothing, |http| http.old_sse_failed(cx, facts, why))
     }
 
     /// Handles `Timer::Endpoint`.
@@ -539,34 +550,24 @@ impl Binding {
         cx: &mut Context,
         facts: Facts<'_>,
     ) -> Heard<'static> {
-        match self {
-            Binding::Http(http) => http.endpoint_overdue(cx, facts),
-            Binding::Pipe(_) => Heard::Nothing,
-        }
+        self.http_mut()
+            .map_or(Heard::Nothing, |http| http.endpoint_overdue(cx, facts))
     }
 
     /// Whether a refused `initialize` leads to the old transport.
     pub(super) fn falls_back(&self, status: u16) -> bool {
-        match self {
-            Binding::Http(http) => http.falls_back(status),
-            Binding::Pipe(_) => false,
-        }
+        self.http().is_some_and(|http| http.falls_back(status))
     }
 
     /// How long `initialize` may take before the old transport is tried too.
     pub(super) fn initialize_patience(&self, policy: &Policy) -> Option<Duration> {
-        match self {
-            Binding::Http(http) => http.initialize_patience(policy),
-            Binding::Pipe(_) => None,
-        }
+        self.http()
+            .and_then(|http| http.initialize_patience(policy))
     }
 
     /// How long to wait for the next step of a handshake that was interrupted to fetch credentials.
     pub(super) fn endpoint_patience(&self, policy: &Policy) -> Option<Duration> {
-        match self {
-            Binding::Http(http) => http.endpoint_patience(policy),
-            Binding::Pipe(_) => None,
-        }
+        self.http().and_then(|http| http.endpoint_patience(policy))
     }
 }
 
@@ -622,10 +623,7 @@ impl Binding {
 
     /// Whether nothing can be sent to the server at present.
     pub(super) fn is_kept_silent(&self) -> bool {
-        match self {
-            Binding::Http(http) => !http.is_open(),
-            Binding::Pipe(_) => false,
-        }
+        self.http().is_some_and(|http| !http.is_open())
     }
 
     /// How long the server may take to reply to the `server/discover` probe.
@@ -651,10 +649,8 @@ impl Binding {
         page: Json<'_>,
         is_first: bool,
     ) -> Option<Payload> {
-        match self {
-            Binding::Http(http) => http.learn_tools(cx, facts, page, is_first),
-            Binding::Pipe(_) => None,
-        }
+        self.http_mut()
+            .and_then(|http| http.learn_tools(cx, facts, page, is_first))
     }
 
     /// Asks the application for credentials. Returns false if it was asked already, or has given newer ones since.
@@ -664,18 +660,13 @@ impl Binding {
         facts: Facts<'_>,
         challenge: Challenged,
     ) -> bool {
-        match self {
-            Binding::Http(http) => http.ask_credentials(cx, facts, challenge),
-            Binding::Pipe(_) => false,
-        }
+        self.http_mut()
+            .is_some_and(|http| http.ask_credentials(cx, facts, challenge))
     }
 
     /// Handles new credentials. Returns false if none are awaited.
     pub(super) fn authorized(&mut self, cx: &mut Context) -> bool {
-        match self {
-            Binding::Http(http) => http.authorized(cx),
-            Binding::Pipe(_) => false,
-        }
+        self.http_mut().is_some_and(|http| http.authorized(cx))
     }
 
     /// Opens the listen stream, if it was refused for lack of credentials.
@@ -687,17 +678,11 @@ impl Binding {
 
     /// Handles that there are no credentials. Returns false if none are awaited.
     pub(super) fn denied(&mut self, cx: &mut Context) -> bool {
-        match self {
-            Binding::Http(http) => http.denied(cx),
-            Binding::Pipe(_) => false,
-        }
+        self.http_mut().is_some_and(|http| http.denied(cx))
     }
 
     pub(super) fn awaits_credentials(&self) -> bool {
-        match self {
-            Binding::Http(http) => http.awaits_credentials(),
-            Binding::Pipe(_) => false,
-        }
+        self.http().is_some_and(|http| http.awaits_credentials())
     }
 
     /// Forgets that there were no credentials, because there may be some now.

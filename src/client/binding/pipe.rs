@@ -81,13 +81,13 @@ impl PipeBinding {
     }
 
     fn take_lines(&mut self, facts: Facts<'_>) -> Option<LineReader> {
-        let is_read = facts.state.is_in_touch() && self.epoch.is_some();
+        let is_read = facts.is_heard && self.epoch.is_some() && !self.output_ended;
         is_read.then(|| mem::replace(&mut self.lines, LineReader::new(0)))
     }
 
     #[inline]
     pub(super) fn hear<'r>(facts: Facts<'_>, reading: &'r mut Reading<'_>) -> Option<Heard<'r>> {
-        if !facts.state.is_in_touch() {
+        if !facts.is_heard {
             return None;
         }
         let line = match reading {
@@ -153,7 +153,7 @@ impl PipeBinding {
 
     /// Closes the server's input, before the transport is closed.
     pub(super) fn close_input(&mut self, cx: &mut Context) {
-        if let Some(epoch) = self.epoch {
+        if let Some(epoch) = self.epoch.filter(|_| self.input_closed_at.is_none()) {
             self.write_failed = true;
             self.input_closed_at = Some(cx.now);
             cx.outbox.push(Output::CloseWrite { epoch });
@@ -180,8 +180,12 @@ impl PipeBinding {
         self.never_opened || self.output_ended && is_reaped
     }
 
-    pub(super) const fn is_survived(&self) -> bool {
-        self.has_exited && !self.output_ended
+    pub(super) fn is_ending(&self) -> bool {
+        self.kind == config::Binding::Child && self.output_ended != self.has_exited
+    }
+
+    pub(super) fn is_survived(&self) -> bool {
+        self.is_ending() && self.has_exited
     }
 
     pub(super) fn enter_step(&mut self, cx: &mut Context, step: CloseStep, grace: Duration) {
@@ -198,7 +202,7 @@ impl PipeBinding {
             (CloseStep::CloseWrite, None) => cx.outbox.push(Output::CloseWrite { epoch }),
             (CloseStep::Terminate, _) => cx.outbox.push(Output::Terminate { epoch }),
             (CloseStep::Kill, _) => cx.outbox.push(Output::Kill { epoch }),
-            (CloseStep::Release, _) => {}
+            (CloseStep::LastWords | CloseStep::Release, _) => {}
         }
         cx.arm_in(Timer::CloseStep, grace);
     }

@@ -4,14 +4,19 @@ use core::time::Duration;
 
 use crate::client::config::{BindingKind, Policy};
 use crate::client::failure::{Cause, Sign};
+use crate::driver::LAST_WORDS;
 
-/// A close step. Each one is harder than the one before. The first one is `CloseWrite` if the server can be expected to end by itself.
+/// A close step. Each one is harder than the one before. `LastWords` is the first one if a child process ended by itself. Otherwise `CloseWrite` is
+/// the first one if the server can be expected to end by itself.
 ///
 /// ```text
 #[doc = include_str!("close_steps.txt")]
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::client) enum CloseStep {
+    /// The output of a child process has ended, or the process has exited, and the other of the two is awaited. The server's input is closed, its
+    /// last output is still read, and requests in flight are not lost yet.
+    LastWords,
     /// The server's input is closed.
     CloseWrite,
     /// The process is asked to end.
@@ -65,6 +70,7 @@ impl CloseStep {
     /// The next harder step. A socket cannot be asked to end, so it skips `Terminate`.
     pub(in crate::client) const fn next(self, binding: BindingKind) -> CloseStep {
         match (self, binding) {
+            (CloseStep::LastWords, _) => CloseStep::CloseWrite,
             (CloseStep::CloseWrite, BindingKind::Child) => CloseStep::Terminate,
             (CloseStep::CloseWrite, BindingKind::Socket) | (CloseStep::Terminate, _) => {
                 CloseStep::Kill
@@ -77,6 +83,7 @@ impl CloseStep {
     /// How long to wait for the end before the next step.
     pub(in crate::client) const fn grace(self, policy: &Policy) -> Duration {
         match self {
+            CloseStep::LastWords => LAST_WORDS,
             CloseStep::CloseWrite => policy.close_grace,
             CloseStep::Terminate => policy.terminate_grace,
             CloseStep::Kill => policy.kill_grace,
@@ -96,7 +103,7 @@ mod tests {
     #[test]
     fn diagram_in_the_docs_is_this_table() {
         let bindings = [
-            ("child", BindingKind::Child, CloseStep::CloseWrite),
+            ("child", BindingKind::Child, CloseStep::LastWords),
             ("socket", BindingKind::Socket, CloseStep::CloseWrite),
             ("http", BindingKind::Http, CloseStep::CloseWrite),
         ];

@@ -8,7 +8,7 @@ use crate::client::context::{Context, Timer};
 use crate::client::event::Event;
 use crate::client::failure::{Cause, Sign};
 use crate::driver::{Instant, Output};
-use crate::protocol::code;
+use crate::protocol::{Era, code};
 use crate::wire::ErrorObject;
 
 /// Parts of error messages, in lower case, that report a lost session or a lost upstream server. Such an error in reply to a probe is no sign of
@@ -33,7 +33,8 @@ const SPEAKS_OF_LOSS: [&str; 17] = [
     "error posting to endpoint",
 ];
 
-/// SDKs use this code for an unknown session, or for a timeout on the way to an upstream server.
+/// SDKs of the legacy era use this code for an unknown session, or for a timeout on the way to an upstream server. In the modern era it means
+/// nothing (S-ERR-04).
 const SESSION_OR_TIMEOUT: i64 = -32_001;
 
 /// The circumstances of a check, which other parts of the link know.
@@ -156,18 +157,19 @@ impl Lifecycle {
         self.liveness.as_ref()?.last_probe()
     }
 
-    /// Handles the reply to a probe, with its error if it is one. `is_at_work`: the server was working on an earlier call when the probe was sent.
-    /// Returns whether it shows a healthy server.
+    /// Handles the reply to a probe of a server of this era, with its error if it is one. `is_at_work`: the server was working on an earlier call
+    /// when the probe was sent. Returns whether it shows a healthy server.
     pub(in crate::client) fn probe_answered(
         &mut self,
         cx: &mut Context,
+        era: Option<Era>,
         error: Option<&ErrorObject>,
         is_at_work: bool,
     ) -> bool {
         let Some(liveness) = &mut self.liveness else {
             return false;
         };
-        if error.is_some_and(speaks_of_loss) {
+        if error.is_some_and(|error| speaks_of_loss(error, era)) {
             liveness.wedged(cx.now);
             cx.arm_at(Timer::Keepalive, cx.now);
             return false;
@@ -233,9 +235,9 @@ impl Lifecycle {
 }
 
 /// Whether a probe's error reply says that the server lost its session or its upstream server.
-fn speaks_of_loss(error: &ErrorObject) -> bool {
-    error.code != code::METHOD_NOT_FOUND
-        && (error.code == SESSION_OR_TIMEOUT || names_a_loss(error))
+fn speaks_of_loss(error: &ErrorObject, era: Option<Era>) -> bool {
+    let is_by_code = error.code == SESSION_OR_TIMEOUT && era != Some(Era::Modern);
+    error.code != code::METHOD_NOT_FOUND && (is_by_code || names_a_loss(error))
 }
 
 /// Whether the text of an error mentions a lost session or a lost upstream server.

@@ -425,6 +425,23 @@ impl Lifecycle {
         }
     }
 
+    /// Waits for the rest of the end of a child process.
+    pub(super) fn await_last_words(&mut self, cx: &mut Context) {
+        let step = CloseStep::LastWords;
+        self.enter_close_step(step);
+        cx.arm_in(Timer::CloseStep, self.grace_of(cx, step));
+    }
+
+    /// Whether the rest of the end of a child process is awaited.
+    pub(super) fn awaits_last_words(&self) -> bool {
+        self.close_step() == Some(CloseStep::LastWords)
+    }
+
+    /// Whether messages of the server count: the two ends exchange messages, or the last words of the server are awaited.
+    pub(super) fn is_heard(&self) -> bool {
+        self.state.is_in_touch() || self.awaits_last_words()
+    }
+
     /// Begins to close the transport, in any state. Returns the state before, or `None` if it is closing already or there is none.
     pub(super) fn begin_close(&mut self, cx: &mut Context) -> Option<State> {
         let state = self.state;
@@ -435,21 +452,14 @@ impl Lifecycle {
         Some(state)
     }
 
-    /// Records why the transport is closed, and reports it. The first cause is the one that is reported. Returns that one.
-    pub(super) fn closing(
-        &mut self,
-        cx: &mut Context,
-        cause: Cause,
-        first_try: Option<Box<str>>,
-    ) -> Option<Cause> {
-        let record = self.record.as_mut()?;
-        record.first_try = first_try.or(record.first_try.take());
-        let cause = record.cause.get_or_insert(cause).clone();
-        cx.tell(Event::Closing {
-            epoch: self.newest,
-            cause: cause.clone(),
-        });
-        Some(cause)
+    /// Records why the transport is closed, and reports it. The first cause is the one that is reported.
+    pub(super) fn closing(&mut self, cx: &mut Context, cause: Cause, first_try: Option<Box<str>>) {
+        if let Some(record) = &mut self.record {
+            record.first_try = first_try.or(record.first_try.take());
+            let cause = record.cause.get_or_insert(cause).clone();
+            let epoch = self.newest;
+            cx.tell(Event::Closing { epoch, cause });
+        }
     }
 
     /// Cancels the timers and the keepalive of an epoch that drains or closes. If it leaves `Ready`, records whether it was stable.

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::client::config::{Limit, Policy};
 use crate::client::failure::TimeLimit;
-use crate::client::requests::calls::CallOptions;
+use crate::client::requests::options::CallOptions;
 use crate::driver::Instant;
 
 /// The two time limits of a call, and its pauses.

@@ -3,6 +3,7 @@
 pub(in crate::client) mod admission;
 pub(in crate::client) mod calls;
 pub(in crate::client) mod deadlines;
+pub(in crate::client) mod options;
 pub(in crate::client) mod pending;
 pub(in crate::client) mod progress;
 

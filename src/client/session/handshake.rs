@@ -141,6 +141,11 @@ impl Handshake {
         self.belief.is_some_and(Belief::is_known_modern)
     }
 
+    /// Whether this handshake can agree on a legacy version.
+    pub(in crate::client) fn may_be_legacy(&self) -> bool {
+        self.dialect != Dialect::Modern && !self.is_known_modern() && self.initialize().is_some()
+    }
+
     /// Starts the handshake on a new transport.
     pub(in crate::client) fn begin(&mut self) -> HandshakeStep {
         self.probed = false;

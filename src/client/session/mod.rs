@@ -71,9 +71,12 @@ impl SessionState {
         self.version().map(Version::era)
     }
 
-    /// Whether the server may send requests, as far as is known.
+    /// Whether the server may send requests, as far as is known (S-STDIO-09).
     pub(super) fn speaks_legacy(&self) -> bool {
-        self.era() != Some(Era::Modern)
+        match self.era() {
+            Some(era) => era == Era::Legacy,
+            None => self.handshake.may_be_legacy(),
+        }
     }
 
     pub(super) fn allows_batches(&self) -> bool {

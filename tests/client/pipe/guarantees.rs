@@ -1,12 +1,14 @@
 //! The three main guarantees: every death is reported, a planned reconnect is free, and one problem causes one reconnect.
 
+use core::time::Duration;
+
 use crate::client_pipe::{
     self, Act, Chunking, Harness, Peer, ask, config, dies, every_chunking, every_era, millis,
     seconds, stderr,
 };
 use everlink::client::{Delivery, Event, FailureKind, Outcome, State, Withdrawn};
 use everlink::protocol::{ClientCapabilities, Version};
-use everlink::{CallId, Epoch, ExitStatus, Fault, FaultKind, Input, List};
+use everlink::{CallId, Epoch, ExitStatus, Fault, FaultKind, Input, LAST_WORDS, List};
 use serde_json::json;
 
 const STDERR_LINE: &str = "panicked at src/main.rs:7: no more numbers";
@@ -18,10 +20,11 @@ fn server_death_fails_every_call_in_flight_at_once_and_the_link_reconnects() {
     every_era(|chunking, peer| {
         let mut harness = with_a_thousand_calls(chunking, peer);
         let calls = in_flight(&harness);
+        // Without an exit, the calls fail after 100 ms.
         harness.feed_unpolled(&Act::End(Vec::new()));
-        check_settled_before_any_poll(&harness);
-        harness.pump();
-        check_failures(&harness, &calls, &[STDERR_LINE]);
+        check_dying(&harness);
+        harness.advance(LAST_WORDS);
+        check_failures(&harness, &calls, LAST_WORDS, &[STDERR_LINE]);
         assert_eq!(harness.state(), State::Closing);
         harness.perform(Act::Exit(ExitStatus::Code(3)));
         let ended = harness.link().last_end().expect("an epoch ended");
@@ -32,21 +35,27 @@ fn server_death_fails_every_call_in_flight_at_once_and_the_link_reconnects() {
         let mut harness = with_a_thousand_calls(chunking, peer);
         let calls = in_flight(&harness);
         harness.feed_unpolled(&Act::End(Vec::new()));
-        check_settled_before_any_poll(&harness);
-        // The exit is fed before the outcomes are polled, so the outcomes mention it, too.
-        harness.feed_unpolled(&Act::Exit(ExitStatus::Code(3)));
+        check_dying(&harness);
         harness.pump();
-        check_failures(&harness, &calls, &[STDERR_LINE, "exit status 3"]);
+        // With the exit, they fail at once, and the outcomes mention it.
+        harness.feed_unpolled(&Act::Exit(ExitStatus::Code(3)));
+        assert_eq!(harness.link().stats().settled, 1_000);
+        harness.pump();
+        let parts = [STDERR_LINE, "exit status 3"];
+        check_failures(&harness, &calls, Duration::ZERO, &parts);
         check_reconnects(harness)
     });
     every_era(|chunking, peer| {
         let mut harness = with_a_thousand_calls(chunking, peer);
         let calls = in_flight(&harness);
         harness.feed_unpolled(&Act::Exit(ExitStatus::Signal(11)));
-        check_settled_before_any_poll(&harness);
+        check_dying(&harness);
         harness.pump();
-        check_failures(&harness, &calls, &[STDERR_LINE, "signal 11 (SIGSEGV)"]);
-        harness.perform(Act::End(Vec::new()));
+        harness.feed_unpolled(&Act::End(Vec::new()));
+        assert_eq!(harness.link().stats().settled, 1_000);
+        harness.pump();
+        let parts = [STDERR_LINE, "signal 11 (SIGSEGV)"];
+        check_failures(&harness, &calls, Duration::ZERO, &parts);
         check_reconnects(harness)
     });
     every_era(tool_errors_do_not_end_the_epoch);
@@ -83,21 +92,24 @@ fn in_flight(harness: &Harness) -> Vec<(CallId, String)> {
         .collect()
 }
 
-fn check_settled_before_any_poll(harness: &Harness) {
-    assert_ne!(harness.state(), State::Ready);
+/// The death is seen at once, but the calls wait for the rest of it.
+fn check_dying(harness: &Harness) {
+    assert_eq!(harness.state(), State::Closing);
     assert!(harness.link().session().is_none());
-    assert_eq!(harness.link().stats().settled, 1_000);
+    assert_eq!(harness.link().stats().settled, 0);
 }
 
-fn check_failures(harness: &Harness, calls: &[(CallId, String)], parts: &[&str]) {
+/// Checks the failures of calls that were lost so long after the first sign of the death.
+fn check_failures(harness: &Harness, calls: &[(CallId, String)], later: Duration, parts: &[&str]) {
     assert_eq!(calls.len(), 1_000);
     for (call, tool) in calls {
         let failure = harness.failure(*call);
         assert_eq!(failure.kind, FailureKind::Lost);
         assert_eq!(failure.delivery, Delivery::Unknown);
-        assert_eq!(failure.after, seconds(2));
+        assert_eq!(failure.after, seconds(2) + later);
         let text = failure.to_string();
-        let prefix = format!("tools/call `{tool}` ({call}) failed after 2 s");
+        let after = if later.is_zero() { "2 s" } else { "2.1 s" };
+        let prefix = format!("tools/call `{tool}` ({call}) failed after {after}");
         assert!(text.starts_with(&prefix), "{text}");
         for part in parts {
             assert!(text.contains(part), "{text:?} does not contain {part:?}");

@@ -7,13 +7,13 @@ use crate::client_pipe::{
     millis, notify, reply, seconds, stderr,
 };
 use everlink::client::{
-    CallOptions, Cause, Delivery, Event, FailureKind, Misuse, State, TimeLimit,
+    CallOptions, Cause, Delivery, Event, FailureKind, Misuse, Outcome, State, TimeLimit,
 };
-use everlink::{Dialect, ExitStatus, FaultKind, Input, Limit, WhenSpent};
+use everlink::{Dialect, ExitStatus, FaultKind, Input, LAST_WORDS, Limit, WhenSpent};
 use serde_json::{Value, json};
 
 /// The time that the output may stay open after the process exits, before the rest of the tree is terminated.
-const OUTPUT_GRACE: Duration = millis(100);
+const OUTPUT_GRACE: Duration = LAST_WORDS;
 
 /// The number of `Noise` events.
 fn noise_events(harness: &Harness) -> usize {
@@ -86,7 +86,10 @@ fn f_002_child_death_fails_calls_in_flight_and_requeues_repeatable_ones() {
             Harness::new(config)
                 .chunked(chunking)
                 .served_by(move |epoch| match epoch {
-                    1 => peer().ignores("tools/call").ignores("tools/list"),
+                    1 => peer()
+                        .ignores("tools/call")
+                        .ignores("tools/list")
+                        .ignores_eof(),
                     _ => peer(),
                 });
         harness.until_ready();
@@ -105,9 +108,12 @@ fn f_002_child_death_fails_calls_in_flight_and_requeues_repeatable_ones() {
         );
 
         harness.feed_unpolled(&Act::End(Vec::new()));
-        assert_eq!(harness.link().stats().settled, 1, "in the same step");
-        assert_eq!(harness.link().stats().requeued, 2, "in the same step");
+        assert_eq!(harness.state(), State::Closing, "in the same step");
         harness.pump();
+        assert_eq!(harness.link().stats().settled, 0);
+        harness.advance(LAST_WORDS);
+        assert_eq!(harness.link().stats().settled, 1);
+        assert_eq!(harness.link().stats().requeued, 2);
         let failure = harness.failure(acts);
         assert_eq!(
             (&failure.kind, failure.delivery),
@@ -157,6 +163,42 @@ fn f_002_idempotent_call_that_kills_every_server_is_repeated_resends_times() {
     });
 }
 
+/// A reply between the exit of a child and the end of its output still counts. A call of that time waits for the next
+/// process, and nothing more is written to this one.
+#[test]
+fn f_002_reply_between_exit_and_end_of_output_counts() {
+    every_era(|chunking, peer| {
+        let mut harness = Harness::new(config())
+            .chunked(chunking)
+            .served_by(move |epoch| match epoch {
+                1 => peer().ignores("tools/call").ignores_eof(),
+                _ => peer(),
+            });
+        harness.until_ready();
+        let (answered, lost) = (harness.call_tool("answered"), harness.call_tool("lost"));
+        let id = harness.messages_with("tools/call")[0]["id"].clone();
+        let written = harness.lines_of(1).len();
+        harness.perform(Act::Exit(ExitStatus::Code(4)));
+        assert_eq!(harness.state(), State::Closing);
+        let later = harness.call_tool("later");
+        let result = json!({"resultType": "complete", "content": []});
+        let line = format!(
+            "{}\n",
+            json!({"jsonrpc": "2.0", "id": id, "result": result})
+        );
+        harness.feed_input(harness.link().epoch(), Input::bytes(line.as_bytes()));
+        harness.pump();
+        assert!(matches!(harness.outcome(answered), Outcome::Reply(_)));
+        assert!(!harness.is_done(lost));
+        harness.perform(Act::End(Vec::new()));
+        assert!(harness.failure(lost).to_string().contains("exit status 4"));
+        assert_eq!(harness.lines_of(1).len(), written);
+        harness.until_done(later);
+        assert_eq!(harness.result(later)["content"][0]["text"], "later");
+        harness
+    });
+}
+
 #[test]
 fn f_003_child_exit_ends_the_epoch_even_if_a_grandchild_keeps_stdout_open() {
     every_era(|chunking, peer| {
@@ -172,8 +214,9 @@ fn f_003_child_exit_ends_the_epoch_even_if_a_grandchild_keeps_stdout_open() {
         let died = harness.now();
         harness.feed_unpolled(&Act::Exit(ExitStatus::Code(0)));
         assert_eq!(harness.state(), State::Closing);
-        assert_eq!(harness.link().stats().settled, 1);
         harness.pump();
+        assert_eq!(harness.link().stats().settled, 0);
+        harness.advance(OUTPUT_GRACE);
         assert!(harness.failure(call).to_string().contains("exit status 0"));
 
         // The output may end a moment later. If it does not, the rest of the process tree is terminated, killed, and

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everlink::client::{CallOptions, Delivery, Event, FailureKind, Outcome, State};
 use everlink::{
     Binding, BindingKind, CallId, Client, Config, Dialect, Epoch, ExitStatus, Fault, FaultKind,
-    Input, Instant, Keepalive, Limit, Output, Payload, Watch, WhenSpent,
+    Input, Instant, Keepalive, LAST_WORDS, Limit, Output, Payload, Watch, WhenSpent,
 };
 use model::{Elapse, Op, Reply, ServerMessage, Setup, Which};
 use proptest::collection::vec;
@@ -167,8 +167,10 @@ struct Model {
     is_open: bool,
     /// Whether the transport answered a call.
     has_replied: bool,
-    /// The close step: 1 to 3 have grace periods, 4 releases the transport.
+    /// The close step: 0 waits for the rest of the end of a child, 1 to 3 have grace periods, 4 releases the transport.
     close_step: usize,
+    /// When step 0 began.
+    dying_since: Instant,
     calls: BTreeMap<CallId, ModelCall>,
     fates: BTreeMap<CallId, Fate>,
     shut_down: bool,
@@ -194,6 +196,7 @@ impl Model {
             is_open: false,
             has_replied: false,
             close_step: 0,
+            dying_since: Instant::ZERO,
             calls: BTreeMap::new(),
             fates: BTreeMap::new(),
             shut_down: false,
@@ -234,7 +237,7 @@ impl Model {
     /// Another transport is wanted; calls in flight may finish first.
     fn drain_or_close(&mut self) {
         match self.state {
-            State::Draining => {}
+            State::Draining | State::Closing => {}
             State::Ready if self.is_busy() => {
                 self.leave_ready();
                 self.planned = true;
@@ -250,6 +253,7 @@ impl Model {
         match self.state {
             State::Opening | State::Handshaking | State::Ready => self.planned = planned,
             State::Draining => {}
+            State::Closing if self.close_step == 0 => return self.end_last_words(),
             _ => return,
         }
         self.leave_ready();
@@ -294,6 +298,9 @@ impl Model {
     }
 
     fn next_close_step(&mut self) {
+        if self.close_step == 0 {
+            return self.end_last_words();
+        }
         let skips = self.close_step == 1 && self.binding == BindingKind::Socket;
         self.enter_close_step(self.close_step + if skips { 2 } else { 1 });
     }
@@ -317,15 +324,40 @@ impl Model {
         }
     }
 
+    /// A child that has ended its output may exit within 100 ms, and the other way round. Its calls in flight wait for that.
+    fn begin_last_words(&mut self) {
+        self.planned &= self.state == State::Draining;
+        self.leave_ready();
+        (self.state, self.close_step) = (State::Closing, 0);
+        self.dying_since = self.now;
+        self.due.insert(Due::CloseStep, self.now + LAST_WORDS);
+    }
+
+    fn end_last_words(&mut self) {
+        self.enter_close_step(if self.exited && !self.ended { 2 } else { 1 });
+        if self.close_step == 1 {
+            let until = (self.dying_since + GRACES[0]).max(self.now + LAST_WORDS);
+            self.due.insert(Due::CloseStep, until);
+        }
+    }
+
     fn died(&mut self) {
+        if self.binding == BindingKind::Child && self.ended != self.exited {
+            match self.state {
+                State::Handshaking | State::Ready | State::Draining => {
+                    return self.begin_last_words();
+                }
+                State::Closing if self.close_step == 0 => return,
+                _ => {}
+            }
+        }
         self.begin_close(false, true);
         let reaped = self.exited || self.binding == BindingKind::Socket;
         if self.ended && reaped {
             self.finish_epoch(false);
         } else if self.exited && !self.ended && self.close_step == 1 {
             // A process that still holds the output open gets 100 ms.
-            self.due
-                .insert(Due::CloseStep, self.now + Duration::from_millis(100));
+            self.due.insert(Due::CloseStep, self.now + LAST_WORDS);
         }
     }
 

@@ -172,7 +172,6 @@ fn s_prog_03_progress_of_an_answer_is_written_in_order_under_its_token() {
 }
 
 #[test]
-#[ignore = "defect: notify writes progress that does not increase"]
 fn s_prog_03_progress_of_an_answer_that_does_not_increase_is_not_written() {
     for version in LEGACY {
         let mut harness = ready(config_with_asks(), move || server(version));
@@ -187,7 +186,6 @@ fn s_prog_03_progress_of_an_answer_that_does_not_increase_is_not_written() {
 }
 
 #[test]
-#[ignore = "defect: notify writes progress for a token of no open ask"]
 fn s_prog_04_progress_is_written_only_for_an_open_ask() {
     for version in LEGACY {
         let mut harness = ready(config_with_asks(), move || server(version));

@@ -4,18 +4,14 @@ use std::convert::Infallible;
 use std::io;
 use std::process::Command;
 use std::task::Waker;
-use std::time::{Duration, Instant};
 
-use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, LAST_WORDS, Output};
+use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Output};
 
 use super::message_queue::{MessageQueue, message_queue};
 use super::pipe_threads::{ReadResult, ReaderThread, Writer, WriterThread, spawn};
 use crate::drive::Transport;
 use crate::sleep_plan::Sleep;
 use crate::system::process_tree::{Pipes, ProcessTree, Spawner};
-
-/// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
-const MAX_DRAINED: usize = 1 << 20;
 
 /// The transport of a client link: one child process after another.
 pub(crate) struct ChildTransport {
@@ -34,22 +30,18 @@ struct ChildProcess {
     stderr: Option<ReaderThread>,
     /// Output that was read while the machine wants no input.
     held_output: Option<ReadResult>,
-    unreported_end: Option<UnreportedEnd>,
-    /// Whether its exit was reported.
-    is_exit_reported: bool,
+    end: EndReport,
 }
 
-/// The exit and the end of the output, seen but not reported yet. Each pipe and the exit have their own thread, so their messages arrive in any
-/// order. They are held back for up to [`LAST_WORDS`], to be reported together. The wait is bounded because another process may hold the pipes, and a
-/// thread that blocks in `read` cannot tell that a pipe is empty.
-struct UnreportedEnd {
-    since: Instant,
-    /// The exit status, if it is known.
-    exit: Option<ExitStatus>,
-    /// The faults with which the output ended, if it has ended.
-    end: Option<Vec<Fault>>,
-    /// The number of bytes read since.
-    drained: usize,
+/// What was reported of the end of the child: the end of its output and its exit, as inputs.
+///
+/// Each pipe and the exit have their own thread, so their messages arrive in any order. The first of the two is reported at once, and the machine
+/// then sets a deadline for the other. The second one is reported when standard error has ended too. If another process holds standard error, the
+/// second one is reported when the machine's deadline is due, or when the machine closes the transport.
+#[derive(Default)]
+struct EndReport {
+    has_begun: bool,
+    second: Option<Input<'static>>,
 }
 
 /// A message of one of the threads.
@@ -99,9 +91,15 @@ impl Transport for ChildTransport {
         let child = self.child.as_mut()?;
         match output {
             Output::CloseWrite { .. } => *writer = Writer(None),
-            Output::Terminate { .. } => child.tree.terminate(),
+            Output::Terminate { epoch } => {
+                child.tree.terminate();
+                return Some((epoch, child.end.second.take()?));
+            }
             Output::Inspect { epoch } => return Some((epoch, child.tree.activity()?)),
-            Output::Kill { .. } => child.tree.kill(),
+            Output::Kill { epoch } => {
+                child.tree.kill();
+                return Some((epoch, child.end.second.take()?));
+            }
             Output::Release { .. } => {
                 *writer = Writer(None);
                 self.child = None;
@@ -124,7 +122,7 @@ impl Transport for ChildTransport {
         if let Some(result) = held_output {
             return Ok(Some(Message::Stdout(result)));
         }
-        let message = self.queue.wait(child.sleep_timeout(sleep.timeout));
+        let message = self.queue.wait(sleep.timeout);
         Ok(message.and_then(|(of, message)| (of == child.epoch).then_some(message)))
     }
 
@@ -138,17 +136,21 @@ impl Transport for ChildTransport {
         let Some(child) = &mut self.child else { return };
         let epoch = child.epoch;
         let mut feed = |input| feed(epoch, input);
-        let is_silent = message.is_none();
+        let is_overdue = message.is_none();
         if let Some(Message::Stdin(Err(_))) = &message {
             *writer = Writer(None);
+        }
+        if let Some(Message::Exit(_)) = &message {
+            // The held output precedes the exit, so it is reported even if no input is wanted.
+            let held_output = child.held_output.take().map(Message::Stdout);
+            let input = held_output.and_then(|held| child.handle_message(held, true));
+            input.map(&mut feed);
         }
         if let Some(input) = message.and_then(|message| child.handle_message(message, reads)) {
             feed(input);
         }
-        if let Some(unreported_end) = child.take_end_to_report(is_silent) {
-            // The exit comes first because it says more than the end of the output.
-            unreported_end.exit.map(Input::exited).map(&mut feed);
-            unreported_end.end.map(Input::end).map(&mut feed);
+        if is_overdue || child.stderr.is_none() {
+            child.end.second.take().map(feed);
         }
     }
 }
@@ -180,49 +182,31 @@ impl ChildProcess {
                 stderr_sender.send((epoch, Message::Stderr(result)));
             })?),
             held_output: None,
-            unreported_end: None,
-            is_exit_reported: false,
+            end: EndReport::default(),
         };
         Ok((child, stdin))
-    }
-
-    /// Returns the maximum duration of the next sleep.
-    fn sleep_timeout(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let remaining_wait = self
-            .unreported_end
-            .as_ref()
-            .map(UnreportedEnd::remaining_wait);
-        remaining_wait.into_iter().chain(timeout).min()
     }
 
     /// Stores a message. Returns the input to report at once, if there is one.
     fn handle_message(&mut self, message: Message, reads: bool) -> Option<Input<'static>> {
         match message {
-            Message::Exit(status) => {
-                self.unreported_end().exit = Some(status);
-                // The held output precedes the exit, so it is reported even if no input is wanted.
-                let held_output = self.held_output.take()?;
-                self.handle_message(Message::Stdout(held_output), true)
-            }
+            Message::Exit(status) => self.end.report(Input::exited(status)),
             Message::Stdin(Ok(len)) => Some(Input::sent(len)),
             Message::Stdin(Err(fault)) => Some(Input::write_failed(vec![fault])),
-            Message::Stdout(result) if !reads && self.unreported_end.is_none() => {
+            Message::Stdout(result) if !reads => {
                 self.held_output = Some(result);
                 None
             }
             Message::Stdout(ReadResult::Bytes(bytes)) => {
                 self.stdout.as_ref().inspect(|pipe| pipe.read_next());
-                self.count_drained(bytes.len());
                 Some(Input::bytes(bytes))
             }
             Message::Stdout(ReadResult::End(faults)) => {
                 self.stdout = None;
-                self.unreported_end().end = Some(faults);
-                None
+                self.end.report(Input::end(faults))
             }
             Message::Stderr(ReadResult::Bytes(bytes)) => {
                 self.stderr.as_ref().inspect(|pipe| pipe.read_next());
-                self.count_drained(bytes.len());
                 Some(Input::stderr(bytes))
             }
             Message::Stderr(ReadResult::End(_)) => {
@@ -232,41 +216,15 @@ impl ChildProcess {
             }
         }
     }
-
-    fn unreported_end(&mut self) -> &mut UnreportedEnd {
-        self.unreported_end.get_or_insert_with(|| UnreportedEnd {
-            since: Instant::now(),
-            exit: None,
-            end: None,
-            drained: 0,
-        })
-    }
-
-    fn count_drained(&mut self, len: usize) {
-        if let Some(unreported_end) = &mut self.unreported_end {
-            unreported_end.drained += len;
-        }
-    }
-
-    /// Takes what is to be reported of the end: after everything has arrived, after [`LAST_WORDS`] in silence, or after [`MAX_DRAINED`] bytes.
-    fn take_end_to_report(&mut self, is_silent: bool) -> Option<UnreportedEnd> {
-        let is_output_read = self.stdout.is_none() && self.stderr.is_none();
-        let unreported_end = self.unreported_end.take_if(|unreported_end| {
-            let is_complete =
-                is_output_read && (self.is_exit_reported || unreported_end.exit.is_some());
-            let is_timed_out = is_silent && unreported_end.remaining_wait().is_zero();
-            is_complete || is_timed_out || unreported_end.drained >= MAX_DRAINED
-        });
-        self.is_exit_reported |= unreported_end
-            .as_ref()
-            .is_some_and(|unreported_end| unreported_end.exit.is_some());
-        unreported_end
-    }
 }
 
-impl UnreportedEnd {
-    /// Returns how long to wait for the rest.
-    fn remaining_wait(&self) -> Duration {
-        LAST_WORDS.saturating_sub(self.since.elapsed())
+impl EndReport {
+    /// Returns the input if it is the first of the two. Keeps the second one.
+    fn report(&mut self, input: Input<'static>) -> Option<Input<'static>> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            self.second = Some(input);
+            return None;
+        }
+        Some(input)
     }
 }

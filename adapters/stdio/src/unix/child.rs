@@ -7,9 +7,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::Waker;
-use std::time::Instant;
 
-use everlink::{Epoch, ExitStatus, Fault, Input, LAST_WORDS, Output};
+use everlink::{Epoch, ExitStatus, Fault, Input, Output};
 use rustix::event::{PollFd, PollFlags};
 
 use super::CHUNK;
@@ -51,8 +50,6 @@ struct ChildProcess {
     tree: ProcessTree,
     stdout: Option<OwnedStream>,
     stderr: Option<OwnedStream>,
-    /// The faults with which the output ended, and until when to wait for the exit before the end is reported.
-    end: Option<(Instant, Vec<Fault>)>,
     has_exited: bool,
 }
 
@@ -116,8 +113,6 @@ impl Transport for ChildTransport {
 
     fn sleep(&mut self, sleep: Sleep<Arc<OwnedStream>>) -> io::Result<ReadyFds> {
         let child = self.child.as_ref();
-        let until = child.and_then(|child| Some(child.end.as_ref()?.0));
-        let until = until.map(|until| until.saturating_duration_since(Instant::now()));
         let watch =
             |fd, is_watched: bool| is_watched.then(|| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let [wake_fd, exit, stdout, stderr, writable] = poll(
@@ -131,7 +126,7 @@ impl Transport for ChildTransport {
                     .as_ref()
                     .map(|stream| PollFd::new(&**stream, PollFlags::OUT)),
             ],
-            sleep.timeout.into_iter().chain(until).min(),
+            sleep.timeout,
         )?;
         Ok(ReadyFds {
             wake_fd,
@@ -168,19 +163,10 @@ impl Transport for ChildTransport {
         if (ready.stdout && reads) || ready.exit {
             child.read_stdout(&mut self.chunk, limit, &mut feed);
         }
-        // While a debugger traces the child, its end may be visible before its exit status is.
-        let status = ready
-            .exit
-            .then(|| child.tree.exit_status().unwrap_or(ExitStatus::Unknown));
-        let is_due = child.has_exited || status.is_some();
-        let end = child
-            .end
-            .take_if(|(until, _)| is_due || *until <= Instant::now());
-        if let Some((_, faults)) = end {
-            feed(child.epoch, Input::end(faults));
-        }
-        if let Some(status) = status {
+        if ready.exit {
             child.has_exited = true;
+            // While a debugger traces the child, its end may be visible before its exit status is.
+            let status = child.tree.exit_status().unwrap_or(ExitStatus::Unknown);
             feed(child.epoch, Input::exited(status));
         }
     }
@@ -235,7 +221,6 @@ impl ChildProcess {
             tree,
             stdout: Some(OwnedStream::from_pipe(pipes.stdout.into())?),
             stderr: Some(OwnedStream::from_pipe(pipes.stderr.into())?),
-            end: None,
             has_exited: false,
         };
         Ok((child, Some(stdin).filter(|_| !opening.close_when_spawned)))
@@ -252,7 +237,7 @@ impl ChildProcess {
             feed(epoch, Input::bytes(bytes));
         });
         if let Some(fault) = end {
-            self.end = Some((Instant::now() + LAST_WORDS, Vec::from_iter(fault)));
+            feed(epoch, Input::end(Vec::from_iter(fault)));
         }
     }
 

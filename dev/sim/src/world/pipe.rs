@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use everlink::{ExitStatus, Fault, FaultKind, Input, LAST_WORDS, Output};
+use everlink::{ExitStatus, Fault, FaultKind, Input, Output};
 
 use super::leg::ChildProcess;
 use super::server::LowerOutput;
@@ -215,13 +215,7 @@ impl World {
         if std::mem::replace(&mut child.output_has_ended, true) {
             return;
         }
-        // If only the output ends, the driver waits `LAST_WORDS` for the exit.
-        let alone = if child.is_running {
-            LAST_WORDS
-        } else {
-            Duration::ZERO
-        };
-        child.up = child.up.max(self.now + alone);
+        child.up = child.up.max(self.now);
         let at = child.up;
         let kinds = [None, None, Some(FaultKind::Closed), Some(FaultKind::Reset)];
         let fault = self.rng.pick(&kinds).map(Fault::new);
