@@ -181,7 +181,7 @@ impl PipeBinding {
     }
 
     pub(super) fn is_ending(&self) -> bool {
-        self.kind == config::Binding::Child && self.output_ended != self.has_exited
+        self.kind == BindingKind::Child && self.output_ended != self.has_exited
     }
 
     pub(super) fn is_survived(&self) -> bool {
