@@ -748,7 +748,7 @@ impl Client {
         done
     }
 
-    /// Starts what the changes of this step made possible.
+    /// Does what the changes of this step made possible. It is not part of `step`, because each use of that generic function would get a copy of it.
     fn end_step(&mut self) {
         if self.lifecycle.state() == State::Draining && !self.requests.is_busy() {
             self.drained();

@@ -60,7 +60,7 @@ pub fn members<'a>(
     each_member(object, &mut visit)
 }
 
-/// One copy of this in a program is enough: the walk is long, and most of what is done with a member is short.
+/// The loop of [`members`]. It is not generic, because the walk is long and each use would get a copy of it.
 fn each_member<'a>(
     object: Json<'a>,
     visit: &mut dyn FnMut(Cow<'a, str>, Json<'a>),
@@ -258,6 +258,7 @@ pub fn replaced<'a>(
     replace_each(object, &mut replace)
 }
 
+/// The loop of [`replaced`], not generic for the same reason as [`each_member`].
 fn replace_each<'a>(
     object: Json<'a>,
     replace: &mut dyn FnMut(&str, Json<'a>) -> Option<Json<'a>>,

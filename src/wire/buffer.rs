@@ -12,7 +12,8 @@ pub(super) const KEPT_CAPACITY: usize = 1024;
 pub(super) struct MessageBuffer {
     limit: usize,
     buf: Vec<u8>,
-    /// The scan of the message, once it is over the limit. From then on, no bytes are kept.
+    /// The scan of the message, once it is over the limit. From then on, no bytes are kept. It is boxed because readers are moved with every
+    /// input, and few messages need it.
     skim: Option<Box<Skim>>,
 }
 
