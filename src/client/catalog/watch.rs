@@ -535,7 +535,7 @@ mod tests {
     use super::*;
     use crate::driver::Epoch;
     use crate::json::Payload;
-    use crate::protocol::{ServerCapabilities, Version};
+    use crate::protocol::{ServerCapabilities, Version, code};
 
     fn session() -> Session {
         Session {
