@@ -162,7 +162,7 @@ impl<P: Peer> World<Link<P>> {
     pub(crate) fn hear(&mut self, epoch: Epoch, input: Input<'_>) {
         let is_there = epoch == self.machine.epoch() && is_alive(self.machine.state());
         if is_there && self.case.rules.may_come(&input) {
-            self.case.rules.input(epoch, &input);
+            self.case.rules.input(self.now, epoch, &input);
             self.input(epoch, input);
         } else {
             self.stale(epoch, input);

@@ -14,8 +14,8 @@ use std::time::Duration;
 use everlink::client::{CallOptions, Cause, Event, Misuse, State};
 use everlink::protocol::{Era, Repeat, method};
 use everlink::{
-    BindingKind, CallId, Client, Config, Epoch, ExitStatus, Fault, Input, Instant, Limit, Output,
-    Stats, StreamId,
+    BindingKind, CallId, Client, Config, Epoch, ExitStatus, Fault, Input, Instant, LAST_WORDS,
+    Limit, Output, Stats, StreamId,
 };
 use serde_json::Value;
 
@@ -61,6 +61,8 @@ struct Transport {
     faulty: bool,
     ended: bool,
     exited: bool,
+    /// When the first of the two was reported.
+    first_sign: Option<Instant>,
     open_failed: bool,
     unwritable: bool,
     /// How many faults were reported; the text of a failure names each.
@@ -91,9 +93,15 @@ impl Transport {
         self.refuses_version
     }
 
-    /// Its end was reported to the link.
-    fn is_over(&self) -> bool {
+    /// Its end was reported to the link, or a part of it.
+    fn is_ending(&self) -> bool {
         self.ended || self.exited || self.open_failed || self.released
+    }
+
+    /// Its whole end was reported to the link.
+    fn is_over(&self, binding: BindingKind) -> bool {
+        let exited = self.exited || binding == BindingKind::Socket;
+        self.ended && exited || self.open_failed || self.released
     }
 
     fn has_died(&self) -> bool {
@@ -271,7 +279,7 @@ impl Rules {
     }
 
     /// The driver is about to report something of the present transport.
-    pub(crate) fn input(&mut self, epoch: Epoch, input: &Input<'_>) {
+    pub(crate) fn input(&mut self, now: Instant, epoch: Epoch, input: &Input<'_>) {
         assert_nothing_secret(&format!("{input:?}"));
         self.heard = self.heard_in(epoch, input);
         // What does not fit is not looked at.
@@ -284,10 +292,12 @@ impl Rules {
             Input::Bytes { bytes, .. } => self.fed = self.fed.max(bytes.len()),
             Input::End { faults, .. } => {
                 transport.ended |= !is_http;
+                transport.first_sign = transport.first_sign.or(Some(now).filter(|_| !is_http));
                 transport.fail(faults);
             }
             Input::Exited { status } => {
                 transport.exited = true;
+                transport.first_sign.get_or_insert(now);
                 transport.exit = Some(*status);
             }
             Input::OpenFailed { faults } => {
@@ -513,18 +523,26 @@ impl Rules {
             stats.settled, ended as u64,
             "(1) an outcome without an event"
         );
+        let binding = self.config.binding.kind();
+        self.assert_no_call_outlives(|transport| transport.is_over(binding));
+    }
+
+    fn assert_no_call_outlives(&self, is_over: impl Fn(&Transport) -> bool) {
         for (id, call) in self.calls.open().filter(|(_, call)| !call.may_repeat) {
             let last = call.writes.last();
             let last = last.and_then(|(epoch, _)| self.transports.get(epoch));
             // Over HTTP it may have been turned away unread.
             let was_read = !self.is_http() || self.exchanges.last_time(id) != LastTime::NotRun;
-            let outlives = last.is_some_and(Transport::is_over) && was_read;
+            let outlives = last.is_some_and(&is_over) && was_read;
             assert!(!outlives, "(2) {id} outlives its server");
         }
     }
 
     /// The link was told the time, and polled. An overdue call ends at the next tick, at the latest.
     pub(crate) fn timed(&mut self, now: Instant) {
+        // The end of a child's output and its exit wait for each other only for a short time.
+        let is_late = |sign: Instant| now >= sign + LAST_WORDS;
+        self.assert_no_call_outlives(|transport| transport.first_sign.is_some_and(is_late));
         let before = self.timed_at.replace(now);
         let Some(before) = before.filter(|before| now >= *before + TICK) else {
             return;
@@ -554,6 +572,7 @@ impl Rules {
             view.plain((t.reconnect_asked, t.faulty, t.ended, t.exited));
             view.plain((t.open_failed, t.unwritable, t.under_way, t.faults));
             view.plain((t.open, t.planned, t.step, t.end_told));
+            view.since(now, t.first_sign, LAST_WORDS);
         }
         for (id, call) in self.calls.open() {
             view.call(id);

@@ -182,7 +182,7 @@ impl Calls {
     pub(super) fn check_drained(
         &mut self,
         stats: &Stats,
-        is_over: impl Fn(Epoch) -> bool,
+        is_lost: impl Fn(Epoch) -> bool,
     ) -> Check {
         let (calls, settled) = (stats.calls, stats.settled);
         let has_requeued = std::mem::replace(&mut self.requeued, stats.requeued) < stats.requeued;
@@ -199,7 +199,7 @@ impl Calls {
         }
         for call in &self.open {
             let record = &self.all[call];
-            let is_lost = record.epochs.last().is_some_and(|epoch| is_over(*epoch));
+            let is_lost = record.epochs.last().is_some_and(|epoch| is_lost(*epoch));
             let rule = if has_requeued {
                 Rule::NoSilentReplay
             } else {

@@ -32,6 +32,8 @@ struct EpochRecord {
     // Inputs about the transport.
     has_ended: bool,
     has_exited: bool,
+    /// When the first of the two was reported.
+    first_sign: Option<Instant>,
     open_failed: bool,
     is_unwritable: bool,
     is_faulty: bool,
@@ -104,6 +106,12 @@ impl EpochRecord {
     fn is_over(&self) -> bool {
         self.has_ended || self.has_exited || self.open_failed || self.is_released
     }
+
+    /// Whether its requests must have ended: the end of a child's output and its exit wait for each other only for a short time.
+    fn is_lost(&self, now: Instant, binding: BindingKind) -> bool {
+        let is_late = self.first_sign.is_some_and(|sign| now >= sign + LAST_WORDS);
+        self.is_released || self.is_gone(binding) || is_late
+    }
 }
 
 #[derive(Debug)]
@@ -160,9 +168,11 @@ impl Epochs {
         self.is_shut_down
     }
 
-    /// Whether the machine received the end of this epoch.
-    pub(super) fn is_over(&self, epoch: Epoch) -> bool {
-        self.all.get(&epoch).is_none_or(EpochRecord::is_over)
+    /// Whether nothing may be open any more that was asked in this epoch.
+    pub(super) fn is_lost(&self, now: Instant, epoch: Epoch) -> bool {
+        let binding = self.config.binding.kind();
+        let record = self.all.get(&epoch);
+        record.is_none_or(|record| record.is_lost(now, binding))
     }
 
     fn is_http(&self) -> bool {
@@ -216,10 +226,14 @@ impl Epochs {
             }
             Input::End { faults, .. } => {
                 record.has_ended |= !is_http;
+                record.first_sign = record.first_sign.or(Some(now).filter(|_| !is_http));
                 record.is_faulty |= has_real_fault(faults);
                 record.is_unreachable |= is_http && !faults.is_empty();
             }
-            Input::Exited { .. } => record.has_exited = true,
+            Input::Exited { .. } => {
+                record.has_exited = true;
+                record.first_sign.get_or_insert(now);
+            }
             Input::OpenFailed { faults } => {
                 record.open_failed = true;
                 record.is_faulty |= has_real_fault(faults);

@@ -368,15 +368,13 @@ impl Oracle {
             is_later || self.input_kind != InputKind::Time,
             || format!("at {now:?}, {:?} is due once more", snapshot.due),
         )?;
-        let has_transport = is_alive(state) && state != State::Closing;
-        check(
-            Rule::NoStaleState,
-            has_transport || self.asks.is_empty(),
-            || format!("questions are open in {state}: {:?}", self.asks),
-        )?;
+        let is_lost = !is_alive(state) || self.epochs.is_lost(now, snapshot.epoch);
+        check(Rule::NoStaleState, !is_lost || self.asks.is_empty(), || {
+            format!("questions are open in {state}: {:?}", self.asks)
+        })?;
         let epochs = &self.epochs;
         self.calls
-            .check_drained(&snapshot.stats, |epoch| epochs.is_over(epoch))?;
+            .check_drained(&snapshot.stats, |epoch| epochs.is_lost(now, epoch))?;
         if matches!(state, State::Waiting | State::Parked) {
             self.calls.start_wait(now);
         }

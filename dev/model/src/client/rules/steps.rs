@@ -28,7 +28,7 @@ impl Rules {
             self.ready_at = Some(now);
         }
         let transport = self.transports.get(&client.epoch());
-        if let Some(over) = transport.filter(|transport| transport.is_over()) {
+        if let Some(over) = transport.filter(|transport| transport.is_ending()) {
             let believes = is_alive(state) && state != State::Closing;
             assert!(!believes, "(2) {state} after the end of {over:?}");
         }
