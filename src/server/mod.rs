@@ -64,6 +64,7 @@ use binding::Binding;
 use clock::{Clock, Timer};
 use lifecycle::{Cue, Lifecycle};
 use origin::SessionKey;
+use outgoing::frame::Answer;
 use outgoing::{Lifetime, Outgoing};
 use requests::Requests;
 use requests::reply::Verdict;
@@ -475,7 +476,7 @@ impl Server {
             let is_anybody = !waiting.is_empty();
             for (from, id) in waiting {
                 server.outgoing.reply_done(from.queue);
-                server.refuse(from.queue, id, error.clone());
+                server.reply(from.queue, id, Answer::PassedError(error.clone()));
                 // The client is reported again, because its next message shows whether it speaks the legacy era.
                 server.sessions.forget_reported();
             }

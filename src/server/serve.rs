@@ -355,7 +355,7 @@ impl Server {
                 let arrival = admission::arrival(from, wire, peer, params, log_level);
                 return self.deliver(name, facts, arrival, params);
             }
-            Service::Discover => self.offer.discovery(peer.version, self.config.versions)?,
+            Service::Discover => self.offer.discovery(peer.version, self.config.versions),
             Service::Listen => return self.listen(from, wire, peer, params),
             Service::SetLevel => {
                 let level = params.text("level").as_deref().and_then(LogLevel::parse);

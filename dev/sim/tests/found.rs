@@ -98,3 +98,24 @@ fn handshake_restarts_if_a_proxy_refuses_its_end() {
         ));
     }
 }
+
+/// A proxy answered the probe of a relay with a status or with a page. The relay then told its host for ever that the server is down.
+#[test]
+fn relay_that_could_not_discover_the_server_lets_its_host_fall_back_to_initialize() {
+    for script in [
+        "
+        seed 3256 http-http everlink automatic background wide
+        +0 do connect 0
+        +0 fail proxy-status 4061183
+        +10 fail proxy-status 0
+        ",
+        "
+        seed 7675 http-http everlink automatic brisk wide
+        +0 fail proxy-page 1
+        +0 do call-idempotent 0
+        +10 do list 0
+        ",
+    ] {
+        play(script);
+    }
+}

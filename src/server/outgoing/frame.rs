@@ -64,6 +64,8 @@ pub(crate) enum Answer {
     Error(ErrorObject),
     /// The offer in the agreed version, as a result of `initialize`.
     Initialize(String),
+    /// The error of the server behind a relay.
+    PassedError(ErrorObject),
 }
 
 impl Frame {
@@ -128,7 +130,9 @@ impl Answer {
         match self {
             Answer::Discovery(result) | Answer::Initialize(result) => result.len(),
             Answer::CutShort | Answer::Empty => 0,
-            Answer::Error(error) => error.message.len() + payload_bytes(error.data.as_ref()),
+            Answer::Error(error) | Answer::PassedError(error) => {
+                error.message.len() + payload_bytes(error.data.as_ref())
+            }
         }
     }
 }

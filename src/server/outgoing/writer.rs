@@ -142,7 +142,7 @@ impl MessageWriter {
                 let text = "the server ended before the request was done; it may have run in part";
                 return encode::error(buf, id, code::INTERNAL_ERROR, text, None);
             }
-            Answer::Error(error) => {
+            Answer::Error(error) | Answer::PassedError(error) => {
                 let code = code::in_version(error.code, Version::LATEST_MODERN);
                 return write_error(buf, id, error, code);
             }

@@ -6,7 +6,6 @@ use crate::server::misuse::Misuse;
 use crate::server::outgoing::frame::Answer;
 use crate::server::outgoing::writer::MessageWriter;
 use crate::server::session::deferred::Deferred;
-use crate::wire::ErrorObject;
 
 #[derive(Debug)]
 pub(crate) struct OfferState {
@@ -93,17 +92,11 @@ impl OfferState {
     }
 
     /// The reply to `server/discover`, if there is an offer.
-    pub(crate) fn discovery(
-        &self,
-        version: Version,
-        spoken: Versions,
-    ) -> Result<Option<Answer>, ErrorObject> {
-        let Some(offer) = &self.current else {
-            return Ok(None);
-        };
+    pub(crate) fn discovery(&self, version: Version, spoken: Versions) -> Option<Answer> {
+        let offer = self.current.as_ref()?;
         if let Some(refusal) = &offer.refusal {
-            return Err(refusal.clone());
+            return Some(Answer::PassedError(refusal.clone()));
         }
-        Ok(Some(self.writer.discovery(offer, version, spoken)))
+        Some(self.writer.discovery(offer, version, spoken))
     }
 }

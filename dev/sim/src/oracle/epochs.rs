@@ -107,9 +107,11 @@ impl EpochRecord {
         self.has_ended || self.has_exited || self.open_failed || self.is_released
     }
 
-    /// Whether its requests must have ended: the end of a child's output and its exit wait for each other only for a short time.
-    fn is_lost(&self, now: Instant, binding: BindingKind) -> bool {
-        let is_late = self.first_sign.is_some_and(|sign| now >= sign + LAST_WORDS);
+    /// Whether its requests must have ended. The end of a child's output and its exit wait for each other only for a short time, which a
+    /// machine that was `told` the time knows.
+    fn is_lost(&self, told: Option<Instant>, binding: BindingKind) -> bool {
+        let waits_until = self.first_sign.map(|sign| sign + LAST_WORDS);
+        let is_late = waits_until.is_some_and(|until| told >= Some(until));
         self.is_released || self.is_gone(binding) || is_late
     }
 }
@@ -169,10 +171,10 @@ impl Epochs {
     }
 
     /// Whether nothing may be open any more that was asked in this epoch.
-    pub(super) fn is_lost(&self, now: Instant, epoch: Epoch) -> bool {
+    pub(super) fn is_lost(&self, told: Option<Instant>, epoch: Epoch) -> bool {
         let binding = self.config.binding.kind();
         let record = self.all.get(&epoch);
-        record.is_none_or(|record| record.is_lost(now, binding))
+        record.is_none_or(|record| record.is_lost(told, binding))
     }
 
     fn is_http(&self) -> bool {

@@ -368,13 +368,14 @@ impl Oracle {
             is_later || self.input_kind != InputKind::Time,
             || format!("at {now:?}, {:?} is due once more", snapshot.due),
         )?;
-        let is_lost = !is_alive(state) || self.epochs.is_lost(now, snapshot.epoch);
+        let told = Some(now).filter(|_| self.input_kind == InputKind::Time);
+        let is_lost = !is_alive(state) || self.epochs.is_lost(told, snapshot.epoch);
         check(Rule::NoStaleState, !is_lost || self.asks.is_empty(), || {
             format!("questions are open in {state}: {:?}", self.asks)
         })?;
         let epochs = &self.epochs;
         self.calls
-            .check_drained(&snapshot.stats, |epoch| epochs.is_lost(now, epoch))?;
+            .check_drained(&snapshot.stats, |epoch| epochs.is_lost(told, epoch))?;
         if matches!(state, State::Waiting | State::Parked) {
             self.calls.start_wait(now);
         }

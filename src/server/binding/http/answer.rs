@@ -438,7 +438,12 @@ fn status_of(
         };
         return validate::status(error.code, blame);
     }
-    match error() {
+    let code = if let Frame::Answer(_, Answer::PassedError(error)) = frame {
+        Some(error.code)
+    } else {
+        error()
+    };
+    match code {
         Some(code) if !is_in_session => validate::status(code, Blame::Application),
         Some(_) | None => 200,
     }

@@ -229,7 +229,7 @@ impl Epochs {
     fn check_waiting(&mut self, until: Instant, failures: u32) -> Check {
         let budget = self.config.policy.retry.budget;
         let end = self.ends.pop_front().unwrap_or_default();
-        self.next_attempt = Some(until);
+        self.announce_attempt(until);
         let has_left = !end.is_counted || failures <= budget;
         check(Rule::OneBudget, has_left, || {
             format!("it waits after {failures} failures, of {budget}")
@@ -250,9 +250,16 @@ impl Epochs {
         self.check_pause(&end, until, pause)
     }
 
+    /// Records when the next attempt is announced to start. An event that is polled late may be older than that attempt.
+    fn announce_attempt(&mut self, at: Instant) {
+        if self.event_epoch == self.current {
+            self.next_attempt = Some(at);
+        }
+    }
+
     fn check_parked(&mut self, until: Instant) -> Check {
         let retry = self.config.policy.retry;
-        self.next_attempt = Some(until);
+        self.announce_attempt(until);
         let end = self.ends.pop_front().unwrap_or_default();
         let outlook = self.outlook(&end);
         let is_unauthorized = self.cause == Some(Cause::Unauthorized);
