@@ -1,6 +1,6 @@
 //! A relay: a [`Server`] in front of a [`Client`], so that a host's connection outlives any number of epochs of the server.
 //!
-//! The relay only carries messages. `carry` turns events of one end into verbs of the other. The two machines decide about retries, timeouts
+//! The relay only carries messages. `carry` turns events of one end into verbs of the other, and `carry_asks` does so for asks. The two machines decide about retries, timeouts
 //! and refusals. The other modules know neither the relay nor each other:
 //!
 //! - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
@@ -10,6 +10,7 @@
 
 mod carried;
 mod carry;
+mod carry_asks;
 mod clock;
 mod config;
 mod display;
