@@ -1,7 +1,8 @@
-//! Formats events as one line each, for logs and timelines. Text from the server is left out, because it may be secret.
+//! Formats events as one line each, for logs and timelines, and the state of a client for debugging. Text from the server is left out, because it may be secret.
 
 use core::fmt;
 
+use crate::client::Client;
 use crate::client::event::{Event, Outcome, Session};
 use crate::driver::{CallId, Span};
 use crate::protocol::LogLevel;
@@ -87,6 +88,21 @@ impl fmt::Display for Event {
                 )
             }
         }
+    }
+}
+
+/// Shows state and counters, but no payloads.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("state", &self.lifecycle.state())
+            .field("epoch", &self.lifecycle.epoch())
+            .field("failures", &self.lifecycle.failures())
+            .field("calls_waiting", &self.requests.queued())
+            .field("calls_in_flight", &self.requests.in_flight())
+            .field("asks_open", &self.asks.len())
+            .field("next_deadline", &self.poll_timeout())
+            .finish_non_exhaustive()
     }
 }
 

@@ -285,23 +285,6 @@ impl Client {
         }
     }
 
-    /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
-    pub(super) fn connect_if_idle(&mut self) -> bool {
-        match self.lifecycle.state() {
-            State::Idle => self.attempt(),
-            State::Parked if self.lifecycle.may_attempt_for_call(self.cx.now) => self.attempt(),
-            State::Parked => return self.lifecycle.attempts_soon(&self.cx),
-            State::Closed => return false,
-            State::Opening
-            | State::Handshaking
-            | State::Ready
-            | State::Draining
-            | State::Closing
-            | State::Waiting => {}
-        }
-        true
-    }
-
     /// Closes the link for good.
     pub(super) fn close(&mut self, cue: Cue) {
         if !self.lifecycle.step(cue) {

@@ -36,7 +36,7 @@ use notifications::Notifications;
 use questions::Questions;
 use watch::WatchState;
 
-use crate::client::{self, CallOptions, Client, Delivery, Failure, Session};
+use crate::client::{self, CallOptions, Client, Delivery, Failure, RelayLink, Session};
 use crate::driver::{Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
 use crate::protocol::watch::Change;
 use crate::protocol::{Era, code};
@@ -93,7 +93,7 @@ pub struct Relay {
     /// The end that serves the hosts.
     front: Server,
     /// The link to the server.
-    back: Client,
+    back: RelayLink,
     introduction: Introduction,
     carried: Carried,
     questions: Questions,
@@ -110,7 +110,7 @@ impl Relay {
         Relay {
             clock: Clock::new(),
             front: Server::new(config.server()),
-            back: Client::new(config.client()),
+            back: RelayLink::new(config.client()),
             introduction: Introduction::default(),
             carried: Carried::default(),
             questions: Questions::default(),
@@ -282,7 +282,7 @@ impl Relay {
     /// The link to the server behind, for inspection.
     #[must_use]
     pub const fn upstream(&self) -> &Client {
-        &self.back
+        self.back.client()
     }
 }
 
@@ -412,7 +412,7 @@ impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay")
             .field("downstream", &self.front)
-            .field("upstream", &self.back)
+            .field("upstream", self.back.client())
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,10 @@
 //! Checks what the application wants to send: whether it is allowed, and whether the queue has room.
 
+use alloc::borrow::Cow;
+
+use super::calls::Call;
+use super::deadlines::Clock;
+use super::options::CallOptions;
 use crate::client::failure::Misuse;
 use crate::json::Payload;
 use crate::json::object::{self, Sought};
@@ -53,8 +58,24 @@ fn instead_of(method: &str) -> &'static str {
     }
 }
 
+impl Call {
+    /// Creates a call with the parameters that the application gave it.
+    pub(in crate::client) fn with_params(
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        params: Option<Payload>,
+        options: CallOptions,
+        clock: Clock,
+    ) -> Result<Call, Misuse> {
+        let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
+        let split = params.map(|params| split_meta(params, has_rounds));
+        let split = split.transpose()?.unwrap_or_default();
+        Ok(Call::new(method, facts, split, options, clock))
+    }
+}
+
 /// Splits `_meta` from the parameters, because the link adds its own members to it. Refuses parameters with members that the link itself writes.
-pub(in crate::client) fn split_meta(
+fn split_meta(
     params: Payload,
     has_rounds: bool,
 ) -> Result<(Option<Payload>, Option<Payload>), Misuse> {
