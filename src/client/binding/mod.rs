@@ -6,6 +6,7 @@ mod heard;
 mod http;
 mod http_only;
 mod pipe;
+mod refusal;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -31,8 +32,8 @@ pub(super) use heard::{
     Unauthorized,
 };
 use http::HttpBinding;
-pub(super) use http::{is_about_us, is_passing, is_unlike_modern, is_unread, says_cut};
 use pipe::PipeBinding;
+pub(super) use refusal::HandshakeRefusal;
 
 #[derive(Debug)]
 pub(super) enum Binding {
