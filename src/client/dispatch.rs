@@ -410,7 +410,7 @@ impl Client {
                 self.lifecycle.answered_call();
                 self.page(list, outcome);
             }
-            Purpose::Probe if self.is_proof_of_another_era(refusal(&outcome)) => {
+            Purpose::Probe if self.is_of_another_era(refusal(&outcome)) => {
                 self.changed_its_era();
             }
             // An error also shows that the server is alive (-32601 if it has no `ping`), unless it reports a lost session.
@@ -422,16 +422,10 @@ impl Client {
         }
     }
 
-    /// Whether this error proves that the server does not speak the agreed era. Over HTTP, another server may have taken its place. It refuses the
-    /// probe like any unknown method.
-    fn is_proof_of_another_era(&self, refusal: Option<i64>) -> bool {
-        match refusal {
-            Some(code::UNSUPPORTED_PROTOCOL_VERSION) => true,
-            Some(code::METHOD_NOT_FOUND) => {
-                self.binding.may_change_server() && self.session.writes_modern()
-            }
-            Some(_) | None => false,
-        }
+    /// Whether this error reply to a probe proves that the server is of another era.
+    fn is_of_another_era(&self, refusal: Option<i64>) -> bool {
+        let may_change = self.binding.may_change_server();
+        self.session.proves_another_era(refusal, may_change)
     }
 
     fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
@@ -441,8 +435,14 @@ impl Client {
             Err(error) => return self.call_refused(id, error),
         };
         self.server_is_well();
-        let (session, config) = (&mut self.session, &self.cx.config);
-        let usable = match self.requests.meaning(session, config, id, result) {
+        if self.session.speaks_legacy() {
+            return self.settle(id, Outcome::Reply(Payload::from(result)));
+        }
+        let Some(head) = self.session.read_head(result) else {
+            return self.fail(id, invalid("its result type cannot be read"));
+        };
+        let (session, config) = (&self.session, &self.cx.config);
+        let usable = match self.requests.meaning(session, config, id, head) {
             Meaning::Complete => None,
             Meaning::Tools { is_first } => self.learn_tools(result, is_first),
             Meaning::InputRequired(head) => return self.input_required(id, &head),
@@ -457,7 +457,7 @@ impl Client {
         if names_a_loss(&error) {
             self.probe_now();
         }
-        if self.lacks_fields(id, &error) {
+        if self.binding.repeats_params() && self.requests.lacks_fields(id, &error) {
             // The header fields are then built from the new list (S-XHDR-12).
             self.catalog.outdated(List::Tools);
             self.requests.await_schema(id);
@@ -468,14 +468,6 @@ impl Client {
         if is_of_version {
             self.probe_now();
         }
-    }
-
-    /// Whether a tool call was refused because of its header fields, for the first time (S-XHDR-12).
-    fn lacks_fields(&self, id: CallId, error: &ErrorObject) -> bool {
-        let call = self.requests.call(id);
-        self.binding.repeats_params()
-            && error.code == code::HEADER_MISMATCH
-            && call.is_some_and(|call| call.method == names::TOOLS_CALL && !call.has_new_schema)
     }
 
     fn learn_tools(&mut self, page: Json<'_>, is_first: bool) -> Option<Payload> {

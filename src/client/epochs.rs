@@ -16,7 +16,6 @@ use super::requests::pending::Purpose;
 use super::session::handshake::{HandshakeRequest, HandshakeStep, Terms};
 use super::session::{HandshakeCue, HandshakePhase};
 use crate::driver::{CallId, ExitStatus, Fault, Instant, LAST_WORDS};
-use crate::protocol::watch::List;
 use crate::protocol::{Era, code};
 use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
@@ -328,6 +327,18 @@ impl Client {
         }
     }
 
+    /// Restarts the timers of a handshake that waited for credentials.
+    pub(super) fn resume_handshake(&mut self) {
+        self.lifecycle.start_handshake(&mut self.cx);
+        let endpoint = self.binding.endpoint_patience(&self.cx.config.policy);
+        let is_open = |purpose| self.requests.wire_for(purpose).is_some();
+        if is_open(&Purpose::Discover) || is_open(&Purpose::Revive) {
+            self.cx.arm_in(Timer::Probe, self.probe_patience());
+        } else if let Some(patience) = endpoint {
+            self.cx.arm_in(Timer::Endpoint, patience);
+        }
+    }
+
     /// How long the server may take to reply to the `server/discover` probe.
     fn probe_patience(&self) -> Duration {
         let policy = &self.cx.config.policy;
@@ -492,63 +503,6 @@ impl Client {
         let why = "it does not speak the version any more that was agreed on".into();
         self.take_down(Cause::HandshakeRefused { why });
     }
-
-    /// Handles new credentials: everything continues.
-    pub(super) fn credentials_given(&mut self) {
-        if !self.binding.authorized(&mut self.cx) {
-            self.binding.forget_denial();
-            if let State::Parked | State::Waiting = self.lifecycle.state() {
-                self.attempt();
-            }
-            return;
-        }
-        // S-CACHE-08: a list may differ under other credentials.
-        for list in List::ALL {
-            self.catalog.outdated(list);
-        }
-        self.requests.freeze(&mut self.cx, false);
-        if self.lifecycle.state() == State::Handshaking {
-            let policy = &self.cx.config.policy;
-            let (whole, notice) = (policy.handshake_timeout, policy.handshake_notice);
-            let endpoint = self.binding.endpoint_patience(policy);
-            self.cx.arm_in(Timer::Handshake, whole);
-            self.cx.arm_in(Timer::Notice, notice);
-            let is_open = |purpose| self.requests.wire_for(purpose).is_some();
-            if is_open(&Purpose::Discover) || is_open(&Purpose::Revive) {
-                self.cx.arm_in(Timer::Probe, self.probe_patience());
-            } else if let Some(patience) = endpoint {
-                self.cx.arm_in(Timer::Endpoint, patience);
-            }
-        }
-        let facts = facts!(self);
-        self.binding.listen_again(&mut self.cx, facts);
-    }
-
-    /// Fails everything that waits for credentials, because there are none.
-    pub(super) fn credentials_denied(&mut self, why: &str) {
-        if !self.binding.denied(&mut self.cx) {
-            return;
-        }
-        self.requests.freeze(&mut self.cx, false);
-        let kind = FailureKind::Unauthorized {
-            why: Some(why.into()),
-        };
-        for call in self.requests.unsent() {
-            self.fail(call, kind.clone());
-        }
-        if self.lifecycle.state() == State::Handshaking {
-            return self.take_down(Cause::Unauthorized);
-        }
-        let turned_away = self.cx.frames.take_turned_away();
-        for wire in turned_away.iter().filter_map(Frame::wire) {
-            self.unanswered(wire, kind.clone());
-        }
-        // A server does not serve before it gets `notifications/initialized`.
-        let is_end = |frame: &Frame| matches!(frame, Frame::Initialized);
-        if turned_away.iter().any(is_end) {
-            self.take_down(Cause::Unauthorized);
-        }
-    }
 }
 
 /// The keepalive.
@@ -559,7 +513,7 @@ impl Client {
             return;
         };
         // The silence is not the server's fault while it waits for an answer, is not read from, or nothing can be sent to it.
-        let is_unheard = !self.reads() || self.binding.is_kept_silent();
+        let is_unheard = !facts!(self).wants_input(&self.cx) || self.binding.is_kept_silent();
         let around = Surroundings {
             is_wanted: self.requests.len() > 0,
             may_be_work: first_probe.is_some_and(|by| self.requests.is_at_work(by)),

@@ -14,20 +14,8 @@
 //! - `catalog`: the lists of the server, and the watch;
 //! - `binding`: how the server is reached.
 
-/// What a binding may know of the rest of the client. A macro, because a function would borrow all of the client.
-macro_rules! facts {
-    ($client:expr) => {
-        $crate::client::binding::Facts {
-            state: $client.lifecycle.state(),
-            session: &$client.session,
-            requests: &$client.requests,
-            is_heard: $client.lifecycle.is_heard(),
-            is_held_back: $client.is_held_back,
-        }
-    };
-}
-
 mod asks;
+#[macro_use]
 mod binding;
 mod catalog;
 pub(crate) mod config;
@@ -70,7 +58,7 @@ use context::{Context, Timer};
 use lifecycle::Lifecycle;
 use lifecycle::table::Cue;
 use requests::Requests;
-use requests::admission::check_kind;
+use requests::admission::{check_notification, check_request};
 use requests::calls::Call;
 use requests::deadlines::Clock;
 use session::SessionState;
@@ -79,7 +67,7 @@ use stats::Stats;
 use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
 use crate::json::Payload;
 use crate::protocol::watch::{Change, List, Watch, WatchUpdate};
-use crate::protocol::{ClientCapabilities, Era, Kind, method};
+use crate::protocol::{ClientCapabilities, Era};
 use crate::wire::ErrorObject;
 
 /// The client end of a link to one server.
@@ -191,12 +179,7 @@ impl Client {
 
     fn due(&mut self, timer: Timer) {
         match timer {
-            Timer::Ask(ask) => {
-                let may_repeat = self.binding.may_repeat_requests();
-                if let Some(given) = self.asks.expire(&mut self.cx, ask, may_repeat) {
-                    self.given(given);
-                }
-            }
+            Timer::Ask(ask) => self.ask_expired(ask),
             Timer::Attempt => {
                 self.lifecycle.attempt_due();
                 self.attempt();
@@ -227,11 +210,7 @@ impl Client {
             Timer::Probe => self.probe_unanswered(),
             Timer::Keepalive => self.check_liveness(),
             Timer::Stable => self.lifecycle.reset_failures(),
-            Timer::WatchRetry => {
-                let session = self.session.agreed().map(|session| &**session);
-                let requests = self.catalog.retry_watch(session);
-                self.send_watch_requests(requests);
-            }
+            Timer::WatchRetry => self.retry_watch(),
             Timer::WatchSetup => self.stop_waiting_for_watch(),
         }
     }
@@ -275,7 +254,7 @@ impl Client {
     /// [holds back](Client::hold_back).
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.reads()
+        facts!(self).wants_input(&self.cx)
     }
 }
 
@@ -318,15 +297,11 @@ impl Client {
     pub fn wake(&mut self, now: Instant) {
         self.step(now, |client| {
             client.binding.forget_denial();
-            match client.lifecycle.state() {
-                State::Waiting | State::Parked => client.attempt(),
-                State::Ready => client.probe_now(),
-                State::Idle
-                | State::Opening
-                | State::Handshaking
-                | State::Draining
-                | State::Closing
-                | State::Closed => {}
+            let state = client.lifecycle.state();
+            if state.is_between_attempts() {
+                client.attempt();
+            } else if state == State::Ready {
+                client.probe_now();
             }
         });
     }
@@ -360,11 +335,7 @@ impl Client {
         options: CallOptions,
         behalf: Option<Box<Behalf>>,
     ) -> Result<CallId, Misuse> {
-        let facts = match check_kind(&method, Kind::Request) {
-            // A client in front of a relay may send methods that the application must not.
-            Err(_) if behalf.is_some() => method::find(&method),
-            facts => facts?,
-        };
+        let facts = check_request(&method, behalf.is_some())?;
         self.step(now, |client| {
             let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
             let mut call = Call::with_params(method, facts, params, options, clock)?;
@@ -491,11 +462,7 @@ impl Client {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        let facts = match check_kind(&method, Kind::Notification) {
-            // A client in front of a relay may send notifications that the application must not.
-            Err(_) if self.session.passes(&self.cx.config) => None,
-            facts => facts?,
-        };
+        let facts = check_notification(&method, self.session.passes(&self.cx.config))?;
         self.step(now, |client| client.announce(method, facts, params))
     }
 
@@ -509,11 +476,6 @@ impl Client {
                 client.hold_calls();
             });
         }
-    }
-
-    /// Whether the server speaks the era of the client that makes the call. If so, the link passes their messages on without checking them.
-    fn passes_call(&self, call: CallId) -> bool {
-        self.session.passes_call(self.requests.era_for(call))
     }
 
     /// Declares the capabilities of this client. A modern server is told with the next request, a legacy server with the next handshake.
@@ -582,10 +544,7 @@ impl Client {
     /// Whether [`list`](Client::list) would use the cached list at this time.
     #[must_use]
     pub fn is_fresh(&self, now: Instant, list: List) -> bool {
-        let now = self.cx.now.max(now);
-        self.catalog
-            .fresh(self.ready_session(), list, now)
-            .is_some()
+        self.fresh(list, self.cx.now.max(now)).is_some()
     }
 
     /// How the last transport ended, if one did.
@@ -631,10 +590,5 @@ impl Client {
             self.catalog
                 .tend_watch(&mut self.cx, self.lifecycle.epoch());
         }
-    }
-
-    /// Whether the driver should go on reading.
-    fn reads(&self) -> bool {
-        facts!(self).wants_input(&self.cx)
     }
 }

@@ -9,6 +9,7 @@ use super::Client;
 use super::asks::Given;
 use super::binding::{Load, NoContact, Refused, Returned, Unauthorized};
 use super::catalog::WatchRequest;
+use super::catalog::lists::Listing;
 use super::event::{Event, Outcome, Session};
 use super::failure::{Cause, Ended, FailureKind, Misuse, TimeLimit};
 use super::frame::{Frame, Withdrawal};
@@ -17,7 +18,7 @@ use super::lifecycle::table::State;
 use super::requests::Resent;
 use super::requests::calls::{Call, Phase};
 use super::requests::pending::Purpose;
-use crate::driver::{CallId, Output};
+use crate::driver::{AskId, CallId, Instant, Output};
 use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::List;
@@ -44,7 +45,7 @@ impl Client {
             Wanted::Wait => {}
         }
         if let Some(list) = list.filter(|_| self.requests.call(id).is_some()) {
-            match self.catalog.fresh(self.ready_session(), list, self.cx.now) {
+            match self.fresh(list, self.cx.now) {
                 Some(listing) => self.settle(id, Outcome::Listed(listing)),
                 None => self.catalog.want(list, id),
             }
@@ -80,10 +81,9 @@ impl Client {
         Ok(())
     }
 
-    /// The agreed session, while the link is ready.
-    pub(super) fn ready_session(&self) -> Option<&Session> {
-        let session = self.session.agreed().map(|session| &**session);
-        session.filter(|_| self.lifecycle.state() == State::Ready)
+    /// The cached list, if it is fresh at this time.
+    pub(super) fn fresh(&self, list: List, now: Instant) -> Option<Arc<Listing>> {
+        self.catalog.fresh(self.session()?, list, now)
     }
 
     /// Sends the requests that follow from another wanted watch.
@@ -106,14 +106,26 @@ impl Client {
     /// Queues the requests that the watch needs.
     pub(super) fn send_watch_requests(&mut self, requests: Vec<WatchRequest>) {
         for request in requests {
-            match self.catalog.issue(&mut self.requests, request) {
-                Ok(frame) => self.cx.frames.push(frame),
+            match self.requests.issue_for_watch(request) {
+                Ok(frame) => {
+                    if let Frame::Listen(wire, watch) = &frame {
+                        self.catalog.listens(*wire, watch);
+                    }
+                    self.cx.frames.push(frame);
+                }
                 Err(wire) => self.withdraw_request(wire, Withdrawal::default()),
             }
         }
         if self.lifecycle.state() == State::Ready {
             self.catalog.await_setup(&mut self.cx);
         }
+    }
+
+    /// Asks again for the parts of the watch that were refused or ended.
+    pub(super) fn retry_watch(&mut self) {
+        let session = self.session.agreed().map(|session| &**session);
+        let requests = self.catalog.retry_watch(session);
+        self.send_watch_requests(requests);
     }
 
     /// Stops waiting for replies that set up the watch (S-TIME-02).
@@ -162,6 +174,14 @@ impl Client {
                 let why = error.text().into();
                 self.fail(call, FailureKind::Declined { method, why });
             }
+        }
+    }
+
+    /// Handles an ask that was not answered in time.
+    pub(super) fn ask_expired(&mut self, ask: AskId) {
+        let may_repeat = self.binding.may_repeat_requests();
+        if let Some(given) = self.asks.expire(&mut self.cx, ask, may_repeat) {
+            self.given(given);
         }
     }
 
@@ -285,7 +305,7 @@ impl Client {
     /// Fails a call that needs something that this server does not offer.
     pub(super) fn fail_if_not_offered(&mut self, id: CallId) {
         let method = self.requests.method_of(id);
-        let method = method.filter(|_| !self.passes_call(id));
+        let method = method.filter(|_| !self.session.passes_call(self.requests.era_for(id)));
         if let Some(what) = method.and_then(|method| self.session.missing(method)) {
             self.fail(id, FailureKind::NotOffered { what });
         }
@@ -350,6 +370,82 @@ impl Client {
     }
 }
 
+/// Credentials.
+impl Client {
+    /// Handles a message that was turned away for lack of credentials.
+    pub(super) fn unauthorized(&mut self, unauthorized: Unauthorized) {
+        let Unauthorized {
+            returned,
+            is_asked,
+            challenge,
+        } = unauthorized;
+        if is_asked {
+            if self.return_message(returned, true) {
+                let facts = facts!(self);
+                if self.binding.ask_credentials(&mut self.cx, facts, challenge) {
+                    self.requests.freeze(&mut self.cx, true);
+                }
+            }
+            return;
+        }
+        match returned.wire {
+            Some(wire) if self.requests.is_of_handshake(wire) => {
+                self.take_down(Cause::Unauthorized);
+            }
+            Some(wire) => self.unanswered(wire, FailureKind::Unauthorized { why: None }),
+            None if returned.load.ends_handshake() => self.take_down(Cause::Unauthorized),
+            None => {}
+        }
+    }
+
+    /// Handles new credentials: everything continues.
+    pub(super) fn credentials_given(&mut self) {
+        if !self.binding.authorized(&mut self.cx) {
+            self.binding.forget_denial();
+            if self.lifecycle.state().is_between_attempts() {
+                self.attempt();
+            }
+            return;
+        }
+        // S-CACHE-08: a list may differ under other credentials.
+        for list in List::ALL {
+            self.catalog.outdated(list);
+        }
+        self.requests.freeze(&mut self.cx, false);
+        if self.lifecycle.state() == State::Handshaking {
+            self.resume_handshake();
+        }
+        let facts = facts!(self);
+        self.binding.listen_again(&mut self.cx, facts);
+    }
+
+    /// Fails everything that waits for credentials, because there are none.
+    pub(super) fn credentials_denied(&mut self, why: &str) {
+        if !self.binding.denied(&mut self.cx) {
+            return;
+        }
+        self.requests.freeze(&mut self.cx, false);
+        let kind = FailureKind::Unauthorized {
+            why: Some(why.into()),
+        };
+        for call in self.requests.unsent() {
+            self.fail(call, kind.clone());
+        }
+        if self.lifecycle.state() == State::Handshaking {
+            return self.take_down(Cause::Unauthorized);
+        }
+        let turned_away = self.cx.frames.take_turned_away();
+        for wire in turned_away.iter().filter_map(Frame::wire) {
+            self.unanswered(wire, kind.clone());
+        }
+        // A server does not serve before it gets `notifications/initialized`.
+        let is_end = |frame: &Frame| matches!(frame, Frame::Initialized);
+        if turned_away.iter().any(is_end) {
+            self.take_down(Cause::Unauthorized);
+        }
+    }
+}
+
 /// Requests that were refused, turned away or lost.
 impl Client {
     pub(super) fn refused(&mut self, refused: Refused) {
@@ -404,32 +500,6 @@ impl Client {
             self.return_message(returned, false);
         }
         self.drain(Cause::SessionLost, self.cx.config.policy.drain);
-    }
-
-    /// Handles a message that was turned away for lack of credentials.
-    pub(super) fn unauthorized(&mut self, unauthorized: Unauthorized) {
-        let Unauthorized {
-            returned,
-            is_asked,
-            challenge,
-        } = unauthorized;
-        if is_asked {
-            if self.return_message(returned, true) {
-                let facts = facts!(self);
-                if self.binding.ask_credentials(&mut self.cx, facts, challenge) {
-                    self.requests.freeze(&mut self.cx, true);
-                }
-            }
-            return;
-        }
-        match returned.wire {
-            Some(wire) if self.requests.is_of_handshake(wire) => {
-                self.take_down(Cause::Unauthorized);
-            }
-            Some(wire) => self.unanswered(wire, FailureKind::Unauthorized { why: None }),
-            None if returned.load.ends_handshake() => self.take_down(Cause::Unauthorized),
-            None => {}
-        }
     }
 
     /// Handles a message without a response: the server could not be reached, or the connection was cut.

@@ -53,6 +53,19 @@ pub(super) struct Facts<'a> {
     pub(super) is_held_back: bool,
 }
 
+/// Collects the facts from the fields of a client. A macro, because a function would borrow all of the client.
+macro_rules! facts {
+    ($client:expr) => {
+        $crate::client::binding::Facts {
+            state: $client.lifecycle.state(),
+            session: &$client.session,
+            requests: &$client.requests,
+            is_heard: $client.lifecycle.is_heard(),
+            is_held_back: $client.is_held_back,
+        }
+    };
+}
+
 impl Facts<'_> {
     /// The era that messages are written for.
     fn era(&self) -> Era {

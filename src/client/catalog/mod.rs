@@ -13,9 +13,7 @@ use serde::Deserialize;
 use crate::client::config::{Config, Limits};
 use crate::client::context::{Context, Timer};
 use crate::client::event::{Event, Session};
-use crate::client::frame::Frame;
-use crate::client::requests::Requests;
-use crate::client::requests::pending::{Purpose, wire_of};
+use crate::client::requests::pending::wire_of;
 use crate::driver::{CallId, Epoch, Instant};
 use crate::json::Json;
 use crate::protocol::method::names;
@@ -308,33 +306,9 @@ impl Catalog {
         session.map_or_else(Vec::new, |session| self.watch.pursue_again(session))
     }
 
-    /// Issues a request of the watch. The error is the wire id of a request to withdraw instead.
-    pub(super) fn issue(
-        &mut self,
-        requests: &mut Requests,
-        request: WatchRequest,
-    ) -> Result<Frame, u64> {
-        Ok(match request {
-            WatchRequest::Listen(watch) => {
-                let wire = requests.issue(Purpose::Listen);
-                self.watch.listens(wire, &watch);
-                Frame::Listen(wire, watch)
-            }
-            WatchRequest::SetLevel(level) => {
-                Frame::SetLevel(requests.issue(Purpose::SetLevel), level)
-            }
-            WatchRequest::Subscribe(uri) => {
-                let wire = requests.issue(Purpose::Subscribe(uri.clone()));
-                Frame::Subscribe(wire, uri)
-            }
-            WatchRequest::Unlisten(wire) => {
-                requests.close(wire);
-                return Err(wire);
-            }
-            WatchRequest::Unsubscribe(uri) => {
-                Frame::Unsubscribe(requests.issue(Purpose::Unsubscribe), uri)
-            }
-        })
+    /// Records that a listen request was sent.
+    pub(super) fn listens(&mut self, wire: u64, watch: &Watch) {
+        self.watch.listens(wire, watch);
     }
 
     /// Handles the end of a watch by the server: as completed, cancelled, or with an error.
@@ -400,11 +374,11 @@ impl Catalog {
     /// The cached list, if it is fresh.
     pub(super) fn fresh(
         &self,
-        session: Option<&Session>,
+        session: &Session,
         list: List,
         now: Instant,
     ) -> Option<Arc<Listing>> {
-        let announced = session?.capabilities.offers(list.announcement());
+        let announced = session.capabilities.offers(list.announcement());
         self.lists.fresh(list, now, announced)
     }
 

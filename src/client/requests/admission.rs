@@ -15,11 +15,31 @@ const META: Sought = Sought::new("_meta");
 const ANSWERS: Sought = Sought::new(round::INPUT_RESPONSES);
 const STATE: Sought = Sought::new(round::REQUEST_STATE);
 
-/// Returns the definition of a method, or an error if the application must not send it as this kind of message.
-pub(in crate::client) fn check_kind(
+/// Returns the definition of a request. A client in front of a relay may also send methods that the application must not.
+pub(in crate::client) fn check_request(
     name: &str,
-    kind: Kind,
+    is_relayed: bool,
 ) -> Result<Option<&'static Method>, Misuse> {
+    match check_kind(name, Kind::Request) {
+        Err(_) if is_relayed => Ok(method::find(name)),
+        facts => facts,
+    }
+}
+
+/// Returns the definition of a notification, if it must be checked further. A client in front of a relay may also send notifications that the
+/// application must not.
+pub(in crate::client) fn check_notification(
+    name: &str,
+    is_relayed: bool,
+) -> Result<Option<&'static Method>, Misuse> {
+    match check_kind(name, Kind::Notification) {
+        Err(_) if is_relayed => Ok(None),
+        facts => facts,
+    }
+}
+
+/// Returns the definition of a method, or an error if the application must not send it as this kind of message.
+fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Method>, Misuse> {
     let Some(facts) = method::find(name) else {
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! The requests under way: the calls of the application, and the pending requests by wire id. It knows neither the state of the link nor the server.
+//! The requests under way: the calls of the application, and the pending requests by wire id. It does not know the state of the link.
 
 pub(in crate::client) mod admission;
 pub(in crate::client) mod calls;
@@ -13,6 +13,7 @@ mod rounds;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::client::catalog::WatchRequest;
 use crate::client::config::Config;
 use crate::client::context::{Context, Timer};
 use crate::client::failure::{Failure, FailureKind, Misuse, TimeLimit};
@@ -174,9 +175,26 @@ impl Requests {
         cx.frames.push(frame(wire));
     }
 
-    /// Issues a new wire id for a request with this purpose.
-    pub(super) fn issue(&mut self, purpose: Purpose) -> u64 {
-        self.pending.issue(purpose)
+    /// Issues a request of the watch. The error is the wire id of a request that is closed instead, and must be withdrawn.
+    pub(super) fn issue_for_watch(&mut self, request: WatchRequest) -> Result<Frame, u64> {
+        let pending = &mut self.pending;
+        Ok(match request {
+            WatchRequest::Listen(watch) => Frame::Listen(pending.issue(Purpose::Listen), watch),
+            WatchRequest::SetLevel(level) => {
+                Frame::SetLevel(pending.issue(Purpose::SetLevel), level)
+            }
+            WatchRequest::Subscribe(uri) => {
+                let wire = pending.issue(Purpose::Subscribe(uri.clone()));
+                Frame::Subscribe(wire, uri)
+            }
+            WatchRequest::Unlisten(wire) => {
+                pending.close(wire);
+                return Err(wire);
+            }
+            WatchRequest::Unsubscribe(uri) => {
+                Frame::Unsubscribe(pending.issue(Purpose::Unsubscribe), uri)
+            }
+        })
     }
 
     /// Looks up the id of a reply, and closes its request.

@@ -7,7 +7,7 @@ use crate::client::session::result_head::ResultHead;
 use crate::driver::CallId;
 use crate::json::Json;
 use crate::protocol::method::names;
-use crate::protocol::round;
+use crate::protocol::{code, round};
 use crate::wire::ErrorObject;
 
 /// A reply: the result, or the error instead of it.
@@ -39,20 +39,15 @@ pub(in crate::client) enum Meaning<'a> {
 }
 
 impl Requests {
+    /// Decides what the result of a call to a modern server means.
     #[inline]
     pub(in crate::client) fn meaning<'a>(
         &self,
-        session: &mut SessionState,
+        session: &SessionState,
         config: &Config,
         id: CallId,
-        result: Json<'a>,
+        head: ResultHead<'a>,
     ) -> Meaning<'a> {
-        if session.speaks_legacy() {
-            return Meaning::Complete;
-        }
-        let Some(head) = session.read_head(result) else {
-            return Meaning::Invalid("its result type cannot be read");
-        };
         let method = self.method_of(id);
         match head.result_type.as_deref() {
             // S-RPC-19: a missing type means complete.
@@ -81,5 +76,12 @@ impl Requests {
                 }
             }
         }
+    }
+
+    /// Whether a tool call was refused because of its header fields, for the first time (S-XHDR-12).
+    pub(in crate::client) fn lacks_fields(&self, id: CallId, error: &ErrorObject) -> bool {
+        let call = self.call(id);
+        error.code == code::HEADER_MISMATCH
+            && call.is_some_and(|call| call.method == names::TOOLS_CALL && !call.has_new_schema)
     }
 }

@@ -20,7 +20,7 @@ use crate::driver::Epoch;
 use crate::json::Json;
 use crate::protocol::method::names;
 use crate::protocol::{
-    ClientCapabilities, ClientFeature, Era, LogLevel, Method, ServerFeature, Version,
+    ClientCapabilities, ClientFeature, Era, LogLevel, Method, ServerFeature, Version, code,
 };
 use crate::wire::{self, Inbound, Malformed};
 use handshake::{Handshake, Terms};
@@ -299,6 +299,16 @@ impl SessionState {
     pub(super) fn expects_task(declared: &ClientCapabilities, method: Option<&Method>) -> bool {
         method.is_some_and(|method| method.name == names::TOOLS_CALL)
             && declared.declares(ClientFeature::TasksExtension)
+    }
+
+    /// Whether this error reply to a probe proves that the server does not speak the agreed era. `may_change`: another server may have taken its place.
+    /// That one refuses the probe like any unknown method.
+    pub(super) fn proves_another_era(&self, refusal: Option<i64>, may_change: bool) -> bool {
+        match refusal {
+            Some(code::UNSUPPORTED_PROTOCOL_VERSION) => true,
+            Some(code::METHOD_NOT_FOUND) => may_change && self.writes_modern(),
+            Some(_) | None => false,
+        }
     }
 
     /// Whether both ends declare extensions that this library does not know.
