@@ -1,8 +1,7 @@
 //! The client end of a link: the functions for the application, the contract with the driver, and the timers.
 //!
 //! Four files implement [`Client`]: this one has the contract with the driver and the functions for the application, `dispatch` applies what was
-//! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports. `relay_link` adds what only a relay
-//! needs.
+//! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports. `relay_link` adds what only a relay needs.
 //!
 //! The components keep their fields private and do not name `Client`. Each takes the `Context`, puts into it what no other component reacts to, and
 //! returns what another one must do:

@@ -45,7 +45,8 @@ impl Refused {
         let Refused { status, error, .. } = self;
         let error_code = error.as_ref().map(|error| error.code);
         let is_evidence = error_code.is_some_and(code::is_modern_evidence);
-        if !is_about_us(status) && !(is_probe && is_evidence) {
+        let is_proof = is_probe && is_evidence;
+        if !is_about_us(status) && !is_proof {
             let how = match &error {
                 Some(error) => format!("HTTP status {status}, {error}"),
                 None => format!("HTTP status {status}"),
