@@ -7,8 +7,9 @@ use core::time::Duration;
 use crate::client::config::Config;
 use crate::client::event::Event;
 use crate::client::frame::{Frame, SendQueue};
+use crate::client::lifecycle::table::State;
 use crate::client::stats::Stats;
-use crate::driver::{AskId, CallId, Instant, Output, StreamId, TICK};
+use crate::driver::{AskId, CallId, Instant, Output, StreamId, TICK, Wake};
 use crate::json::Payload;
 use crate::util::queue::Outbox;
 use crate::util::timers::Timers;
@@ -115,6 +116,24 @@ impl Timer {
         Timer::Notice,
         Timer::Probe,
     ];
+
+    /// Why the driver is woken when the timer expires, while the link is in this state.
+    pub(super) const fn wake(self, state: State) -> Wake {
+        match self {
+            Timer::Ask(_) => Wake::Ask,
+            Timer::Attempt if matches!(state, State::Parked) => Wake::Parked,
+            Timer::Attempt => Wake::Backoff,
+            Timer::Call(_) => Wake::Call,
+            Timer::Auth | Timer::Pause => Wake::Auth,
+            Timer::Exchange(_) | Timer::Listen => Wake::Exchange,
+            Timer::Endpoint | Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
+            Timer::Drain | Timer::CloseStep => Wake::Close,
+            Timer::Open => Wake::Open,
+            Timer::Keepalive => Wake::Keepalive,
+            Timer::Stable => Wake::Stable,
+            Timer::WatchRetry | Timer::WatchSetup => Wake::Watch,
+        }
+    }
 
     /// Whether the timer belongs to HTTP exchanges. These timers stay armed while the link drains, because calls in flight depend on their exchanges.
     pub(super) const fn is_of_http(self) -> bool {

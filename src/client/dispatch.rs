@@ -4,11 +4,10 @@ use alloc::format;
 use alloc::string::String;
 
 use super::Client;
-use super::asks::{ServerRequest, admit, questions};
-use super::binding::{Body, Heard, Load, NoContact, Reading, Refused, Returned, Source};
-use super::binding::{Unauthorized, is_unlike_modern, is_unread, says_cut};
+use super::asks::ServerRequest;
+use super::binding::{Body, Heard, Reading, Source};
 use super::catalog::lists::{ListError, PageStep};
-use super::catalog::{Unusable, changed_lists, subscription};
+use super::catalog::{Heeded, Unusable, subscription};
 use super::event::{Event, Outcome};
 use super::failure::{Cause, FailureKind};
 use super::lifecycle::names_a_loss;
@@ -16,19 +15,16 @@ use super::lifecycle::table::State;
 use super::requests::invalid;
 use super::requests::pending::{Found, Purpose, id_of, wire_of};
 use super::requests::progress::cancelled_id;
+use super::requests::reply::{Meaning, Reply, as_ref, refusal};
+use super::session::HandshakeCue;
 use super::session::handshake::HandshakeStep;
 use super::session::result_head::ResultHead;
-use super::session::{HandshakeCue, SessionState};
-use crate::driver::{CallId, Fault, FaultKind};
+use crate::driver::CallId;
 use crate::json::{Json, Payload};
 use crate::protocol::method::names;
 use crate::protocol::watch::List;
-use crate::protocol::{Era, Version, code, round};
-use crate::util::noise::excerpt;
+use crate::protocol::{Era, code};
 use crate::wire::{ErrorObject, Id, Inbound, Malformed, Message, Skimmed};
-
-/// A reply: the result, or the error instead of it.
-type Reply<'a> = Result<Json<'a>, ErrorObject>;
 
 /// What was heard.
 impl Client {
@@ -76,8 +72,7 @@ impl Client {
             Heard::Gone => self.finish_if_gone(),
             Heard::InitializedLate => {
                 // The server may not have reported changes before this.
-                let changed = self.catalog.changed(&mut self.cx, None, &List::ALL);
-                self.check_usable(changed, None);
+                self.catalog.all_changed(&mut self.cx);
             }
             Heard::Lost { wires, is_suspect } => {
                 for wire in wires {
@@ -109,7 +104,7 @@ impl Client {
                 self.return_message(*returned, false);
                 self.binding.pause(&mut self.cx, until);
             }
-            Heard::Returned(load) => self.send_again(load),
+            Heard::Returned(load) => self.requests.send_again(&mut self.cx, load),
             Heard::SessionLost(returned) => self.session_lost(*returned),
             Heard::Stuck(wire, why) => self.request_lost(wire, FailureKind::Invalid { why }),
             Heard::TakeDown(cause) => self.take_down(cause),
@@ -165,23 +160,14 @@ impl Client {
     /// Handles the complete body of a response.
     fn body(&mut self, body: &mut Body) {
         let wire = body.wire;
-        let text = core::str::from_utf8(&body.text).unwrap_or("");
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = Body::text_of(&body.text);
         let source = body.source();
         match self.session.parse(text) {
             Ok(Inbound::One(message)) => {
-                let error = error_in(&message).filter(|_| body.is_in_session);
                 let is_loss =
                     |error: &&ErrorObject| self.binding.is_session_loss(body.status, Some(*error));
-                if let Some(error) = error.filter(is_loss) {
-                    let said = excerpt(&format!("{error}")).into();
-                    return self.session_lost(Returned {
-                        wire: Some(wire),
-                        load: body.call.map_or(Load::None, Load::Call),
-                        status: body.status,
-                        is_unread: false,
-                        said: Some(said),
-                    });
+                if let Some(error) = body.session_error(&message).filter(is_loss) {
+                    return self.session_lost(body.returned(error));
                 }
                 if self.is_reply_to_initialize(&message) {
                     let opens = body.opens.take();
@@ -311,54 +297,36 @@ impl Client {
             let said = outcome.err().map_or(String::new(), |error| error.message);
             return self.noise("an error that names no request", said.as_bytes());
         }
-        let asked = [
-            Purpose::LateDiscover,
-            Purpose::Discover,
-            Purpose::Initialize,
-        ];
-        let open = asked.into_iter().find_map(|purpose| {
-            let wire = self.requests.wire_for(&purpose)?;
-            Some((wire, purpose))
-        });
-        match open {
-            Some((wire, purpose)) => {
-                self.requests.close(wire);
-                self.apply_reply(wire, purpose, outcome);
-            }
+        match self.requests.take_of_handshake() {
+            Some((wire, purpose)) => self.apply_reply(wire, purpose, outcome),
             None => self.noise("an error that names no request", b""),
         }
     }
 
     fn notified(&mut self, name: &str, params: Option<Json<'_>>, source: Source) {
-        if self.is_passed(name, params, source) {
+        let call = self.call_about(source);
+        if self.session.passes(&self.cx.config) && self.is_passed(name, params, call) {
             return;
         }
-        let lists = changed_lists(name);
-        let outcome = match name {
+        match name {
             names::NOTIFICATIONS_CANCELLED => return self.cancelled(params),
             names::NOTIFICATIONS_PROGRESS => {
                 return self.requests.progressed(&mut self.cx, params);
             }
-            names::NOTIFICATIONS_MESSAGE => {
-                let call = self.call_about(source);
-                self.catalog.log(&mut self.cx, params, call)
-            }
-            names::NOTIFICATIONS_RESOURCES_UPDATED => self.catalog.updated(&mut self.cx, params),
-            names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED => {
-                let acknowledged = self.catalog.acknowledged(self.cx.now, params);
-                acknowledged.map(|requests| self.send_watch_requests(requests))
-            }
-            _ if !lists.is_empty() => self.catalog.changed(&mut self.cx, params, lists),
-            _ => return self.pass_on(name, params, self.call_about(source)),
-        };
-        self.check_usable(outcome, params);
+            _ => {}
+        }
+        match self.catalog.notified(&mut self.cx, name, params, call) {
+            Ok(Heeded::Told) => {}
+            Ok(Heeded::Unknown) => self.pass_on(name, params, call),
+            Ok(Heeded::Watch(requests)) => self.send_watch_requests(requests),
+            Err(unusable) => self.unusable(&unusable, params),
+        }
     }
 
-    fn check_usable(&mut self, outcome: Result<(), Unusable>, params: Option<Json<'_>>) {
-        match outcome {
-            Ok(()) => {}
-            Err(Unusable::Noise(what)) => self.noise(what, b""),
-            Err(Unusable::UnknownWatch(what)) => {
+    fn unusable(&mut self, unusable: &Unusable, params: Option<Json<'_>>) {
+        match unusable {
+            Unusable::Noise(what) => self.noise(what, b""),
+            Unusable::UnknownWatch(what) => {
                 if subscription(params).is_some_and(|id| self.requests.was_issued(&id)) {
                     self.cx.stats.late_replies += 1;
                 } else {
@@ -378,32 +346,20 @@ impl Client {
     }
 
     /// Passes a notification on to the client in front of the relay, if it is meant for it. Returns whether it was.
-    fn is_passed(&mut self, name: &str, params: Option<Json<'_>>, source: Source) -> bool {
-        if !self.session.passes(&self.cx.config) {
-            return false;
-        }
-        let lists = changed_lists(name);
-        match name {
-            names::NOTIFICATIONS_MESSAGE => {}
-            names::NOTIFICATIONS_PROGRESS => {
-                // Progress of a call that is not open is dropped (S-PROG-09).
-                if let Some(call) = self.requests.call_of_progress(params) {
-                    self.requests.touch(self.cx.now, call);
-                    self.pass_on(name, params, Some(call));
-                }
-                return true;
+    fn is_passed(&mut self, name: &str, params: Option<Json<'_>>, call: Option<CallId>) -> bool {
+        if name == names::NOTIFICATIONS_PROGRESS {
+            // Progress of a call that is not open is dropped (S-PROG-09).
+            if let Some(call) = self.requests.call_of_progress(params) {
+                self.requests.touch(self.cx.now, call);
+                self.pass_on(name, params, Some(call));
             }
-            // A modern server reports changes for the watch of this link, not for that client.
-            _ if !self.session.speaks_legacy() => return false,
-            names::NOTIFICATIONS_RESOURCES_UPDATED => {}
-            _ if lists.is_empty() => return false,
-            _ => {}
+            return true;
         }
-        for list in lists {
-            self.catalog.outdated(*list);
+        let is_passed = self.catalog.passes(name, self.session.speaks_legacy());
+        if is_passed {
+            self.pass_on(name, params, call);
         }
-        self.pass_on(name, params, self.call_about(source));
-        true
+        is_passed
     }
 
     /// Handles a cancellation. One that names nothing open is ignored (S-CANC-08).
@@ -454,7 +410,7 @@ impl Client {
                 self.lifecycle.answered_call();
                 self.page(list, outcome);
             }
-            Purpose::Probe if self.is_proof_of_another_era(refusal(&outcome)) => {
+            Purpose::Probe if self.is_of_another_era(refusal(&outcome)) => {
                 self.changed_its_era();
             }
             // An error also shows that the server is alive (-32601 if it has no `ping`), unless it reports a lost session.
@@ -466,20 +422,10 @@ impl Client {
         }
     }
 
-    /// Whether this error proves that the server does not speak the agreed era. Over HTTP, another server may have taken its place. It refuses the
-    /// probe like any unknown method.
-    fn is_proof_of_another_era(&self, refusal: Option<i64>) -> bool {
-        match refusal {
-            Some(code::UNSUPPORTED_PROTOCOL_VERSION) => true,
-            Some(code::METHOD_NOT_FOUND) => {
-                self.binding.may_change_server() && self.writes_modern()
-            }
-            Some(_) | None => false,
-        }
-    }
-
-    fn writes_modern(&self) -> bool {
-        self.session.writer().version().era() == Era::Modern
+    /// Whether this error reply to a probe proves that the server is of another era.
+    fn is_of_another_era(&self, refusal: Option<i64>) -> bool {
+        let may_change = self.binding.may_change_server();
+        self.session.proves_another_era(refusal, may_change)
     }
 
     fn call_replied(&mut self, id: CallId, outcome: Reply<'_>) {
@@ -495,35 +441,15 @@ impl Client {
         let Some(head) = self.session.read_head(result) else {
             return self.fail(id, invalid("its result type cannot be read"));
         };
-        let method = self.requests.method_of(id);
-        match head.result_type.as_deref() {
-            // S-RPC-19: a missing type means complete.
-            None | Some(round::COMPLETE) => {
-                let tools = method.filter(|method| method.name == names::TOOLS_LIST);
-                let usable = tools.and_then(|_| {
-                    let is_first = self.requests.asks_for_first_page(id);
-                    self.learn_tools(result, is_first)
-                });
-                let reply = usable.unwrap_or_else(|| Payload::from(result));
-                self.settle(id, Outcome::Reply(reply));
-            }
-            Some(round::INPUT_REQUIRED) if method.is_some_and(|method| method.may_need_input) => {
-                self.input_required(id, &head);
-            }
-            Some(kind) => {
-                let declared = self.requests.declared_for(&self.cx.config, id);
-                // S-RPC-22: an extension that both ends declare may define its own types.
-                let is_known = kind == round::TASK && SessionState::expects_task(declared, method)
-                    || kind != round::INPUT_REQUIRED
-                        && (self.passes_call(id) || self.session.shares_an_extension(declared));
-                if is_known {
-                    self.settle(id, Outcome::Reply(Payload::from(result)));
-                } else {
-                    // S-RPC-20, S-MRTR-03
-                    self.fail(id, invalid("its result type means nothing for this method"));
-                }
-            }
-        }
+        let (session, config) = (&self.session, &self.cx.config);
+        let usable = match self.requests.meaning(session, config, id, head) {
+            Meaning::Complete => None,
+            Meaning::Tools { is_first } => self.learn_tools(result, is_first),
+            Meaning::InputRequired(head) => return self.input_required(id, &head),
+            Meaning::Invalid(why) => return self.fail(id, invalid(why)),
+        };
+        let reply = usable.unwrap_or_else(|| Payload::from(result));
+        self.settle(id, Outcome::Reply(reply));
     }
 
     /// Handles an error reply to a call. The caller gets the error. If it may apply to the whole server, a probe finds out.
@@ -531,7 +457,7 @@ impl Client {
         if names_a_loss(&error) {
             self.probe_now();
         }
-        if self.lacks_fields(id, &error) {
+        if self.binding.repeats_params() && self.requests.lacks_fields(id, &error) {
             // The header fields are then built from the new list (S-XHDR-12).
             self.catalog.outdated(List::Tools);
             self.requests.await_schema(id);
@@ -544,14 +470,6 @@ impl Client {
         }
     }
 
-    /// Whether a tool call was refused because of its header fields, for the first time (S-XHDR-12).
-    fn lacks_fields(&self, id: CallId, error: &ErrorObject) -> bool {
-        let call = self.requests.call(id);
-        self.binding.repeats_params()
-            && error.code == code::HEADER_MISMATCH
-            && call.is_some_and(|call| call.method == names::TOOLS_CALL && !call.has_new_schema)
-    }
-
     fn learn_tools(&mut self, page: Json<'_>, is_first: bool) -> Option<Payload> {
         let facts = facts!(self);
         self.binding
@@ -560,35 +478,20 @@ impl Client {
 
     /// Handles a result that asks for input before the call continues (S-MRTR-09).
     fn input_required(&mut self, id: CallId, head: &ResultHead<'_>) {
-        if self.requests.has_had_its_rounds(&self.cx, id) {
-            let rounds = self.cx.config.limits.input_rounds;
-            return self.fail(id, FailureKind::TooManyRounds { rounds });
-        }
-        let Some(questions) = questions(head.input_requests) else {
-            return self.fail(id, invalid("its questions cannot be read"));
-        };
-        let (count, open) = (questions.len(), self.asks.len());
-        let begun = self.requests.begin_round(&self.cx, id, head, count, open);
-        if let Err(kind) = begun {
-            return self.fail(id, kind);
-        }
-        let version = self.session.version().unwrap_or(Version::LATEST_MODERN);
-        if !self.passes_call(id) {
-            let declared = self.requests.declared_for(&self.cx.config, id);
-            let mut checked = questions
-                .iter()
-                .map(|question| admit(declared, version, &question.method, question.params));
-            if let Some(error) = checked.find_map(Result::err) {
-                let why = format!("it asks what it may not: {}", error.message);
-                return self.fail(id, invalid(&why));
+        let (session, open) = (&self.session, self.asks.len());
+        let questions = self
+            .requests
+            .input_required(&self.cx, session, id, head, open);
+        match questions {
+            Ok(questions) => {
+                for question in questions {
+                    self.asks.ask_for(&mut self.cx, id, question);
+                }
+                self.hold_calls();
+                self.requests.continue_if_answered(&mut self.cx, id);
             }
+            Err(kind) => self.fail(id, kind),
         }
-        self.requests.asked(self.cx.now, id);
-        for question in questions {
-            self.asks.ask_for(&mut self.cx, id, question);
-        }
-        self.hold_calls();
-        self.requests.continue_if_answered(&mut self.cx, id);
     }
 
     fn page(&mut self, list: List, outcome: Reply<'_>) {
@@ -604,21 +507,17 @@ impl Client {
         let epoch = (self.lifecycle.epoch(), era);
         let limits = &self.cx.config.limits;
         match self.catalog.page(list, outcome, epoch, self.cx.now, limits) {
-            Some(PageStep::Complete(listing, waiting)) => {
-                for call in waiting {
-                    if !self.requests.has_its_schema(&mut self.cx, call) {
-                        self.settle(call, Outcome::Listed(listing.clone()));
-                    }
-                }
-            }
-            Some(PageStep::Failed(error, waiting)) => {
+            Some(PageStep::Ended(end, waiting)) => {
                 for call in waiting {
                     if self.requests.has_its_schema(&mut self.cx, call) {
                         continue;
                     }
-                    match error.clone() {
-                        ListError::Error(error) => self.settle(call, Outcome::Error(error)),
-                        ListError::Invalid(why) => self.fail(call, FailureKind::Invalid { why }),
+                    match end.clone() {
+                        Ok(listing) => self.settle(call, Outcome::Listed(listing)),
+                        Err(ListError::Error(error)) => self.settle(call, Outcome::Error(error)),
+                        Err(ListError::Invalid(why)) => {
+                            self.fail(call, FailureKind::Invalid { why });
+                        }
                     }
                 }
             }
@@ -668,151 +567,5 @@ impl Client {
         }
         let error = ErrorObject::new(code::INTERNAL_ERROR, format!("{kind}"));
         self.broken_reply(&id_of(wire), kind, error);
-    }
-}
-
-/// Requests that were refused or lost.
-impl Client {
-    fn refused(&mut self, refused: Refused) {
-        let Refused {
-            wire,
-            status,
-            error,
-        } = refused;
-        let Some(purpose) = self.requests.purpose(wire).cloned() else {
-            return;
-        };
-        if self.requests.is_of_handshake(wire) {
-            return self.handshake_refused(wire, status, error);
-        }
-        let is_probe = purpose == Purpose::Probe;
-        if is_probe && status >= 500 {
-            // The status only says that something is wrong, so the probe counts as unanswered.
-            self.requests.close(wire);
-            return;
-        }
-        let is_strange = match &error {
-            _ if !self.writes_modern() => false,
-            Some(error) => is_probe && is_unlike_modern(error),
-            None => matches!(status, 400 | 404 | 405),
-        };
-        match error {
-            // A modern server replies to an unknown method like this (S-HTTP-29), so its era is unchanged.
-            Some(error) if is_probe && status == 404 && error.code == code::METHOD_NOT_FOUND => {
-                self.requests.close(wire);
-            }
-            Some(error) => {
-                self.requests.close(wire);
-                self.apply_reply(wire, purpose, Err(error));
-            }
-            None => {
-                if let (Purpose::Call(call), true) = (&purpose, is_unread(status)) {
-                    self.requests.was_not_run(self.cx.now, *call);
-                }
-                self.unanswered(wire, FailureKind::Status { status, said: None });
-            }
-        }
-        // A modern server does not respond like this. Check whether it still is one.
-        match (is_strange, is_probe) {
-            (true, true) => self.changed_its_era(),
-            (true, false) => self.probe_now(),
-            (false, _) => {}
-        }
-    }
-
-    /// Handles the loss of a session (S-SESS-06). All requests that notice it share one new handshake.
-    fn session_lost(&mut self, returned: Returned) {
-        if self.lifecycle.state() == State::Handshaking {
-            return self.stop_reviving(true);
-        }
-        self.binding.session_lost();
-        if let Load::Call(_) = returned.load {
-            self.return_message(returned, false);
-        }
-        self.drain(Cause::SessionLost, self.cx.config.policy.drain);
-    }
-
-    /// Handles a message that was turned away for lack of credentials.
-    fn unauthorized(&mut self, unauthorized: Unauthorized) {
-        let Unauthorized {
-            returned,
-            is_asked,
-            challenge,
-        } = unauthorized;
-        if is_asked {
-            if self.return_message(returned, true) {
-                let facts = facts!(self);
-                if self.binding.ask_credentials(&mut self.cx, facts, challenge) {
-                    self.requests.freeze(&mut self.cx, true);
-                }
-            }
-            return;
-        }
-        match returned.wire {
-            Some(wire) if self.requests.is_of_handshake(wire) => {
-                self.take_down(Cause::Unauthorized);
-            }
-            Some(wire) => self.unanswered(wire, FailureKind::Unauthorized { why: None }),
-            None if returned.load.ends_handshake() => self.take_down(Cause::Unauthorized),
-            None => {}
-        }
-    }
-
-    /// Handles a message without a response: the server could not be reached, or the connection was cut.
-    fn no_contact(&mut self, lost: NoContact<'_>) {
-        let NoContact { wire, load, faults } = lost;
-        if let Some(wire) = wire {
-            if !self.requests.is_wanted(wire) {
-                return self.probe_now();
-            }
-            if faults.iter().all(says_cut) && self.is_probe_cut(wire) {
-                return;
-            }
-        }
-        self.lifecycle.note(faults);
-        let says_unsent =
-            |fault: &Fault| matches!(fault.kind(), FaultKind::NameNotFound | FaultKind::Refused);
-        let is_unsent = !faults.is_empty() && faults.iter().all(says_unsent);
-        let is_handshake = self.lifecycle.state() == State::Handshaking;
-        if is_unsent && is_handshake {
-            self.session.handshake().server_vanished();
-        }
-        match (wire, load) {
-            (Some(wire), Load::Call(call)) => {
-                self.requests.close(wire);
-                if is_unsent {
-                    // The server has not received the request.
-                    self.requests.send_later(&mut self.cx, call);
-                } else {
-                    self.call_lost(call, FailureKind::NoContact);
-                }
-            }
-            (Some(wire), _) if !is_handshake => self.request_lost(wire, FailureKind::Cut),
-            (_, _) => {}
-        }
-        self.drain(Cause::Unreachable, self.cx.config.policy.close_grace);
-    }
-}
-
-/// The JSON-RPC error of a message, if it is an error reply.
-const fn error_in<'a>(message: &'a Message<'_>) -> Option<&'a ErrorObject> {
-    match message {
-        Message::Response {
-            outcome: Err(error),
-            ..
-        } => Some(error),
-        Message::Notification { .. } | Message::Request { .. } | Message::Response { .. } => None,
-    }
-}
-
-/// The code of an error reply.
-fn refusal(outcome: &Reply<'_>) -> Option<i64> {
-    outcome.as_ref().err().map(|error| error.code)
-}
-
-fn as_ref<'a>(outcome: &'a Reply<'a>) -> Result<Json<'a>, &'a ErrorObject> {
-    match outcome {
-        Ok(result) => Ok(*result),
-        Err(error) => Err(error),
     }
 }

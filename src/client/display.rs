@@ -1,9 +1,11 @@
-//! Formats events as one line each, for logs and timelines. Text from the server is left out, because it may be secret.
+//! Formats events as one line each, for logs and timelines, and the state of a client for debugging. Text from the server is left out, because it may be secret.
 
 use core::fmt;
 
-use crate::client::event::{Event, Outcome};
-use crate::driver::Span;
+use crate::client::Client;
+use crate::client::event::{Event, Outcome, Session};
+use crate::driver::{CallId, Span};
+use crate::protocol::LogLevel;
 use crate::protocol::watch::Change;
 
 /// One line that says what happened, and to what. It shows no payloads, arguments or samples of noise, but the text of failures and ends.
@@ -15,14 +17,7 @@ impl fmt::Display for Event {
                 write!(f, "opening {epoch}; failures in a row: {failures}")
             }
             Event::Handshaking { epoch } => write!(f, "{epoch} is open; the handshake begins"),
-            Event::Ready(session) => {
-                write!(f, "{} is ready: ", session.epoch)?;
-                match &session.server {
-                    Some(server) => write!(f, "{server}")?,
-                    None => f.write_str("a server without a name")?,
-                }
-                write!(f, " speaks {}", session.version)
-            }
+            Event::Ready(session) => show_session(f, session),
             Event::Draining { epoch, cause } => {
                 write!(f, "{epoch} will close when its calls are done: {cause}")
             }
@@ -43,13 +38,12 @@ impl fmt::Display for Event {
                 epoch,
                 waited,
                 limit,
-            } => {
-                let (waited, limit) = (Span(*waited), Span(*limit));
-                write!(
-                    f,
-                    "{epoch} has been in the handshake for {waited} of at most {limit}"
-                )
-            }
+            } => write!(
+                f,
+                "{epoch} has been in the handshake for {} of at most {}",
+                Span(*waited),
+                Span(*limit)
+            ),
 
             Event::Silent { epoch, silent } => write!(
                 f,
@@ -62,23 +56,7 @@ impl fmt::Display for Event {
                 Span(*silent)
             ),
 
-            Event::Done { call, outcome } => match outcome {
-                Outcome::Error(error) => {
-                    write!(f, "{call} was answered with an error: {}", error.code)
-                }
-                Outcome::Failed(failure) => write!(f, "{failure}"),
-                Outcome::Listed(listing) => {
-                    write!(
-                        f,
-                        "{call} has read {}: {} items",
-                        listing.list,
-                        listing.items.len()
-                    )
-                }
-                Outcome::Reply(result) => {
-                    write!(f, "{call} was answered, {} bytes", result.as_str().len())
-                }
-            },
+            Event::Done { call, outcome } => show_outcome(f, *call, outcome),
             Event::Progress {
                 call,
                 progress,
@@ -88,9 +66,7 @@ impl fmt::Display for Event {
             Event::Progress { call, progress, .. } => write!(f, "{call} is at {progress}"),
 
             Event::Ask(ask) => write!(f, "the server asks {}: {}", ask.ask, ask.method),
-            Event::AskWithdrawn { ask, why } => {
-                write!(f, "{ask} was withdrawn: {why}")
-            }
+            Event::AskWithdrawn { ask, why } => write!(f, "{ask} was withdrawn: {why}"),
 
             Event::AuthRequired(challenge) => write!(
                 f,
@@ -102,10 +78,7 @@ impl fmt::Display for Event {
             Event::Changed(Change::List(list)) => write!(f, "{list} has changed"),
             Event::Changed(Change::Resource { uri }) => write!(f, "{uri} has changed"),
             Event::Watching { epoch, .. } => write!(f, "{epoch} is watched for changes"),
-            Event::Log { level, logger, .. } => match logger {
-                Some(logger) => write!(f, "the server logs, as {logger}: {level}"),
-                None => write!(f, "the server logs: {level}"),
-            },
+            Event::Log { level, logger, .. } => show_log(f, *level, logger.as_deref()),
             Event::Notified { method, .. } => write!(f, "the server sent {method}"),
             Event::Noise(noise) => {
                 write!(
@@ -115,6 +88,51 @@ impl fmt::Display for Event {
                 )
             }
         }
+    }
+}
+
+/// Shows state and counters, but no payloads.
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("state", &self.lifecycle.state())
+            .field("epoch", &self.lifecycle.epoch())
+            .field("failures", &self.lifecycle.failures())
+            .field("calls_waiting", &self.requests.queued())
+            .field("calls_in_flight", &self.requests.in_flight())
+            .field("asks_open", &self.asks.len())
+            .field("next_deadline", &self.poll_timeout())
+            .finish_non_exhaustive()
+    }
+}
+
+fn show_session(f: &mut fmt::Formatter<'_>, session: &Session) -> fmt::Result {
+    write!(f, "{} is ready: ", session.epoch)?;
+    match &session.server {
+        Some(server) => write!(f, "{server}")?,
+        None => f.write_str("a server without a name")?,
+    }
+    write!(f, " speaks {}", session.version)
+}
+
+fn show_outcome(f: &mut fmt::Formatter<'_>, call: CallId, outcome: &Outcome) -> fmt::Result {
+    match outcome {
+        Outcome::Error(error) => write!(f, "{call} was answered with an error: {}", error.code),
+        Outcome::Failed(failure) => write!(f, "{failure}"),
+        Outcome::Listed(listing) => {
+            let (list, items) = (listing.list, listing.items.len());
+            write!(f, "{call} has read {list}: {items} items")
+        }
+        Outcome::Reply(result) => {
+            write!(f, "{call} was answered, {} bytes", result.as_str().len())
+        }
+    }
+}
+
+fn show_log(f: &mut fmt::Formatter<'_>, level: LogLevel, logger: Option<&str>) -> fmt::Result {
+    match logger {
+        Some(logger) => write!(f, "the server logs, as {logger}: {level}"),
+        None => write!(f, "the server logs: {level}"),
     }
 }
 

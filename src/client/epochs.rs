@@ -1,11 +1,10 @@
 //! Opens and closes the transport of an epoch, runs its handshake, and checks that its server is responsive.
 
-use alloc::format;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::Client;
-use super::binding::{Start, is_about_us, is_passing};
+use super::binding::{HandshakeRefusal, Refused, Start};
 use super::context::Timer;
 use super::event::Event;
 use super::failure::{Cause, FailureKind};
@@ -17,7 +16,6 @@ use super::requests::pending::Purpose;
 use super::session::handshake::{HandshakeRequest, HandshakeStep, Terms};
 use super::session::{HandshakeCue, HandshakePhase};
 use crate::driver::{CallId, ExitStatus, Fault, Instant, LAST_WORDS};
-use crate::protocol::watch::List;
 use crate::protocol::{Era, code};
 use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
@@ -42,8 +40,8 @@ impl Client {
                     Start::Revive(version) => {
                         self.session.step(HandshakeCue::Revive);
                         self.session.speak(&self.cx.config, version, None);
-                        let wire = self.requests.issue(Purpose::Revive);
-                        self.cx.frames.push(Frame::Ping(wire));
+                        self.requests
+                            .request(&mut self.cx, Purpose::Revive, Frame::Ping);
                         self.cx.arm_in(Timer::Probe, self.probe_patience());
                     }
                 }
@@ -151,17 +149,11 @@ impl Client {
         let Some(state) = self.lifecycle.begin_close(&mut self.cx) else {
             return false;
         };
-        let is_handshake = state == State::Handshaking;
-        let cause = if is_handshake {
+        let (cause, first_try) = if state == State::Handshaking {
             let dies_of_messages = self.binding.dies_of_messages();
             self.session.judge(cause, dies_of_messages)
         } else {
-            cause
-        };
-        let first_try = if is_handshake && cause != Cause::EraProbe {
-            self.session.handshake().take_first_try()
-        } else {
-            None
+            (cause, None)
         };
         self.lifecycle.closing(&mut self.cx, cause, first_try);
         true
@@ -237,8 +229,10 @@ impl Client {
         let is_patient = self.calls_wait_for_server();
         let given_up = if is_given_up || after == After::Park && !is_patient {
             self.requests.ids()
+        } else if is_patient {
+            self.requests.await_next_server(&mut self.cx)
         } else {
-            self.await_server()
+            Vec::new()
         };
         let is_awaited = is_patient && self.requests.len() > given_up.len();
         let until = self.lifecycle.rest(&mut self.cx, after, until, is_awaited);
@@ -255,21 +249,6 @@ impl Client {
         !self.cx.config.policy.retry.call_patience.is_zero()
     }
 
-    /// Makes calls wait for the next attempt after one has failed. Returns the calls that have waited for long enough.
-    fn await_server(&mut self) -> Vec<CallId> {
-        let mut given_up = Vec::new();
-        if self.calls_wait_for_server() {
-            for id in self.requests.ids() {
-                if self.requests.has_waited_enough(self.cx.now, id) {
-                    given_up.push(id);
-                } else {
-                    self.requests.await_server(&mut self.cx, id);
-                }
-            }
-        }
-        given_up
-    }
-
     /// Handles a call that was accepted while there is no server and no attempt under way. The call starts an attempt.
     pub(super) fn call_without_server(&mut self, id: CallId) {
         if !self.calls_wait_for_server() {
@@ -283,23 +262,6 @@ impl Client {
         if self.lifecycle.attempt_for_call(&mut self.cx) {
             self.attempt();
         }
-    }
-
-    /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
-    pub(super) fn connect_if_idle(&mut self) -> bool {
-        match self.lifecycle.state() {
-            State::Idle => self.attempt(),
-            State::Parked if self.lifecycle.may_attempt_for_call(self.cx.now) => self.attempt(),
-            State::Parked => return self.lifecycle.attempts_soon(&self.cx),
-            State::Closed => return false,
-            State::Opening
-            | State::Handshaking
-            | State::Ready
-            | State::Draining
-            | State::Closing
-            | State::Waiting => {}
-        }
-        true
     }
 
     /// Closes the link for good.
@@ -342,8 +304,8 @@ impl Client {
                 self.requests.forget_late_probe();
                 let logs = self.catalog.wanted_logs(&self.cx.config);
                 self.session.speak(&self.cx.config, version, logs);
-                let wire = self.requests.issue(Purpose::Discover);
-                self.cx.frames.push(Frame::Discover(wire));
+                self.requests
+                    .request(&mut self.cx, Purpose::Discover, Frame::Discover);
                 self.cx.arm_in(Timer::Probe, self.probe_patience());
             }
             HandshakeStep::Send(HandshakeRequest::Initialize(version)) => {
@@ -354,13 +316,26 @@ impl Client {
                 self.session.step(HandshakeCue::Initialize);
                 self.cx.timers.disarm(Timer::Probe);
                 self.session.speak(&self.cx.config, version, None);
-                let wire = self.requests.issue(Purpose::Initialize);
-                self.cx.frames.push(Frame::Initialize(wire, version));
+                let frame = |wire| Frame::Initialize(wire, version);
+                self.requests
+                    .request(&mut self.cx, Purpose::Initialize, frame);
                 let patience = self.binding.initialize_patience(&self.cx.config.policy);
                 if let Some(patience) = patience {
                     self.cx.arm_in(Timer::Endpoint, patience);
                 }
             }
+        }
+    }
+
+    /// Restarts the timers of a handshake that waited for credentials.
+    pub(super) fn resume_handshake(&mut self) {
+        self.lifecycle.start_handshake(&mut self.cx);
+        let endpoint = self.binding.endpoint_patience(&self.cx.config.policy);
+        let is_open = |purpose| self.requests.wire_for(purpose).is_some();
+        if is_open(&Purpose::Discover) || is_open(&Purpose::Revive) {
+            self.cx.arm_in(Timer::Probe, self.probe_patience());
+        } else if let Some(patience) = endpoint {
+            self.cx.arm_in(Timer::Endpoint, patience);
         }
     }
 
@@ -422,15 +397,8 @@ impl Client {
         if refusal.is_some_and(|code| code != code::METHOD_NOT_FOUND) {
             return self.stop_reviving(false);
         }
-        if let Some(terms) = self.binding.take_kept_session() {
-            let terms = Terms {
-                version: terms.version,
-                server: terms.server.clone(),
-                capabilities: terms.capabilities.clone(),
-                instructions: terms.instructions.clone(),
-                introduction: terms.introduction.clone(),
-            };
-            self.agreed(terms, true);
+        if let Some(session) = self.binding.take_kept_session() {
+            self.agreed(Terms::of(&session), true);
         }
     }
 
@@ -481,44 +449,32 @@ impl Client {
         is_tried
     }
 
-    /// Handles the refusal of a handshake, and decides what it says about the server's era (S-HTTP-39, S-HTTP-40, S-HTTP-43).
-    pub(super) fn handshake_refused(&mut self, wire: u64, status: u16, error: Option<ErrorObject>) {
-        let purpose = self.requests.close(wire);
-        let is_modern = |error: &ErrorObject| code::is_modern_evidence(error.code);
-        let is_probe = purpose == Some(Purpose::Discover);
-        let is_proof = is_probe && error.as_ref().is_some_and(is_modern);
-        if !is_about_us(status) && !is_proof {
-            let how = match &error {
-                Some(error) => format!("HTTP status {status}, {error}"),
-                None => format!("HTTP status {status}"),
-            };
-            if !is_probe || !self.probe_failed(&how, !is_passing(status)) {
-                self.take_down(Cause::Unavailable { status });
+    /// Handles the refusal of a request of the handshake.
+    pub(super) fn handshake_refused(&mut self, purpose: &Purpose, refused: Refused) {
+        let status = refused.status;
+        let is_probe = *purpose == Purpose::Discover;
+        let falls_back = *purpose == Purpose::Initialize && self.binding.falls_back(status);
+        match refused.of_handshake(is_probe, falls_back) {
+            HandshakeRefusal::Error(_) if *purpose == Purpose::Revive => self.stop_reviving(false),
+            HandshakeRefusal::Error(error) => {
+                let handshake = self.session.handshake();
+                let step = if is_probe {
+                    handshake.discovered(Err(&error))
+                } else {
+                    handshake.initialized(Err(&error))
+                };
+                self.handshake_step(step);
             }
-            return;
-        }
-        if purpose == Some(Purpose::Revive) {
-            return self.stop_reviving(false);
-        }
-        let proves_modern = error.as_ref().is_some_and(|error| {
-            code::is_modern_evidence(error.code)
-                || error.code == code::METHOD_NOT_FOUND && status == 404
-        });
-        let said = format!("it answered with status {status}");
-        let error = error.unwrap_or_else(|| ErrorObject::new(code::INTERNAL_ERROR, said));
-        let step = match purpose {
-            Some(Purpose::Discover) => self.session.handshake().discovered(Err(&error)),
-            // S-HTTP-42: older specifications fall back on any such status.
-            Some(_) if self.binding.falls_back(status) && !proves_modern => {
-                let why = format!("`initialize` was refused with status {status}: {error}");
-                let why = excerpt(&why).into();
+            HandshakeRefusal::OldSse(why) => {
                 self.session.step(HandshakeCue::SeekEndpoint);
-                return self.binding.try_old_sse(&mut self.cx, why, false);
+                self.binding.try_old_sse(&mut self.cx, why, false);
             }
-            Some(_) => self.session.handshake().initialized(Err(&error)),
-            None => return,
-        };
-        self.handshake_step(step);
+            HandshakeRefusal::Unavailable { how, is_its_own } => {
+                if !is_probe || !self.probe_failed(&how, is_its_own) {
+                    self.take_down(Cause::Unavailable { status });
+                }
+            }
+        }
     }
 
     /// Handles the URL for messages of the old transport, and begins the handshake there.
@@ -547,63 +503,6 @@ impl Client {
         let why = "it does not speak the version any more that was agreed on".into();
         self.take_down(Cause::HandshakeRefused { why });
     }
-
-    /// Handles new credentials: everything continues.
-    pub(super) fn credentials_given(&mut self) {
-        if !self.binding.authorized(&mut self.cx) {
-            self.binding.forget_denial();
-            if let State::Parked | State::Waiting = self.lifecycle.state() {
-                self.attempt();
-            }
-            return;
-        }
-        // S-CACHE-08: a list may differ under other credentials.
-        for list in List::ALL {
-            self.catalog.outdated(list);
-        }
-        self.requests.freeze(&mut self.cx, false);
-        if self.lifecycle.state() == State::Handshaking {
-            let policy = &self.cx.config.policy;
-            let (whole, notice) = (policy.handshake_timeout, policy.handshake_notice);
-            let endpoint = self.binding.endpoint_patience(policy);
-            self.cx.arm_in(Timer::Handshake, whole);
-            self.cx.arm_in(Timer::Notice, notice);
-            let is_open = |purpose| self.requests.wire_for(purpose).is_some();
-            if is_open(&Purpose::Discover) || is_open(&Purpose::Revive) {
-                self.cx.arm_in(Timer::Probe, self.probe_patience());
-            } else if let Some(patience) = endpoint {
-                self.cx.arm_in(Timer::Endpoint, patience);
-            }
-        }
-        let facts = facts!(self);
-        self.binding.listen_again(&mut self.cx, facts);
-    }
-
-    /// Fails everything that waits for credentials, because there are none.
-    pub(super) fn credentials_denied(&mut self, why: &str) {
-        if !self.binding.denied(&mut self.cx) {
-            return;
-        }
-        self.requests.freeze(&mut self.cx, false);
-        let kind = FailureKind::Unauthorized {
-            why: Some(why.into()),
-        };
-        for call in self.requests.unsent() {
-            self.fail(call, kind.clone());
-        }
-        if self.lifecycle.state() == State::Handshaking {
-            return self.take_down(Cause::Unauthorized);
-        }
-        let turned_away = self.cx.frames.take_turned_away();
-        for wire in turned_away.iter().filter_map(Frame::wire) {
-            self.unanswered(wire, kind.clone());
-        }
-        // A server does not serve before it gets `notifications/initialized`.
-        let is_end = |frame: &Frame| matches!(frame, Frame::Initialized);
-        if turned_away.iter().any(is_end) {
-            self.take_down(Cause::Unauthorized);
-        }
-    }
 }
 
 /// The keepalive.
@@ -614,7 +513,7 @@ impl Client {
             return;
         };
         // The silence is not the server's fault while it waits for an answer, is not read from, or nothing can be sent to it.
-        let is_unheard = !self.reads() || self.binding.is_kept_silent();
+        let is_unheard = !facts!(self).wants_input(&self.cx) || self.binding.is_kept_silent();
         let around = Surroundings {
             is_wanted: self.requests.len() > 0,
             may_be_work: first_probe.is_some_and(|by| self.requests.is_at_work(by)),
@@ -684,10 +583,10 @@ impl Client {
             }
         }
         self.cx.stats.probes += 1;
-        let wire = self.requests.issue(Purpose::Probe);
-        self.cx.frames.push(match self.session.era() {
-            Some(Era::Modern) => Frame::Discover(wire),
-            Some(Era::Legacy) | None => Frame::Ping(wire),
-        });
+        let frame = match self.session.era() {
+            Some(Era::Modern) => Frame::Discover,
+            Some(Era::Legacy) | None => Frame::Ping,
+        };
+        self.requests.request(&mut self.cx, Purpose::Probe, frame);
     }
 }

@@ -1,7 +1,7 @@
 //! The client end of a link: the functions for the application, the contract with the driver, and the timers.
 //!
 //! Four files implement [`Client`]: this one has the contract with the driver and the functions for the application, `dispatch` applies what was
-//! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports.
+//! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports. `relay_link` adds what only a relay needs.
 //!
 //! The components keep their fields private and do not name `Client`. Each takes the `Context`, puts into it what no other component reacts to, and
 //! returns what another one must do:
@@ -13,20 +13,8 @@
 //! - `catalog`: the lists of the server, and the watch;
 //! - `binding`: how the server is reached.
 
-/// What a binding may know of the rest of the client. A macro, because a function would borrow all of the client.
-macro_rules! facts {
-    ($client:expr) => {
-        $crate::client::binding::Facts {
-            state: $client.lifecycle.state(),
-            session: &$client.session,
-            requests: &$client.requests,
-            is_heard: $client.lifecycle.is_heard(),
-            is_held_back: $client.is_held_back,
-        }
-    };
-}
-
 mod asks;
+#[macro_use]
 mod binding;
 mod catalog;
 pub(crate) mod config;
@@ -38,6 +26,7 @@ mod event;
 mod failure;
 mod frame;
 mod lifecycle;
+mod relay_link;
 mod requests;
 mod sending;
 mod session;
@@ -47,21 +36,20 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
-use core::time::Duration;
 
 pub use catalog::lists::Listing;
 pub use event::{Ask, Challenge, Event, Outcome, Session, Withdrawn};
 pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, Sign, TimeLimit};
 pub(crate) use frame::Withdrawal;
 pub use lifecycle::table::State;
+pub(crate) use relay_link::RelayLink;
 pub(crate) use requests::calls::Behalf;
 pub use requests::options::CallOptions;
 pub(crate) use session::handshake::no_discover;
 
 pub use crate::util::noise::Noise;
 
-use asks::Asks;
+use asks::{Asks, check_answer};
 use binding::Binding;
 use catalog::Catalog;
 use config::Config;
@@ -69,7 +57,7 @@ use context::{Context, Timer};
 use lifecycle::Lifecycle;
 use lifecycle::table::Cue;
 use requests::Requests;
-use requests::admission::{check_kind, split_meta};
+use requests::admission::{check_notification, check_request};
 use requests::calls::Call;
 use requests::deadlines::Clock;
 use session::SessionState;
@@ -77,8 +65,8 @@ use stats::Stats;
 
 use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
 use crate::json::Payload;
-use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate};
-use crate::protocol::{ClientCapabilities, Era, Implementation, Kind, Version, method};
+use crate::protocol::watch::{Change, List, Watch, WatchUpdate};
+use crate::protocol::{ClientCapabilities, Era};
 use crate::wire::ErrorObject;
 
 /// The client end of a link to one server.
@@ -190,12 +178,7 @@ impl Client {
 
     fn due(&mut self, timer: Timer) {
         match timer {
-            Timer::Ask(ask) => {
-                let may_repeat = self.binding.may_repeat_requests();
-                if let Some(given) = self.asks.expire(&mut self.cx, ask, may_repeat) {
-                    self.given(given);
-                }
-            }
+            Timer::Ask(ask) => self.ask_expired(ask),
             Timer::Attempt => {
                 self.lifecycle.attempt_due();
                 self.attempt();
@@ -226,11 +209,7 @@ impl Client {
             Timer::Probe => self.probe_unanswered(),
             Timer::Keepalive => self.check_liveness(),
             Timer::Stable => self.lifecycle.reset_failures(),
-            Timer::WatchRetry => {
-                let session = self.session.agreed().map(|session| &**session);
-                let requests = self.catalog.retry_watch(session);
-                self.send_watch_requests(requests);
-            }
+            Timer::WatchRetry => self.retry_watch(),
             Timer::WatchSetup => self.stop_waiting_for_watch(),
         }
     }
@@ -266,20 +245,7 @@ impl Client {
             });
         }
         let (at, timer) = self.cx.timers.next()?;
-        let wake = match timer {
-            Timer::Ask(_) => Wake::Ask,
-            Timer::Attempt if self.lifecycle.state() == State::Parked => Wake::Parked,
-            Timer::Attempt => Wake::Backoff,
-            Timer::Call(_) => Wake::Call,
-            Timer::Auth | Timer::Pause => Wake::Auth,
-            Timer::Exchange(_) | Timer::Listen => Wake::Exchange,
-            Timer::Endpoint | Timer::Handshake | Timer::Notice | Timer::Probe => Wake::Handshake,
-            Timer::Drain | Timer::CloseStep => Wake::Close,
-            Timer::Open => Wake::Open,
-            Timer::Keepalive => Wake::Keepalive,
-            Timer::Stable => Wake::Stable,
-            Timer::WatchRetry | Timer::WatchSetup => Wake::Watch,
-        };
+        let wake = timer.wake(self.lifecycle.state());
         Some(Deadline { at, wake })
     }
 
@@ -287,7 +253,7 @@ impl Client {
     /// [holds back](Client::hold_back).
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.reads()
+        facts!(self).wants_input(&self.cx)
     }
 }
 
@@ -300,11 +266,6 @@ impl Client {
             client.binding.forget_denial();
             client.attempt();
         });
-    }
-
-    /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
-    pub(crate) fn look(&mut self, now: Instant) -> bool {
-        self.step(now, Client::connect_if_idle)
     }
 
     /// Replaces the transport `seen`, for the reason `why`. This does not count against the retry budget.
@@ -330,54 +291,16 @@ impl Client {
         });
     }
 
-    /// Like [`shutdown`](Client::shutdown), but closes the server's input first and gives calls in flight up to `grace` to be answered. Call it only
-    /// if [`can_finish`](Client::can_finish).
-    pub(crate) fn finish(&mut self, now: Instant, grace: Duration) {
-        self.step(now, |client| client.close_input(grace));
-    }
-
-    /// Whether every request is written and the server's input is still open.
-    pub(crate) fn can_finish(&self) -> bool {
-        let is_idle = self.cx.frames.len() == 0 && !self.requests.has_waiting();
-        !self.lifecycle.is_shutting_down()
-            && self.lifecycle.state() == State::Ready
-            && self.binding.can_close_input()
-            && is_idle
-            && self.asks.len() == 0
-    }
-
-    /// The bytes that wait to be sent.
-    pub(crate) fn unsent_bytes(&self) -> usize {
-        self.requests.unsent_bytes(&self.cx)
-    }
-
-    /// Returns the call to drop so that a new one of `bytes` fits into the queue: the newest of the largest unsent calls. `None` if the new one fits
-    /// anyway, or if no queued call is of a larger size class (a power of two).
-    pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
-        let longer = self.requests.far_longer(bytes)?;
-        let room = self.requests.check_room(&self.cx, bytes);
-        room.is_err().then_some(longer)
-    }
-
-    /// Sets the deadline by which the transport must be gone when the link shuts down. Only the first deadline counts.
-    pub(crate) fn end_by(&mut self, by: Instant) {
-        self.lifecycle.end_by(by);
-    }
-
     /// Tries again now, for example because the network is back or the machine has woken up. A waiting or parked link starts an attempt. A ready link
     /// probes its server, if the policy has a keepalive.
     pub fn wake(&mut self, now: Instant) {
         self.step(now, |client| {
             client.binding.forget_denial();
-            match client.lifecycle.state() {
-                State::Waiting | State::Parked => client.attempt(),
-                State::Ready => client.probe_now(),
-                State::Idle
-                | State::Opening
-                | State::Handshaking
-                | State::Draining
-                | State::Closing
-                | State::Closed => {}
+            let state = client.lifecycle.state();
+            if state.is_between_attempts() {
+                client.attempt();
+            } else if state == State::Ready {
+                client.probe_now();
             }
         });
     }
@@ -411,17 +334,10 @@ impl Client {
         options: CallOptions,
         behalf: Option<Box<Behalf>>,
     ) -> Result<CallId, Misuse> {
-        let facts = match check_kind(&method, Kind::Request) {
-            // A client in front of a relay may send methods that the application must not.
-            Err(_) if behalf.is_some() => method::find(&method),
-            facts => facts?,
-        };
+        let facts = check_request(&method, behalf.is_some())?;
         self.step(now, |client| {
-            let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
-            let split = params.map(|params| split_meta(params, has_rounds));
-            let split = split.transpose()?.unwrap_or_default();
             let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
-            let mut call = Call::new(method, facts, split, options, clock);
+            let mut call = Call::with_params(method, facts, params, options, clock)?;
             call.behalf = behalf;
             client.accept(call)
         })
@@ -494,30 +410,13 @@ impl Client {
         ask: AskId,
         answer: Result<Payload, ErrorObject>,
     ) -> Result<(), Misuse> {
-        if answer.as_ref().is_ok_and(|result| !result.is_object()) {
-            return Err(Misuse::NotAnObject { what: "an answer" });
-        }
-        let bytes = match &answer {
-            Ok(result) => result.as_str().len(),
-            Err(error) => {
-                let data = error.data.as_ref().map_or(0, |data| data.as_str().len());
-                error.message.len() + data
-            }
-        };
-        if bytes > self.cx.config.limits.message_bytes {
-            return Err(Misuse::TooLarge { bytes });
-        }
+        check_answer(&answer, self.cx.config.limits.message_bytes)?;
         self.step(now, |client| {
             let may_repeat = client.binding.may_repeat_requests();
             let given = client.asks.give(&mut client.cx, ask, answer, may_repeat);
             client.given(given.ok_or(Misuse::UnknownAsk)?);
             Ok(())
         })
-    }
-
-    /// The key under which a modern server expects the answer to an ask.
-    pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
-        self.asks.key_of(ask)
     }
 
     /// Sets what the application wants to hear of, from this server and every later one.
@@ -562,11 +461,7 @@ impl Client {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         let method = method.into();
-        let facts = match check_kind(&method, Kind::Notification) {
-            // A client in front of a relay may send notifications that the application must not.
-            Err(_) if self.session.passes(&self.cx.config) => None,
-            facts => facts?,
-        };
+        let facts = check_notification(&method, self.session.passes(&self.cx.config))?;
         self.step(now, |client| client.announce(method, facts, params))
     }
 
@@ -580,70 +475,6 @@ impl Client {
                 client.hold_calls();
             });
         }
-    }
-
-    /// Makes the link speak for this client of a relay: in its version, if the server has it too, and under its name. The version applies from the
-    /// next handshake on.
-    ///
-    /// `introduction` is the client's own `initialize`, which is passed on unchanged.
-    pub(crate) fn speak_for(
-        &mut self,
-        now: Instant,
-        name: Option<&Implementation>,
-        version: Version,
-        introduction: Option<Payload>,
-    ) {
-        self.step(now, |client| {
-            client.session.handshake().prefer(version);
-            let is_spoken = client.cx.config.versions.contains(version);
-            if let Some(relayed) = &mut client.cx.config.relayed {
-                relayed.introduction = introduction.filter(|_| is_spoken);
-            }
-            let other = name.filter(|name| **name != client.cx.config.client);
-            if let Some(name) = other {
-                client.cx.config.client = name.clone();
-                if let Some(version) = client.session.version() {
-                    let logs = client.catalog.wanted_logs(&client.cx.config);
-                    client.session.speak(&client.cx.config, version, logs);
-                }
-            }
-            if version.era() == Era::Legacy {
-                client.send_held_initialize();
-            }
-        });
-    }
-
-    /// Whether the link waits for the `initialize` of the client in front of the relay, because the server refused `server/discover`.
-    pub(crate) fn is_held(&self) -> bool {
-        self.session.known().is_held()
-    }
-
-    /// Sends the `initialize` that waits for the client in front of the relay.
-    pub(crate) fn introduce(&mut self, now: Instant) {
-        self.step(now, |client| {
-            client.send_held_initialize();
-        });
-    }
-
-    /// The error with which the server refuses `server/discover`, if it is known to refuse it.
-    pub(crate) fn refusal(&self) -> Option<&ErrorObject> {
-        self.session.known().refusal()
-    }
-
-    /// Records a setting that the server accepted from the client in front of the relay, so that later servers are asked for it too.
-    pub(crate) fn settle_setting(&mut self, setting: &Setting) {
-        self.catalog.settle_setting(setting);
-    }
-
-    /// Whether the server speaks the era of the client that makes the call. If so, the link passes their messages on without checking them.
-    fn passes_call(&self, call: CallId) -> bool {
-        self.session.passes_call(self.requests.era_for(call))
-    }
-
-    /// The preferred version and the one that the server chose, if both are of the same era.
-    pub(crate) fn bargain(&self) -> Option<(Version, Version)> {
-        let (asked, chosen) = (self.session.known().preferred()?, self.session.version()?);
-        (chosen.era() == asked.era()).then_some((asked, chosen))
     }
 
     /// Declares the capabilities of this client. A modern server is told with the next request, a legacy server with the next handshake.
@@ -712,10 +543,7 @@ impl Client {
     /// Whether [`list`](Client::list) would use the cached list at this time.
     #[must_use]
     pub fn is_fresh(&self, now: Instant, list: List) -> bool {
-        let now = self.cx.now.max(now);
-        self.catalog
-            .fresh(self.ready_session(), list, now)
-            .is_some()
+        self.fresh(list, self.cx.now.max(now)).is_some()
     }
 
     /// How the last transport ended, if one did.
@@ -761,25 +589,5 @@ impl Client {
             self.catalog
                 .tend_watch(&mut self.cx, self.lifecycle.epoch());
         }
-    }
-
-    /// Whether the driver should go on reading.
-    fn reads(&self) -> bool {
-        facts!(self).wants_input(&self.cx)
-    }
-}
-
-/// Shows state and counters, but no payloads.
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("state", &self.lifecycle.state())
-            .field("epoch", &self.lifecycle.epoch())
-            .field("failures", &self.lifecycle.failures())
-            .field("calls_waiting", &self.requests.queued())
-            .field("calls_in_flight", &self.requests.in_flight())
-            .field("asks_open", &self.asks.len())
-            .field("next_deadline", &self.poll_timeout())
-            .finish_non_exhaustive()
     }
 }

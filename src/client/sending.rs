@@ -1,4 +1,5 @@
-//! Accepts what the application wants to send, chooses the next message to write, and ends calls. Every call ends here, exactly once.
+//! Accepts what the application wants to send, chooses the next message to write, handles refused and lost requests, and ends calls. Every call ends
+//! here, exactly once.
 
 use alloc::borrow::Cow;
 use alloc::sync::Arc;
@@ -6,16 +7,18 @@ use alloc::vec::Vec;
 
 use super::Client;
 use super::asks::Given;
-use super::binding::{Load, Returned};
+use super::binding::{Load, NoContact, Refused, Returned, Unauthorized};
 use super::catalog::WatchRequest;
+use super::catalog::lists::Listing;
 use super::event::{Event, Outcome, Session};
 use super::failure::{Cause, Ended, FailureKind, Misuse, TimeLimit};
 use super::frame::{Frame, Withdrawal};
 use super::lifecycle::Wanted;
 use super::lifecycle::table::State;
+use super::requests::Resent;
 use super::requests::calls::{Call, Phase};
 use super::requests::pending::Purpose;
-use crate::driver::{CallId, Output};
+use crate::driver::{AskId, CallId, Instant, Output};
 use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::List;
@@ -42,7 +45,7 @@ impl Client {
             Wanted::Wait => {}
         }
         if let Some(list) = list.filter(|_| self.requests.call(id).is_some()) {
-            match self.catalog.fresh(self.ready_session(), list, self.cx.now) {
+            match self.fresh(list, self.cx.now) {
                 Some(listing) => self.settle(id, Outcome::Listed(listing)),
                 None => self.catalog.want(list, id),
             }
@@ -78,10 +81,9 @@ impl Client {
         Ok(())
     }
 
-    /// The agreed session, while the link is ready.
-    pub(super) fn ready_session(&self) -> Option<&Session> {
-        let session = self.session.agreed().map(|session| &**session);
-        session.filter(|_| self.lifecycle.state() == State::Ready)
+    /// The cached list, if it is fresh at this time.
+    pub(super) fn fresh(&self, list: List, now: Instant) -> Option<Arc<Listing>> {
+        self.catalog.fresh(self.session()?, list, now)
     }
 
     /// Sends the requests that follow from another wanted watch.
@@ -104,33 +106,26 @@ impl Client {
     /// Queues the requests that the watch needs.
     pub(super) fn send_watch_requests(&mut self, requests: Vec<WatchRequest>) {
         for request in requests {
-            let frame = match request {
-                WatchRequest::Listen(watch) => {
-                    let wire = self.requests.issue(Purpose::Listen);
-                    self.catalog.listens(wire, &watch);
-                    Frame::Listen(wire, watch)
+            match self.requests.issue_for_watch(request) {
+                Ok(frame) => {
+                    if let Frame::Listen(wire, watch) = &frame {
+                        self.catalog.listens(*wire, watch);
+                    }
+                    self.cx.frames.push(frame);
                 }
-                WatchRequest::SetLevel(level) => {
-                    Frame::SetLevel(self.requests.issue(Purpose::SetLevel), level)
-                }
-                WatchRequest::Subscribe(uri) => {
-                    let wire = self.requests.issue(Purpose::Subscribe(uri.clone()));
-                    Frame::Subscribe(wire, uri)
-                }
-                WatchRequest::Unlisten(wire) => {
-                    self.requests.close(wire);
-                    self.withdraw_request(wire, Withdrawal::default());
-                    continue;
-                }
-                WatchRequest::Unsubscribe(uri) => {
-                    Frame::Unsubscribe(self.requests.issue(Purpose::Unsubscribe), uri)
-                }
-            };
-            self.cx.frames.push(frame);
+                Err(wire) => self.withdraw_request(wire, Withdrawal::default()),
+            }
         }
         if self.lifecycle.state() == State::Ready {
             self.catalog.await_setup(&mut self.cx);
         }
+    }
+
+    /// Asks again for the parts of the watch that were refused or ended.
+    pub(super) fn retry_watch(&mut self) {
+        let session = self.session.agreed().map(|session| &**session);
+        let requests = self.catalog.retry_watch(session);
+        self.send_watch_requests(requests);
     }
 
     /// Stops waiting for replies that set up the watch (S-TIME-02).
@@ -161,8 +156,9 @@ impl Client {
     }
 
     pub(super) fn request_page(&mut self, list: List, cursor: Option<Payload>) {
-        let wire = self.requests.issue(Purpose::Page(list));
-        self.cx.frames.push(Frame::Page(wire, list, cursor));
+        let frame = |wire| Frame::Page(wire, list, cursor);
+        self.requests
+            .request(&mut self.cx, Purpose::Page(list), frame);
     }
 
     /// Applies the answer to an ask.
@@ -178,6 +174,14 @@ impl Client {
                 let why = error.text().into();
                 self.fail(call, FailureKind::Declined { method, why });
             }
+        }
+    }
+
+    /// Handles an ask that was not answered in time.
+    pub(super) fn ask_expired(&mut self, ask: AskId) {
+        let may_repeat = self.binding.may_repeat_requests();
+        if let Some(given) = self.asks.expire(&mut self.cx, ask, may_repeat) {
+            self.given(given);
         }
     }
 
@@ -301,7 +305,7 @@ impl Client {
     /// Fails a call that needs something that this server does not offer.
     pub(super) fn fail_if_not_offered(&mut self, id: CallId) {
         let method = self.requests.method_of(id);
-        let method = method.filter(|_| !self.passes_call(id));
+        let method = method.filter(|_| !self.session.passes_call(self.requests.era_for(id)));
         if let Some(what) = method.and_then(|method| self.session.missing(method)) {
             self.fail(id, FailureKind::NotOffered { what });
         }
@@ -366,72 +370,182 @@ impl Client {
     }
 }
 
-/// Requests that were turned away or lost.
+/// Credentials.
 impl Client {
-    /// Queues a message again that was not read at the old URL.
-    pub(super) fn send_again(&mut self, load: Load) {
-        match load {
-            Load::Call(call) => {
-                if let Some(wire) = self.requests.wire_of(call) {
-                    self.requests.close(wire);
-                    self.requests.send_later(&mut self.cx, call);
+    /// Handles a message that was turned away for lack of credentials.
+    pub(super) fn unauthorized(&mut self, unauthorized: Unauthorized) {
+        let Unauthorized {
+            returned,
+            is_asked,
+            challenge,
+        } = unauthorized;
+        if is_asked {
+            if self.return_message(returned, true) {
+                let facts = facts!(self);
+                if self.binding.ask_credentials(&mut self.cx, facts, challenge) {
+                    self.requests.freeze(&mut self.cx, true);
                 }
             }
-            Load::Frame(frame, times) => {
-                let wire = frame.wire();
-                if wire.is_none_or(|wire| self.requests.is_wanted(wire)) {
-                    self.cx.frames.push_again(frame, times);
-                }
+            return;
+        }
+        match returned.wire {
+            Some(wire) if self.requests.is_of_handshake(wire) => {
+                self.take_down(Cause::Unauthorized);
             }
-            Load::None => {}
+            Some(wire) => self.unanswered(wire, FailureKind::Unauthorized { why: None }),
+            None if returned.load.ends_handshake() => self.take_down(Cause::Unauthorized),
+            None => {}
         }
     }
 
-    /// Queues a message again that the server turned away, if it was not read or may be repeated. After too many times it fails. Returns whether it
-    /// is queued. `is_shut_out`: it was turned away for lack of credentials.
-    pub(super) fn return_message(&mut self, returned: Returned, is_shut_out: bool) -> bool {
-        self.cx.stats.turned_away += 1;
-        let most = self.cx.config.policy.resends;
-        let status = returned.status;
-        let kind = if is_shut_out {
-            FailureKind::Unauthorized { why: None }
-        } else {
-            let said = returned.said;
-            FailureKind::Status { status, said }
+    /// Handles new credentials: everything continues.
+    pub(super) fn credentials_given(&mut self) {
+        if !self.binding.authorized(&mut self.cx) {
+            self.binding.forget_denial();
+            if self.lifecycle.state().is_between_attempts() {
+                self.attempt();
+            }
+            return;
+        }
+        // S-CACHE-08: a list may differ under other credentials.
+        for list in List::ALL {
+            self.catalog.outdated(list);
+        }
+        self.requests.freeze(&mut self.cx, false);
+        if self.lifecycle.state() == State::Handshaking {
+            self.resume_handshake();
+        }
+        let facts = facts!(self);
+        self.binding.listen_again(&mut self.cx, facts);
+    }
+
+    /// Fails everything that waits for credentials, because there are none.
+    pub(super) fn credentials_denied(&mut self, why: &str) {
+        if !self.binding.denied(&mut self.cx) {
+            return;
+        }
+        self.requests.freeze(&mut self.cx, false);
+        let kind = FailureKind::Unauthorized {
+            why: Some(why.into()),
         };
-        let ends_handshake = returned.load.ends_handshake();
-        match (returned.wire, returned.load) {
+        for call in self.requests.unsent() {
+            self.fail(call, kind.clone());
+        }
+        if self.lifecycle.state() == State::Handshaking {
+            return self.take_down(Cause::Unauthorized);
+        }
+        let turned_away = self.cx.frames.take_turned_away();
+        for wire in turned_away.iter().filter_map(Frame::wire) {
+            self.unanswered(wire, kind.clone());
+        }
+        // A server does not serve before it gets `notifications/initialized`.
+        let is_end = |frame: &Frame| matches!(frame, Frame::Initialized);
+        if turned_away.iter().any(is_end) {
+            self.take_down(Cause::Unauthorized);
+        }
+    }
+}
+
+/// Requests that were refused, turned away or lost.
+impl Client {
+    pub(super) fn refused(&mut self, refused: Refused) {
+        let wire = refused.wire;
+        let Some(purpose) = self.requests.purpose(wire).cloned() else {
+            return;
+        };
+        if self.requests.is_of_handshake(wire) {
+            self.requests.close(wire);
+            return self.handshake_refused(&purpose, refused);
+        }
+        let is_probe = purpose == Purpose::Probe;
+        let status = refused.status;
+        if is_probe && status >= 500 {
+            // The status only says that something is wrong, so the probe counts as unanswered.
+            self.requests.close(wire);
+            return;
+        }
+        let is_strange = self.session.writes_modern() && refused.is_unlike_modern(is_probe);
+        let is_unread = refused.is_unread();
+        match refused.error {
+            // A modern server replies to an unknown method like this (S-HTTP-29), so its era is unchanged.
+            Some(error) if is_probe && status == 404 && error.code == code::METHOD_NOT_FOUND => {
+                self.requests.close(wire);
+            }
+            Some(error) => {
+                self.requests.close(wire);
+                self.apply_reply(wire, purpose, Err(error));
+            }
+            None => {
+                if let (Purpose::Call(call), true) = (&purpose, is_unread) {
+                    self.requests.was_not_run(self.cx.now, *call);
+                }
+                self.unanswered(wire, FailureKind::Status { status, said: None });
+            }
+        }
+        // A modern server does not respond like this. Check whether it still is one.
+        match (is_strange, is_probe) {
+            (true, true) => self.changed_its_era(),
+            (true, false) => self.probe_now(),
+            (false, _) => {}
+        }
+    }
+
+    /// Handles the loss of a session (S-SESS-06). All requests that notice it share one new handshake.
+    pub(super) fn session_lost(&mut self, returned: Returned) {
+        if self.lifecycle.state() == State::Handshaking {
+            return self.stop_reviving(true);
+        }
+        self.binding.session_lost();
+        if let Load::Call(_) = returned.load {
+            self.return_message(returned, false);
+        }
+        self.drain(Cause::SessionLost, self.cx.config.policy.drain);
+    }
+
+    /// Handles a message without a response: the server could not be reached, or the connection was cut.
+    pub(super) fn no_contact(&mut self, lost: NoContact<'_>) {
+        if let Some(wire) = lost.wire {
+            if !self.requests.is_wanted(wire) {
+                return self.probe_now();
+            }
+            if lost.is_cut() && self.is_probe_cut(wire) {
+                return;
+            }
+        }
+        self.lifecycle.note(lost.faults);
+        let is_unsent = lost.is_unsent();
+        let is_handshake = self.lifecycle.state() == State::Handshaking;
+        if is_unsent && is_handshake {
+            self.session.handshake().server_vanished();
+        }
+        match (lost.wire, lost.load) {
             (Some(wire), Load::Call(call)) => {
                 self.requests.close(wire);
-                let is_unread = returned.is_unread;
-                let waits = self.requests.turned_away(&mut self.cx, call, is_unread);
-                if !waits {
-                    self.fail(call, kind);
-                }
-                waits
-            }
-            (Some(wire), Load::Frame(..)) if !self.requests.is_wanted(wire) => false,
-            (_, Load::Frame(frame, times)) if times < most => {
-                self.cx.frames.push_again(frame, times + 1);
-                true
-            }
-            (wire, Load::Frame(..))
-                if ends_handshake && is_shut_out
-                    || wire.is_some_and(|wire| self.requests.is_of_handshake(wire)) =>
-            {
-                self.take_down(if is_shut_out {
-                    Cause::Unauthorized
+                if is_unsent {
+                    // The server has not received the request.
+                    self.requests.send_later(&mut self.cx, call);
                 } else {
-                    Cause::Unavailable { status }
-                });
-                false
+                    self.call_lost(call, FailureKind::NoContact);
+                }
             }
-            (Some(wire), Load::Frame(..)) => {
-                self.unanswered(wire, kind);
-                false
-            }
-            (_, _) => false,
+            (Some(wire), _) if !is_handshake => self.request_lost(wire, FailureKind::Cut),
+            (_, _) => {}
         }
+        self.drain(Cause::Unreachable, self.cx.config.policy.close_grace);
+    }
+
+    /// Queues a message again that the server turned away, or fails it. Returns whether it is queued. `is_shut_out`: it was turned away for lack of
+    /// credentials.
+    pub(super) fn return_message(&mut self, returned: Returned, is_shut_out: bool) -> bool {
+        let (requests, cx) = (&mut self.requests, &mut self.cx);
+        match requests.return_message(cx, returned, is_shut_out) {
+            Resent::Queued => return true,
+            Resent::Dropped => {}
+            Resent::Failed(call, kind) => self.fail(call, kind),
+            Resent::Unanswered(wire, kind) => self.unanswered(wire, kind),
+            Resent::TakeDown(cause) => self.take_down(cause),
+        }
+        false
     }
 
     /// Falls back to `initialize` if this request is the `server/discover` probe and its connection was cut. Returns whether it did.

@@ -1,22 +1,19 @@
 //! Turns events of one side into actions on the other. Every event of either machine, every request and every reply passes through here.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::carried::{CarriedRequest, Purpose};
-use super::questions::{Guess, Waiting, unanswered, unaskable, unattributed};
 use super::{Event, Relay, Side, failure_text, notifications};
 use crate::client::{self, Behalf, Delivery, FailureKind, Outcome, Withdrawal};
-use crate::driver::{AskId, CallId, RequestId};
+use crate::driver::{CallId, RequestId};
 use crate::json::{Payload, object};
 use crate::protocol::method::names;
 use crate::protocol::watch::{Change, List, Setting};
-use crate::protocol::{Era, code, round};
-use crate::server::{self, Caller, EndOfService, Progress, Unanswered};
-use crate::wire::ErrorObject;
+use crate::protocol::{Era, LogLevel, code, round};
+use crate::server::{self, Caller, EndOfService, Progress};
 
 /// Events of the host's side.
 impl Relay {
@@ -238,22 +235,7 @@ impl Relay {
                 level,
                 logger,
                 data,
-            } => {
-                let request = call.and_then(|call| self.carried.request_of(call));
-                let (is_for_all, logger) = (self.config.may_tell_all(), logger.as_deref());
-                let guess = call.is_none() && !is_for_all;
-                let request =
-                    request.or_else(|| guess.then(|| self.request_to_log_for()).flatten());
-                let is_passed = (request.is_some() || is_for_all)
-                    && self
-                        .front
-                        .log(self.clock.now(), request, level, logger, data)
-                        .is_ok();
-                if !is_passed && self.front.state() != server::State::Closed {
-                    let method = names::NOTIFICATIONS_MESSAGE;
-                    self.notifications.not_passed(Side::Downstream, method);
-                }
-            }
+            } => self.logged(call, level, logger.as_deref(), data),
             client::Event::Notified {
                 method,
                 params,
@@ -397,119 +379,6 @@ impl Relay {
     }
 }
 
-/// # Asks of the server
-impl Relay {
-    /// Passes an ask of the server to a host. Returns the event to report, if any.
-    fn ask(&mut self, ask: client::Ask) -> Option<Event> {
-        let Some(call) = ask.call else {
-            return self.ask_without_request(ask.ask, ask.method, ask.params);
-        };
-        let Some(request) = self.carried.request_of(call) else {
-            self.answer(ask.ask, Err(unanswered(&Unanswered::RequestOver)));
-            return None;
-        };
-        // On the host's side it has the key that the server gave it.
-        let key = self.back.key_of(ask.ask).map(Into::into);
-        let asked = self
-            .front
-            .ask_by(self.clock.now(), request, key, ask.method, ask.params);
-        match asked {
-            Ok(in_front) => self.questions.put(ask.ask, in_front, None),
-            Err(misuse) => self.answer(ask.ask, Err(unaskable(&misuse))),
-        }
-        None
-    }
-
-    /// Passes on an ask that names no request: all asks of legacy servers are like that. A legacy host on a byte stream needs no request.
-    /// Any other host is asked for one of its requests that can wait for input. With HTTP in front, an ask is refused if the host is not
-    /// certain.
-    fn ask_without_request(
-        &mut self,
-        behind: AskId,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Option<Event> {
-        let has_many = self.config.downstream.http.is_some();
-        let only = self.questions.only_caller().filter(|_| has_many).cloned();
-        if has_many && only.is_none() {
-            return Some(self.refuse(behind, method));
-        }
-        let put = if self.front.legacy_peer().is_some() {
-            let asked = self.front.ask_unbidden(self.clock.now(), method, params);
-            asked.map(|ask| (ask, None))
-        } else if let Some(request) = self.carried.likeliest(&method, |r| self.front.is_away(r)) {
-            let guess = Guess {
-                method: method.clone(),
-                params: params.clone(),
-            };
-            let asked = self.front.ask(self.clock.now(), request, method, params);
-            asked.map(|ask| (ask, Some(guess)))
-        } else if let Some(only) = only.filter(Caller::is_session) {
-            // The host has no request that could wait: the server asks after its reply.
-            let asked = self
-                .front
-                .ask_session(self.clock.now(), &only, method, params);
-            asked.map(|ask| (ask, None))
-        } else if has_many {
-            return Some(self.refuse(behind, method));
-        } else {
-            self.questions.wait(Waiting {
-                behind,
-                method,
-                params,
-            });
-            return None;
-        };
-        match put {
-            Ok((ask, guess)) => self.questions.put(behind, ask, guess),
-            Err(misuse) => self.answer(behind, Err(unaskable(&misuse))),
-        }
-        None
-    }
-
-    /// Refuses an ask that could be for more than one host.
-    fn refuse(&mut self, behind: AskId, method: Cow<'static, str>) -> Event {
-        self.answer(behind, Err(unattributed()));
-        Event::Unattributed { method }
-    }
-
-    /// The request that an unattributed log message of a modern server belongs to. Modern servers log only for requests. So it is the
-    /// newest request that wants log messages, if the server never heard of another host.
-    fn request_to_log_for(&self) -> Option<RequestId> {
-        let session = self.back.session()?;
-        if session.version.era() == Era::Legacy {
-            return None;
-        }
-        self.questions.only_caller()?;
-        self.carried.newest_that_logs()
-    }
-
-    /// Passes the outcome of an ask back to the server.
-    fn answered(&mut self, in_front: AskId, outcome: Result<Payload, Unanswered>) -> Option<Event> {
-        let (behind, guess) = self.questions.answered(in_front)?;
-        let answer = match (outcome, guess) {
-            (Ok(answer), _) => Ok(answer),
-            (Err(Unanswered::Error(error)), _) => Err(error),
-            // The request was a guess among several; another one may do.
-            (Err(Unanswered::RequestOver), Some(guess)) => {
-                return self.ask_without_request(behind, guess.method, guess.params);
-            }
-            (Err(why), _) => Err(unanswered(&why)),
-        };
-        self.answer(behind, answer);
-        None
-    }
-
-    /// Answers the ask. The server may have cancelled it meanwhile. If the answer is too large, the server gets an error instead.
-    fn answer(&mut self, behind: AskId, answer: Result<Payload, ErrorObject>) {
-        let answered = self.back.answer(self.clock.now(), behind, answer);
-        if let Err(misuse @ client::Misuse::TooLarge { .. }) = answered {
-            let error = ErrorObject::new(code::INTERNAL_ERROR, misuse.to_string());
-            let _ = self.back.answer(self.clock.now(), behind, Err(error));
-        }
-    }
-}
-
 /// # Notifications
 impl Relay {
     /// Sends the waiting notifications of hosts, if the server is ready.
@@ -528,6 +397,38 @@ impl Relay {
                 Err(_) => self.notifications.not_passed(Side::Upstream, &method),
             }
         }
+    }
+
+    /// Passes on a log message of the server.
+    fn logged(
+        &mut self,
+        call: Option<CallId>,
+        level: LogLevel,
+        logger: Option<&str>,
+        data: Payload,
+    ) {
+        let request = call.and_then(|call| self.carried.request_of(call));
+        let is_for_all = self.config.may_tell_all();
+        let guess = call.is_none() && !is_for_all;
+        let request = request.or_else(|| guess.then(|| self.request_to_log_for()).flatten());
+        let now = self.clock.now();
+        let is_passed = (request.is_some() || is_for_all)
+            && self.front.log(now, request, level, logger, data).is_ok();
+        if !is_passed && self.front.state() != server::State::Closed {
+            let method = names::NOTIFICATIONS_MESSAGE;
+            self.notifications.not_passed(Side::Downstream, method);
+        }
+    }
+
+    /// The request that an unattributed log message of a modern server belongs to. Modern servers log only for requests. So it is the
+    /// newest request that wants log messages, if the server never heard of another host.
+    fn request_to_log_for(&self) -> Option<RequestId> {
+        let session = self.back.session()?;
+        if session.version.era() == Era::Legacy {
+            return None;
+        }
+        self.questions.only_caller()?;
+        self.carried.newest_that_logs()
     }
 
     /// Passes on a notification of the server.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::config::Config;
 use super::{Event, failure_text};
-use crate::client::{self, Client, Session};
+use crate::client::{self, RelayLink, Session};
 use crate::json::Payload;
 use crate::protocol::watch::List;
 use crate::protocol::{ClientCapabilities, Era, ServerCapabilities, ServerFeature, Version};
@@ -88,7 +88,7 @@ impl Introduction {
     }
 
     /// Why there is no server, and what can be done about it.
-    pub(super) fn no_server(&self, back: &Client, config: &Config) -> alloc::string::String {
+    pub(super) fn no_server(&self, back: &RelayLink, config: &Config) -> alloc::string::String {
         let with_stderr = config.tells_stderr || config.has_one_host();
         let upstream = back.config();
         let url = upstream.binding.http().map(|http| &http.url);
@@ -99,7 +99,7 @@ impl Introduction {
 }
 
 /// The offer of a server that is ready.
-pub(super) fn offer_of(session: &Session, back: &Client, config: &Config) -> Offer {
+pub(super) fn offer_of(session: &Session, back: &RelayLink, config: &Config) -> Offer {
     let mut offer = config.nameless_offer();
     if let Some(server) = &session.server {
         offer.server = server.clone();

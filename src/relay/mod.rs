@@ -1,6 +1,6 @@
 //! A relay: a [`Server`] in front of a [`Client`], so that a host's connection outlives any number of epochs of the server.
 //!
-//! The relay only carries messages. `carry` turns events of one end into verbs of the other. The two machines decide about retries, timeouts
+//! The relay only carries messages. `carry` turns events of one end into verbs of the other, and `carry_asks` does so for asks. The two machines decide about retries, timeouts
 //! and refusals. The other modules know neither the relay nor each other:
 //!
 //! - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
@@ -10,6 +10,7 @@
 
 mod carried;
 mod carry;
+mod carry_asks;
 mod clock;
 mod config;
 mod display;
@@ -35,7 +36,7 @@ use notifications::Notifications;
 use questions::Questions;
 use watch::WatchState;
 
-use crate::client::{self, CallOptions, Client, Delivery, Failure, Session};
+use crate::client::{self, CallOptions, Client, Delivery, Failure, RelayLink, Session};
 use crate::driver::{Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
 use crate::protocol::watch::Change;
 use crate::protocol::{Era, code};
@@ -92,7 +93,7 @@ pub struct Relay {
     /// The end that serves the hosts.
     front: Server,
     /// The link to the server.
-    back: Client,
+    back: RelayLink,
     introduction: Introduction,
     carried: Carried,
     questions: Questions,
@@ -109,7 +110,7 @@ impl Relay {
         Relay {
             clock: Clock::new(),
             front: Server::new(config.server()),
-            back: Client::new(config.client()),
+            back: RelayLink::new(config.client()),
             introduction: Introduction::default(),
             carried: Carried::default(),
             questions: Questions::default(),
@@ -281,7 +282,7 @@ impl Relay {
     /// The link to the server behind, for inspection.
     #[must_use]
     pub const fn upstream(&self) -> &Client {
-        &self.back
+        self.back.client()
     }
 }
 
@@ -411,7 +412,7 @@ impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay")
             .field("downstream", &self.front)
-            .field("upstream", &self.back)
+            .field("upstream", self.back.client())
             .finish_non_exhaustive()
     }
 }

@@ -342,6 +342,27 @@ fn withdrawn(cx: &mut Context, ask: AskId, why: Withdrawn) {
     cx.tell(Event::AskWithdrawn { ask, why });
 }
 
+/// Checks the answer of the application to an ask.
+pub(super) fn check_answer(
+    answer: &Result<Payload, ErrorObject>,
+    most: usize,
+) -> Result<(), Misuse> {
+    if answer.as_ref().is_ok_and(|result| !result.is_object()) {
+        return Err(Misuse::NotAnObject { what: "an answer" });
+    }
+    let bytes = match answer {
+        Ok(result) => result.as_str().len(),
+        Err(error) => {
+            let data = error.data.as_ref().map_or(0, |data| data.as_str().len());
+            error.message.len() + data
+        }
+    };
+    if bytes > most {
+        return Err(Misuse::TooLarge { bytes });
+    }
+    Ok(())
+}
+
 /// Checks whether the server may ask this. The error is the reply for a server that may not.
 pub(super) fn admit(
     declared: &ClientCapabilities,

@@ -1,6 +1,7 @@
 //! What passes between a binding and the rest of the client: what is being read, what was heard, and what is sent.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -9,7 +10,8 @@ use crate::client::frame::Frame;
 use crate::driver::{CallId, Fault, Instant, StreamId};
 use crate::http::ResponseHead;
 use crate::protocol::Version;
-use crate::wire::{ErrorObject, LineReader, Skimmed, SseReader};
+use crate::util::noise::excerpt;
+use crate::wire::{ErrorObject, LineReader, Message, Skimmed, SseReader};
 
 /// The content of a message that was handed to the driver. It can be sent again if the server turns it away.
 #[derive(Debug)]
@@ -86,6 +88,39 @@ pub(in crate::client) struct Body {
 }
 
 impl Body {
+    /// The text of a body. It is empty if it is not UTF-8.
+    pub(in crate::client) fn text_of(bytes: &[u8]) -> &str {
+        let text = core::str::from_utf8(bytes).unwrap_or("");
+        text.strip_prefix('\u{feff}').unwrap_or(text)
+    }
+
+    /// The JSON-RPC error that this message in it reports, if it may be about the session of the request.
+    pub(in crate::client) fn session_error<'a>(
+        &self,
+        message: &'a Message<'_>,
+    ) -> Option<&'a ErrorObject> {
+        match message {
+            Message::Response {
+                outcome: Err(error),
+                ..
+            } => self.is_in_session.then_some(error),
+            Message::Notification { .. } | Message::Request { .. } | Message::Response { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The request that it answers, which the server turned away with this error.
+    pub(in crate::client) fn returned(&self, error: &ErrorObject) -> Returned {
+        Returned {
+            wire: Some(self.wire),
+            load: self.call.map_or(Load::None, Load::Call),
+            status: self.status,
+            is_unread: false,
+            said: Some(excerpt(&format!("{error}")).into()),
+        }
+    }
+
     /// Where the messages in it come from.
     pub(in crate::client) const fn source(&self) -> Source {
         Source {

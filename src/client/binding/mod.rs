@@ -4,7 +4,9 @@
 
 mod heard;
 mod http;
+mod http_only;
 mod pipe;
+mod refusal;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,19 +23,17 @@ use crate::client::lifecycle::close_steps::CloseStep;
 use crate::client::lifecycle::table::State;
 use crate::client::requests::Requests;
 use crate::client::session::SessionState;
-use crate::driver::{Epoch, Fault, Input, Instant, Output, StreamId};
+use crate::driver::{Epoch, Fault, Input, Output, StreamId};
 use crate::http::ResponseHead;
-use crate::json::{Json, Payload};
-use crate::protocol::{Era, Version};
-use crate::wire::ErrorObject;
+use crate::protocol::Era;
 use heard::Events;
 pub(super) use heard::{
     Body, Challenged, Heard, Load, NoContact, Reading, Refused, Returned, Source, Start,
     Unauthorized,
 };
 use http::HttpBinding;
-pub(super) use http::{is_about_us, is_passing, is_unlike_modern, is_unread, says_cut};
 use pipe::PipeBinding;
+pub(super) use refusal::HandshakeRefusal;
 
 #[derive(Debug)]
 pub(super) enum Binding {
@@ -51,6 +51,19 @@ pub(super) struct Facts<'a> {
     pub(super) is_heard: bool,
     /// Whether the application takes no more input.
     pub(super) is_held_back: bool,
+}
+
+/// Collects the facts from the fields of a client. A macro, because a function would borrow all of the client.
+macro_rules! facts {
+    ($client:expr) => {
+        $crate::client::binding::Facts {
+            state: $client.lifecycle.state(),
+            session: &$client.session,
+            requests: &$client.requests,
+            is_heard: $client.lifecycle.is_heard(),
+            is_held_back: $client.is_held_back,
+        }
+    };
 }
 
 impl Facts<'_> {
@@ -269,32 +282,6 @@ impl Binding {
         }
     }
 
-    /// Handles the agreement on a version. `is_revived`: the session of an earlier epoch continues.
-    pub(super) fn agreed(&mut self, version: Version) {
-        if let Binding::Http(http) = self {
-            http.agreed(version);
-        }
-    }
-
-    /// Records that the session of an earlier epoch continues.
-    pub(super) fn revived(&mut self, cx: &mut Context, facts: Facts<'_>) {
-        if let Binding::Http(http) = self {
-            http.revived(cx, facts);
-        }
-    }
-
-    /// The agreement of the session of an earlier epoch, which continues.
-    pub(super) fn take_kept_session(&mut self) -> Option<Arc<Session>> {
-        self.http_mut().and_then(|http| http.take_kept_session())
-    }
-
-    /// Gives up the session of an earlier epoch. `is_over`: the server has ended it.
-    pub(super) fn stop_reviving(&mut self, is_over: bool) {
-        if let Binding::Http(http) = self {
-            http.stop_reviving(is_over);
-        }
-    }
-
     /// Ends all work of the epoch. The server's session is ended too, but kept if the server is out of reach.
     pub(super) fn end(
         &mut self,
@@ -438,136 +425,10 @@ impl Binding {
         }
     }
 
-    /// Ends the exchange of a request that is not wanted any more.
-    pub(super) fn drop_request(&mut self, cx: &mut Context, facts: Facts<'_>, wire: u64) {
-        if let Binding::Http(http) = self {
-            http.drop_request(cx, facts, wire);
-        }
-    }
-
     /// Whether a probe that was missed is withdrawn before the next one. On a pipe it is not: some servers exit when a ping is cancelled that they
     /// have not read yet.
     pub(super) const fn withdraws_probes(&self) -> bool {
         matches!(self, Binding::Http(_))
-    }
-
-    /// Gives the exchange of a request so much time to end.
-    pub(super) fn linger(&mut self, cx: &mut Context, wire: u64, span: Duration) {
-        if let Binding::Http(http) = self {
-            http.linger(cx, wire, span);
-        }
-    }
-
-    /// Waits for the reply to an acknowledged request on another stream.
-    pub(super) fn await_elsewhere(&mut self, wire: u64) {
-        if let Binding::Http(http) = self {
-            http.await_elsewhere(wire);
-        }
-    }
-
-    /// Sends `notifications/initialized` again, if the server refused it but still replies.
-    pub(super) fn resend_initialized(&mut self, cx: &mut Context, facts: Facts<'_>) {
-        if let Binding::Http(http) = self {
-            http.resend_initialized(cx, facts);
-        }
-    }
-
-    /// The id of the session that the response on this stream opens.
-    pub(super) fn opens(&self, stream: StreamId) -> Option<Box<str>> {
-        self.http().and_then(|http| http.opens(stream))
-    }
-
-    /// Records the session that the reply to `initialize` opens, and the transport that the reply came on.
-    pub(super) fn open_session(
-        &mut self,
-        cx: &mut Context,
-        facts: Facts<'_>,
-        id: Option<Box<str>>,
-    ) {
-        if let Binding::Http(http) = self {
-            http.open_session(cx, facts, id);
-        }
-    }
-
-    /// Records that the server has ended the session. Nothing more is sent in it.
-    pub(super) fn session_lost(&mut self) {
-        if let Binding::Http(http) = self {
-            http.session_lost();
-        }
-    }
-
-    /// Whether an error with this status says that the server does not know the session any more.
-    pub(super) fn is_session_loss(&self, status: u16, error: Option<&ErrorObject>) -> bool {
-        self.http()
-            .is_some_and(|http| http.is_session_loss(status, error))
-    }
-
-    /// Sends nothing until this time, because the server asked for that.
-    pub(super) fn pause(&mut self, cx: &mut Context, until: Instant) {
-        if let Binding::Http(http) = self {
-            http.pause(cx, until);
-        }
-    }
-
-    /// Ends the pause that the server asked for.
-    pub(super) fn pause_over(&mut self) {
-        if let Binding::Http(http) = self {
-            http.pause_over();
-        }
-    }
-
-    /// Returns to the configured URL, because the response at a redirected one may not be from the server at all.
-    pub(super) fn use_configured_url(&mut self) {
-        if let Binding::Http(http) = self {
-            http.use_configured_url();
-        }
-    }
-}
-
-/// The transport of 2024-11-05.
-impl Binding {
-    /// Tries to reach the server over this transport. `is_guess`: a missing reply is the only reason.
-    pub(super) fn try_old_sse(&mut self, cx: &mut Context, why: Box<str>, is_guess: bool) {
-        if let Binding::Http(http) = self {
-            http.try_old_sse(cx, why, is_guess);
-        }
-    }
-
-    /// Handles a failure of this transport.
-    pub(super) fn old_sse_failed(
-        &mut self,
-        cx: &mut Context,
-        facts: Facts<'_>,
-        why: &str,
-    ) -> Heard<'static> {
-        self.http_mut()
-            .map_or(Heard::Nothing, |http| http.old_sse_failed(cx, facts, why))
-    }
-
-    /// Handles `Timer::Endpoint`.
-    pub(super) fn endpoint_overdue(
-        &mut self,
-        cx: &mut Context,
-        facts: Facts<'_>,
-    ) -> Heard<'static> {
-        self.http_mut()
-            .map_or(Heard::Nothing, |http| http.endpoint_overdue(cx, facts))
-    }
-
-    /// Whether a refused `initialize` leads to the old transport.
-    pub(super) fn falls_back(&self, status: u16) -> bool {
-        self.http().is_some_and(|http| http.falls_back(status))
-    }
-
-    /// How long `initialize` may take before the old transport is tried too.
-    pub(super) fn initialize_patience(&self, policy: &Policy) -> Option<Duration> {
-        self.http()
-            .and_then(|http| http.initialize_patience(policy))
-    }
-
-    /// How long to wait for the next step of a handshake that was interrupted to fetch credentials.
-    pub(super) fn endpoint_patience(&self, policy: &Policy) -> Option<Duration> {
-        self.http().and_then(|http| http.endpoint_patience(policy))
     }
 }
 
@@ -621,74 +482,11 @@ impl Binding {
         matches!(self, Binding::Pipe(_))
     }
 
-    /// Whether nothing can be sent to the server at present.
-    pub(super) fn is_kept_silent(&self) -> bool {
-        self.http().is_some_and(|http| !http.is_open())
-    }
-
     /// How long the server may take to reply to the `server/discover` probe.
     pub(super) fn probe_timeout(&self, policy: &Policy) -> Duration {
         match self {
             Binding::Http(http) => http.probe_timeout(),
             Binding::Pipe(_) => policy.probe_timeout,
-        }
-    }
-
-    /// Stops waiting for the listen stream.
-    pub(super) fn stop_awaiting_listen_stream(&mut self) {
-        if let Binding::Http(http) = self {
-            http.stop_awaiting_listen_stream();
-        }
-    }
-
-    /// Returns a page of tools without those that cannot be used over this binding; `None` if all can be used (S-XHDR-06).
-    pub(super) fn learn_tools(
-        &mut self,
-        cx: &mut Context,
-        facts: Facts<'_>,
-        page: Json<'_>,
-        is_first: bool,
-    ) -> Option<Payload> {
-        self.http_mut()
-            .and_then(|http| http.learn_tools(cx, facts, page, is_first))
-    }
-
-    /// Asks the application for credentials. Returns false if it was asked already, or has given newer ones since.
-    pub(super) fn ask_credentials(
-        &mut self,
-        cx: &mut Context,
-        facts: Facts<'_>,
-        challenge: Challenged,
-    ) -> bool {
-        self.http_mut()
-            .is_some_and(|http| http.ask_credentials(cx, facts, challenge))
-    }
-
-    /// Handles new credentials. Returns false if none are awaited.
-    pub(super) fn authorized(&mut self, cx: &mut Context) -> bool {
-        self.http_mut().is_some_and(|http| http.authorized(cx))
-    }
-
-    /// Opens the listen stream, if it was refused for lack of credentials.
-    pub(super) fn listen_again(&mut self, cx: &mut Context, facts: Facts<'_>) {
-        if let Binding::Http(http) = self {
-            http.listen_again(cx, facts);
-        }
-    }
-
-    /// Handles that there are no credentials. Returns false if none are awaited.
-    pub(super) fn denied(&mut self, cx: &mut Context) -> bool {
-        self.http_mut().is_some_and(|http| http.denied(cx))
-    }
-
-    pub(super) fn awaits_credentials(&self) -> bool {
-        self.http().is_some_and(|http| http.awaits_credentials())
-    }
-
-    /// Forgets that there were no credentials, because there may be some now.
-    pub(super) fn forget_denial(&mut self) {
-        if let Binding::Http(http) = self {
-            http.forget_denial();
         }
     }
 }

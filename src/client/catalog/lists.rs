@@ -33,10 +33,8 @@ pub struct Listing {
 /// The next step after a page or an error.
 #[derive(Debug)]
 pub(in crate::client) enum PageStep {
-    /// The list is complete; these calls wait for it.
-    Complete(Arc<Listing>, Vec<CallId>),
-    /// The list cannot be read; these calls wait for it.
-    Failed(ListError, Vec<CallId>),
+    /// The list is complete or cannot be read; these calls wait for it.
+    Ended(Result<Arc<Listing>, ListError>, Vec<CallId>),
     /// Request the page with this cursor next.
     Next(Cursor),
 }
@@ -235,9 +233,9 @@ impl Lists {
                 });
                 entry.stale = fetch.outdated;
                 entry.listing = Some(listing.clone());
-                Some(PageStep::Complete(listing, entry.finish()))
+                Some(PageStep::Ended(Ok(listing), entry.finish()))
             }
-            Err(error) => Some(PageStep::Failed(error, entry.finish())),
+            Err(error) => Some(PageStep::Ended(Err(error), entry.finish())),
         }
     }
 }

@@ -40,6 +40,16 @@ pub(super) struct Catalog {
     announced_lists: [bool; List::ALL.len()],
 }
 
+/// What follows from a notification.
+pub(super) enum Heeded {
+    /// The application was told what it wants to know.
+    Told,
+    /// The catalog does not know it.
+    Unknown,
+    /// These requests follow for the watch.
+    Watch(Vec<WatchRequest>),
+}
+
 /// A notification that the catalog cannot use.
 pub(super) enum Unusable {
     /// It makes no sense.
@@ -62,8 +72,46 @@ impl Catalog {
 
 /// Changes that the server reports.
 impl Catalog {
+    /// Handles a notification. `call`: the call that it belongs to, if that is known.
+    pub(super) fn notified(
+        &mut self,
+        cx: &mut Context,
+        name: &str,
+        params: Option<Json<'_>>,
+        call: Option<CallId>,
+    ) -> Result<Heeded, Unusable> {
+        match name {
+            names::NOTIFICATIONS_MESSAGE => self.log(cx, params, call)?,
+            names::NOTIFICATIONS_RESOURCES_UPDATED => self.updated(cx, params)?,
+            names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED => {
+                let requests = self.acknowledged(cx.now, params)?;
+                return Ok(Heeded::Watch(requests));
+            }
+            _ => match changed_lists(name) {
+                [] => return Ok(Heeded::Unknown),
+                lists => self.changed(cx, params, lists)?,
+            },
+        }
+        Ok(Heeded::Told)
+    }
+
+    /// Whether a notification is meant for the client in front of the relay. Lists that it reports as changed are marked.
+    pub(super) fn passes(&mut self, name: &str, is_legacy: bool) -> bool {
+        let lists = changed_lists(name);
+        let is_passed = match name {
+            names::NOTIFICATIONS_MESSAGE => true,
+            // A modern server reports changes for the watch of this link, not for that client.
+            names::NOTIFICATIONS_RESOURCES_UPDATED => is_legacy,
+            _ => is_legacy && !lists.is_empty(),
+        };
+        for list in lists.iter().filter(|_| is_passed) {
+            self.lists.changed(*list);
+        }
+        is_passed
+    }
+
     /// Handles changed lists.
-    pub(super) fn changed(
+    fn changed(
         &mut self,
         cx: &mut Context,
         params: Option<Json<'_>>,
@@ -72,20 +120,32 @@ impl Catalog {
         let on = self.watch_of(params)?;
         let tells = on.is_none_or(|wire| self.watch.tells_of_lists(wire));
         for list in lists {
-            self.lists.changed(*list);
-            let wish = self.watch.wish();
-            let wished = match list {
-                List::Prompts => wish.prompts,
-                List::ResourceTemplates | List::Resources => wish.resources,
-                List::Tools => wish.tools,
-            };
-            let announced = &mut self.announced_lists[*list as usize];
-            // One event is enough until the application has polled it.
-            if wished && tells && !core::mem::replace(announced, true) {
-                cx.tell(Event::Changed(Change::List(*list)));
-            }
+            self.list_changed(cx, *list, tells);
         }
         Ok(())
+    }
+
+    /// Handles a changed list. `tells`: the server may report it.
+    fn list_changed(&mut self, cx: &mut Context, list: List, tells: bool) {
+        self.lists.changed(list);
+        let wish = self.watch.wish();
+        let wished = match list {
+            List::Prompts => wish.prompts,
+            List::ResourceTemplates | List::Resources => wish.resources,
+            List::Tools => wish.tools,
+        };
+        let announced = &mut self.announced_lists[list as usize];
+        // One event is enough until the application has polled it.
+        if wished && tells && !core::mem::replace(announced, true) {
+            cx.tell(Event::Changed(Change::List(list)));
+        }
+    }
+
+    /// Handles that all lists may have changed.
+    pub(super) fn all_changed(&mut self, cx: &mut Context) {
+        for list in List::ALL {
+            self.list_changed(cx, list, true);
+        }
     }
 
     /// Records that the application has polled the event that reports a changed list.
@@ -99,11 +159,7 @@ impl Catalog {
     }
 
     /// Handles a changed resource.
-    pub(super) fn updated(
-        &mut self,
-        cx: &mut Context,
-        params: Option<Json<'_>>,
-    ) -> Result<(), Unusable> {
+    fn updated(&mut self, cx: &mut Context, params: Option<Json<'_>>) -> Result<(), Unusable> {
         let on = self.watch_of(params)?;
         let Some(Updated { uri }) = read(params) else {
             return Err(Unusable::Noise("a change that names no resource"));
@@ -126,7 +182,7 @@ impl Catalog {
     }
 
     /// Handles the confirmation of a watch.
-    pub(super) fn acknowledged(
+    fn acknowledged(
         &mut self,
         now: Instant,
         params: Option<Json<'_>>,
@@ -144,7 +200,7 @@ impl Catalog {
     }
 
     /// Reports a log message, if it is wanted. `call`: the call that it belongs to, if that is known.
-    pub(super) fn log(
+    fn log(
         &self,
         cx: &mut Context,
         params: Option<Json<'_>>,
@@ -318,11 +374,11 @@ impl Catalog {
     /// The cached list, if it is fresh.
     pub(super) fn fresh(
         &self,
-        session: Option<&Session>,
+        session: &Session,
         list: List,
         now: Instant,
     ) -> Option<Arc<Listing>> {
-        let announced = session?.capabilities.offers(list.announcement());
+        let announced = session.capabilities.offers(list.announcement());
         self.lists.fresh(list, now, announced)
     }
 
@@ -390,7 +446,7 @@ impl Catalog {
 }
 
 /// The lists whose change a notification reports.
-pub(super) fn changed_lists(method: &str) -> &'static [List] {
+fn changed_lists(method: &str) -> &'static [List] {
     match method {
         names::NOTIFICATIONS_PROMPTS_LIST_CHANGED => &[List::Prompts],
         names::NOTIFICATIONS_RESOURCES_LIST_CHANGED => &[List::Resources, List::ResourceTemplates],

@@ -284,9 +284,14 @@ impl Lifecycle {
         }
         cx.timers.disarm(Timer::Open);
         cx.tell(Event::Handshaking { epoch: self.newest });
+        self.start_handshake(cx);
+        Opened::Handshake
+    }
+
+    /// Starts the timers of a handshake.
+    pub(super) fn start_handshake(&self, cx: &mut Context) {
         cx.arm_in(Timer::Handshake, cx.config.policy.handshake_timeout);
         cx.arm_in(Timer::Notice, cx.config.policy.handshake_notice);
-        Opened::Handshake
     }
 
     /// Reports that the handshake is slow.

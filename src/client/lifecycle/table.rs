@@ -45,6 +45,11 @@ impl State {
         }
     }
 
+    /// Whether there is no transport, and the next attempt is planned.
+    pub(in crate::client) const fn is_between_attempts(self) -> bool {
+        matches!(self, State::Waiting | State::Parked)
+    }
+
     #[cfg(test)]
     const ALL: [State; 9] = [
         State::Idle,

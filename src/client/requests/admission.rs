@@ -1,5 +1,10 @@
 //! Checks what the application wants to send: whether it is allowed, and whether the queue has room.
 
+use alloc::borrow::Cow;
+
+use super::calls::Call;
+use super::deadlines::Clock;
+use super::options::CallOptions;
 use crate::client::failure::Misuse;
 use crate::json::Payload;
 use crate::json::object::{self, Sought};
@@ -10,11 +15,31 @@ const META: Sought = Sought::new("_meta");
 const ANSWERS: Sought = Sought::new(round::INPUT_RESPONSES);
 const STATE: Sought = Sought::new(round::REQUEST_STATE);
 
-/// Returns the definition of a method, or an error if the application must not send it as this kind of message.
-pub(in crate::client) fn check_kind(
+/// Returns the definition of a request. A client in front of a relay may also send methods that the application must not.
+pub(in crate::client) fn check_request(
     name: &str,
-    kind: Kind,
+    is_relayed: bool,
 ) -> Result<Option<&'static Method>, Misuse> {
+    match check_kind(name, Kind::Request) {
+        Err(_) if is_relayed => Ok(method::find(name)),
+        facts => facts,
+    }
+}
+
+/// Returns the definition of a notification, if it must be checked further. A client in front of a relay may also send notifications that the
+/// application must not.
+pub(in crate::client) fn check_notification(
+    name: &str,
+    is_relayed: bool,
+) -> Result<Option<&'static Method>, Misuse> {
+    match check_kind(name, Kind::Notification) {
+        Err(_) if is_relayed => Ok(None),
+        facts => facts,
+    }
+}
+
+/// Returns the definition of a method, or an error if the application must not send it as this kind of message.
+fn check_kind(name: &str, kind: Kind) -> Result<Option<&'static Method>, Misuse> {
     let Some(facts) = method::find(name) else {
         return Ok(None);
     };
@@ -53,8 +78,24 @@ fn instead_of(method: &str) -> &'static str {
     }
 }
 
+impl Call {
+    /// Creates a call with the parameters that the application gave it.
+    pub(in crate::client) fn with_params(
+        method: Cow<'static, str>,
+        facts: Option<&'static Method>,
+        params: Option<Payload>,
+        options: CallOptions,
+        clock: Clock,
+    ) -> Result<Call, Misuse> {
+        let has_rounds = facts.is_some_and(|facts| facts.may_need_input);
+        let split = params.map(|params| split_meta(params, has_rounds));
+        let split = split.transpose()?.unwrap_or_default();
+        Ok(Call::new(method, facts, split, options, clock))
+    }
+}
+
 /// Splits `_meta` from the parameters, because the link adds its own members to it. Refuses parameters with members that the link itself writes.
-pub(in crate::client) fn split_meta(
+fn split_meta(
     params: Payload,
     has_rounds: bool,
 ) -> Result<(Option<Payload>, Option<Payload>), Misuse> {

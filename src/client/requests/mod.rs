@@ -1,4 +1,4 @@
-//! The requests under way: the calls of the application, and the pending requests by wire id. It knows neither the state of the link nor the server.
+//! The requests under way: the calls of the application, and the pending requests by wire id. It does not know the state of the link.
 
 pub(in crate::client) mod admission;
 pub(in crate::client) mod calls;
@@ -6,21 +6,25 @@ pub(in crate::client) mod deadlines;
 pub(in crate::client) mod options;
 pub(in crate::client) mod pending;
 pub(in crate::client) mod progress;
+pub(in crate::client) mod reply;
+mod returned;
+mod rounds;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::client::catalog::WatchRequest;
 use crate::client::config::Config;
 use crate::client::context::{Context, Timer};
 use crate::client::failure::{Failure, FailureKind, Misuse, TimeLimit};
-use crate::client::session::result_head::ResultHead;
+use crate::client::frame::Frame;
 use crate::driver::{CallId, Instant};
-use crate::json::Payload;
 use crate::protocol::watch::List;
 use crate::protocol::{ClientCapabilities, Era, Method};
 use crate::wire::Id;
-use calls::{Call, Calls, Phase, Round};
+use calls::{Call, Calls, Phase};
 use pending::{Found, Pending, Purpose};
+pub(super) use returned::Resent;
 
 #[derive(Debug)]
 pub(super) struct Requests {
@@ -160,9 +164,37 @@ impl Requests {
 
 /// Pending requests.
 impl Requests {
-    /// Issues a new wire id for a request with this purpose.
-    pub(super) fn issue(&mut self, purpose: Purpose) -> u64 {
-        self.pending.issue(purpose)
+    /// Queues a request of the link itself.
+    pub(super) fn request(
+        &mut self,
+        cx: &mut Context,
+        purpose: Purpose,
+        frame: impl FnOnce(u64) -> Frame,
+    ) {
+        let wire = self.pending.issue(purpose);
+        cx.frames.push(frame(wire));
+    }
+
+    /// Issues a request of the watch. The error is the wire id of a request that is closed instead, and must be withdrawn.
+    pub(super) fn issue_for_watch(&mut self, request: WatchRequest) -> Result<Frame, u64> {
+        let pending = &mut self.pending;
+        Ok(match request {
+            WatchRequest::Listen(watch) => Frame::Listen(pending.issue(Purpose::Listen), watch),
+            WatchRequest::SetLevel(level) => {
+                Frame::SetLevel(pending.issue(Purpose::SetLevel), level)
+            }
+            WatchRequest::Subscribe(uri) => {
+                let wire = pending.issue(Purpose::Subscribe(uri.clone()));
+                Frame::Subscribe(wire, uri)
+            }
+            WatchRequest::Unlisten(wire) => {
+                pending.close(wire);
+                return Err(wire);
+            }
+            WatchRequest::Unsubscribe(uri) => {
+                Frame::Unsubscribe(pending.issue(Purpose::Unsubscribe), uri)
+            }
+        })
     }
 
     /// Looks up the id of a reply, and closes its request.
@@ -215,6 +247,19 @@ impl Requests {
     /// Whether a request with this id was ever issued.
     pub(super) fn was_issued(&self, id: &Id) -> bool {
         self.pending.was_issued(id)
+    }
+
+    /// Closes the oldest open request of the handshake, and returns it.
+    pub(super) fn take_of_handshake(&mut self) -> Option<(u64, Purpose)> {
+        let purposes = [
+            Purpose::LateDiscover,
+            Purpose::Discover,
+            Purpose::Initialize,
+        ];
+        let find = |purpose| Some((self.pending.wire_for(&purpose)?, purpose));
+        let (wire, purpose) = purposes.into_iter().find_map(find)?;
+        self.pending.close(wire);
+        Some((wire, purpose))
     }
 
     /// The wire id of the open request of the link itself with this purpose.
@@ -354,6 +399,19 @@ impl Requests {
         self.arm(cx, id);
     }
 
+    /// Makes all calls wait for the next attempt after one has failed. Returns those that have waited for long enough.
+    pub(super) fn await_next_server(&mut self, cx: &mut Context) -> Vec<CallId> {
+        let mut given_up = Vec::new();
+        for id in self.ids() {
+            if self.has_waited_enough(cx.now, id) {
+                given_up.push(id);
+            } else {
+                self.await_server(cx, id);
+            }
+        }
+        given_up
+    }
+
     /// Whether a call has waited for a server for long enough.
     pub(super) fn has_waited_enough(&mut self, now: Instant, id: CallId) -> bool {
         self.calls.has_waited_enough(id, now)
@@ -414,75 +472,6 @@ impl Requests {
             self.send_later(cx, id);
         }
         waits
-    }
-
-    /// Begins a round: the call waits for answers. Returns why it fails instead, if the server's request is not usable.
-    pub(super) fn begin_round(
-        &mut self,
-        cx: &Context,
-        id: CallId,
-        head: &ResultHead<'_>,
-        asks: usize,
-        open: usize,
-    ) -> Result<(), FailureKind> {
-        let limits = &cx.config.limits;
-        let Some(call) = self.calls.call_mut(id) else {
-            return Ok(());
-        };
-        let state = head.request_state;
-        if state.is_none() && asks == 0 {
-            return Err(invalid("it wants input and does not say which"));
-        }
-        let bytes = state.map_or(0, |state| state.as_str().len());
-        if bytes > limits.request_state_bytes {
-            let bytes = bytes as u64;
-            return Err(FailureKind::TooLarge { bytes });
-        }
-        if state.is_some_and(|state| !state.as_str().starts_with('"')) {
-            return Err(invalid("its state is no text"));
-        }
-        if asks > limits.asks {
-            return Err(invalid("it asks more at once than may be open"));
-        }
-        if asks > limits.asks.saturating_sub(open) {
-            return Err(FailureKind::TooManyAsks { open });
-        }
-        let number = call.round.as_ref().map_or(0, |round| round.number) + 1;
-        let state = state.map(Payload::from);
-        call.round = Some(Box::new(Round::new(number, state, asks)));
-        Ok(())
-    }
-
-    /// Whether a call has had as many rounds as it may have.
-    pub(super) fn has_had_its_rounds(&self, cx: &Context, id: CallId) -> bool {
-        let round = self.calls.call(id).and_then(|call| call.round.as_ref());
-        round.map_or(0, |round| round.number) >= cx.config.limits.input_rounds
-    }
-
-    /// Makes a call wait for answers to asks. Its clock stops until all are there.
-    pub(super) fn asked(&mut self, now: Instant, id: CallId) {
-        self.calls.asked(id, now);
-    }
-
-    /// Records an answer for a call. Returns false if there is no such call.
-    pub(super) fn answered(&mut self, id: CallId, key: Box<str>, answer: Payload) -> bool {
-        let Some(call) = self.calls.call_mut(id) else {
-            return false;
-        };
-        if let Some(round) = &mut call.round {
-            round.answers.insert(key, answer);
-            round.missing -= 1;
-        }
-        true
-    }
-
-    /// Queues a call again if no answers are missing.
-    pub(super) fn continue_if_answered(&mut self, cx: &mut Context, id: CallId) {
-        let round = self.calls.call(id).and_then(|call| call.round.as_ref());
-        if round.is_some_and(|round| round.missing == 0) {
-            self.calls.answered(id, cx.now);
-        }
-        self.arm(cx, id);
     }
 
     /// Stops or restarts the clocks of sent calls.

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::client::config::Dialect;
+use crate::client::event::Session;
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Implementation, ServerCapabilities, Version, Versions, code};
 use crate::util::noise::excerpt;
@@ -41,6 +42,19 @@ pub(in crate::client) struct Terms {
     pub(in crate::client) instructions: Option<Box<str>>,
     /// The server's complete reply.
     pub(in crate::client) introduction: Option<Payload>,
+}
+
+impl Terms {
+    /// The agreement of a session that continues.
+    pub(in crate::client) fn of(session: &Session) -> Terms {
+        Terms {
+            version: session.version,
+            server: session.server.clone(),
+            capabilities: session.capabilities.clone(),
+            instructions: session.instructions.clone(),
+            introduction: session.introduction.clone(),
+        }
+    }
 }
 
 #[derive(Debug)]

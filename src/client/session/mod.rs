@@ -20,7 +20,7 @@ use crate::driver::Epoch;
 use crate::json::Json;
 use crate::protocol::method::names;
 use crate::protocol::{
-    ClientCapabilities, ClientFeature, Era, LogLevel, Method, ServerFeature, Version,
+    ClientCapabilities, ClientFeature, Era, LogLevel, Method, ServerFeature, Version, code,
 };
 use crate::wire::{self, Inbound, Malformed};
 use handshake::{Handshake, Terms};
@@ -108,6 +108,11 @@ impl SessionState {
         &self.writer
     }
 
+    /// Whether messages are written for a modern server.
+    pub(super) fn writes_modern(&self) -> bool {
+        self.writer.version().era() == Era::Modern
+    }
+
     /// Encodes messages for this version from now on.
     pub(super) fn speak(&mut self, config: &Config, version: Version, logs: Option<LogLevel>) {
         self.writer = MessageWriter::new(config, version, logs);
@@ -191,25 +196,28 @@ impl SessionState {
         is_new
     }
 
-    /// Records what the end of a handshake says about the server's era, and returns the cause to report. `dies_of_messages`: an end shows that the
-    /// server could not bear a message.
-    pub(super) fn judge(&mut self, cause: Cause, dies_of_messages: bool) -> Cause {
+    /// Records what the end of a handshake says about the server's era. Returns the cause to report, and the server's reply to the first request if a
+    /// second one was tried. `dies_of_messages`: an end shows that the server could not bear a message.
+    pub(super) fn judge(
+        &mut self,
+        cause: Cause,
+        dies_of_messages: bool,
+    ) -> (Cause, Option<Box<str>>) {
         // S-HTTP-43: an unreachable server says nothing about its era.
-        if cause.is_out_of_reach() {
-            return cause;
+        if !cause.is_out_of_reach() {
+            if cause == Cause::Died && dies_of_messages {
+                let died_of_the_probe = self.handshake.died();
+                if died_of_the_probe {
+                    return (Cause::EraProbe, None);
+                }
+            } else if !cause.is_planned() {
+                self.handshake.failed();
+            }
         }
-        if cause == Cause::Died && dies_of_messages {
-            let died_of_the_probe = self.handshake.died();
-            return if died_of_the_probe {
-                Cause::EraProbe
-            } else {
-                cause
-            };
+        if cause == Cause::EraProbe {
+            return (cause, None);
         }
-        if !cause.is_planned() {
-            self.handshake.failed();
-        }
-        cause
+        (cause, self.handshake.take_first_try())
     }
 
     /// How long the server may take to reply to the `server/discover` probe. The time is four times as long if the client in front of a relay is
@@ -291,6 +299,16 @@ impl SessionState {
     pub(super) fn expects_task(declared: &ClientCapabilities, method: Option<&Method>) -> bool {
         method.is_some_and(|method| method.name == names::TOOLS_CALL)
             && declared.declares(ClientFeature::TasksExtension)
+    }
+
+    /// Whether this error reply to a probe proves that the server does not speak the agreed era. `may_change`: another server may have taken its place.
+    /// That one refuses the probe like any unknown method.
+    pub(super) fn proves_another_era(&self, refusal: Option<i64>, may_change: bool) -> bool {
+        match refusal {
+            Some(code::UNSUPPORTED_PROTOCOL_VERSION) => true,
+            Some(code::METHOD_NOT_FOUND) => may_change && self.writes_modern(),
+            Some(_) | None => false,
+        }
     }
 
     /// Whether both ends declare extensions that this library does not know.

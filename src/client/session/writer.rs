@@ -102,32 +102,7 @@ impl MessageWriter {
             Frame::Discover(wire) => self.request(buf, *wire, names::SERVER_DISCOVER, |_| {}),
             Frame::Initialize(wire, version) => {
                 self.request(buf, *wire, names::INITIALIZE, |params| {
-                    let relayed = config.relayed.as_deref();
-                    let theirs = relayed.and_then(|relayed| relayed.introduction.as_ref());
-                    let theirs = theirs.map(Payload::json);
-                    let meta = theirs.and_then(|theirs| theirs.member("_meta").ok()?);
-                    let via = via(config);
-                    if meta.is_some() || via.is_some() {
-                        params.object("_meta", |members| {
-                            if let Some(via) = &via {
-                                members.raw(meta::VIA, via);
-                            }
-                            if let Some(meta) = meta {
-                                members.splice(meta.as_str());
-                            }
-                        });
-                    }
-                    if let Some(theirs) = theirs {
-                        let _ = object::members(theirs, |key, value| {
-                            if &*key != "_meta" {
-                                params.raw(&key, value.as_str());
-                            }
-                        });
-                        return;
-                    }
-                    params.text("protocolVersion", version.as_str());
-                    params.raw("capabilities", &config.capabilities.write_for(*version));
-                    params.raw("clientInfo", &self.client);
+                    self.introduction(params, *version, config);
                 });
             }
             Frame::Initialized => {
@@ -169,6 +144,36 @@ impl MessageWriter {
                 });
             }
         }
+    }
+
+    /// Writes the parameters of `initialize`: those of the client in front of a relay, or the link's own.
+    fn introduction(&self, params: &mut Object<'_>, version: Version, config: &Config) {
+        let relayed = config.relayed.as_deref();
+        let theirs = relayed.and_then(|relayed| relayed.introduction.as_ref());
+        let theirs = theirs.map(Payload::json);
+        let meta = theirs.and_then(|theirs| theirs.member("_meta").ok()?);
+        let via = via(config);
+        if meta.is_some() || via.is_some() {
+            params.object("_meta", |members| {
+                if let Some(via) = &via {
+                    members.raw(meta::VIA, via);
+                }
+                if let Some(meta) = meta {
+                    members.splice(meta.as_str());
+                }
+            });
+        }
+        if let Some(theirs) = theirs {
+            let _ = object::members(theirs, |key, value| {
+                if &*key != "_meta" {
+                    params.raw(&key, value.as_str());
+                }
+            });
+            return;
+        }
+        params.text("protocolVersion", version.as_str());
+        params.raw("capabilities", &config.capabilities.write_for(version));
+        params.raw("clientInfo", &self.client);
     }
 
     fn request(

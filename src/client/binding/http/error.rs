@@ -176,7 +176,7 @@ const fn is_busy(status: u16) -> bool {
 }
 
 /// Whether a request that is refused with this status was not run.
-pub(in crate::client) const fn is_unread(status: u16) -> bool {
+pub(in crate::client::binding) const fn is_unread(status: u16) -> bool {
     matches!(
         status,
         401 | 403 | 404 | 405 | 406 | 411 | 413 | 414 | 415 | 421 | 429 | 431
@@ -184,23 +184,23 @@ pub(in crate::client) const fn is_unread(status: u16) -> bool {
 }
 
 /// Whether this status refuses the request itself, and not only for the moment.
-pub(in crate::client) const fn is_about_us(status: u16) -> bool {
+pub(in crate::client::binding) const fn is_about_us(status: u16) -> bool {
     matches!(status, 300..=499) && !is_passing(status)
 }
 
 /// Whether this status only says that the server is unavailable or unreachable for the moment.
-pub(in crate::client) const fn is_passing(status: u16) -> bool {
+pub(in crate::client::binding) const fn is_passing(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 502 | 503 | 504)
 }
 
 /// Whether this fault means that an existing connection was cut.
-pub(in crate::client) fn says_cut(fault: &Fault) -> bool {
+pub(in crate::client::binding) fn says_cut(fault: &Fault) -> bool {
     let kind = fault.kind();
     kind.only_says_closed() || matches!(kind, FaultKind::Read | FaultKind::Write)
 }
 
 /// Whether no modern server sends this error with a 4xx status.
-pub(in crate::client) const fn is_unlike_modern(error: &ErrorObject) -> bool {
+pub(in crate::client::binding) const fn is_unlike_modern(error: &ErrorObject) -> bool {
     !code::is_modern_evidence(error.code)
         && !matches!(
             error.code,

@@ -35,7 +35,7 @@ use crate::protocol::Era;
 use crate::protocol::param_headers::{self, Mirrored};
 use crate::util::ascending_map::AscendingMap;
 use credentials::Credentials;
-pub(in crate::client) use error::{is_about_us, is_passing, is_unlike_modern, is_unread, says_cut};
+pub(super) use error::{is_about_us, is_passing, is_unlike_modern, is_unread, says_cut};
 use listen_stream::{ListenCue, ListenStream};
 use old_sse::Transport;
 use send_gate::SendGate;

@@ -1,0 +1,171 @@
+//! The client end as a relay uses it: with the functions that no other application needs.
+
+use core::ops::{Deref, DerefMut};
+use core::time::Duration;
+
+use super::Client;
+use super::config::Config;
+use super::lifecycle::table::State;
+use crate::driver::{AskId, CallId, Instant};
+use crate::json::Payload;
+use crate::protocol::watch::Setting;
+use crate::protocol::{Era, Implementation, Version};
+use crate::wire::ErrorObject;
+
+/// The link of a relay to its server: a client that speaks for the clients in front of the relay.
+pub(crate) struct RelayLink(Client);
+
+impl RelayLink {
+    pub(crate) fn new(config: Config) -> RelayLink {
+        RelayLink(Client::new(config))
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl Deref for RelayLink {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.0
+    }
+}
+
+impl DerefMut for RelayLink {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.0
+    }
+}
+
+/// The life of the link.
+impl RelayLink {
+    /// Starts an idle link, and a parked one at the pace of calls. Returns whether the link is ready or may become ready.
+    pub(crate) fn look(&mut self, now: Instant) -> bool {
+        self.0.step(now, |client| {
+            match client.lifecycle.state() {
+                State::Idle => client.attempt(),
+                State::Parked if client.lifecycle.may_attempt_for_call(client.cx.now) => {
+                    client.attempt();
+                }
+                State::Parked => return client.lifecycle.attempts_soon(&client.cx),
+                State::Closed => return false,
+                State::Opening
+                | State::Handshaking
+                | State::Ready
+                | State::Draining
+                | State::Closing
+                | State::Waiting => {}
+            }
+            true
+        })
+    }
+
+    /// Like [`shutdown`](Client::shutdown), but closes the server's input first and gives calls in flight up to `grace` to be answered. Call it only
+    /// if [`can_finish`](RelayLink::can_finish).
+    pub(crate) fn finish(&mut self, now: Instant, grace: Duration) {
+        self.0.step(now, |client| client.close_input(grace));
+    }
+
+    /// Whether every request is written and the server's input is still open.
+    pub(crate) fn can_finish(&self) -> bool {
+        let is_idle = self.0.cx.frames.len() == 0 && !self.0.requests.has_waiting();
+        !self.0.lifecycle.is_shutting_down()
+            && self.0.lifecycle.state() == State::Ready
+            && self.0.binding.can_close_input()
+            && is_idle
+            && self.0.asks.len() == 0
+    }
+
+    /// Sets the deadline by which the transport must be gone when the link shuts down. Only the first deadline counts.
+    pub(crate) fn end_by(&mut self, by: Instant) {
+        self.0.lifecycle.end_by(by);
+    }
+}
+
+/// The clients in front of the relay.
+impl RelayLink {
+    /// Makes the link speak for this client of a relay: in its version, if the server has it too, and under its name. The version applies from the
+    /// next handshake on.
+    ///
+    /// `introduction` is the client's own `initialize`, which is passed on unchanged.
+    pub(crate) fn speak_for(
+        &mut self,
+        now: Instant,
+        name: Option<&Implementation>,
+        version: Version,
+        introduction: Option<Payload>,
+    ) {
+        self.0.step(now, |client| {
+            client.session.handshake().prefer(version);
+            let is_spoken = client.cx.config.versions.contains(version);
+            if let Some(relayed) = &mut client.cx.config.relayed {
+                relayed.introduction = introduction.filter(|_| is_spoken);
+            }
+            let other = name.filter(|name| **name != client.cx.config.client);
+            if let Some(name) = other {
+                client.cx.config.client = name.clone();
+                if let Some(version) = client.session.version() {
+                    let logs = client.catalog.wanted_logs(&client.cx.config);
+                    client.session.speak(&client.cx.config, version, logs);
+                }
+            }
+            if version.era() == Era::Legacy {
+                client.send_held_initialize();
+            }
+        });
+    }
+
+    /// Whether the link waits for the `initialize` of the client in front of the relay, because the server refused `server/discover`.
+    pub(crate) fn is_held(&self) -> bool {
+        self.0.session.known().is_held()
+    }
+
+    /// Sends the `initialize` that waits for the client in front of the relay.
+    pub(crate) fn introduce(&mut self, now: Instant) {
+        self.0.step(now, |client| {
+            client.send_held_initialize();
+        });
+    }
+
+    /// The error with which the server refuses `server/discover`, if it is known to refuse it.
+    pub(crate) fn refusal(&self) -> Option<&ErrorObject> {
+        self.0.session.known().refusal()
+    }
+
+    /// The preferred version and the one that the server chose, if both are of the same era.
+    pub(crate) fn bargain(&self) -> Option<(Version, Version)> {
+        let (asked, chosen) = (
+            self.0.session.known().preferred()?,
+            self.0.session.version()?,
+        );
+        (chosen.era() == asked.era()).then_some((asked, chosen))
+    }
+
+    /// Records a setting that the server accepted from the client in front of the relay, so that later servers are asked for it too.
+    pub(crate) fn settle_setting(&mut self, setting: &Setting) {
+        self.0.catalog.settle_setting(setting);
+    }
+}
+
+/// What is passed on.
+impl RelayLink {
+    /// The bytes that wait to be sent.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.0.requests.unsent_bytes(&self.0.cx)
+    }
+
+    /// Returns the call to drop so that a new one of `bytes` fits into the queue: the newest of the largest unsent calls. `None` if the new one fits
+    /// anyway, or if no queued call is of a larger size class (a power of two).
+    pub(crate) fn to_give_up_for(&self, bytes: usize) -> Option<CallId> {
+        let longer = self.0.requests.far_longer(bytes)?;
+        let room = self.0.requests.check_room(&self.0.cx, bytes);
+        room.is_err().then_some(longer)
+    }
+
+    /// The key under which a modern server expects the answer to an ask.
+    pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
+        self.0.asks.key_of(ask)
+    }
+}
