@@ -32,8 +32,8 @@ use offer_cache::OfferCache;
 use status::StatusServer;
 use stderr::{StderrPrinter, Style};
 
-/// A hint for a person who starts the guard at a terminal, where nothing happens.
-const HINT: &str = "this waits for messages of an MCP host, and standard input is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
+/// A hint for a person who starts the guard at a terminal, where no host will send a message.
+const HINT: &str = "waiting for an MCP host on standard input, which is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; Ctrl-C ends the guard";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
@@ -65,12 +65,12 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let (guard, host_listener) = match args.listen.as_str() {
         "stdio" if !args.allow_host.is_empty() && args.status.is_none() => {
             return Err(usage_error(
-                "--allow-host is for --listen http://… and --status: a host at the standard streams has no name",
+                "--allow-host needs --listen http://… or --status: a host on the standard streams sends no Host header",
             ));
         }
         "stdio" if !args.cors.is_empty() => {
             return Err(usage_error(
-                "--cors is for --listen http://…: no web page is at the standard streams",
+                "--cors needs --listen http://…: a web page cannot connect to the standard streams",
             ));
         }
         "stdio" => {

@@ -324,7 +324,7 @@ impl FileRecorder {
             let path = self.path.display();
             let _ = writeln!(
                 io::stderr(),
-                "everlink: the recording {path} ends here, it cannot be written: {error}. The link goes on"
+                "everlink: the recording {path} cannot be written: {error}; the link continues without it"
             );
         }
     }
