@@ -382,11 +382,12 @@ fn head<'r>(parts: &Parts, buffer: &mut &'r mut [u8]) -> RequestHead<'r> {
 /// The transport of a server over HTTP.
 pub struct ServerTransport {
     responses: IdMap<StreamId, ResponseState>,
-    /// The responses in `ResponseState::Held`: those begun since the last time that no input was left, and those begun before.
+    /// The responses in `ResponseState::Held`. The first list has those begun since [`release_held`](ServerTransport::release_held) last ran, the second
+    /// one those begun before.
     held: [Vec<StreamId>; 2],
-    /// Whether the last poll returned an input, so that the machine gets another turn.
+    /// Whether the last poll returned an input. The machine then gets another turn, which may complete a held response.
     had_input: bool,
-    /// Whether held responses have already waited for such a turn. They wait only once, because under load there is always another one.
+    /// Whether held responses have already waited for such a turn. They wait only once, because under load there is always another turn.
     has_waited: bool,
     /// The part of the last reported request's body that is reported next.
     unreported_body: Option<(StreamId, UnreportedBody)>,
@@ -559,7 +560,7 @@ impl ServerTransport {
         Input::Bytes { stream, bytes }
     }
 
-    /// Called when no input is left. Sends the older held responses, and yields once for the newer ones, so that handlers can complete them.
+    /// Called when no input is left. Sends the older held responses. Yields once for the newer ones, so that handlers can complete them first.
     fn release_held(&mut self, cx: &mut Context<'_>) {
         let [new, old] = &mut self.held;
         for stream in old.drain(..) {
@@ -637,7 +638,7 @@ impl Transport for ServerTransport {
                     .remove(&stream)
                     .into_iter()
                     .for_each(ResponseState::abort);
-                // hyper frees what it holds for a client that does not read only with the connection.
+                // For a client that does not read, hyper holds bytes until the connection is closed.
                 if let Some(connection) = self.connections.remove(&stream) {
                     connection.close();
                 }
@@ -716,7 +717,7 @@ pub struct ResponseBody {
 
 impl ResponseBody {
     fn respond(answer: ResponseStart, presence: ClientPresence) -> Response<ResponseBody> {
-        let valid = "what a machine says is HTTP";
+        let valid = "the machine writes valid status codes and header fields";
         let mut body = ResponseBody {
             first: answer.first,
             rest: answer.rest,
