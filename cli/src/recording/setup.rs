@@ -13,7 +13,8 @@ use everlink::{Config, Limit, Watch, relay};
 use serde::{Deserialize, Serialize};
 
 use super::RECORDED_PATH;
-use super::recorder::{FileRecorder, origin_of};
+use super::converter::origin_of;
+use super::recorder::FileRecorder;
 use crate::args::{LinkOptions, RecordOptions};
 use crate::{Failure, demo, usage_error};
 
