@@ -79,9 +79,9 @@ impl Connector {
 
     /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer ...`, or none.
     ///
-    /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that a caller holds. This
-    /// crate sends the value to the server only. The HTTP library below logs all bytes that it writes, these included, at the level `trace`: disable
-    /// that level for `ureq_proto`.
+    /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that
+    /// a thread holds while it waits for this link. This crate sends the value to the server only. But the HTTP library `ureq_proto` logs all bytes that
+    /// it writes, also the credentials, at the level `trace`. Disable that level for it.
     pub fn with_credentials(
         mut self,
         credentials: impl Fn() -> Option<String> + Send + Sync + 'static,

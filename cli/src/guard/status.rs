@@ -71,6 +71,7 @@ impl StatusServer {
             let (guard, hosts, connection_handle) =
                 (guard.clone(), hosts.clone(), connection.clone());
             let service = service_fn(move |request: http::Request<_>| {
+                // Fixes the type of the body, which hyper's generic service cannot infer.
                 let _: &hyper::body::Incoming = request.body();
                 connection_handle.request_arrived();
                 let (guard, hosts) = (guard.clone(), hosts.clone());

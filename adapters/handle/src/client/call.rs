@@ -92,7 +92,7 @@ pub struct Progress {
     pub progress: f64,
     /// The value of `progress` at the end, if the server knows it.
     pub total: Option<f64>,
-    /// The server's message about it.
+    /// The server's message about the progress.
     pub message: Option<Box<str>>,
 }
 
