@@ -20,13 +20,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Parses the command line. Prints an error and exits if it is not understood.
+    /// Parses the command line. Prints the error and exits if clap rejects it.
     pub(crate) fn read() -> Args {
         Args::try_parse().unwrap_or_else(|error| with_tip(error).exit())
     }
 }
 
-/// Adds a tip to the error if the server was perhaps not named as it must be. Otherwise returns the error unchanged.
+/// Adds a tip if the cause may be a missing or misplaced server command. Otherwise returns the error unchanged.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let command = arguments.get(1).and_then(|argument| argument.to_str());
@@ -37,12 +37,12 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     let has_server = arguments.iter().any(|argument| argument == "--");
     let tip = match error.kind() {
         ErrorKind::MissingRequiredArgument if has_target && !has_server => {
-            "say which server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` reaches one over HTTP"
+            "name the server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` connects to one over HTTP"
         }
         ErrorKind::UnknownArgument
             if has_target && !has_server && error.get(ContextKind::SuggestedArg).is_none() =>
         {
-            "the command that starts a server stands last, after `--`, as in `-- npx -y some-server`"
+            "the command that starts the server comes last, after `--`, as in `-- npx -y some-server`"
         }
         _ => return error,
     };
@@ -152,19 +152,19 @@ Examples:
 pub(crate) enum Command {
     /// Call a tool
     ///
-    /// Prints the result to standard output, and progress to standard error. At a terminal, you can answer questions of the server.
+    /// Prints the result to standard output, and progress to standard error. At a terminal, you can answer the server's questions (elicitation).
     ///
-    /// Arguments are one JSON object, or KEY=VALUE pairs, or both. A VALUE has the type that the tool's input schema says. If that is not known, the
-    /// VALUE is JSON if it parses as JSON, and text otherwise. KEY:=JSON is always JSON.
+    /// Arguments are one JSON object, or KEY=VALUE pairs, or both. The tool's input schema decides the type of a VALUE. If the schema does not say, a
+    /// VALUE that parses as JSON is sent as JSON, and any other as text. KEY:=JSON is always JSON.
     ///
-    /// Exit status: 0 the tool's result, 1 a result with `isError`, 2 usage, 3 an error of the server, 4 the call did not run, 5 the call may or may
-    /// not have run.
+    /// Exit status: 0 success, 1 the tool returned a result with `isError`, 2 wrong usage, 3 the server returned an error, 4 the call did not run, 5 the
+    /// call may or may not have run.
     #[command(override_usage = CALL_USAGE, after_help = CALL_EXAMPLES)]
     Call(Call),
     /// Show how calls survive servers that crash: many calls are made while real server processes are killed
     ///
-    /// Nothing else needs to be installed. Exit status: 0, or 1 if a call had no outcome, if a call that is not safe to repeat ran twice, or if
-    /// another rule was broken.
+    /// Nothing else needs to be installed. Exit status: 0 success, 1 a call had no outcome, a call that is not safe to repeat ran twice, or another
+    /// rule was broken.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
     /// The server that the demo kills
@@ -175,19 +175,21 @@ pub(crate) enum Command {
     /// In the configuration of a host, put `everlink guard --` before the command of a server. Events are logged to standard error, and so is the
     /// server's own standard error. The server starts when a host sends its first message. With --listen http://…, all hosts share one server: up to
     /// 512 connections, 1,024 sessions, 64 MiB of unfinished requests and 64 MiB of unread responses. docs/LIMITS.md lists every limit and the memory
-    /// use that follows. If a shared server asks a question that names no request, a host gets it only if no other host has used this server process.
+    /// use that follows. If the shared server sends a request that belongs to no call, the
+    /// guard passes it to a host only if no other host has used this server process.
     ///
-    /// If the server cannot be started or reached, the host gets the reason at once, as the error of `initialize`. While a server starts, the host
-    /// waits up to 55 seconds, or up to 3 if the guard remembers what the server offered before. The guard ends the server and all processes that it
+    /// If the server cannot be started or reached, the guard answers `initialize` with an error at once, and the error says why. While a server starts, the host
+    /// waits up to 55 seconds, or up to 3 if the guard has stored what the server offered before (--remember). The guard ends the server and all processes that it
     /// started within 2 seconds after the host has disconnected, or after the time of --drain.
     ///
-    /// Exit status: 0 the host has disconnected or the guard was asked to end, 2 usage, 4 the guard could not start, or was asked to end twice.
+    /// Exit status: 0 the host has disconnected or a signal ended the guard, 2 wrong usage, 4 the guard could not start, or a second signal ended it
+    /// before its calls were done.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
     Guard(Guard),
     /// Show a server's name, tools with their parameters, resources and prompts
     ///
-    /// Also shows what the server does wrong, if anything. Exit status: 0, 2 usage, 4 the server could not be reached, the handshake failed, or a
-    /// list could not be read.
+    /// Also shows where the server breaks the protocol. Exit status: 0 success, 2 wrong usage, 4 the server could not be reached, the handshake failed,
+    /// or a list could not be read.
     #[command(override_usage = INSPECT_USAGE, after_help = INSPECT_EXAMPLES)]
     Inspect(Inspect),
     /// Get a prompt, filled in with arguments
@@ -202,13 +204,13 @@ pub(crate) enum Command {
     Read(Read),
     /// Replay a recording that another command made with --record
     ///
-    /// Feeds the recorded input to the same code, without a server and without waiting, and prints the events. Exit status: 0 if they are the same as
-    /// in the recording, 1 if they differ, 4 if the file is not a readable recording.
+    /// Feeds the recorded input to the same code, without a server and without waiting, and prints the events. Exit status: 0 the events are the same as
+    /// in the recording, 1 they differ, 4 the file cannot be read or is not a recording.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
     /// Show the events of a connection and the changes of its server, as they happen
     ///
-    /// Runs until it is interrupted, or its output is closed. Exit status: 0, 2 usage, 4 it was interrupted twice.
+    /// Runs until a signal ends it, or its output is closed. Exit status: 0 success, 2 wrong usage, 4 a second signal ended it.
     #[command(override_usage = WATCH_USAGE, after_help = WATCH_EXAMPLES)]
     Watch(Watch),
     /// Print completions for a shell
@@ -266,7 +268,7 @@ pub(crate) struct Demo {
     /// For how many seconds servers are killed
     #[arg(long, default_value_t = 15)]
     pub(crate) seconds: u64,
-    /// The seed that decides in which order and how servers are killed [default: random]
+    /// The seed of the random order in which the ways to end a server are used [default: random]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
     /// Print the numbers as one line of JSON
@@ -290,7 +292,7 @@ pub(crate) struct Guard {
     /// Hosts that speak only the HTTP+SSE transport of 2024-11-05 connect to /sse at the same address, and post to /messages.
     #[arg(long, default_value = "stdio", value_name = "WHERE")]
     pub(crate) listen: String,
-    /// Another name that clients of --listen or --status may send as `Host`; can be given more than once
+    /// Another value of the `Host` header that --listen and --status accept; can be given more than once
     #[arg(long, value_name = "HOST")]
     pub(crate) allow_host: Vec<String>,
     /// Let web pages of this origin, such as https://app.example, connect to --listen and read the responses (CORS); `*` allows any origin. Can be
@@ -305,29 +307,29 @@ pub(crate) struct Guard {
     /// this. Other hosts fall back to `initialize`, as they would without the guard
     #[arg(long)]
     pub(crate) answer_discover: bool,
-    /// Introduce the guard to the server as its client, instead of the host
+    /// Send the guard's own name and version to the server as its client, instead of those of the host
     #[arg(long)]
     pub(crate) hide_host: bool,
     /// How events are logged to standard error
     #[arg(long, default_value = "text")]
     pub(crate) log: LogFormat,
-    /// The longest message that passes in either direction, in bytes or with a unit of 1,024: 512K, 64M, 64MiB, 1G. A longer message is refused, and the
-    /// log says so
+    /// The maximum length of a message in either direction, in bytes or with a unit (powers of 1,024): 512K, 64M, 64MiB, 1G. A longer message is
+    /// refused, and the log reports it
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_message: usize,
-    /// The directory in which to remember what a server offers, so that hosts need not wait while it starts; `off` remembers nothing [default:
-    /// everlink in $XDG_CACHE_HOME or ~/.cache]
+    /// The directory that stores what a server offers (name, capabilities, instructions), so that later hosts need not wait while it starts; `off`
+    /// stores nothing [default: everlink in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) remember: Option<PathBuf>,
     /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics
     ///
-    /// The `Host` of a request must be this machine, or a name that --allow-host gives. Texts from the server and paths are not shown.
+    /// The `Host` header of a request must name this machine, or be a value of --allow-host. Texts from the server and file paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
-    /// Where the server's standard error goes: `inherit` (to the guard's own, unchanged), `prefix` (the same, with the server's name before each
-    /// line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
+    /// Where the server's standard error goes: `inherit` (unchanged to the guard's standard error), `prefix` (the same, with the server's name before
+    /// each line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
     ///
-    /// With a file or `off`, the log quotes the last lines when the server ends.
+    /// With a file or `off`, the log quotes the last lines of standard error when the server ends.
     #[arg(
         long,
         value_name = "WHERE",
@@ -459,7 +461,7 @@ pub(crate) struct Target {
 #[derive(Clone, Debug, Default, Arguments, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct LinkOptions {
-    /// Which generation of the protocol to speak
+    /// Which generation (era) of MCP to speak
     #[arg(long, default_value = "auto", help_heading = "Link")]
     pub(crate) era: Era,
     /// How long a call may go without a reply or progress; for call, inspect, prompt and read, also how long the handshake may take [default: 60; for
@@ -472,14 +474,14 @@ pub(crate) struct LinkOptions {
     /// How many times a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
-    /// How long a connection must work before it resets the count of failed attempts [default: 60; for guard, 5]
+    /// How long a connection must stay up before the count of failed attempts is reset [default: 60; for guard, 5]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) stable_after: Option<Duration>,
-    /// How long a server may be silent before it is probed with a ping; 0: it is never probed, and no silent server is replaced [default: 30]
+    /// How long a server may be silent before the link sends a ping; 0 sends no pings, so that no silent server is replaced [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) keepalive: Option<Duration>,
-    /// How long a server may be silent and leave probes unanswered while a call waits, before it is replaced. The time is four times as long while
-    /// the server may be working on that call, and unlimited while its process uses CPU time; 0: never replaced [default: 30]
+    /// How long a server may be silent and leave pings unanswered while a call waits, before the server is replaced. The time is four times as long
+    /// while the server may be working on that call, and unlimited while its process uses CPU time; 0 never replaces it [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) hang_timeout: Option<Duration>,
 }
@@ -493,8 +495,8 @@ pub(crate) struct RecordOptions {
     /// Also leave the content of messages out of the recording
     ///
     /// Replaces every name, text and number by another one of the same length, with a random key that is not stored. The recording still shows the
-    /// form of messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Texts that
-    /// must be recognised again stay equal to each other: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and the
+    /// form of messages, lengths, times, and the words of the protocol itself (its methods, members, versions, error codes, capabilities). Equal
+    /// texts stay equal where the replay compares them: ids, cursors, sessions, URIs, unknown methods, names of tools and arguments, lists, and the
     /// names of client and server. Numeric ids, `Host` and `Origin` are shown.
     #[arg(long, requires = "record", help_heading = "Recording")]
     pub(crate) redact: bool,
@@ -503,19 +505,19 @@ pub(crate) struct RecordOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Era {
-    /// Detect it: send `server/discover`, and if that fails `initialize`
+    /// Detect the era: send `server/discover`, and `initialize` if that fails
     #[default]
     Auto,
-    /// `initialize` only: versions up to 2025-11-25, and servers that `server/discover` breaks
+    /// Connect only with `initialize`: for versions up to 2025-11-25, and for servers that fail on `server/discover`
     Legacy,
-    /// Stateless: 2026-07-28
+    /// Connect only with `server/discover`: for the stateless version 2026-07-28
     Modern,
 }
 
 /// Parses a timeout in seconds. Zero is an error because a timeout of zero would already have expired.
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     match parse_seconds(text)? {
-        Duration::ZERO => Err("this must be more than 0 seconds".to_owned()),
+        Duration::ZERO => Err("must be more than 0 seconds".to_owned()),
         timeout => Ok(timeout),
     }
 }
@@ -523,11 +525,11 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .parse()
-        .map_err(|_| "this is no number of seconds".to_owned())?;
+        .map_err(|_| "not a number of seconds, such as 30 or 0.5".to_owned())?;
     if seconds < 0.0 {
-        return Err("this is less than 0 seconds".to_owned());
+        return Err("must not be less than 0 seconds".to_owned());
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| "this is longer than can be waited".to_owned())
+    Duration::try_from_secs_f64(seconds).map_err(|_| "too many seconds for a timer".to_owned())
 }
 
 /// Parses a number of bytes with an optional unit.
@@ -541,17 +543,17 @@ fn parse_size(text: &str) -> Result<usize, String> {
         "g" | "gib" => 30,
         _ => {
             return Err(
-                "this is no size; write bytes, or a unit as in 512K, 64M, 64MiB, 1G".to_owned(),
+                "not a size; write a number of bytes, or a number with a unit: 512K, 64M, 64MiB, 1G".to_owned(),
             );
         }
     };
     let number: usize = digits
         .parse()
-        .map_err(|_| "this is no size; write a number such as 64M".to_owned())?;
+        .map_err(|_| "not a size; write a number, such as 64M".to_owned())?;
     match number.checked_mul(1 << shift) {
-        None => Err("this is more than there can be".to_owned()),
+        None => Err("more bytes than this machine can address".to_owned()),
         Some(bytes) if bytes < MIN_MESSAGE_BYTES => Err(format!(
-            "a handshake does not fit; the least is {MIN_MESSAGE_BYTES} bytes"
+            "too small for a handshake; the minimum is {MIN_MESSAGE_BYTES} bytes"
         )),
         Some(bytes) => Ok(bytes),
     }
@@ -569,7 +571,7 @@ fn parse_origin(text: &str) -> Result<String, String> {
     if text == "*" || rest.is_some_and(is_host) {
         return Ok(text.to_owned());
     }
-    Err("this is neither `*` nor an origin, which is a scheme and a host without a path, such as https://app.example or http://localhost:5173".to_owned())
+    Err("neither `*` nor an origin; an origin is a scheme and a host without a path, such as https://app.example or http://localhost:5173".to_owned())
 }
 
 #[cfg(test)]

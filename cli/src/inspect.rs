@@ -38,7 +38,7 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
         biased;
         ended = handshake_timed_out(link.events()) => Err(timeout_error(&ended)),
         report = query_server(&link) => report,
-        () = signals.next() => Err("interrupted before the server had said all of it".into()),
+        () = signals.next() => Err("interrupted before the server had answered every request".into()),
     };
     monitoring.abort();
     tokio::select! {
@@ -70,10 +70,10 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
 }
 
 fn timeout_error(ended: &Ended) -> Failure {
-    format!("{ended}\n--timeout SECONDS gives it more time").into()
+    format!("{ended}\nuse --timeout SECONDS to wait longer").into()
 }
 
-/// Asks the server for everything that it says about itself.
+/// Fetches the server's identity and all of its lists.
 async fn query_server(link: &Link) -> Result<Value, Failure> {
     let session = link.ready().await?.map_err(|error| not_ready(&error))?;
     let mut report = identity(&session);
@@ -119,7 +119,7 @@ fn items(listing: &Arc<Listing>) -> Value {
     Value::Array(items.map(Result::unwrap_or_default).collect())
 }
 
-/// Collects what went wrong on the wire. Quotes the beginning of noise, because a person who inspects a server may see it.
+/// Collects the server's protocol errors. Quotes the beginning of noise, because the output of `inspect` may show text from the server.
 async fn collect_problems(mut events: Events<Event>) -> Value {
     let mut problems = Vec::new();
     while let Some(event) = events.recv().await {
@@ -145,7 +145,7 @@ fn as_text(report: &Value) -> String {
 fn write_page(page: &mut String, report: &Value) -> std::fmt::Result {
     let text = |value: &Value| single_line(value.as_str().unwrap_or("?"));
     match &report["server"] {
-        Value::Null => writeln!(page, "a server without a name")?,
+        Value::Null => writeln!(page, "the server gives no name")?,
         server => writeln!(
             page,
             "{} {}",
@@ -158,7 +158,7 @@ fn write_page(page: &mut String, report: &Value) -> std::fmt::Result {
     writeln!(page, "offers {}", capabilities(&report["capabilities"]))?;
     if let Some(instructions) = report["instructions"].as_str() {
         let lines: Vec<_> = instructions.lines().map(single_line).collect();
-        writeln!(page, "says: {}", lines.join("\n      "))?;
+        writeln!(page, "instructions: {}", lines.join("\n              "))?;
     }
     for (name, title, _) in LISTS {
         match &report[name] {
@@ -193,7 +193,7 @@ fn write_page(page: &mut String, report: &Value) -> std::fmt::Result {
         )?;
     }
     for problem in report["odd"].as_array().into_iter().flatten() {
-        writeln!(page, "\nodd: {}", text(problem))?;
+        writeln!(page, "\nproblem: {}", text(problem))?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(io::Error::new(
             error.kind(),
-            format!("standard output cannot be written: {error}"),
+            format!("cannot write to standard output: {error}"),
         )),
         Ok(()) => Ok(()),
     }
@@ -48,7 +48,7 @@ pub(crate) async fn stdout_closed() {
         .name("stdout-closed".into())
         .spawn(wait);
     if receiver.await.is_err() {
-        // Polling failed, or the thread could not start, so the end cannot be noticed.
+        // Polling failed, or the thread could not start. Without it, the close cannot be detected.
         std::future::pending::<()>().await;
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn warn(text: &dyn Display) {
     let _ = writeln!(stderr(), "everlink: {}", without_control_characters(text));
 }
 
-/// Makes text of a server safe for one line of our output: it can neither start a new line nor change colours.
+/// Makes text from a server safe for one line of output: it can neither start a new line nor send control sequences to the terminal.
 pub(crate) fn single_line(text: &str) -> String {
     without_control_characters(&text).replace('\n', " ")
 }
@@ -110,7 +110,7 @@ impl EventPrinter {
             (true, Severity::Success) => ("\x1b[32m", "\x1b[0m"),
             (true, Severity::Problem) => ("\x1b[31m", "\x1b[0m"),
         };
-        // Continuation lines are indented, so that multi-line text of a server cannot pass for an event.
+        // Continuation lines are indented, so that text from a server cannot look like an event of its own.
         let line = without_control_characters(line).replace('\n', "\n          ");
         self.write(&format_args!("{at:9.3} {on}{line}{off}"));
     }

@@ -30,19 +30,19 @@ pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
     })?;
     if result.is_truncated {
         eprintln!(
-            "everlink: the recording breaks off; whatever wrote it was killed, or the disk was full"
+            "everlink: the recording is incomplete; the process that wrote it was killed, or the disk was full"
         );
     }
     match result.difference {
         None => {
             eprintln!(
-                "everlink: {} events, the same as when it was recorded",
+                "everlink: {} events, the same as in the recording",
                 result.events
             );
             Ok(ExitCode::SUCCESS)
         }
         Some(difference) => {
-            eprintln!("everlink: this is not what was recorded. {difference}");
+            eprintln!("everlink: the replay differs from the recording. {difference}");
             Ok(ExitCode::FAILURE)
         }
     }

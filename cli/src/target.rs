@@ -1,4 +1,4 @@
-//! Connects to a server as the arguments say. Knows no command.
+//! Connects to the server that the arguments name. Knows no command.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -113,7 +113,7 @@ impl Target {
         let (program, arguments) = self
             .command_line
             .split_first()
-            .ok_or("there is no command")?;
+            .ok_or("the command that starts the server is missing")?;
         let mut command = process::Command::new(program);
         command.args(arguments);
         if let Some(directory) = &self.cwd {
@@ -129,7 +129,7 @@ impl Target {
         for variable in &self.env {
             let (name, value) = split_assignment(variable).ok_or_else(|| {
                 let variable = variable.to_string_lossy();
-                usage_error(format!("--env {variable}: this is not NAME=VALUE"))
+                usage_error(format!("--env {variable}: write it as NAME=VALUE"))
             })?;
             command.env(name, value);
         }
@@ -141,16 +141,16 @@ impl Target {
         for field in &self.header {
             let (name, value) = field
                 .split_once(':')
-                .ok_or_else(|| usage_error("--header: this is not \"Name: value\""))?;
+                .ok_or_else(|| usage_error("--header: write it as \"Name: value\""))?;
             let invalid = |what: &str| usage_error(format!("--header {}: {what}", name.trim()));
             let mut value: HeaderValue = value
                 .trim()
                 .parse()
-                .map_err(|_| invalid("this cannot be a value"))?;
+                .map_err(|_| invalid("the value has characters that HTTP does not allow"))?;
             let name: HeaderName = name
                 .trim()
                 .parse()
-                .map_err(|_| invalid("this cannot be a name"))?;
+                .map_err(|_| invalid("the name has characters that HTTP does not allow"))?;
             value.set_sensitive(true);
             connector = connector.with_field(name, value);
         }
@@ -158,7 +158,7 @@ impl Target {
             // The variable is read once. Another program may refresh the token, but it cannot change the environment of this process.
             let token = std::env::var(&variable).map_err(|_| {
                 usage_error(format!(
-                    "--bearer-env {variable}: there is no such variable"
+                    "--bearer-env {variable}: this environment variable is not set, or is not valid UTF-8"
                 ))
             })?;
             let value = format!("Bearer {token}");

@@ -556,8 +556,8 @@ fn client_that_left_is_remembered_until_the_server_ends() {
     harness.finish();
 }
 
-/// Rule 17: a server may send an ask for a call that it has already answered. The only open call then belongs to another
-/// client.
+/// A server may send an ask for a call that it has already answered. The only open call then belongs to another client,
+/// which must not get the ask.
 #[test]
 fn ask_after_the_reply_reaches_no_other_client() {
     let late = json!({
@@ -623,7 +623,8 @@ fn ask_reaches_no_client_after_a_notification_of_another_client() {
     harness.finish();
 }
 
-/// Rule 9: the capabilities that all clients declare to the server have a common size limit, whatever the clients make up.
+/// A peer cannot exceed the limits: the capabilities that all clients declare to the server have a common size limit,
+/// whatever the clients make up.
 #[test]
 fn capabilities_of_all_clients_together_are_bounded() {
     let mut harness = Harness::new();

@@ -1,4 +1,5 @@
-// What every host for Node shares: it plays the scenarios one after the other, like host.py. A host script says how its SDK does each step.
+// The code that all hosts for Node share: it runs the scenarios of scenarios.json one after the other, like host.py. Each host script defines how its
+// SDK performs a step.
 //
 //     HOST_SCRIPT MODULES WHOLE|QUICK ERA stdio COMMAND...
 //     HOST_SCRIPT MODULES WHOLE|QUICK ERA http URL
@@ -130,6 +131,7 @@ export async function play(host) {
   await call("mark", { scenario: "end" });
 }
 
+/** Replaces long texts by their lengths, so that a line of output stays readable. */
 function shortened(value) {
   if (typeof value === "string") return value.length > 300 ? `${value.length} characters` : value;
   if (Array.isArray(value)) return value.map(shortened);

@@ -1,4 +1,7 @@
-// A low-level server on the TypeScript SDK 1.x: MODULES, then stdio, or http PORT. It offers what stands in offer.json.
+// A low-level server on the TypeScript SDK 1.x, with the tools, resources and prompts of offer.json.
+//
+//     server_node1.mjs MODULES stdio
+//     server_node1.mjs MODULES http PORT
 
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
@@ -12,7 +15,7 @@ const { StdioServerTransport } = require("@modelcontextprotocol/sdk/server/stdio
 const { StreamableHTTPServerTransport } = require("@modelcontextprotocol/sdk/server/streamableHttp.js");
 const types = require("@modelcontextprotocol/sdk/types.js");
 
-// This SDK takes schemas, by their names.
+// This SDK registers a handler by the schema of its request, not by the name of the method.
 const SCHEMAS = {
   "tools/list": types.ListToolsRequestSchema,
   "tools/call": types.CallToolRequestSchema,
@@ -34,6 +37,7 @@ function build() {
   return server;
 }
 
+// The operations of a request that the replies in offer.mjs use, in terms of this SDK.
 const speech = (extra) => ({
   meta: extra._meta,
   signal: extra.signal,

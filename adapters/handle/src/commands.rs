@@ -1,4 +1,4 @@
-//! Commands of handles to a state machine, as plain values, so that a recorder can store them. Makes no decisions.
+//! The commands that handles send to a state machine, as plain values that a recorder can store. Makes no decisions.
 
 use std::borrow::Cow;
 
@@ -145,7 +145,7 @@ impl LinkCommand {
         }
     }
 
-    /// Calls the relay's method for this command, which concerns the link behind the relay.
+    /// Calls the relay's method for this command. It applies to the relay's link to the upstream server.
     pub fn apply_to_relay(self, relay: &mut Relay, now: Instant) {
         match self {
             LinkCommand::Authorized => relay.authorized(now),

@@ -21,10 +21,10 @@ const MAX_QUEUED: usize = 1024;
 /// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These events are never dropped,
 /// however far the listener falls behind:
 ///
-/// - an ask of the server ([`Ask`](client::Event::Ask)) while it is open, and the withdrawal of an ask that was delivered;
+/// - an ask of the server ([`Ask`](client::Event::Ask)) while it is open, and the end of an ask that was already delivered;
 /// - a demand for credentials ([`AuthRequired`](client::Event::AuthRequired)) until it is answered;
 /// - the newest change of the machine's state, which includes the end;
-/// - the newest [`Watching`](client::Event::Watching). It holds the difference from the previous one, which may be among those missed.
+/// - the newest [`Watching`](client::Event::Watching). It says what changed since the one before, which may have been dropped.
 ///
 /// Every other event may be dropped. An application that tracks changes of lists and resources reads all of them again when `missed` grows.
 pub struct Events<E> {

@@ -47,7 +47,7 @@ impl<T> fmt::Debug for Pending<T> {
 
 impl fmt::Display for Gone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the link is closed, or whoever drove it ended before it could answer")
+        f.write_str("the link is closed, or its driver ended before it replied")
     }
 }
 

@@ -30,7 +30,7 @@ impl ClientConnection {
         self.sent_callback.set(Some(Box::new(callback)));
     }
 
-    /// Closes the connection, whatever waits for it. If there is none yet, none is opened.
+    /// Closes the connection, and fails what waits for it. If it is not open yet, it is never opened.
     pub(crate) fn abort(self) {
         self.agent.shutdown();
     }

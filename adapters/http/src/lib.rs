@@ -13,10 +13,10 @@
 //!
 //! One thread drives the link, and each exchange has its own thread while it lasts. All threads end when the link is closed, by [`Link::shutdown`] or
 //! because the last handle is dropped. This crate makes no decisions: the core decides which requests are sent and what follows from their results.
-//! TLS uses `rustls` with Mozilla's root certificates; proxies are those of the environment.
+//! TLS uses `rustls` with Mozilla's root certificates; proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`).
 //!
-//! An exchange that is given up is aborted at once: its connection is shut down, whatever its thread waits for. Only the system's own name lookup and
-//! connection setup cannot be interrupted. The link goes on without that thread, which ends when the system call returns.
+//! An abort of an exchange takes effect at once: it shuts down the connection, whatever its thread waits for. Only a name lookup and a connection
+//! attempt of the system cannot be interrupted. The link does not wait for that thread, which ends when the system call returns.
 //!
 //! The modules: `driver` is the driver's loop, `exchange` one request and its response, and `client_connection` the connection under it. `proxy`
 //! picks the proxy, and `fault` classifies errors.
@@ -79,9 +79,9 @@ impl Connector {
 
     /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer ...`, or none.
     ///
-    /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that a caller holds. This
-    /// crate sends the value to the server only. The HTTP library below logs all bytes that it writes, these included, at the level `trace`: disable
-    /// that level for `ureq_proto`.
+    /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that
+    /// a thread holds while it waits for this link. This crate sends the value to the server only. But the HTTP library `ureq_proto` logs all bytes that
+    /// it writes, also the credentials, at the level `trace`. Disable that level for it.
     pub fn with_credentials(
         mut self,
         credentials: impl Fn() -> Option<String> + Send + Sync + 'static,
@@ -94,7 +94,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// When the name or the value is not valid, or the link or HTTP itself writes this field.
+    /// When the name or the value is not valid, or the link or HTTP itself sets this field.
     pub fn with_field(mut self, name: &str, value: &str) -> Result<Connector, SetupError> {
         let name = HeaderName::try_from(name).map_err(|_| SetupError::FieldName)?;
         let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::FieldValue)?;
@@ -173,7 +173,7 @@ impl fmt::Debug for Connector {
 pub enum SetupError {
     /// The name is not a valid field name.
     FieldName,
-    /// The link or HTTP itself writes this field.
+    /// The link or HTTP itself sets this field.
     FieldReserved,
     /// The value is not a valid field value.
     FieldValue,
@@ -186,11 +186,15 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SetupError::FieldName => "there can be no field of this name",
-            SetupError::FieldReserved => "the field is written by the link or by HTTP itself",
-            SetupError::FieldValue => "no field can have this value",
-            SetupError::NotHttp => "the configuration is not one for HTTP",
-            SetupError::Proxy => "this is no address of a proxy",
+            SetupError::FieldName => "the name is not a valid header field name",
+            SetupError::FieldReserved => {
+                "the link or HTTP itself sets this header field, so it cannot be added"
+            }
+            SetupError::FieldValue => "the value is not a valid header field value",
+            SetupError::NotHttp => "the config is not for HTTP: create it with `Config::http`",
+            SetupError::Proxy => {
+                "not the URL of a proxy: use http://, https://, socks4:// or socks5://"
+            }
         })
     }
 }

@@ -89,7 +89,7 @@ fn drive<H: Transport>(driver: &Arc<InlineDriver<ClientLoop<H::Writer>>>, mut tr
         driver.run_turns(|client_loop| client_loop.full_turn(&mut transport, wakeup.take()))
     {
         let slept = transport.sleep(sleep);
-        wakeup = Some(slept.expect("the system can say what its descriptors have to tell"));
+        wakeup = Some(slept.expect("polling our own open descriptors does not fail"));
     }
 }
 

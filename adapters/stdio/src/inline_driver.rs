@@ -1,7 +1,7 @@
 //! Lets a caller run the driver's step on its own thread while the driver sleeps. Does not know the machine.
 //!
-//! Waking a thread costs more than a step. So the driver is woken only if it must sleep differently, or if a step leaves it an output. Only the
-//! driver waits for the lock. A caller that finds the lock taken sets a flag, and the holder reads the flag again after it unlocks.
+//! Waking a thread costs more than a step. So a caller wakes the driver only if the driver must end its sleep earlier or wait for something else, or
+//! if the step leaves an output that only the driver can carry out. Only the driver waits for the lock. A caller that finds the lock taken sets a flag, and the holder reads the flag again after it unlocks.
 
 use std::cell::Cell;
 use std::mem;
@@ -36,7 +36,7 @@ thread_local! {
     static DEFERS_TURNS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `run` without steps: commands that this thread queues meanwhile are left for the next step. The caller makes sure that there is one.
+/// Runs `run`, and leaves the commands that it queues for a later step. The caller makes sure that such a step follows.
 pub(crate) fn defer_turns(run: impl FnOnce()) {
     let _reset = ResetOnDrop;
     DEFERS_TURNS.set(true);
@@ -108,6 +108,7 @@ impl<M: InlineMachine> InlineDriver<M> {
                 return;
             };
             self.is_requested.store(false, Ordering::Relaxed);
+            // If the step panics, this wakes the driver, which then finds the lock poisoned and ends.
             let wake_on_drop = WakeOnDrop(&self.driver_waker);
             let wakes_driver = machine.as_mut().is_some_and(InlineMachine::inline_turn);
             drop(machine);

@@ -22,7 +22,7 @@ impl Pipes {
                 stdout,
                 stderr,
             },
-            _ => unreachable!("all three are piped"),
+            _ => unreachable!("the command was spawned with three pipes"),
         }
     }
 }

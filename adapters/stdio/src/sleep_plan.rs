@@ -39,8 +39,8 @@ pub(crate) struct SleepPlan {
 impl SleepPlan {
     /// Plans the driver's next sleep.
     ///
-    /// An earlier wake-up time is kept while it lies ahead, even if nothing is due by then. Each call brings a deadline that is a little later than
-    /// that of the call before. So the earliest one is kept, and later calls need not wake the driver.
+    /// An earlier wake-up time is kept while it lies ahead, even if nothing is due by then. Each new call has a slightly later deadline than the call
+    /// before it. Because the driver keeps its earlier wake-up time, a new call need not wake it.
     pub(crate) fn plan<R>(&mut self, now: Instant, conditions: WaitConditions<R>) -> Sleep<R> {
         let is_early = |until: &Instant| {
             *until > now

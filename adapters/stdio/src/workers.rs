@@ -1,8 +1,10 @@
 //! Threads that run the application's function, one per concurrent request. Does not know what a request is about.
 //!
-//! Waking a thread costs more than many a task. So one thread is woken at a time, and it wakes the next one if tasks are left. If tasks are quick,
-//! few threads run all of them; if they block, each task soon has its own thread. While a woken thread is on its way, answers may be held back, to be
-//! written together. That thread writes them as soon as it runs, whatever the thread that held them back does meanwhile.
+//! Waking a thread often costs more than running a task. So one thread is woken at a time, and it wakes the next one if tasks are left. If tasks are
+//! quick, few threads run all of them. If they block, each task soon has its own thread.
+//!
+//! Between the wake-up of a thread and its first instruction, other threads may hold back their answers. The woken thread then writes all of them
+//! together as soon as it runs, whatever the other threads do meanwhile.
 
 use std::collections::VecDeque;
 use std::mem;

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::schema::wants_text;
 use crate::{Failure, usage_error};
 
-/// A hint for people whose arguments are not understood.
+/// A hint for arguments that cannot be parsed.
 const HINT: &str = r#"arguments look like '{"name":"value"}' or name=value"#;
 
 /// Arguments as the user wrote them.
@@ -63,7 +63,9 @@ impl Arguments {
             Some(key) => {
                 let json = RawValue::from_string(value.trim().to_owned());
                 let json = json.map_err(|error| {
-                    usage_error(format!("`{word}`: what follows `:=` is no JSON: {error}"))
+                    usage_error(format!(
+                        "`{word}`: the value after `:=` is not JSON: {error}"
+                    ))
                 })?;
                 (key, ArgumentValue::Json(json))
             }
@@ -128,7 +130,7 @@ impl Arguments {
 }
 
 fn not_an_object(word: &str, why: &dyn Display) -> Failure {
-    usage_error(format!("`{word}` is no JSON object: {why}; {HINT}"))
+    usage_error(format!("`{word}` is not a JSON object: {why}; {HINT}"))
 }
 
 #[cfg(test)]
@@ -212,10 +214,10 @@ mod tests {
     fn invalid_argument_is_refused_with_a_hint() {
         let cases: [(&[&str], &str); 7] = [
             (&["Ada"], "name=value"),
-            (&["[1]"], "no JSON object"),
-            (&["{not json"], "no JSON object"),
+            (&["[1]"], "not a JSON object"),
+            (&["{not json"], "not a JSON object"),
             (&["=3"], "no name"),
-            (&["a:=x"], "no JSON"),
+            (&["a:=x"], "not JSON"),
             (&["a=1", "a=2"], "twice"),
             (&[r#"{"a":1}"#, "a=2"], "twice"),
         ];

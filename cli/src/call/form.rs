@@ -1,4 +1,4 @@
-//! Shows the form of an elicitation to the person at the terminal, and reads the answers line by line. Knows no link.
+//! Shows the form of an elicitation at the terminal, and reads a person's answers line by line. Knows no link.
 
 use std::io::{self, BufRead, Write, stderr, stdin};
 
@@ -26,7 +26,7 @@ impl Form<'_> {
     fn fill(&self, input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<Value> {
         let message = self.0["message"].as_str().unwrap_or("something");
         writeln!(output, "\nThe server asks: {}", single_line(message))?;
-        writeln!(output, "(end of input, ctrl-D, cancels)")?;
+        writeln!(output, "(Ctrl-D cancels)")?;
         let schema = &self.0["requestedSchema"];
         let required = schema["required"].as_array();
         let is_required =
@@ -100,7 +100,9 @@ impl Field<'_> {
     /// Describes the accepted values in words.
     fn kind(&self) -> String {
         match (self.choices(), self.schema["type"].as_str()) {
-            (Some(choices), Some("array")) => format!("any of {}, with commas", choices.join(", ")),
+            (Some(choices), Some("array")) => {
+                format!("any of {}, separated by commas", choices.join(", "))
+            }
             (Some(choices), _) => format!("one of {}", choices.join(", ")),
             (None, Some("boolean")) => "yes or no".to_owned(),
             (None, Some("string") | None) => "text".to_owned(),

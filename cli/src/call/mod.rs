@@ -65,7 +65,7 @@ struct NamedParams<'a> {
 }
 
 impl Operation {
-    /// Returns the method and its parameters. Fetches the schema of a tool if only the schema can tell what an argument means.
+    /// Returns the method and its parameters. Fetches the schema of a tool if only the schema can tell the type of an argument.
     async fn request(&self, link: &Link) -> Result<(&'static str, Payload), Failure> {
         let (method, params) = match self {
             Operation::Prompt { name, arguments } => {
@@ -134,7 +134,7 @@ async fn run_operation(
     }
     let request = tokio::select! {
         request = operation.request(&link) => request,
-        () = signals.next() => Err("interrupted before anything was asked of the server".into()),
+        () = signals.next() => Err("interrupted before the request was sent".into()),
     };
     let outcome = match request {
         Ok((method, params)) => Ok(send_request(&link, method, params, &mut signals).await),
@@ -191,7 +191,7 @@ fn print_outcome(
             let (code, text) = operation.format_result(result);
             let printed = match text.filter(|_| !is_json) {
                 Some(text) => print_bytes(&text),
-                // One line, even if the server sent several. In JSON, a raw line break can only stand between tokens.
+                // Prints one line, even if the server sent several. In JSON, a raw line break can only stand between tokens.
                 None => print(&result.as_str().replace(['\r', '\n'], " ")),
             };
             (code, printed)

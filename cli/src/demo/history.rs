@@ -1,4 +1,4 @@
-//! Stores what happens during the demo: the outcome of each call, and how many servers ended unasked. Evaluates nothing.
+//! Stores what happens during the demo: the outcome of each call, and how many servers ended without being asked to. Evaluates nothing.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -90,7 +90,9 @@ impl Diary {
         for line in fs::read_to_string(&self.0)?.lines() {
             let number = line.parse().ok();
             let run = number.and_then(|number: usize| runs.get_mut(number));
-            *run.ok_or_else(|| io::Error::other(format!("`{line}` in the diary is no call")))? += 1;
+            *run.ok_or_else(|| {
+                io::Error::other(format!("`{line}` in the diary is not the number of a call"))
+            })? += 1;
         }
         Ok(runs)
     }

@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     tokio::select! {
         finished = finish(tasks, &workload, &link) => finished?,
         // A second signal ends the program at once.
-        () = signals.next() => return Err("interrupted before each call had its outcome".into()),
+        () = signals.next() => return Err("interrupted before every call had its outcome".into()),
     }
     listener.await?;
 
@@ -71,7 +71,8 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     if args.json {
         print(&report.as_json(seed))?;
     } else {
-        let again = format!("The same deaths in the same order: everlink demo --seed {seed}");
+        let again =
+            format!("To end the servers in the same ways and order: everlink demo --seed {seed}");
         print(&format_args!("{report}\n{again}"))?;
     }
     Ok(ExitCode::from(u8::from(!report.is_good())))
@@ -104,7 +105,7 @@ async fn check_and_shut_down(workload: &Workload, link: &Link) -> Result<(), Fai
     let stats = link.stats().await?;
     if stats.calls != stats.settled {
         let (calls, settled) = (stats.calls, stats.settled);
-        let text = format!("of {calls} calls, the link has settled {settled}");
+        let text = format!("the link counts {calls} calls, but only {settled} outcomes");
         workload.history().violations.push(text);
     }
     match timeout(HANG_LIMIT, link.shutdown()).await {

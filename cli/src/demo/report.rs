@@ -73,18 +73,18 @@ impl Report {
         let violation = match (kind, outcome) {
             (CallKind::List, _) => return,
             (CallKind::Once, _) if runs > 1 => {
-                format!("call {number} was not safe to repeat, and ran {runs} times")
+                format!("call {number} was not safe to repeat, but ran {runs} times")
             }
             (_, Some(Outcome::Reply)) if runs == 0 => {
-                format!("call {number} has a reply, and never ran")
+                format!("call {number} has a reply, but never ran")
             }
             (_, Some(Outcome::Refused)) if runs > 0 => {
-                format!("call {number} was refused, and ran")
+                format!("call {number} was refused, but ran")
             }
             (_, Some(Outcome::Failed { delivery, .. }))
                 if runs > 0 && *delivery != Delivery::Unknown =>
             {
-                format!("call {number} was said not to have been sent, and ran")
+                format!("call {number} was reported as not sent, but ran")
             }
             _ => return,
         };
@@ -126,22 +126,22 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         row(f, "calls accepted", self.accepted)?;
         row(f, "  answered", self.replies)?;
-        row(f, "  failed, nothing done", sum(&self.failed))?;
+        row(f, "  failed, did not run", sum(&self.failed))?;
         rows(f, &self.failed)?;
         row(f, "  outcome unknown", sum(&self.unknown))?;
         rows(f, &self.unknown)?;
         row(f, "  hung", self.hung)?;
         row(f, "  silently lost", self.lost)?;
-        row(f, "deaths of servers", self.deaths)?;
+        row(f, "servers that died", self.deaths)?;
         row(f, "reconnects", self.reconnects)?;
-        for (label, percent) in [("death seen to ready, p50", 50), ("  p99", 99)] {
+        for (label, percent) in [("recovery time, p50", 50), ("recovery time, p99", 99)] {
             if let Some(ms) = self.ready_ms(percent) {
                 row(f, label, format_args!("{ms:.1} ms"))?;
             }
         }
         if self.is_good() {
             return f.write_str(
-                "\nEvery call has exactly one outcome, and none ran twice that was not safe to repeat.",
+                "\nEvery call had exactly one outcome. No call that is not safe to repeat ran twice.",
             );
         }
         f.write_str("\nRules that were broken:")?;

@@ -89,7 +89,9 @@ async fn answer(
     let result = match &*request.method {
         "tools/list" => tools(),
         "tools/call" => {
-            let params = request.params.ok_or_else(|| invalid("there are none"))?;
+            let params = request
+                .params
+                .ok_or_else(|| invalid("`params` is missing"))?;
             let params: Params = params.parse().map_err(invalid)?;
             state
                 .write_diary(params.arguments.number)
@@ -99,7 +101,7 @@ async fn answer(
             json!({"content": [{"type": "text", "text": text}], "isError": is_error})
         }
         method => {
-            let text = format!("{method} is not served here");
+            let text = format!("the demo server has no method {method}");
             return Err(ErrorObject::new(code::METHOD_NOT_FOUND, text));
         }
     };

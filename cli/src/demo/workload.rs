@@ -113,7 +113,7 @@ impl Workload {
                 if self.has_ended() {
                     return;
                 }
-                self.log(&format_args!(">> what comes now: {description}"));
+                self.log(&format_args!(">> next: {description}"));
                 let (events, epoch) = (self.link.events(), self.link.epoch());
                 match disruption {
                     Disruption::Crash(how) => {
@@ -134,7 +134,7 @@ impl Workload {
             Ok(Ok(Ok(_))) => return,
             Ok(Ok(Err(not_ready))) => not_ready.to_string(),
             Ok(Err(gone)) => gone.to_string(),
-            Err(_) => format!("the link is {} for {HANG_LIMIT:?}", self.link.state()),
+            Err(_) => format!("the link was {} for {HANG_LIMIT:?}", self.link.state()),
         };
         self.history()
             .violations

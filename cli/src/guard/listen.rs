@@ -48,16 +48,19 @@ impl HostListener {
             return Err(invalid("the address must begin with http:// and a host"));
         };
         let port = uri.port_u16();
-        let port = port
-            .ok_or_else(|| invalid("the address needs a port up to 65535; 0 takes any free one"))?;
+        let port = port.ok_or_else(|| {
+            invalid(
+                "the address needs a port up to 65535; for port 0, the system chooses a free one",
+            )
+        })?;
         let listener = TcpListener::bind(format!("{host}:{port}")).await;
         let listener =
-            listener.map_err(|error| format!("--listen {url}: cannot listen there: {error}"))?;
+            listener.map_err(|error| format!("--listen {url}: cannot listen: {error}"))?;
         let address = listener.local_addr()?;
         let hosts = allowed_hosts(host, address.ip(), allowed).map_err(invalid)?;
         let open_to_hosts = hosts.as_ref().map(|hosts| {
             let hosts = hosts.join(", ");
-            format!("anyone who can reach it is let in; the Host of a request may be {hosts} or this machine")
+            format!("anyone who can reach this address can use the server; accepted values of Host: {hosts}, and the names of this machine")
         });
         let open_to_pages = (!cors.is_empty()).then(|| {
             let pages = if cors.iter().any(|origin| origin == "*") {
@@ -65,7 +68,7 @@ impl HostListener {
             } else {
                 format!("web pages of {}", cors.join(", "))
             };
-            format!("{pages} in a browser that reaches it can use the server")
+            format!("{pages} can use the server, in any browser that can reach this address")
         });
         let cautions: Vec<_> = [open_to_hosts, open_to_pages]
             .into_iter()
@@ -133,8 +136,9 @@ pub(super) fn with_loopback_names(hosts: Option<&[String]>) -> Option<Vec<String
     hosts.map(|hosts| hosts.iter().cloned().chain(loopback_names).collect())
 }
 
-/// Returns the additional values of `Host` that are accepted at this address. `None`: only the names of this machine are accepted. A stranger's
-/// domain that resolves to this address is not accepted, because then any web page could send requests.
+/// Returns the additional values of `Host` that are accepted at this address. `None`: only the names of this machine are accepted.
+///
+/// Any other name is refused. Otherwise a web page could make its own domain resolve to this address and send requests (DNS rebinding).
 pub(super) fn allowed_hosts(
     host: &str,
     ip: IpAddr,
@@ -143,7 +147,7 @@ pub(super) fn allowed_hosts(
     let mut hosts = allowed.to_vec();
     if ip.is_unspecified() && hosts.is_empty() {
         return Err(
-            "this is every address of the machine; say with --allow-host by which name or address clients reach it",
+            "this listens on every address of the machine; give the names or addresses that clients connect to with --allow-host",
         );
     }
     if !ip.is_loopback() && !ip.is_unspecified() {

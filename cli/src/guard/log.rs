@@ -23,13 +23,13 @@ use crate::stderr_copy::{Backlog, Chunk, block_on};
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Advice for a message that is too long.
-const MAX_MESSAGE_HINT: &str = "--max-message lets longer messages pass";
+const MAX_MESSAGE_HINT: &str = "--max-message raises the limit";
 
 /// Advice for text on a server's standard output.
-const STDOUT_HINT: &str = "it is ignored: stdout is for MCP messages, and the server should write such text to stderr; more of it is counted, and not shown";
+const STDOUT_HINT: &str = "ignored, because stdout is for MCP messages; the server should write such text to stderr; further text is counted but not shown";
 
-/// The client reports each of the first 8 pieces of noise of a connection, and then only those whose number is a power of two. Above 8, the last
-/// reported count is a lower bound.
+/// The client reports each of the first 8 lines of noise of a connection, and then only those whose number is a power of two. So a last reported
+/// count above 8 is a lower bound.
 const EXACT_NOISE_COUNT: u64 = 8;
 
 /// A log line that says where something is served.
@@ -77,10 +77,10 @@ impl WriterThread {
     }
 }
 
-/// Logs the notices, then the events, on a thread of its own. A reader who stops reading our standard error blocks only this thread.
+/// Logs the notices, then the events, on a thread of its own. If nobody reads the guard's standard error, only this thread blocks.
 ///
-/// `stderr_printer` shows the server's standard error. Without it, the log quotes the last lines when the server ends. Only a server that
-/// `is_process` has standard streams.
+/// `stderr_printer` shows the server's standard error. Without it, the log quotes the last lines when the server ends. `is_process` says whether the
+/// server is a child process, and so has standard streams.
 pub(super) fn start(
     format: LogFormat,
     notices: Vec<Notice>,
@@ -115,7 +115,7 @@ pub(crate) struct EventLog {
     noise: NoiseCount,
 }
 
-/// Counts the text on the server's standard output that is no message.
+/// Counts the lines on the server's standard output that are not messages.
 #[derive(Default)]
 struct NoiseCount {
     /// Whether one piece of it was shown.
@@ -255,11 +255,12 @@ impl EventLog {
         }
     }
 
-    /// Logs a refused request, with its method and path and a hint. The server reports the first refusal for each reason, and then ever fewer.
+    /// Logs a refused request, with its method and path and a hint. The server reports the first refusal for each reason, and later ones ever more
+    /// rarely.
     fn log_refused(&mut self, at: Instant, event: &Event, refused: &Refused) {
         let hint = match refused.cause {
-            RefusalCause::Host => Some("--allow-host lets in requests for another name"),
-            RefusalCause::Origin => Some("--cors lets in web pages of an origin"),
+            RefusalCause::Host => Some("--allow-host accepts another value of Host"),
+            RefusalCause::Origin => Some("--cors accepts web pages of another origin"),
             RefusalCause::Path => Some("hosts connect to the path of --listen, or to /sse"),
             RefusalCause::Size => Some(MAX_MESSAGE_HINT),
             _ => None,
@@ -310,7 +311,7 @@ impl EventLog {
             LogFormat::Off => {}
             LogFormat::Text => {
                 let line = format!(
-                    "server: text on stdout that is no message: `{sample}` ({STDOUT_HINT})"
+                    "server: text on stdout that is not a message: `{sample}` ({STDOUT_HINT})"
                 );
                 self.write(at, Severity::Problem, &line);
             }
@@ -331,7 +332,7 @@ impl EventLog {
         } else {
             ""
         };
-        let line = format!("lines on the stdout of {epoch} that were ignored: {at_least}{count}");
+        let line = format!("ignored lines on the stdout of {epoch}: {at_least}{count}");
         match self.format {
             LogFormat::Json => {
                 let entry = json!({"side": "upstream", "event": line, "count": count});
@@ -398,7 +399,7 @@ fn hint(event: &Event) -> Option<&'static str> {
         Event::Upstream(client::Event::Closing {
             cause: Cause::Unresponsive { .. },
             ..
-        }) => Some("--hang-timeout says how long it may be silent; 0: for ever"),
+        }) => Some("--hang-timeout sets how long it may be silent; 0 means without limit"),
         Event::Downstream(server::Event::Noise(noise))
         | Event::Upstream(client::Event::Noise(noise))
             if noise.is_too_large =>
@@ -409,7 +410,7 @@ fn hint(event: &Event) -> Option<&'static str> {
             Some(MAX_MESSAGE_HINT)
         }
         Event::Downstream(server::Event::NotificationsDropped { .. }) => Some(
-            "log messages and the like; answers are kept. --status counts them as news_dropped",
+            "only notifications such as log messages are dropped, never answers; --status counts them as news_dropped",
         ),
         _ => None,
     }

@@ -32,8 +32,8 @@ use offer_cache::OfferCache;
 use status::StatusServer;
 use stderr::{StderrPrinter, Style};
 
-/// A hint for a person who starts the guard at a terminal, where nothing happens.
-const HINT: &str = "this waits for messages of an MCP host, and standard input is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; ctrl-C ends it";
+/// A hint for a person who starts the guard at a terminal, where no host will send a message.
+const HINT: &str = "waiting for an MCP host on standard input, which is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; Ctrl-C ends the guard";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
@@ -43,87 +43,13 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         None => None,
     };
     let offer_cache = OfferCache::of(args.remember.as_deref(), &args.target);
-    let role = |endpoint| Role::Guard {
-        endpoint,
-        drain: args.drain,
-        hides_host: args.hide_host,
-        answers_discover: args.answer_discover,
-        max_message: Some(args.max_message),
-        remembered: offer_cache.as_ref().and_then(OfferCache::read),
-    };
+    let server_stderr = ServerStderrCopy::start(&args)?;
+    let (guard, host_listener) =
+        start_relay(&args, offer_cache.as_ref(), server_stderr.backlog()).await?;
+    let notices = notices(status_server.as_ref(), host_listener.as_ref());
     let is_process = args.target.url.is_none();
-    let backlog = Arc::new(Backlog::default());
-    let copies_stderr = is_process && args.server_stderr != Some(ServerStderr::Off);
-    let stderr_backlog = copies_stderr.then(|| Arc::clone(&backlog));
-    let stderr_file = match &args.server_stderr {
-        Some(ServerStderr::File(path)) => Some(WriterThread::new(stderr::append_to_file(
-            path,
-            Arc::clone(&backlog),
-        )?)),
-        _ => None,
-    };
-    let (guard, host_listener) = match args.listen.as_str() {
-        "stdio" if !args.allow_host.is_empty() && args.status.is_none() => {
-            return Err(usage_error(
-                "--allow-host is for --listen http://… and --status: a host at the standard streams has no name",
-            ));
-        }
-        "stdio" if !args.cors.is_empty() => {
-            return Err(usage_error(
-                "--cors is for --listen http://…: no web page is at the standard streams",
-            ));
-        }
-        "stdio" => {
-            if stdin().is_terminal() && args.log == LogFormat::Text {
-                warn(&HINT);
-            }
-            (
-                args.target
-                    .start_relay(role(None), StdioTransport::take()?, stderr_backlog)?,
-                None,
-            )
-        }
-        url => {
-            let (host_listener, transport) =
-                HostListener::bind(url, &args.allow_host, &args.cors).await?;
-            let guard = args.target.start_relay(
-                role(Some(Box::new(host_listener.endpoint()))),
-                transport,
-                stderr_backlog,
-            )?;
-            (guard, Some(host_listener))
-        }
-    };
-    let notices = [
-        status_server
-            .as_ref()
-            .map(|server| Notice::new("status", server.url())),
-        host_listener.as_ref().map(|listener| {
-            let notice = Notice::new("listening", listener.url());
-            notice
-                .with_sse(listener.sse())
-                .with_caution(listener.caution())
-        }),
-    ];
-    let notices = notices.into_iter().flatten().collect();
-    let style = match (&args.server_stderr, args.log) {
-        _ if !copies_stderr => None,
-        (Some(ServerStderr::File(_) | ServerStderr::Off), _) => None,
-        (Some(ServerStderr::Inherit), _) | (None, LogFormat::Off | LogFormat::Text) => {
-            Some(Style::Raw)
-        }
-        (Some(ServerStderr::Prefix), _) => Some(Style::Prefixed(program_name(&args))),
-        // Every line of the log must be a JSON object.
-        (None, LogFormat::Json) => Some(Style::Json),
-    };
-    let stderr_printer = style.map(|style| (StderrPrinter::new(style), backlog));
-    let log = log::start(
-        args.log,
-        notices,
-        guard.events(),
-        is_process,
-        stderr_printer,
-    )?;
+    let printer = server_stderr.printer(&args);
+    let log = log::start(args.log, notices, guard.events(), is_process, printer)?;
     tokio::spawn(monitor_relay(guard.events(), guard.clone()));
     if let Some(offer_cache) = offer_cache {
         tokio::spawn(store_offers(offer_cache, guard.events()));
@@ -144,13 +70,117 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         listening.await?;
     }
     log.end().await;
-    if let Some(stderr_file) = stderr_file {
-        stderr_file.end().await;
-    }
+    server_stderr.end().await;
     if let Some(cleaner) = cleaner {
         cleaner.stop();
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the relay. Also returns the listener for hosts, unless the host is at the standard streams.
+async fn start_relay(
+    args: &Guard,
+    offer_cache: Option<&OfferCache>,
+    stderr_backlog: Option<Arc<Backlog>>,
+) -> Result<(everlink_tokio::Guard, Option<HostListener>), Failure> {
+    let role = |endpoint| Role::Guard {
+        endpoint,
+        drain: args.drain,
+        hides_host: args.hide_host,
+        answers_discover: args.answer_discover,
+        max_message: Some(args.max_message),
+        remembered: offer_cache.and_then(OfferCache::read),
+    };
+    let target = &args.target;
+    if args.listen != "stdio" {
+        let (host_listener, transport) =
+            HostListener::bind(&args.listen, &args.allow_host, &args.cors).await?;
+        let role = role(Some(Box::new(host_listener.endpoint())));
+        let guard = target.start_relay(role, transport, stderr_backlog)?;
+        return Ok((guard, Some(host_listener)));
+    }
+    if !args.allow_host.is_empty() && args.status.is_none() {
+        return Err(usage_error(
+            "--allow-host needs --listen http://… or --status: a host on the standard streams sends no Host header",
+        ));
+    }
+    if !args.cors.is_empty() {
+        return Err(usage_error(
+            "--cors needs --listen http://…: a web page cannot connect to the standard streams",
+        ));
+    }
+    if stdin().is_terminal() && args.log == LogFormat::Text {
+        warn(&HINT);
+    }
+    let guard = target.start_relay(role(None), StdioTransport::take()?, stderr_backlog)?;
+    Ok((guard, None))
+}
+
+/// Returns the first lines of the log, which say where the guard serves what.
+fn notices(
+    status_server: Option<&StatusServer>,
+    host_listener: Option<&HostListener>,
+) -> Vec<Notice> {
+    let status = status_server.map(|server| Notice::new("status", server.url()));
+    let listening = host_listener.map(|listener| {
+        Notice::new("listening", listener.url())
+            .with_sse(listener.sse())
+            .with_caution(listener.caution())
+    });
+    status.into_iter().chain(listening).collect()
+}
+
+/// The copy of the server's standard error.
+struct ServerStderrCopy {
+    /// `None` if nothing is copied.
+    backlog: Option<Arc<Backlog>>,
+    /// The thread that appends to a file, if `--server-stderr` names one.
+    file: Option<WriterThread>,
+}
+
+impl ServerStderrCopy {
+    fn start(args: &Guard) -> Result<ServerStderrCopy, Failure> {
+        let is_copied = args.target.url.is_none() && args.server_stderr != Some(ServerStderr::Off);
+        let backlog = Arc::new(Backlog::default());
+        let file = match &args.server_stderr {
+            Some(ServerStderr::File(path)) => Some(WriterThread::new(stderr::append_to_file(
+                path,
+                Arc::clone(&backlog),
+            )?)),
+            _ => None,
+        };
+        Ok(ServerStderrCopy {
+            backlog: is_copied.then_some(backlog),
+            file,
+        })
+    }
+
+    /// Returns the backlog for the transport, which copies standard error to it.
+    fn backlog(&self) -> Option<Arc<Backlog>> {
+        self.backlog.clone()
+    }
+
+    /// Returns the printer for the log, which shows standard error between its own lines. `None` if standard error goes elsewhere.
+    fn printer(&self, args: &Guard) -> Option<(StderrPrinter, Arc<Backlog>)> {
+        let backlog = self.backlog.clone()?;
+        let style = match (&args.server_stderr, args.log) {
+            (Some(ServerStderr::File(_) | ServerStderr::Off), _) => return None,
+            (Some(ServerStderr::Inherit), _) | (None, LogFormat::Off | LogFormat::Text) => {
+                Style::Raw
+            }
+            (Some(ServerStderr::Prefix), _) => Style::Prefixed(program_name(args)),
+            // Every line of the log must be a JSON object.
+            (None, LogFormat::Json) => Style::Json,
+        };
+        Some((StderrPrinter::new(style), backlog))
+    }
+
+    /// Waits until the file is written.
+    async fn end(self) {
+        if let Some(file) = self.file {
+            file.end().await;
+        }
+    }
 }
 
 /// The name for the server until it reports its own: the file name of its program.

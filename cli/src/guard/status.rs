@@ -24,7 +24,7 @@ use crate::{Failure, usage_error};
 /// The maximum number of connections. 16 is enough for a few web pages and scrapers.
 const CONNECTIONS: usize = 16;
 
-/// A listener for readers of the status.
+/// The HTTP server for `--status`.
 pub(super) struct StatusServer {
     listener: TcpListener,
     url: String,
@@ -45,8 +45,8 @@ impl StatusServer {
             .map_err(|what| usage_error(format!("--status {address}: {what}")))?;
         let hosts = listen::with_loopback_names(hosts.as_deref());
         let listener = TcpListener::bind(address).await;
-        let listener = listener
-            .map_err(|error| format!("--status {address}: cannot listen there: {error}"))?;
+        let listener =
+            listener.map_err(|error| format!("--status {address}: cannot listen: {error}"))?;
         let url = format!("http://{}/", listener.local_addr()?);
         Ok(StatusServer {
             listener,
@@ -71,12 +71,13 @@ impl StatusServer {
             let (guard, hosts, connection_handle) =
                 (guard.clone(), hosts.clone(), connection.clone());
             let service = service_fn(move |request: http::Request<_>| {
+                // Fixes the type of the body, which hyper's generic service cannot infer.
                 let _: &hyper::body::Incoming = request.body();
                 connection_handle.request_arrived();
                 let (guard, hosts) = (guard.clone(), hosts.clone());
                 async move {
                     if !is_allowed(&hosts, request.headers()) {
-                        let text = "the Host of a request must be this machine, or a name that --allow-host gives\n";
+                        let text = "the Host header must name this machine, or be a value of --allow-host\n";
                         return Ok(refusal(StatusCode::FORBIDDEN, text));
                     }
                     let (method, path) = (request.method(), request.uri().path());
@@ -89,7 +90,8 @@ impl StatusServer {
     }
 }
 
-/// The same check as for hosts. It refuses web pages of other origins, and web pages whose domain was made to resolve to this address.
+/// Makes the same check as the endpoint for hosts. It refuses web pages of other origins, and web pages whose domain was made to resolve to this
+/// address.
 fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value| value.to_str().ok());
     let is_for_us = hosts.allows_host(text(HOST).flatten());
@@ -108,7 +110,12 @@ async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> 
         (&Method::GET | &Method::HEAD, "/metrics") => {
             ("text/plain; version=0.0.4; charset=utf-8", as_metrics)
         }
-        _ => return refusal(StatusCode::NOT_FOUND, "only / and /metrics exist\n"),
+        _ => {
+            return refusal(
+                StatusCode::NOT_FOUND,
+                "not found: only / and /metrics are served\n",
+            );
+        }
     };
     match guard.status().await {
         Ok(status) => {
@@ -152,11 +159,11 @@ fn as_json(status: &Status) -> Value {
     })
 }
 
-/// Describes how an epoch ended, in our own words only. Texts from the server or the system may hold secrets and paths. They belong on standard
-/// error, not on a port that others can reach.
+/// Describes how an epoch ended, without any text from the server or the system. Such text may hold secrets and paths, which must not be served on a
+/// port that others can reach.
 fn describe_end(ended: &Ended) -> String {
     let cause = match &ended.cause {
-        Cause::AskedTo { .. } => "a reconnect was asked for".to_owned(),
+        Cause::AskedTo { .. } => "a reconnect was requested".to_owned(),
         Cause::HandshakeRefused { .. } => "the handshake failed".to_owned(),
         cause => cause.to_string(),
     };
@@ -293,12 +300,12 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
         ),
         (
             "abandoned",
-            "Connections abandoned before their end was reported.",
+            "Connections released before their end was reported.",
             stats.abandoned,
         ),
         (
             "stale_inputs",
-            "Inputs of connections that had ended.",
+            "Inputs dropped because their connection had already ended.",
             stats.stale_inputs,
         ),
         ("calls", "Calls accepted.", stats.calls),
@@ -317,10 +324,10 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
             "Replies that came too late, or twice.",
             stats.late_replies,
         ),
-        ("asks", "Questions of the server.", stats.asks),
+        ("asks", "Requests from the server.", stats.asks),
         (
             "asks_refused",
-            "Questions of the server that the guard refused.",
+            "Requests from the server that the guard refused.",
             stats.asks_refused,
         ),
         ("probes", "Probes sent to a quiet server.", stats.probes),
@@ -339,7 +346,7 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
         ("resumes", "Event streams resumed.", stats.resumes),
         (
             "turned_away",
-            "Messages that the server refused unread.",
+            "Messages that the server refused and that may be sent again.",
             stats.turned_away,
         ),
         ("bytes_in", "Bytes received.", stats.bytes_in),
@@ -351,7 +358,7 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
         ),
         (
             "answers_dropped",
-            "Answers that the server does not read.",
+            "Answers dropped because the server does not read.",
             stats.answers_dropped,
         ),
     ]
@@ -359,7 +366,7 @@ fn upstream(stats: &Stats) -> [Counter; 23] {
 
 fn downstream(stats: &server::Stats) -> [Counter; 15] {
     [
-        ("requests", "Requests taken.", stats.requests),
+        ("requests", "Requests accepted.", stats.requests),
         ("refused", "Requests that cannot be served.", stats.refused),
         ("answered", "Requests answered.", stats.answered),
         (
@@ -369,10 +376,10 @@ fn downstream(stats: &server::Stats) -> [Counter; 15] {
         ),
         (
             "answers_dropped",
-            "Answers that the host did not want any more.",
+            "Answers dropped because the host had cancelled the request or was gone.",
             stats.answers_dropped,
         ),
-        ("asks", "Questions to hosts.", stats.asks),
+        ("asks", "Requests sent to hosts.", stats.asks),
         (
             "late_replies",
             "Replies that came too late, or twice.",
@@ -403,7 +410,7 @@ fn downstream(stats: &server::Stats) -> [Counter; 15] {
         ),
         (
             "stale_inputs",
-            "Inputs that came after the end.",
+            "Inputs dropped because the connection had already ended.",
             stats.stale_inputs,
         ),
     ]

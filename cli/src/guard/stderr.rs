@@ -1,4 +1,4 @@
-//! Shows the server's standard error, either on the guard's own or in a file. Knows no events.
+//! Copies the server's standard error to the guard's own or to a file. Knows no events.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write, stderr};
@@ -18,7 +18,7 @@ use crate::stderr_copy::{Backlog, Chunk, block_on};
 /// The maximum number of bytes that are held until their line ends. 64 KiB is longer than any line that a person reads.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// How the server's standard error appears on the guard's own.
+/// How the server's lines appear on the guard's standard error.
 pub(super) enum Style {
     /// A JSON object for each line.
     Json,
@@ -70,7 +70,7 @@ impl StderrPrinter {
                 printer.print_json(at, json!({"side": "upstream", "stderrDropped": dropped}));
             } else {
                 warn(&format_args!(
-                    "{dropped} bytes of the server's stderr are not shown: this stream was not read fast enough"
+                    "{dropped} bytes of the server's stderr are not shown, because this stream was not read fast enough"
                 ));
             }
         }
@@ -155,13 +155,13 @@ pub(super) fn append_to_file(
             if chunk.dropped > 0 {
                 let dropped = chunk.dropped;
                 written = written.and_then(|()| {
-                    writeln!(file, "\neverlink: {dropped} bytes are missing here: the file was not written fast enough")
+                    writeln!(file, "\neverlink: {dropped} bytes are missing here, because this file could not be written fast enough")
                 });
             }
             if let Err(error) = written {
                 // The backlog drops and counts the rest, in bounded memory.
                 warn(&format_args!(
-                    "--server-stderr {name}: cannot be written any more: {error}; the guard goes on"
+                    "--server-stderr {name}: cannot be written: {error}; the guard continues without it"
                 ));
                 break;
             }

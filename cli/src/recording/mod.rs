@@ -1,9 +1,12 @@
 //! Records every step of a machine as a line of JSON, and replays recordings.
 //!
 //! The machine has no clock and no randomness of its own. The same inputs, given to a machine with the same configuration, produce the same outputs.
-//! `setup` is the configuration, `line` the format of the lines, `recorder` writes them, `redact` hides content, and `replay` reads them back.
+//! `setup` is the configuration, and `line` the format of the lines. `recorder` records each step: `converter` leaves out secrets, `redact` hides
+//! content, and `line_writer` writes the lines. `replay` reads them back.
 
+mod converter;
 mod line;
+mod line_writer;
 mod recorder;
 mod redact;
 mod replay;

@@ -157,13 +157,11 @@ impl Replayer {
                 Ok(step) => step,
                 Err(_) if self.result.is_truncated => break,
                 Err(error) => {
-                    return Err(format!("line {line} is no line of a recording: {error}").into());
+                    return Err(format!("line {line} is not a line of a recording: {error}").into());
                 }
             };
-            if let Err(unknown_id) = self.step(step, &mut on_event) {
-                self.add_difference(format!(
-                    "line {line} names {unknown_id}, which does not exist in this run"
-                ));
+            if let Err(why) = self.step(step, &mut on_event) {
+                self.add_difference(format!("line {line} cannot be replayed: {why}"));
                 return Ok(self.result);
             }
         }
@@ -220,7 +218,9 @@ impl Replayer {
             }
             let missing = self.expected.drain(..).next();
             if let Some((line, text)) = missing {
-                self.add_difference(format!("line {line}: recorded, and not seen now: {text}"));
+                self.add_difference(format!(
+                    "line {line}: the recording has an event that the replay has not: {text}"
+                ));
             }
         }
         Ok(())
@@ -301,12 +301,14 @@ impl Replayer {
             Some((_, recorded_text)) if recorded_text == text => {}
             Some((line, recorded_text)) => {
                 self.add_difference(format!(
-                    "line {line}: recorded: {recorded_text}\n  now: {text}"
+                    "line {line}: recorded: {recorded_text}\n  replayed: {text}"
                 ));
             }
             None => {
                 let line = self.line;
-                self.add_difference(format!("line {line}: not recorded, and seen now: {text}"));
+                self.add_difference(format!(
+                    "line {line}: the replay has an event that the recording has not: {text}"
+                ));
             }
         }
     }
@@ -342,7 +344,7 @@ impl RunIds {
             return Ok(Epoch::NONE);
         }
         let epoch = self.epochs.get(&number);
-        epoch.copied().ok_or_else(|| format!("connection {number}"))
+        epoch.copied().ok_or_else(|| missing("connection", number))
     }
 
     fn input(&mut self, is_downstream: bool, stream: StreamId, kind: InputKind) -> Input<'static> {
@@ -424,9 +426,11 @@ impl RunIds {
                 let answer = match (result, error) {
                     (_, Some(error)) => Err(error.into_error()),
                     (Some(result), None) => Ok(Payload::from(result)),
-                    (None, None) => return Err("an answer without an answer".to_owned()),
+                    (None, None) => {
+                        return Err("the answer has neither a result nor an error".to_owned());
+                    }
                 };
-                let ask = found.ok_or_else(|| format!("question {ask}"))?;
+                let ask = found.ok_or_else(|| missing("ask", ask))?;
                 return Ok(ClientCommand::Answer { ask, answer });
             }
             line::RecordedCommand::Call {
@@ -443,7 +447,7 @@ impl RunIds {
             line::RecordedCommand::Cancel { call, reason } => {
                 let found = self.calls.get(&call).copied();
                 return Ok(ClientCommand::Cancel {
-                    call: found.ok_or_else(|| format!("call {call}"))?,
+                    call: found.ok_or_else(|| missing("call", call))?,
                     reason: reason.map(String::into_boxed_str),
                 });
             }
@@ -452,7 +456,8 @@ impl RunIds {
                 options,
             } => {
                 return Ok(ClientCommand::List {
-                    list: list_by_name(&name).ok_or(name)?,
+                    list: list_by_name(&name)
+                        .ok_or_else(|| format!("this program knows no list {name}"))?,
                     options: options.into_options(),
                 });
             }
@@ -484,6 +489,11 @@ impl RunIds {
         };
         Ok(ClientCommand::Link(link_command))
     }
+}
+
+/// Says that the machine has nothing with this number in this run.
+fn missing(what: &str, number: u64) -> String {
+    format!("{what} {number} does not exist in this run")
 }
 
 #[cfg(test)]
@@ -867,9 +877,9 @@ mod tests {
             change(r#"{"polled":1}"#, r#"{"polled":18446744073709551615}"#).expect("a recording");
         assert_eq!(result.difference, None);
         let error = change(r#""timed":true"#, r#""untold":true"#).expect_err("an unknown member");
-        assert!(error.contains("is no line of a recording"), "{error}");
+        assert!(error.contains("is not a line of a recording"), "{error}");
         let error =
             change(r#""format":1,"#, r#""format":2,"new":{},"#).expect_err("another format");
-        assert!(error.contains("form 2"), "{error}");
+        assert!(error.contains("format 2"), "{error}");
     }
 }

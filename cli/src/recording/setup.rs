@@ -13,7 +13,8 @@ use everlink::{Config, Limit, Watch, relay};
 use serde::{Deserialize, Serialize};
 
 use super::RECORDED_PATH;
-use super::recorder::{FileRecorder, origin_of};
+use super::converter::origin_of;
+use super::recorder::FileRecorder;
 use crate::args::{LinkOptions, RecordOptions};
 use crate::{Failure, demo, usage_error};
 
@@ -175,9 +176,8 @@ impl Role {
     ) -> Result<Config, Failure> {
         let (name, version) = ("everlink", env!("CARGO_PKG_VERSION"));
         let mut config = match url {
-            Some(url) => Config::http(name, version, url).map_err(|error| {
-                usage_error(format!("--url: this is no address of a server: {error}"))
-            })?,
+            Some(url) => Config::http(name, version, url)
+                .map_err(|error| usage_error(format!("--url: not the URL of a server: {error}")))?,
             None => Config::child(name, version),
         };
         match self {
@@ -190,7 +190,7 @@ impl Role {
                 config.policy.retry.call_patience = Duration::ZERO;
             }
             Role::Demo => demo::shorten_timeouts(&mut config),
-            // A host waits for the server. A server that was ready for 5 seconds is restarted at once; otherwise the retry pauses apply.
+            // A host waits for the server, so a server that was ready for 5 seconds is restarted at once. Otherwise the retry pauses apply.
             Role::Guard { .. } => config.policy.retry.stable_after = Duration::from_secs(5),
             Role::Watch => config.watch = Watch::lists().and_logs(LogLevel::Debug),
             Role::Inspect => config.policy.retry.call_patience = Duration::ZERO,
@@ -300,13 +300,13 @@ impl Setup {
         let read_error = |error: io::Error| format!("{name}: cannot be read: {error}");
         let mut lines = Lines(BufReader::new(File::open(path).map_err(read_error)?));
         let first = lines.next().map_err(read_error)?.unwrap_or_default();
-        let not_a_recording = || format!("{name}: this is no recording of everlink");
+        let not_a_recording = || format!("{name}: this is not a recording of everlink");
         // Another format may describe the configuration differently, so the format is checked first.
         let header: FormatHeader = serde_json::from_slice(&first).map_err(|_| not_a_recording())?;
         if header.format != FORMAT {
             let (format, version) = (header.format, &header.everlink);
             return Err(format!(
-                "{name}: a recording of everlink {version} in the form {format}; this is everlink {}, which reads {FORMAT}",
+                "{name}: this recording of everlink {version} has format {format}; this is everlink {}, which reads format {FORMAT}",
                 env!("CARGO_PKG_VERSION")
             )
             .into());

@@ -25,7 +25,12 @@ fn exit_status_tells_results_errors_usage_and_failures_apart() {
             "sorry",
         ),
         (&["call", "no_such_tool"], &server, 3, "no_such_tool"),
-        (&["call", "echo", "{not json"], &server, 2, "no JSON object"),
+        (
+            &["call", "echo", "{not json"],
+            &server,
+            2,
+            "not a JSON object",
+        ),
         (&["call", "echo", "--env", "NAME"], &server, 2, "NAME=VALUE"),
         (
             &["call", "echo", "--retries", "0"],

@@ -524,7 +524,7 @@ while read -r line; do
   esac
 done"#;
 
-/// Rule 17: the user of one host is not asked to confirm an order of another host. The log of the guard reports the ask.
+/// The user of one host is not asked to confirm an order of another host. The log of the guard reports the ask.
 #[test]
 fn late_ask_of_a_shared_server_is_refused_and_not_sent_to_another_host() {
     let ports = ["--listen", "http://127.0.0.1:0/mcp", "--era", "legacy"];

@@ -33,7 +33,7 @@ fn inspect_shows_the_server_identity_and_its_lists_as_json_and_text() {
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }
-    assert!(!page.contains("odd"), "{page}");
+    assert!(!page.contains("problem"), "{page}");
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn timeout_option_limits_the_handshake_without_retry() {
 }
 
 #[test]
-fn inspect_shows_noise_of_the_server_as_odd() {
+fn inspect_shows_noise_of_the_server_as_a_problem() {
     let script = format!("echo 'Listening, \x1b[31mor so'; exec '{EVERLINK}' demo-server");
     let server = ["sh", "-c", &script];
     let page = text(&run_everlink(&["inspect"], &server).stdout);
-    let (_, odd) = page.split_once("\nodd: ").expect(&page);
-    assert!(odd.contains("not JSON") && odd.contains("`Listening,  [31mor so`"));
+    let (_, problem) = page.split_once("\nproblem: ").expect(&page);
+    assert!(problem.contains("not JSON") && problem.contains("`Listening,  [31mor so`"));
     let report = text(&run_everlink(&["inspect", "--json"], &server).stdout);
     let report: Value = serde_json::from_str(report.trim_end()).expect("a line of JSON");
     assert_eq!(report["odd"].as_array().map(Vec::len), Some(1), "{report}");

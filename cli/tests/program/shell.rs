@@ -96,7 +96,7 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
             &[],
             "'--env",
         ),
-        (&["call", "echo", "[1]"], &SERVER, "no JSON object"),
+        (&["call", "echo", "[1]"], &SERVER, "not a JSON object"),
         (
             &["call", "echo", "--timeout", "-1"],
             &SERVER,
@@ -110,7 +110,7 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
         (
             &["call", "echo", "--keepalive", "soon"],
             &SERVER,
-            "no number of seconds",
+            "not a number of seconds",
         ),
         (
             &["inspect", "--header", "x", "--url", "http://x/"],

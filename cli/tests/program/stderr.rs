@@ -225,7 +225,7 @@ fn text_on_server_stdout_is_logged_once_with_a_hint_and_then_counted() {
     assert!(line.contains("should write such text to stderr"), "{line}");
     assert!(!output.contains("Loaded 7 plugins"), "{output}");
     for connection in 1..=2 {
-        let count = format!("lines on the stdout of connection {connection} that were ignored: 3");
+        let count = format!("ignored lines on the stdout of connection {connection}: 3");
         assert_eq!(output.matches(&count).count(), 1, "{output}");
     }
 }

@@ -144,7 +144,9 @@ fn walk(
                 match tokens.next_if(is_attribute) {
                     Some(TokenTree::Group(attribute)) => {
                         let text = attribute.stream().to_string();
-                        is_test |= text.replace(' ', "").starts_with("cfg(test)");
+                        let text_of_cfg = text.replace(' ', "");
+                        is_test |= text_of_cfg.starts_with("cfg(test)")
+                            || text_of_cfg.starts_with("cfg(all(test,");
                         // A doc comment is an attribute to the parser.
                         if !text.starts_with("doc =") || text.starts_with("doc = include") {
                             code.extend(lines);

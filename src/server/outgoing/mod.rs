@@ -1,7 +1,8 @@
 //! The queues of messages to clients: their contents, their size, and whose turn it is to write. Knows no encoding and no transport.
 //!
-//! A queue is **attached** while a client takes what is written to it. A queue that is not attached and has messages is **loose**, unless it is held. A queue of
-//! lifetime [`Lifetime::UntilAnswered`] that has no messages and owes no reply is **done**.
+//! A queue is **attached** while a client takes what is written to it. A queue that is **held** keeps its messages until a client is
+//! attached again. A queue that has messages, and is neither attached nor held, is **loose**. A queue of lifetime
+//! [`Lifetime::UntilAnswered`] that has no messages and owes no reply is **done**.
 
 pub(crate) mod frame;
 mod frame_queue;
@@ -30,13 +31,13 @@ pub(crate) struct Outgoing {
     done: Sorted<QueueId, ()>,
     /// The attached queues of sessions with messages that are not written or not read.
     unread: Sorted<QueueId, ()>,
-    /// The queue that wrote last. All others come before it again.
+    /// The queue that wrote last. It writes again after all other ready queues had their turn.
     last: QueueId,
     /// Bytes in all queues together.
     bytes: usize,
-    /// Bytes that may be under way on one queue: handed to the driver and not yet reported as sent.
+    /// The maximum number of bytes in flight on one queue: handed to the driver and not yet reported as sent.
     window: usize,
-    /// Bytes that may wait in one queue before notifications are dropped, and in all together.
+    /// The maximum number of bytes that wait in one queue, and in all queues together. Beyond it, notifications are dropped.
     most: (usize, usize),
 }
 

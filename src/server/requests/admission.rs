@@ -91,10 +91,11 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// Returns who answers a request for this method. `is_passed` says that the server behind a relay judges it.
+    /// Returns who answers a request for this method. `is_known`: the client's version has the method. `is_passed`: this server belongs to a relay, which
+    /// passes the request to the server behind it.
     pub(crate) fn of(name: &str, is_known: bool, is_passed: bool) -> Service {
         match name {
-            // The server behind a relay judges methods that the client's version does not have.
+            // The application decides about methods that the client's version does not have: at a relay, the server behind it.
             _ if !is_known => Service::Application,
             names::SERVER_DISCOVER => Service::Discover,
             names::SUBSCRIPTIONS_LISTEN => Service::Listen,
@@ -129,9 +130,9 @@ pub(crate) fn arrival(
 
 /// The round of a modern request that can wait for input.
 pub(crate) enum Round<'a> {
-    /// The application gets what the client supplies, if anything.
+    /// The request has no state that this server issued. Holds the input that the client supplies, if any, for the application.
     First(Option<Supplied>),
-    /// The client comes back with a state of this server.
+    /// The client continues an earlier request, with a state that this server issued.
     Resumed(Cow<'a, str>),
 }
 

@@ -140,12 +140,13 @@ fn f_062_exchange_of_a_settled_call_is_closed_after_2_s() {
     harness.begin_stream(listen.stream);
     let call = harness.call("tools/call", json!({"name": "add"}));
     let post = harness.next_post("tools/call");
+    // The reply comes on the listen stream, so the exchange of the call itself has no response.
     harness.event(listen.stream, None, &result(&post, json!({"content": []})));
     assert!(harness.reply(call).is_ok());
     harness.advance(seconds(1));
     assert!(
         harness.is_open(post.stream),
-        "the exchange may end by itself"
+        "the server has 2 s to end the exchange itself"
     );
     harness.advance(seconds(1));
     assert_eq!(harness.open_count(), 1, "only the listen stream");

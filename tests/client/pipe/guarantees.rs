@@ -334,10 +334,10 @@ fn state_of_the_old_epoch_is_dropped(chunking: Chunking) -> Harness {
     assert_eq!(session.version, Version::V2024_11_05);
     assert_eq!(session.epoch, harness.link().epoch());
     assert!(!harness.link().is_fresh(harness.now(), List::Tools));
-    let read_before = harness.link().stats().messages_out;
+    let sent_before = harness.link().stats().messages_out;
     let list = harness.list(List::Tools);
     assert!(harness.is_done(list));
-    assert_eq!(harness.link().stats().messages_out, read_before + 1);
+    assert_eq!(harness.link().stats().messages_out, sent_before + 1);
     // The new server may reuse the id of the old ask.
     harness.perform(ask(
         7,

@@ -305,7 +305,7 @@ impl Model {
         self.enter_close_step(self.close_step + if skips { 2 } else { 1 });
     }
 
-    /// Fails or requeues the calls that this server has (rule 7).
+    /// Fails or requeues the calls that this server has. A call that may have run is not sent again.
     fn fail_in_flight(&mut self) {
         let out: Vec<CallId> = self
             .calls

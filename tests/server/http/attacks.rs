@@ -308,7 +308,8 @@ fn unfinished_handshake_expires_within_120_s() {
     harness.finish();
 }
 
-/// Rule 19: the least used session gives way to a new one, but never a session with an open exchange.
+/// A client cannot use up what others need: the least used session gives way to a new one, but never a session with an
+/// open exchange.
 #[test]
 fn least_used_session_is_dropped_for_a_new_one() {
     let mut tight = config();
@@ -344,7 +345,8 @@ fn least_used_session_is_dropped_for_a_new_one() {
     harness.finish();
 }
 
-/// Rule 19: the number of open requests per session is limited, and other sessions are not affected.
+/// A client cannot use up what others need: the number of open requests per session is limited, and other sessions are
+/// not affected.
 #[test]
 fn open_requests_per_session_are_limited() {
     let mut tight = config();
@@ -365,8 +367,8 @@ fn open_requests_per_session_are_limited() {
     harness.finish();
 }
 
-/// Rule 19: at the request limit, calls whose client is gone are cancelled first. A client that resumes one gets an
-/// error.
+/// A client cannot use up what others need: at the request limit, calls whose client is gone are cancelled first. A
+/// client that resumes one gets an error.
 #[test]
 fn call_of_a_disconnected_client_is_cancelled_for_a_new_one() {
     let mut tight = config();
@@ -397,7 +399,8 @@ fn call_of_a_disconnected_client_is_cancelled_for_a_new_one() {
     harness.finish();
 }
 
-/// Rule 19: when waiting clients have reached the limit, the session with the most requests loses one.
+/// A client cannot use up what others need: when waiting clients have reached the limit, the session with the most
+/// requests loses one.
 #[test]
 fn session_with_most_requests_loses_one_when_the_limit_is_reached() {
     let mut tight = config();
@@ -430,7 +433,7 @@ fn session_with_most_requests_loses_one_when_the_limit_is_reached() {
     harness.finish();
 }
 
-/// Rule 17: a user's tool list defines which arguments must be repeated in header fields, for that user only.
+/// A user's tool list defines which arguments must be repeated in header fields, for that user only.
 #[test]
 fn param_headers_of_one_user_are_not_required_of_another() {
     let mut harness = Harness::new(config());

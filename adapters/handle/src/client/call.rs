@@ -92,7 +92,7 @@ pub struct Progress {
     pub progress: f64,
     /// The value of `progress` at the end, if the server knows it.
     pub total: Option<f64>,
-    /// The server's message about it.
+    /// The server's message about the progress.
     pub message: Option<Box<str>>,
 }
 
@@ -229,7 +229,10 @@ impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Arguments(why) => {
-                write!(f, "the call was not made: its arguments are no JSON: {why}")
+                write!(
+                    f,
+                    "the call was not made: its arguments cannot be serialized as JSON: {why}"
+                )
             }
             CallError::Error(error) => write!(f, "the server replied with an error: {error}"),
             CallError::Failed(failure) => failure.fmt(f),
@@ -297,7 +300,7 @@ pub(crate) fn caller_result(outcome: Outcome) -> Result<Reply, CallError> {
         Outcome::Failed(failure) => Err(CallError::Failed(failure)),
         Outcome::Listed(listing) => Ok(Reply::List(listing)),
         Outcome::Reply(result) => Ok(Reply::Result(result)),
-        other => unreachable!("a call ends in one of four ways, not in {other:?}"),
+        other => unreachable!("the machine reports no other outcome for a call: {other:?}"),
     }
 }
 
@@ -311,7 +314,7 @@ impl Reply {
     pub(crate) fn result(self) -> Payload {
         match self {
             Reply::Result(result) => result,
-            Reply::List(_) => unreachable!("a list is the outcome of `list` alone"),
+            Reply::List(_) => unreachable!("only `list` returns a list"),
         }
     }
 
@@ -322,7 +325,7 @@ impl Reply {
     pub(crate) fn list(self) -> Arc<Listing> {
         match self {
             Reply::List(listing) => listing,
-            Reply::Result(_) => unreachable!("the outcome of `list` is a list"),
+            Reply::Result(_) => unreachable!("`list` returns only a list"),
         }
     }
 }

@@ -92,7 +92,7 @@ impl fmt::Display for NotReady {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the link is {}", self.state)?;
         match &self.last_end {
-            Some(ended) => write!(f, ". What happened to the server: {ended}"),
+            Some(ended) => write!(f, ". How its last connection ended: {ended}"),
             None => Ok(()),
         }
     }
@@ -263,7 +263,8 @@ impl Link {
         self.send_command(LinkCommand::Reconnect { seen, why });
     }
 
-    /// Tries now, for example because the network is back or the computer woke up. A link that waits or is parked connects; a ready one is probed.
+    /// Makes the link act now, for example because the network is back or the computer woke up. A link that waits or is parked connects; a ready one
+    /// probes its server.
     pub fn wake(&self) {
         self.send_command(LinkCommand::Wake);
     }

@@ -21,7 +21,7 @@ pub struct Guard {
     listeners: Arc<Listeners<Event>>,
 }
 
-/// The command queue of the owner of a relay. Every change of the machine is an `LinkCommand` command, so that it can be recorded.
+/// The command queue of the owner of a relay. Every change of the machine is a `LinkCommand`, so that it can be recorded.
 pub(super) type GuardQueue = CommandQueue<Relay, LinkCommand>;
 
 impl Guard {
@@ -57,7 +57,7 @@ impl Guard {
         self.queue.send(LinkCommand::Reconnect { seen, why });
     }
 
-    /// Tries now, for example because the network is back or the computer woke up.
+    /// Makes the link to the upstream server act now, for example because the network is back or the computer woke up.
     pub fn wake(&self) {
         self.queue.send(LinkCommand::Wake);
     }

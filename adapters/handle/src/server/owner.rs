@@ -149,7 +149,7 @@ impl ServiceOwner {
         }
     }
 
-    /// Answers a request. An answer that the machine refuses is the handler's mistake; the client gets an internal error instead.
+    /// Answers a request. If the machine refuses the answer, the handler made a mistake, and the client gets an internal error.
     fn conclude(&mut self, now: Instant, request: RequestId, conclusion: Conclusion) {
         let concluded = match conclusion {
             Conclusion::Fail(error) => self.server.fail(now, request, error),
@@ -157,7 +157,7 @@ impl ServiceOwner {
             Conclusion::Respond(result) => self.server.respond(now, request, result),
         };
         if let Err(misuse) = concluded {
-            let text = format!("the server's answer cannot be given: {misuse}");
+            let text = format!("the server's handler returned an invalid answer: {misuse}");
             // This fails if the request is over; nobody waits for the error then.
             let _ = self.server.fail(now, request, internal_error(text));
         }

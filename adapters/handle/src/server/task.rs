@@ -67,7 +67,7 @@ impl Answer {
         self.respond(answer.map(Response::Result));
     }
 
-    /// Answers with the input that a modern client must send first, and forgets the request; see
+    /// Answers that the client must send this input first (modern era), and forgets the request; see
     /// [`Server::require_input`](everlink::Server::require_input).
     pub fn require_input(self, input: InputRequired) {
         self.respond(Ok(Response::Input(input)));
@@ -98,7 +98,9 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if !self.is_given {
-            let error = internal_error("the server's handler ended without an answer");
+            let error = internal_error(
+                "the server's handler ended without an answer; it may have panicked",
+            );
             let conclusion = Conclusion::Fail(error);
             self.queue
                 .send(OwnerCommand::Conclude(self.request, conclusion));
@@ -116,7 +118,7 @@ impl fmt::Debug for Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Response {
-    /// The input that a modern client must send first. The request is forgotten; see [`Server::require_input`](everlink::Server::require_input).
+    /// The input that the client must send first (modern era). The request is forgotten; see [`Server::require_input`](everlink::Server::require_input).
     Input(InputRequired),
     /// The result.
     Result(Payload),
@@ -166,14 +168,14 @@ impl Context {
         });
     }
 
-    /// Disconnects a client that can come back for the answer later; see [`Server::hang_up`](everlink::Server::hang_up).
+    /// Ends the response stream of a client that can fetch the answer later; see [`Server::hang_up`](everlink::Server::hang_up).
     pub fn hang_up(&self) {
         let request = self.request;
         let queue = self.service.queue();
         queue.run_on_machine(move |server, now| drop(server.hang_up(now, request)));
     }
 
-    /// Asks the client for something that the request needs.
+    /// Sends a request to the client, such as an elicitation, and waits for its answer.
     ///
     /// A handler that needs the answer passes a failure on: `context.ask(method, params).await??`. If the client lacks a capability, the error reply
     /// names it (S-META-09).

@@ -122,6 +122,7 @@ fn dropping_the_last_handle_aborts_its_exchanges() {
 
 /// Returns the error of a call with this response. Checks that the next call is answered.
 fn error_for_response(bytes: &'static [u8]) -> CallError {
+    // The channel holds one message, which the first call takes.
     let (first, first_call) = mpsc::channel();
     first.send(()).expect("a channel");
     let first_call = std::sync::Mutex::new(first_call);

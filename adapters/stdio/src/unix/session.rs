@@ -1,4 +1,4 @@
-//! Finds and signals every process of a session. Does not know who started them.
+//! Finds and signals every process of a session. Does not know who started the processes.
 //!
 //! On Linux a server leads its own session, so its session is its process tree. A descendant stays in the session, whatever its process group and its
 //! parent become, unless it calls `setsid` itself. The kernel does not reuse the id of a session while a process is left in it.

@@ -1,4 +1,4 @@
-//! The threads that spawn processes, because a spawn may take long and must not delay other links. Does not know what they spawn.
+//! The threads that spawn processes. A spawn may take long and must not delay other links. Does not know what is spawned.
 //!
 //! The threads run as long as this process. On Linux, a child that is set to die with its parent dies with the *thread* that spawned it.
 

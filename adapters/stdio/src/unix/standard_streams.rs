@@ -46,7 +46,7 @@ enum AccessMode {
 pub fn take() -> io::Result<(OwnedStream, OwnedStream)> {
     static IS_TAKEN: AtomicBool = AtomicBool::new(false);
     if IS_TAKEN.swap(true, Ordering::Relaxed) {
-        let text = "the standard streams of this process are taken already";
+        let text = "the standard streams of this process are already in use by another server";
         return Err(io::Error::new(ErrorKind::AlreadyExists, text));
     }
     let taken = take_over();

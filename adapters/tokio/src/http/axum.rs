@@ -8,8 +8,8 @@ use axum::extract::{OriginalUri, Request};
 use everlink::server::Config;
 use everlink_handle::{Service, ServiceOwner};
 
-use super::Store;
-use super::server::{Endpoint, ServerTransport, build_server};
+use super::server::build_server;
+use super::{Endpoint, ServerTransport, Store};
 use crate::drive::Handler;
 
 /// Creates a router that serves MCP, with a task on the present runtime, to be merged or nested into the router of an application.

@@ -105,7 +105,9 @@ impl Connector {
             uri.host().is_some() && scheme.is_some_and(|scheme| PROXY_SCHEMES.contains(&scheme))
         });
         if !is_proxy {
-            return Err(invalid("this is no address of a proxy"));
+            return Err(invalid(
+                "not the URL of a proxy: use http://, https://, socks5:// or socks5h://",
+            ));
         }
         self.proxy = Some(url.to_owned());
         Ok(self)
@@ -126,7 +128,7 @@ impl Connector {
     pub fn connect(self, config: Config) -> io::Result<Link> {
         if config.binding.http().is_none() {
             return Err(invalid(
-                "the config is not one for HTTP: `Config::http` makes those",
+                "the config is not for HTTP: create it with `Config::http`",
             ));
         }
         let (link, owner) = Link::new(config);
@@ -146,7 +148,7 @@ impl Connector {
             Some(tls) => builder.with_tls_config(tls),
             None => builder
                 .with_provider_and_webpki_roots(ring::default_provider())
-                .expect("the versions of TLS are known to the provider"),
+                .expect("ring supports the default TLS versions"),
         };
         let builder = builder.https_or_http().enable_http1();
         #[cfg(feature = "http2")]
@@ -195,7 +197,7 @@ pub struct ClientTransport {
     /// connection.
     #[cfg(feature = "http2")]
     has_used_pool: bool,
-    /// Whether there is an epoch whose requests are to be sent.
+    /// Whether an epoch is open. Requests are dropped while none is.
     is_open: bool,
     /// The head of the last request, because most requests have the same one.
     last_head: Option<PreparedHead>,
@@ -436,7 +438,7 @@ impl ClientTransport {
         key
     }
 
-    /// Polls a connection. Returns the part that arrived, if any; the connection must then be polled again, unless it was the end.
+    /// Polls a connection. Returns the part of the response that arrived, if any. Unless that part was the last, the caller must poll again.
     fn poll_connection(&mut self, key: u64) -> Option<(Epoch, StreamId, ResponsePart)> {
         if key == SWEEP_KEY {
             self.sweep();

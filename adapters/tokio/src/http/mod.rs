@@ -2,7 +2,10 @@
 //!
 //! This module makes no decisions. It has no retry policy, no redirects and no timeouts for requests: the machine decides which exchange begins and
 //! when it is aborted. `client_connection` is a connection and its exchange, and `ready_set` is the set of connections to poll. `proxy_connector`
-//! connects to a server, `fault` classifies hyper's errors, `connections` limits the connections of a server, and `store` runs its
+//! connects to a server, and `fault` classifies hyper's errors.
+//!
+//! A server has an `endpoint`, which takes requests from hyper, and a `server_transport`, which passes them to the machine. `server_messages` are the
+//! messages between them, and `response_body` is the body that hyper sends. `connections` limits the connections of a server, and `store` runs its
 //! requests to a store of sessions.
 
 #[cfg(feature = "axum")]
@@ -13,6 +16,8 @@ mod client;
 mod client_connection;
 #[cfg(feature = "http-server")]
 mod connections;
+#[cfg(feature = "http-server")]
+mod endpoint;
 #[cfg(feature = "http-client")]
 mod fault;
 #[cfg(feature = "http-client")]
@@ -20,7 +25,13 @@ mod proxy_connector;
 #[cfg(feature = "http-client")]
 mod ready_set;
 #[cfg(feature = "http-server")]
+mod response_body;
+#[cfg(feature = "http-server")]
 mod server;
+#[cfg(feature = "http-server")]
+mod server_messages;
+#[cfg(feature = "http-server")]
+mod server_transport;
 #[cfg(feature = "http-server")]
 mod store;
 
@@ -31,7 +42,13 @@ pub use client::{ClientTransport, Connector, connect};
 #[cfg(feature = "http-server")]
 pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
-pub use server::{Endpoint, ResponseBody, ServerTransport, User, serve, serve_with_store};
+pub use endpoint::{Endpoint, User};
+#[cfg(feature = "http-server")]
+pub use response_body::ResponseBody;
+#[cfg(feature = "http-server")]
+pub use server::{serve, serve_with_store};
+#[cfg(feature = "http-server")]
+pub use server_transport::ServerTransport;
 #[cfg(feature = "http-server")]
 pub use store::Store;
 

@@ -9,7 +9,7 @@ use everlink::server::MemoryStore;
 use everlink::{Input, StoreAnswer, StoreRequest};
 use tokio::sync::{mpsc, watch};
 
-use super::server::ExchangeMessage;
+use super::server_messages::ExchangeMessage;
 
 /// A store in which servers keep the sessions of legacy clients and their messages, such as a database that several servers share.
 ///

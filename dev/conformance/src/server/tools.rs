@@ -79,22 +79,11 @@ pub(super) fn tool(name: &str, description: &str, schema: Value) -> Value {
 }
 
 pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
+    if let Some(answer) = fixed_content(&invocation.name) {
+        return answer;
+    }
     let context = &invocation.context;
     match &*invocation.name {
-        "test_simple_text" => text("This is a simple text."),
-        "test_image_content" => result(json!({"content": [picture()]})),
-        "test_audio_content" => result(json!({"content": [sound()]})),
-        "test_embedded_resource" => {
-            let text = "This is what the resource holds.";
-            let resource = resource("test://embedded-resource", "text/plain", text);
-            result(json!({"content": [resource]}))
-        }
-        "test_multiple_content_types" => {
-            let content = json!({"type": "text", "text": "There is more than this:"});
-            let data = json!({"test": "data", "value": 123}).to_string();
-            let resource = resource("test://mixed-content-resource", "application/json", &data);
-            result(json!({"content": [content, picture(), resource]}))
-        }
         "test_tool_with_logging" => {
             for text in ["It has begun.", "It goes on.", "It is done."] {
                 log(&invocation, text)?;
@@ -108,10 +97,6 @@ pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
                 sleep(STEP).await;
             }
             text("It is done.")
-        }
-        "test_error_handling" => {
-            let text = "This tool fails, always.";
-            result(json!({"content": [{"type": "text", "text": text}], "isError": true}))
         }
         "test_reconnection" => {
             context.hang_up();
@@ -157,6 +142,31 @@ pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
         name if tasks::is_task_tool(name) => tasks::call(invocation, tasks).await,
         _ => rounds::call(invocation).await,
     }
+}
+
+/// Answers a tool whose result is always the same. Returns `None` for any other tool.
+fn fixed_content(name: &str) -> Option<Answer> {
+    Some(match name {
+        "test_simple_text" => text("This is a simple text."),
+        "test_image_content" => result(json!({"content": [picture()]})),
+        "test_audio_content" => result(json!({"content": [sound()]})),
+        "test_embedded_resource" => {
+            let text = "This is what the resource holds.";
+            let resource = resource("test://embedded-resource", "text/plain", text);
+            result(json!({"content": [resource]}))
+        }
+        "test_multiple_content_types" => {
+            let content = json!({"type": "text", "text": "There is more than this:"});
+            let data = json!({"test": "data", "value": 123}).to_string();
+            let resource = resource("test://mixed-content-resource", "application/json", &data);
+            result(json!({"content": [content, picture(), resource]}))
+        }
+        "test_error_handling" => {
+            let text = "This tool fails, always.";
+            result(json!({"content": [{"type": "text", "text": text}], "isError": true}))
+        }
+        _ => return None,
+    })
 }
 
 fn log(invocation: &Invocation, text: &str) -> Result<(), ErrorObject> {

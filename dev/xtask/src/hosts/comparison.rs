@@ -107,6 +107,9 @@ pub(super) fn run(setup: &Setup) -> Outcome {
     let mut cells = measure_all(wanted, WORKERS)?;
     for _ in 0..REPEATS {
         let suspicious_cells: VecDeque<CellKey> = suspicious_cells(&cells);
+        if suspicious_cells.is_empty() {
+            break;
+        }
         eprintln!("measured again, alone: {} cells", suspicious_cells.len());
         cells.extend(measure_all(suspicious_cells, 1)?);
     }
