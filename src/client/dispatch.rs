@@ -243,6 +243,8 @@ impl Client {
                 self.lifecycle.made_sense();
                 self.notified(&method, params, source);
             }
+            // A server that has ended cannot be answered.
+            Message::Request { .. } if self.lifecycle.awaits_last_words() => {}
             Message::Request { id, method, params } => {
                 self.lifecycle.made_sense();
                 let request = ServerRequest {
@@ -345,7 +347,7 @@ impl Client {
         });
     }
 
-    /// Passes a notification on to the client in front of the relay, if it is meant for it. Returns whether it was.
+    /// Passes a notification on to the relay's client, if it is meant for it. Returns whether it was.
     fn is_passed(&mut self, name: &str, params: Option<Json<'_>>, call: Option<CallId>) -> bool {
         if name == names::NOTIFICATIONS_PROGRESS {
             // Progress of a call that is not open is dropped (S-PROG-09).
@@ -483,6 +485,8 @@ impl Client {
             .requests
             .input_required(&self.cx, session, id, head, open);
         match questions {
+            // The call is lost with its server.
+            Ok(_) if self.lifecycle.awaits_last_words() => {}
             Ok(questions) => {
                 for question in questions {
                     self.asks.ask_for(&mut self.cx, id, question);

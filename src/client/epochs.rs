@@ -91,6 +91,8 @@ impl Client {
                 self.begin_close(Cause::Died);
                 self.lifecycle.await_last_words(&mut self.cx);
                 self.binding.close_input(&mut self.cx);
+                self.asks.withdraw_all(&mut self.cx);
+                self.hold_calls();
             }
             if self.lifecycle.awaits_last_words() {
                 return;
@@ -412,8 +414,8 @@ impl Client {
         self.begin_handshake();
     }
 
-    /// Handles `Timer::Probe`: no reply to `server/discover` or to the ping that revives a session, or no `initialize` from the client in front of
-    /// the relay.
+    /// Handles `Timer::Probe`: no reply to `server/discover` or to the ping that revives a session, or no `initialize` from
+    /// the relay's client.
     pub(super) fn probe_unanswered(&mut self) {
         match self.session.phase() {
             HandshakePhase::Held => {

@@ -17,7 +17,7 @@ use crate::wire::{ErrorObject, Id};
 #[derive(Debug, Default)]
 pub(crate) struct Withdrawal {
     pub(crate) reason: Option<Box<str>>,
-    /// The `_meta` of the client in front of a relay.
+    /// The `_meta` of a relay's client.
     pub(crate) meta: Option<Payload>,
 }
 

@@ -324,7 +324,7 @@ impl Client {
         self.call_for(now, method.into(), params, options, None)
     }
 
-    /// Like [`call`](Client::call), but on behalf of a client in front of a relay, which declares its own capabilities. In the legacy era,
+    /// Like [`call`](Client::call), but on behalf of a relay's client, which declares its own capabilities. In the legacy era,
     /// capabilities are declared only once, in the handshake.
     pub(crate) fn call_for(
         &mut self,
@@ -378,7 +378,7 @@ impl Client {
         self.withdraw(now, call, Withdrawal { reason, meta: None })
     }
 
-    /// Like [`cancel`](Client::cancel), with the reason and `_meta` of a client in front of a relay.
+    /// Like [`cancel`](Client::cancel), with the reason and `_meta` of a relay's client.
     pub(crate) fn withdraw(
         &mut self,
         now: Instant,

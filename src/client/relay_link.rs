@@ -117,12 +117,12 @@ impl RelayLink {
         });
     }
 
-    /// Whether the link waits for the `initialize` of the client in front of the relay, because the server refused `server/discover`.
+    /// Whether the link waits for the `initialize` of the relay's client, because the server refused `server/discover`.
     pub(crate) fn is_held(&self) -> bool {
         self.0.session.known().is_held()
     }
 
-    /// Sends the `initialize` that waits for the client in front of the relay.
+    /// Sends the `initialize` that waits for the relay's client.
     pub(crate) fn introduce(&mut self, now: Instant) {
         self.0.step(now, |client| {
             client.send_held_initialize();
@@ -143,7 +143,7 @@ impl RelayLink {
         (chosen.era() == asked.era()).then_some((asked, chosen))
     }
 
-    /// Records a setting that the server accepted from the client in front of the relay, so that later servers are asked for it too.
+    /// Records a setting that the server accepted from the relay's client, so that later servers are asked for it too.
     pub(crate) fn settle_setting(&mut self, setting: &Setting) {
         self.0.catalog.settle_setting(setting);
     }

@@ -72,7 +72,7 @@ impl Client {
         }
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         self.requests.check_room(&self.cx, bytes)?;
-        // The client in front of a relay is responsible for its own progress.
+        // A relay's client is responsible for its own progress.
         let is_progress = method == names::NOTIFICATIONS_PROGRESS;
         let is_checked = is_progress && !self.session.passes(&self.cx.config);
         if !is_checked || self.asks.progressed(params.as_ref())? {

@@ -112,7 +112,8 @@ impl Questions {
         Some(put.ask)
     }
 
-    /// Removes an ask that has its outcome. Returns its id on the server's side, and the copy of it if its request was a guess.
+    /// Removes an ask that has its outcome. Returns its id on the server's side, and a copy of the ask if the relay guessed to which request it
+    /// belongs.
     pub(super) fn answered(&mut self, in_front: AskId) -> Option<(AskId, Option<Guess>)> {
         let behind = self.in_front.remove(&in_front)?;
         let put = self.behind.remove(&behind)?;

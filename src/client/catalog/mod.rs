@@ -95,7 +95,7 @@ impl Catalog {
         Ok(Heeded::Told)
     }
 
-    /// Whether a notification is meant for the client in front of the relay. Lists that it reports as changed are marked.
+    /// Whether a notification is meant for the relay's client. Lists that it reports as changed are marked.
     pub(super) fn passes(&mut self, name: &str, is_legacy: bool) -> bool {
         let lists = changed_lists(name);
         let is_passed = match name {
@@ -251,7 +251,7 @@ impl Catalog {
         self.watch.end();
     }
 
-    /// Records a setting that the server accepted from the client in front of a relay.
+    /// Records a setting that the server accepted from a relay's client.
     pub(super) fn settle_setting(&mut self, setting: &Setting) {
         self.watch.settle(setting);
     }

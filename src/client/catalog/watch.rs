@@ -277,7 +277,7 @@ impl WatchState {
         self.pursue(session)
     }
 
-    /// Records a setting that the server accepted from the client in front of a relay.
+    /// Records a setting that the server accepted from a relay's client.
     pub(in crate::client) fn settle(&mut self, setting: &Setting) {
         match setting {
             Setting::Level(level) => {

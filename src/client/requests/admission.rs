@@ -15,7 +15,7 @@ const META: Sought = Sought::new("_meta");
 const ANSWERS: Sought = Sought::new(round::INPUT_RESPONSES);
 const STATE: Sought = Sought::new(round::REQUEST_STATE);
 
-/// Returns the definition of a request. A client in front of a relay may also send methods that the application must not.
+/// Returns the definition of a request. A relay's client may also send methods that the application must not.
 pub(in crate::client) fn check_request(
     name: &str,
     is_relayed: bool,
@@ -26,7 +26,7 @@ pub(in crate::client) fn check_request(
     }
 }
 
-/// Returns the definition of a notification, if it must be checked further. A client in front of a relay may also send notifications that the
+/// Returns the definition of a notification, if it must be checked further. A relay's client may also send notifications that the
 /// application must not.
 pub(in crate::client) fn check_notification(
     name: &str,

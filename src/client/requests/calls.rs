@@ -18,7 +18,7 @@ use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 
-/// The client in front of a relay on whose behalf a call is made.
+/// A relay's client on whose behalf a call is made.
 #[derive(Debug)]
 pub(crate) struct Behalf {
     /// The client.
@@ -46,7 +46,7 @@ pub(in crate::client) struct Call {
     pub(in crate::client) params: Option<Payload>,
     /// The caller's `_meta`.
     pub(in crate::client) meta: Option<Payload>,
-    /// The client in front of a relay that makes the call; `None` for the application.
+    /// A relay's client that makes the call; `None` for the application.
     pub(in crate::client) behalf: Option<Box<Behalf>>,
     /// Whether the caller says that running it twice is harmless.
     is_idempotent: bool,

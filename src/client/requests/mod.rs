@@ -74,7 +74,7 @@ impl Requests {
         behalf.map_or(&config.capabilities, |behalf| &behalf.peer.capabilities)
     }
 
-    /// The era of the client in front of a relay that makes a call.
+    /// The era of a relay's client that makes a call.
     pub(super) fn era_for(&self, call: CallId) -> Option<Era> {
         let behalf = self.calls.call(call)?.behalf.as_deref()?;
         Some(behalf.peer.version.era())

@@ -82,7 +82,7 @@ pub(in crate::client) struct Handshake {
     introduction: Introduction,
 }
 
-/// Whether `initialize` waits for the client in front of a relay to send its own.
+/// Whether `initialize` waits for a relay's client to send its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Introduction {
     /// `initialize` was not needed yet in this epoch.
@@ -229,7 +229,7 @@ impl Handshake {
         Some(then)
     }
 
-    /// Holds `initialize` back for the client in front of the relay, once per epoch. Returns whether the link waits.
+    /// Holds `initialize` back for the relay's client, once per epoch. Returns whether the link waits.
     ///
     /// That client began in the modern era, which the server does not know. It may fall back to its own `initialize`, as it would without the relay.
     pub(in crate::client) fn hold(&mut self) -> bool {
@@ -241,12 +241,12 @@ impl Handshake {
         self.introduction == Introduction::Awaited
     }
 
-    /// Whether `initialize` waits for the client in front of the relay.
+    /// Whether `initialize` waits for the relay's client.
     pub(in crate::client) fn is_held(&self) -> bool {
         self.introduction == Introduction::Awaited
     }
 
-    /// Stops waiting for the client in front of the relay. Returns the request to send, if the link was waiting.
+    /// Stops waiting for the relay's client. Returns the request to send, if the link was waiting.
     pub(in crate::client) fn release(&mut self) -> Option<HandshakeStep> {
         let then = self.initialize().filter(|_| self.is_held())?;
         self.introduction = Introduction::Given;

@@ -28,7 +28,7 @@ pub(in crate::client) use phase::{Cue as HandshakeCue, Phase as HandshakePhase};
 use result_head::{KnownPrefix, ResultHead};
 use writer::MessageWriter;
 
-/// How long a client in front of a relay may take to send its `initialize`, after it was told that the server has no `server/discover`. Clients in
+/// How long a relay's client may take to send its `initialize`, after it was told that the server has no `server/discover`. Clients in
 /// use send it at once.
 const INTRODUCTION_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -220,7 +220,7 @@ impl SessionState {
         (cause, self.handshake.take_first_try())
     }
 
-    /// How long the server may take to reply to the `server/discover` probe. The time is four times as long if the client in front of a relay is
+    /// How long the server may take to reply to the `server/discover` probe. The time is four times as long if a relay's client is
     /// modern: without the relay, the server would receive nothing else.
     pub(super) fn probe_patience(&self, policy: &Policy, patience: Duration) -> Duration {
         let preferred = self.handshake.preferred().map(Version::era);
@@ -228,7 +228,7 @@ impl SessionState {
         (patience * times).min(policy.handshake_timeout / 2)
     }
 
-    /// How long `initialize` waits for that of the client in front of the relay. `None` if it does not wait.
+    /// How long `initialize` waits for that of the relay's client. `None` if it does not wait.
     pub(super) fn introduction_patience(&mut self, config: &Config) -> Option<Duration> {
         let relayed = config.relayed.as_ref();
         let waits = relayed.is_some_and(|relayed| relayed.passes_refusals) && self.handshake.hold();
@@ -239,7 +239,7 @@ impl SessionState {
 
 /// What the two ends can do.
 impl SessionState {
-    /// Whether the server and the client in front of the relay speak the same era. If so, the link passes their messages on without checking them.
+    /// Whether the server and the relay's client speak the same era. If so, the link passes their messages on without checking them.
     pub(super) fn passes(&self, config: &Config) -> bool {
         let preferred = self.handshake.preferred().map(Version::era);
         let era = self.era();

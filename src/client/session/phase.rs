@@ -13,7 +13,7 @@ pub(in crate::client) enum Phase {
     Reviving,
     /// `server/discover` is under way.
     Probing,
-    /// `initialize` waits for that of the client in front of a relay.
+    /// `initialize` waits for that of a relay's client.
     Held,
     /// `initialize` is under way.
     Initializing,
@@ -34,7 +34,7 @@ pub(in crate::client) enum Cue {
     Discover,
     /// The epoch has ended.
     End,
-    /// `initialize` is needed, but waits for the client in front of a relay.
+    /// `initialize` is needed, but waits for a relay's client.
     Hold,
     /// `initialize` is sent.
     Initialize,

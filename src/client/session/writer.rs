@@ -146,7 +146,7 @@ impl MessageWriter {
         }
     }
 
-    /// Writes the parameters of `initialize`: those of the client in front of a relay, or the link's own.
+    /// Writes the parameters of `initialize`: those of a relay's client, or the link's own.
     fn introduction(&self, params: &mut Object<'_>, version: Version, config: &Config) {
         let relayed = config.relayed.as_deref();
         let theirs = relayed.and_then(|relayed| relayed.introduction.as_ref());
@@ -264,7 +264,7 @@ fn write_meta(
     }
 }
 
-/// Writes the answers and the state that the client in front of a relay brings along.
+/// Writes the answers and the state that a relay's client brings along.
 fn write_supplied(params: &mut Object<'_>, behalf: &Behalf) {
     if let Some(answers) = &behalf.answers {
         params.raw(round::INPUT_RESPONSES, answers.as_str());

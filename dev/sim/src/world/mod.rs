@@ -63,8 +63,8 @@ struct World {
     /// Inputs that the stalled driver of the host has not delivered yet.
     backlog: Vec<WorldEvent>,
     relay: Option<RelayProcess>,
-    /// The epoch in which a relay made an offer before its server was ready. That offer has lists and no subscriptions.
-    offered_early: Option<Epoch>,
+    /// Whether a relay made an offer before its server was ready. That offer has lists and no subscriptions.
+    was_offered_early: bool,
     last_server: Option<LastServer>,
     legs: Vec<Leg>,
     server_faults: ServerFaults,
@@ -147,7 +147,7 @@ impl World {
             host: Host::new(configs::client(&setup), flaw),
             backlog: Vec::new(),
             relay: None,
-            offered_early: None,
+            was_offered_early: false,
             last_server: None,
             legs: legs.map(|is_http| Leg::new(*is_http, is_socket)).collect(),
             server_faults: ServerFaults::default(),

@@ -133,8 +133,8 @@ impl World {
     /// Whether changes of watched resources must be reported.
     pub(super) fn expects_changes(&self) -> bool {
         let is_denied = |m: &RelayProcess| m.denied == Some(m.relay.upstream().epoch());
-        let is_early = self.offered_early == Some(self.host.subject.epoch());
-        let is_unable = is_early && !self.host.subject.can_subscribe();
+        // Over HTTP, a session with that offer may go on in later epochs.
+        let is_unable = self.was_offered_early && !self.host.subject.can_subscribe();
         self.host.expects_changes() && !is_unable && !self.relay.as_ref().is_some_and(is_denied)
     }
 

@@ -95,7 +95,7 @@ impl World {
         }
         let is_offer = String::from_utf8_lossy(bytes).contains("\"capabilities\":");
         if side == Side::Downstream && is_offer && !relay_process.was_ready {
-            self.offered_early = self.legs[0].epoch;
+            self.was_offered_early = true;
         }
     }
 
