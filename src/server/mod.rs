@@ -19,6 +19,7 @@ mod asks;
 mod binding;
 mod clock;
 mod config;
+mod context;
 mod dispatch;
 mod display;
 mod error;
@@ -61,10 +62,11 @@ pub use crate::util::noise::Noise;
 
 use asks::Asks;
 use binding::Binding;
-use clock::{Clock, Timer};
-use lifecycle::{Cue, Lifecycle};
+use clock::Timer;
+use context::Context;
+use lifecycle::Cue;
 use origin::SessionKey;
-use outgoing::{Lifetime, Outgoing};
+use outgoing::Lifetime;
 use requests::Requests;
 use requests::reply::Verdict;
 use session::Sessions;
@@ -75,7 +77,6 @@ use crate::driver::{AskId, Deadline, Input, Instant, Output, RequestId, StreamId
 use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::{Setting, Watch};
-use crate::util::queue::Outbox;
 use crate::wire::ErrorObject;
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
@@ -117,18 +118,13 @@ use crate::wire::ErrorObject;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Server {
-    config: Config,
-    clock: Clock,
-    lifecycle: Lifecycle,
+    cx: Context,
     offer: OfferState,
     sessions: Sessions,
     requests: Requests,
     asks: Asks,
     watches: Watches,
-    outgoing: Outgoing,
     binding: Binding,
-    outputs: Outbox<Event>,
-    stats: Stats,
 }
 
 /// # The contract with the driver
@@ -139,32 +135,29 @@ impl Server {
         config.limits = config.limits.workable();
         let offer = config.offer.take();
         let binding = Binding::new(&mut config);
-        let mut outgoing = Outgoing::new(&config.limits);
+        let (offer, sessions) = (OfferState::new(offer, &config), Sessions::new(&config));
+        let requests = Requests::new(&config);
+        let mut cx = Context::new(config);
         if let Some(queue) = binding.shared_queue() {
-            outgoing.add(queue, Lifetime::Lasting);
-            outgoing.attach(queue);
+            cx.outgoing.add(queue, Lifetime::Lasting);
+            cx.outgoing.attach(queue);
         }
         Server {
-            clock: Clock::new(),
-            lifecycle: Lifecycle::new(),
-            offer: OfferState::new(offer, &config),
-            sessions: Sessions::new(&config),
-            requests: Requests::new(&config),
+            cx,
+            offer,
+            sessions,
+            requests,
             asks: Asks::new(),
             watches: Watches::default(),
-            outgoing,
             binding,
-            outputs: Outbox::new(),
-            stats: Stats::default(),
-            config,
         }
     }
 
     /// Feeds an input from the transport. An input that a server has no use for is counted in [`Stats::stale_inputs`] and dropped. Poll all
     /// outputs afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
-        if self.lifecycle.is_closed() || !self.binding.takes(&input) {
-            self.stats.stale_inputs += 1;
+        if self.cx.lifecycle.is_closed() || !self.binding.takes(&input) {
+            self.cx.stats.stale_inputs += 1;
             return;
         }
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
@@ -175,11 +168,11 @@ impl Server {
     /// [`poll_timeout`](Server::poll_timeout) lies after `now`, or says that output is queued.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.act(now, |server| {
-            while let Some(timer) = server.clock.expire() {
+            while let Some(timer) = server.cx.clock.expire() {
                 match timer {
                     Timer::Ask(ask) => server.ask_overdue(ask),
                     Timer::Away(request) => server.not_resumed(request),
-                    Timer::Body(stream) => server.body_overdue(stream),
+                    Timer::Body(stream) => server.binding.body_overdue(&mut server.cx, stream),
                     Timer::Drain => server.drain_overdue(),
                     Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
@@ -205,13 +198,13 @@ impl Server {
     /// While output is queued, the deadline is now. Any method call, input and poll can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        if !self.outputs.is_empty() || self.can_write() {
+        if !self.cx.outputs.is_empty() || self.can_write() {
             return Some(Deadline {
-                at: self.clock.now(),
+                at: self.cx.clock.now(),
                 wake: Wake::Output,
             });
         }
-        self.clock.next()
+        self.cx.clock.next()
     }
 
     /// Whether the driver should continue to read. `false` while the unpolled events exceed [`Limits::undelivered_bytes`]. On a byte
@@ -219,7 +212,7 @@ impl Server {
     /// clients.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outputs.bytes() < self.config.limits.undelivered_bytes
+        self.cx.outputs.bytes() < self.cx.config.limits.undelivered_bytes
             && self.has_room()
             && !self.holds_requests_back()
     }
@@ -227,13 +220,13 @@ impl Server {
     /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read,
     /// unless it has an ask to answer.
     fn holds_requests_back(&self) -> bool {
-        let is_piped = self.config.is_relayed && self.binding.shared_queue().is_some();
-        is_piped && !self.has_open_asks() && self.open_requests() >= self.config.limits.requests
+        let is_piped = self.cx.config.is_relayed && self.binding.shared_queue().is_some();
+        is_piped && !self.has_open_asks() && self.open_requests() >= self.cx.config.limits.requests
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        self.outputs.pop()
+        self.cx.outputs.pop()
     }
 }
 
@@ -257,7 +250,7 @@ impl Server {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let queue = self.binding.shared_queue();
-        queue.is_none_or(|queue| self.outgoing.has_room(queue))
+        queue.is_none_or(|queue| self.cx.outgoing.has_room(queue))
     }
 }
 
@@ -346,11 +339,7 @@ impl Server {
     pub fn hang_up(&mut self, now: Instant, request: RequestId) -> Result<(), Misuse> {
         self.act(now, |server| {
             let arrival = server.requests.open(request)?.arrival();
-            let queue = arrival.queue;
-            let is_empty = server.outgoing.is_empty(queue);
-            if let Some(stream) = server.binding.hang_up(arrival, is_empty) {
-                server.release(stream, queue, true);
-            }
+            server.binding.hang_up(&mut server.cx, arrival);
             Ok(())
         })
     }
@@ -474,8 +463,10 @@ impl Server {
             let waiting = server.offer.deferred_mut().take_discoveries();
             let is_anybody = !waiting.is_empty();
             for (from, id) in waiting {
-                server.outgoing.reply_done(from.queue);
-                server.refuse(from.queue, id, error.clone());
+                server.cx.outgoing.reply_done(from.queue);
+                server
+                    .binding
+                    .refuse(&mut server.cx, from.queue, id, error.clone());
                 // The client is reported again, because its next message shows whether it speaks the legacy era.
                 server.sessions.forget_reported();
             }
@@ -505,7 +496,7 @@ impl Server {
     /// The state of the server.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.lifecycle.state()
+        self.cx.lifecycle.state()
     }
 
     /// The client of a byte stream that sent `initialize`, if any.
@@ -547,14 +538,14 @@ impl Server {
     /// The counters of the server.
     #[must_use]
     pub const fn stats(&self) -> Stats {
-        self.stats
+        self.cx.stats
     }
 }
 
 impl Server {
     /// Runs every step of the machine: sets the time, calls `what`, then settles what follows.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
-        self.clock.advance(now);
+        self.cx.clock.advance(now);
         let done = what(self);
         self.settle();
         done

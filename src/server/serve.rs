@@ -34,7 +34,8 @@ impl Server {
     pub(super) fn on_request(&mut self, from: &Origin, id: Id, name: &str, params: &Params<'_>) {
         let wire = from.wire(id);
         if let Err(error) = self.admit(from, &wire, name, params) {
-            self.refuse(from.queue, wire.id, error);
+            self.binding
+                .refuse(&mut self.cx, from.queue, wire.id, error);
         }
     }
 
@@ -61,11 +62,11 @@ impl Server {
             Ok(Terms::Modern) => self.sessions.modern_terms(params, None)?,
             Ok(Terms::Ping) => {
                 // S-TIME-08: a ping is answered promptly, in every state.
-                self.reply(from.queue, wire.id.clone(), Answer::Empty);
+                self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
-        if !self.lifecycle.is_serving()
+        if !self.cx.lifecycle.is_serving()
             && !self.requests.resumes(name, params, from.user.as_deref())
         {
             return Err(admission::unavailable());
@@ -90,7 +91,7 @@ impl Server {
             // Two clients with the same description are still two clients.
             self.sessions.forget_reported();
         }
-        if !self.lifecycle.is_serving() {
+        if !self.cx.lifecycle.is_serving() {
             return Err(admission::unavailable());
         }
         if self.offer.current().is_none() {
@@ -122,8 +123,7 @@ impl Server {
             if !self.make_room_for_session() {
                 return Err(ErrorObject::new(code::INTERNAL_ERROR, NO_SESSION_LEFT));
             }
-            self.binding.open_session(session, from);
-            self.begin_session(session);
+            self.binding.open_session(&mut self.cx, session, from);
         }
         if let Some(session) = session {
             self.end_legacy(session, &Cancelled::Anew);
@@ -138,17 +138,17 @@ impl Server {
             Arc::make_mut(&mut peer).version = version;
         }
         if let Some(agreement) = self.offer.agreement(version) {
-            self.reply(from.queue, id.clone(), agreement);
+            self.cx.reply(from.queue, id.clone(), agreement);
         }
         let legacy = LegacySession {
             peer,
             is_initialized: false,
             offered: self.offer.capabilities(),
         };
-        let level = self.config.log_level;
+        let level = self.cx.config.log_level;
         self.watches.offered(session, &legacy.offered, false, level);
         self.sessions.begin(session, legacy, true);
-        self.binding.agreed(session, version, false);
+        self.binding.agreed(session, version);
         self.save_session(session);
         Ok(())
     }
@@ -159,12 +159,12 @@ impl Server {
             return;
         };
         self.watches.hears_lists(session, &legacy.offered);
-        self.report(Event::Initialized);
+        self.cx.report(Event::Initialized);
         for (ask, queue) in self.asks.unwritten(session) {
-            self.outgoing.push(queue, Frame::Ask(ask));
+            self.cx.outgoing.push(queue, Frame::Ask(ask));
         }
         self.save_session(session);
-        self.binding.initialized(session, &mut self.clock);
+        self.binding.initialized(&mut self.cx, session);
     }
 
     /// Continues a session that another server began.
@@ -172,11 +172,8 @@ impl Server {
         if !self.make_room_for_session() {
             return Err(Refusal::busy(NO_SESSION_LEFT));
         }
-        let key = self.binding.revive_session(&record);
+        let key = self.binding.revive_session(&mut self.cx, &record);
         let key = key.ok_or_else(Refusal::no_session)?;
-        self.begin_session(key);
-        self.binding
-            .agreed(key, record.version, record.is_initialized);
         let peer = Arc::new(Peer {
             version: record.version,
             client: record.client,
@@ -191,21 +188,14 @@ impl Server {
             offered: self.offer.capabilities(),
         };
         let mut uris = record.uris;
-        self.watches.fit(&mut uris, &self.config.limits);
+        self.watches.fit(&mut uris, &self.cx.config.limits);
         self.watches.begin(key, &uris, record.log_level);
-        let (offered, level) = (&session.offered, self.config.log_level);
+        let (offered, level) = (&session.offered, self.cx.config.log_level);
         self.watches
             .offered(key, offered, session.is_initialized, level);
         let is_offered = self.offer.current().is_some();
         self.sessions.begin(key, session, is_offered);
         Ok(key)
-    }
-
-    /// Adds the queue for messages of a session that belong to no request, and starts the idle time.
-    fn begin_session(&mut self, key: SessionKey) {
-        let lifetime = self.binding.session_lifetime();
-        self.outgoing.add(key.queue(), lifetime);
-        self.binding.touch(key, &mut self.clock);
     }
 
     /// Stores the present state of a session, so that another server can continue it.
@@ -229,7 +219,7 @@ impl Server {
     /// Reports a client that the application was not told of.
     fn report_client(&mut self, peer: &Arc<Peer>) {
         if self.sessions.is_new_client(peer) {
-            self.report(Event::Met(peer.clone()));
+            self.cx.report(Event::Met(peer.clone()));
         }
     }
 
@@ -243,9 +233,9 @@ impl Server {
     ) -> Result<(), ErrorObject> {
         self.check_room(from)?;
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
-        let most = self.config.limits.queued_bytes;
+        let most = self.cx.config.limits.queued_bytes;
         self.offer.deferred().check_room(name, bytes, most)?;
-        self.outgoing.expect_reply(from.queue);
+        self.cx.outgoing.expect_reply(from.queue);
         self.offer.deferred_mut().push(DeferredMessage::Request {
             from: from.clone(),
             id: wire.id.clone(),
@@ -257,10 +247,10 @@ impl Server {
 
     /// Sets the offer, or replaces it, and serves the requests that waited for it.
     pub(super) fn set_offer(&mut self, offer: Offer) {
-        self.offer.set(offer, &self.config);
+        self.offer.set(offer, &self.cx.config);
         let offered = self.offer.capabilities();
         while let Some((session, legacy)) = self.sessions.offer_to_next(&offered) {
-            let level = self.config.log_level;
+            let level = self.cx.config.log_level;
             self.watches
                 .offered(session, &offered, legacy.is_initialized, level);
         }
@@ -277,9 +267,10 @@ impl Server {
                     let params = params.as_ref().map(Payload::json);
                     let params = Params::read(params, self.sessions.known_terms());
                     let wire = from.wire(id);
-                    self.outgoing.reply_done(from.queue);
+                    self.cx.outgoing.reply_done(from.queue);
                     if let Err(error) = self.serve_deferred(&from, &wire, &method, &params) {
-                        self.refuse(from.queue, wire.id, error);
+                        self.binding
+                            .refuse(&mut self.cx, from.queue, wire.id, error);
                     }
                 }
             }
@@ -301,7 +292,7 @@ impl Server {
             Terms::Legacy(peer) => peer,
             Terms::Modern => self.sessions.modern_terms(params, None)?,
             Terms::Ping => {
-                self.reply(from.queue, wire.id.clone(), Answer::Empty);
+                self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
@@ -341,7 +332,7 @@ impl Server {
             session.is_some_and(|session| self.watches.has_subscriptions(session))
         };
         let facts = Facts {
-            unknown_methods: self.config.unknown_methods,
+            unknown_methods: self.cx.config.unknown_methods,
             offer: self.offer.current(),
             is_passed,
         };
@@ -355,7 +346,9 @@ impl Server {
                 let arrival = admission::arrival(from, wire, peer, params, log_level);
                 return self.deliver(name, facts, arrival, params);
             }
-            Service::Discover => self.offer.discovery(peer.version, self.config.versions)?,
+            Service::Discover => self
+                .offer
+                .discovery(peer.version, self.cx.config.versions)?,
             Service::Listen => return self.listen(from, wire, peer, params),
             Service::SetLevel => {
                 let level = params.text("level").as_deref().and_then(LogLevel::parse);
@@ -377,7 +370,7 @@ impl Server {
             }
         };
         if let Some(answer) = answer {
-            self.reply(from.queue, wire.id.clone(), answer);
+            self.cx.reply(from.queue, wire.id.clone(), answer);
         }
         Ok(())
     }
@@ -406,19 +399,19 @@ impl Server {
                 Round::Resumed(state) => {
                     let request = self.requests.awaited(&state, subject)?;
                     let given = self.asks.read_answers(request, params.answers)?;
-                    self.clock.disarm(Timer::Away(request));
-                    self.outgoing.expect_reply(arrival.queue);
+                    self.cx.clock.disarm(Timer::Away(request));
+                    self.cx.outgoing.expect_reply(arrival.queue);
                     let held = self.requests.bring_back(request, arrival);
                     self.resume(request, given, held);
                     return Ok(());
                 }
             }
         }
-        self.outgoing.expect_reply(arrival.queue);
+        self.cx.outgoing.expect_reply(arrival.queue);
         // The first message of a batch begins the stream.
-        if self.binding.begins_at_once(&arrival) && self.outgoing.is_empty(arrival.queue) {
+        if self.binding.begins_at_once(&arrival) && self.cx.outgoing.is_empty(arrival.queue) {
             let begin = Frame::Signal(Signal::Begin(None));
-            self.outgoing.push(arrival.queue, begin);
+            self.cx.outgoing.push(arrival.queue, begin);
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
         let user = arrival.user.clone();
@@ -428,8 +421,8 @@ impl Server {
         let request = self
             .requests
             .accept(method.clone(), facts, subject, arrival);
-        self.stats.requests += 1;
-        self.report(Event::Request(Request {
+        self.cx.stats.requests += 1;
+        self.cx.report(Event::Request(Request {
             request,
             method,
             params: params.rest(rounds.is_some()),
@@ -452,7 +445,7 @@ impl Server {
         let Some(session) = session else {
             return Ok(());
         };
-        self.watches.set(session, setting, &self.config.limits)?;
+        self.watches.set(session, setting, &self.cx.config.limits)?;
         self.save_session(session);
         Ok(())
     }
@@ -462,7 +455,7 @@ impl Server {
         let shared = self.binding.shared_session();
         if let Ok(session) = self.sessions.of_caller(caller, shared) {
             // A subscription for which there is no room is not recorded.
-            let _ = self.watches.set(session, setting, &self.config.limits);
+            let _ = self.watches.set(session, setting, &self.cx.config.limits);
             self.save_session(session);
         }
     }
@@ -479,12 +472,12 @@ impl Server {
         let offer = self.offer.current();
         let granted = offer.map(|offer| watches::grant(wanted, &offer.capabilities));
         let granted = granted.unwrap_or_default();
-        let limits = &self.config.limits;
+        let limits = &self.cx.config.limits;
         let granted = self.watches.admit(granted, from.is_duplex(), limits)?;
         let frame = Frame::Acknowledged(wire.id.clone(), granted.clone());
-        self.outgoing.push(from.queue, frame);
-        self.outgoing.expect_reply(from.queue);
-        if self.lifecycle.is_serving() {
+        self.cx.outgoing.push(from.queue, frame);
+        self.cx.outgoing.expect_reply(from.queue);
+        if self.cx.lifecycle.is_serving() {
             self.watches.listen(wire.clone(), from.queue, &granted);
         } else {
             self.end_listen(wire.clone(), from.queue);
@@ -508,7 +501,7 @@ impl Server {
         }
         // Each ask of a request needs a key of its own, and numbers are the keys of asks that were given none.
         let key = key.filter(|key| !is_number(key) && self.asks.by_key(request, key).is_none());
-        entry.check_round(self.config.limits.input_rounds)?;
+        entry.check_round(self.cx.config.limits.input_rounds)?;
         let era = entry.version().era();
         let session = entry.arrival().session;
         let queue = self.binding.queue_for_ask(entry.arrival());
@@ -564,17 +557,17 @@ impl Server {
         era: Era,
         session: Option<SessionKey>,
     ) -> Result<(), Misuse> {
-        self.lifecycle.check_can_ask()?;
+        self.cx.lifecycle.check_can_ask()?;
         let bytes = params.map_or(0, |params| params.as_str().len());
         let is_shared = self.binding.shared_queue().is_some();
         let client = (era, session, is_shared);
         let away = self.requests.away();
         self.asks
-            .check_room(client, away, bytes, &self.config.limits)
+            .check_room(client, away, bytes, &self.cx.config.limits)
     }
 
     fn open_ask(&mut self, ask: Ask) -> AskId {
-        self.stats.asks += 1;
+        self.cx.stats.asks += 1;
         let (session, queue) = (ask.session, ask.queue);
         if let Some(session) = session {
             self.sessions
@@ -582,10 +575,12 @@ impl Server {
         }
         let is_request = ask.place == Place::Wire(false);
         let ask = self.asks.open(ask);
-        self.clock.arm(Timer::Ask(ask), self.config.ask_timeout);
+        self.cx
+            .clock
+            .arm(Timer::Ask(ask), self.cx.config.ask_timeout);
         // S-LIFE-05: a client is asked nothing before its handshake is over.
         if is_request && session.is_some_and(|session| self.sessions.is_initialized(session)) {
-            self.outgoing.push(queue, Frame::Ask(ask));
+            self.cx.outgoing.push(queue, Frame::Ask(ask));
         }
         ask
     }

@@ -1,22 +1,16 @@
 //! Ends: of asks, requests, sessions, exchanges and the server itself. Every step of the machine is settled here.
 
-use alloc::boxed::Box;
-
 use crate::driver::{AskId, Epoch, Output, RequestId, StreamId};
-use crate::http::RequestHead;
 use crate::json::Payload;
 use crate::protocol::code;
 use crate::server::Server;
-use crate::server::binding::http::{
-    Accepts, Arriving, Displaced, Gone, Keepalive, QueueFacts, Refusal, Room, Source,
-};
+use crate::server::binding::http::{Displaced, Gone, Room};
 use crate::server::clock::Timer;
 use crate::server::config::ListenEnd;
 use crate::server::event::{Cancelled, EndOfService, Event, Unanswered};
 use crate::server::lifecycle::{Cue, Next, Remaining};
 use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, Origin, QueueId, SessionKey, WireId};
-use crate::server::outgoing::Lifetime;
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::requests::Concluded;
 use crate::server::requests::admission::{too_many, unavailable};
@@ -29,32 +23,22 @@ use crate::wire::ErrorObject;
 impl Server {
     /// Serves the requests that have waited, stores the messages of loose queues, ends the queues that are done, reports changes of the watches, and goes on with a drain.
     pub(super) fn settle(&mut self) {
-        self.serve_waiting();
-        while let Some(queue) = self.outgoing.next_loose() {
+        // Goes on with the requests that need not wait for the driver's store any longer.
+        while let Some((stream, arrived)) = self.binding.next_ready(&mut self.cx) {
+            self.on_body(stream, arrived);
+        }
+        while let Some(queue) = self.cx.outgoing.next_loose() {
             self.keep_for_later(queue);
         }
-        while let Some(queue) = self.outgoing.next_done() {
-            self.end_queue(queue);
+        while let Some(queue) = self.cx.outgoing.next_done() {
+            self.binding.end_queue(&mut self.cx, queue);
         }
         if let Some(update) = self.watches.take_update() {
-            self.report(Event::Watching(update));
+            self.cx.report(Event::Watching(update));
         }
-        self.flush_store_requests();
-        if self.lifecycle.is_draining() {
+        self.binding.flush_store_requests(&mut self.cx);
+        if self.cx.lifecycle.is_draining() {
             self.go_on_draining();
-        }
-    }
-
-    /// Queues the requests to the driver's store as outputs.
-    pub(super) fn flush_store_requests(&mut self) {
-        while let Some(request) = self.binding.next_store_request() {
-            self.outputs.push(Output::Store(Box::new(request)));
-        }
-    }
-
-    pub(super) fn report(&mut self, event: Event) {
-        if !self.lifecycle.is_closed() {
-            self.outputs.push(Output::Event(event));
         }
     }
 }
@@ -66,17 +50,17 @@ impl Server {
         let Some(closed) = self.asks.close(ask) else {
             return;
         };
-        self.clock.disarm(Timer::Ask(ask));
+        self.cx.clock.disarm(Timer::Ask(ask));
         if let Some(queue) = closed.unwritten {
-            self.outgoing.retract_ask(queue, ask);
+            self.cx.outgoing.retract_ask(queue, ask);
         }
         let request = closed.request;
         let unasked =
             request.and_then(|request| Some((request, self.requests.ask_ended(request, ask)?)));
         if let Some((request, queue)) = unasked {
-            self.outgoing.retract_questions(queue, request);
+            self.cx.outgoing.retract_questions(queue, request);
         }
-        self.report(Event::Answered {
+        self.cx.report(Event::Answered {
             ask,
             request,
             outcome,
@@ -86,9 +70,9 @@ impl Server {
     /// Withdraws an ask. The client is told, if it received the ask and can be told.
     pub(super) fn withdraw_ask(&mut self, ask: AskId, why: Unanswered, reason: Option<&str>) {
         let told = self.asks.cancellable(ask);
-        if let Some(queue) = told.filter(|_| !self.lifecycle.has_input_ended()) {
+        if let Some(queue) = told.filter(|_| !self.cx.lifecycle.has_input_ended()) {
             let frame = Frame::AskCancelled(ask, reason.map(Into::into));
-            self.outgoing.push(queue, frame);
+            self.cx.outgoing.push(queue, frame);
         }
         self.end_ask(ask, Err(why));
     }
@@ -125,7 +109,7 @@ impl Server {
         };
         self.end_asks_of(request);
         if let Some((queue, bytes)) = self.requests.reply_held(request, verdict) {
-            self.outgoing.push(queue, Frame::Reply(request, bytes));
+            self.cx.outgoing.push(queue, Frame::Reply(request, bytes));
         }
     }
 
@@ -134,7 +118,7 @@ impl Server {
         let Some(entry) = self.requests.get(request) else {
             return;
         };
-        let rounds = self.config.limits.input_rounds;
+        let rounds = self.cx.config.limits.input_rounds;
         let is_last = entry.round() >= rounds;
         let peer = entry.arrival().peer.clone();
         for ask in entry.asks().clone() {
@@ -161,7 +145,7 @@ impl Server {
     /// Ends a request with the verdict of the application. Its client gets the reply now, or when it comes back.
     pub(super) fn conclude(&mut self, request: RequestId, verdict: Verdict) -> Result<(), Misuse> {
         let concluded = self.requests.conclude(request, verdict)?;
-        self.stats.answered += 1;
+        self.cx.stats.answered += 1;
         match concluded {
             Concluded::Held => self.end_unsent_asks_of(request),
             Concluded::Reply {
@@ -170,7 +154,7 @@ impl Server {
                 was_asking,
             } => {
                 if was_asking {
-                    self.outgoing.retract_questions(queue, request);
+                    self.cx.outgoing.retract_questions(queue, request);
                 }
                 self.end_asks_of(request);
                 self.push_reply(request, queue, bytes);
@@ -198,16 +182,16 @@ impl Server {
             return;
         };
         let queue = entry.queue();
-        self.clock.disarm(Timer::Away(request));
-        self.outgoing.retract(queue, request);
+        self.cx.clock.disarm(Timer::Away(request));
+        self.cx.outgoing.retract(queue, request);
         if !entry.is_away() {
-            self.outgoing.reply_done(queue);
+            self.cx.outgoing.reply_done(queue);
         }
         if entry.is_open() {
-            self.stats.cancelled += 1;
-            self.report(Event::Cancelled { request, why });
+            self.cx.stats.cancelled += 1;
+            self.cx.report(Event::Cancelled { request, why });
         } else {
-            self.stats.answers_dropped += 1;
+            self.cx.stats.answers_dropped += 1;
         }
     }
 
@@ -235,15 +219,16 @@ impl Server {
     /// Drops the requests of this scope that wait for the offer. They get no reply.
     fn forget_deferred(&mut self, scope: IdScope) {
         for queue in self.offer.deferred_mut().cancel_all(scope) {
-            self.outgoing.reply_done(queue);
+            self.cx.outgoing.reply_done(queue);
         }
     }
 
     pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
         while let Some(message) = self.offer.deferred_mut().pop() {
             if let DeferredMessage::Request { from, id, .. } = message {
-                self.outgoing.reply_done(from.queue);
-                self.refuse(from.queue, id, error.clone());
+                self.cx.outgoing.reply_done(from.queue);
+                self.binding
+                    .refuse(&mut self.cx, from.queue, id, error.clone());
             }
         }
     }
@@ -252,7 +237,7 @@ impl Server {
     /// requests whose client no longer waits are cancelled. Otherwise the session with most requests loses one, if it has more than the
     /// sender would have.
     pub(super) fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
-        let limits = &self.config.limits;
+        let limits = &self.cx.config.limits;
         let (most, most_each) = (limits.requests, limits.requests_each);
         let mine = self.requests.share_of(from.scope);
         if mine >= most_each {
@@ -286,11 +271,11 @@ impl Server {
             return;
         };
         let (queue, id) = (entry.queue(), entry.arrival().wire.id.clone());
-        self.stats.displaced += 1;
+        self.cx.stats.displaced += 1;
         self.cancel(request, Cancelled::PeerGone);
         let text = "the request was cancelled: too many are in flight, and others needed its place; it may have run";
         let error = ErrorObject::new(code::INTERNAL_ERROR, text);
-        self.reply(queue, id, Answer::Error(error));
+        self.cx.reply(queue, id, Answer::Error(error));
     }
 }
 
@@ -313,30 +298,25 @@ impl Server {
 
     /// Ends a session and everything in it, for good or only on this server.
     pub(super) fn end_session(&mut self, key: SessionKey, for_good: bool) {
-        self.binding.refuse_streams(key);
-        if let Some(stream) = self.binding.carrier(key.queue()) {
-            self.end_exchange(stream);
-        }
-        self.outgoing.remove(key.queue());
+        self.binding.end_streams(&mut self.cx, key);
         self.end_legacy(key, &Cancelled::PeerGone);
         self.forget_deferred(IdScope::Session(key));
-        self.clock.disarm(Timer::Idle(key));
-        self.binding.close_session(key, for_good);
+        self.binding.close_session(&mut self.cx, key, for_good);
     }
 
     pub(super) fn session_idle(&mut self, key: SessionKey) {
-        if let Some(for_good) = self.binding.session_idle(key, &mut self.clock) {
+        if let Some(for_good) = self.binding.session_idle(key, &mut self.cx.clock) {
             self.end_session(key, for_good);
         }
     }
 
     /// Ends the least used session if there is no room for another. Returns whether there is room.
     pub(super) fn make_room_for_session(&mut self) -> bool {
-        match self.binding.room_for_session(&self.clock) {
+        match self.binding.room_for_session(&self.cx.clock) {
             Room::Free => {}
             Room::Full => return false,
             Room::Displacing(key, for_good) => {
-                self.stats.displaced += 1;
+                self.cx.stats.displaced += 1;
                 self.end_session(key, for_good);
             }
         }
@@ -348,140 +328,44 @@ impl Server {
 impl Server {
     /// Handles the disconnect of the client of an exchange. Returns whether the exchange is known.
     pub(super) fn client_gone(&mut self, stream: StreamId) -> bool {
-        match self.binding.client_gone(stream, &mut self.clock) {
+        match self.binding.client_gone(&mut self.cx, stream) {
             Gone::Unknown => return false,
             Gone::Forgotten => {}
             Gone::Session(session) => self.end_session(session, true),
-            Gone::Detached(queue) => self.outgoing.detach(queue),
             Gone::Cancelled(queue) => {
                 self.cancel_all(IdScope::Stream(stream));
-                self.outgoing.remove(queue);
+                self.cx.outgoing.remove(queue);
             }
         }
         true
     }
 
-    /// Opens the response of an exchange, on a queue of its own.
-    pub(super) fn open_exchange(
-        &mut self,
-        stream: StreamId,
-        accepts: Accepts,
-        session: Option<SessionKey>,
-    ) {
-        let queue = QueueId::Stream(stream);
-        self.outgoing.add(queue, Lifetime::UntilAnswered);
-        self.carry(stream, queue, accepts, session);
-        if let Some(session) = session {
-            self.binding.begin_stream(session, stream, &self.clock);
+    /// Makes room for another exchange. Returns whether one gave way.
+    pub(super) fn free_exchange(&mut self) -> bool {
+        match self.binding.displace_exchange(&mut self.cx) {
+            Displaced::Arriving => {}
+            Displaced::Nothing => return false,
+            Displaced::Unread(stream) => self.disconnect(stream),
         }
-    }
-
-    /// Makes an exchange the carrier of a queue.
-    pub(super) fn carry(
-        &mut self,
-        stream: StreamId,
-        queue: QueueId,
-        accepts: Accepts,
-        session: Option<SessionKey>,
-    ) {
-        self.outgoing.attach(queue);
-        self.binding
-            .answer(stream, queue, accepts, session, &mut self.clock);
-    }
-
-    pub(super) fn body_overdue(&mut self, stream: StreamId) {
-        let refusal = Refusal::new(408, "the message took too long to arrive");
-        self.refuse_arriving(stream, refusal);
-    }
-
-    /// Refuses a request that began while all exchanges are in use, unless another one gives way.
-    pub(super) fn refuse_if_full(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
-        if self.free_exchange() {
-            return false;
-        }
-        let refusal = Refusal::busy("as many requests are open as may be");
-        self.stats.refused += 1;
-        self.report_refusal(Some(Source::of_head(head)), &refusal);
-        self.respond_empty(stream, refusal.status, refusal.fields);
+        self.cx.stats.displaced += 1;
         true
-    }
-
-    /// Ends the oldest exchange whose request is incomplete, or else the oldest finished exchange whose response is not read. Returns
-    /// whether there was one.
-    fn free_exchange(&mut self) -> bool {
-        match self.binding.to_displace() {
-            None => return false,
-            Some(Displaced::Unread(stream)) => self.disconnect(stream),
-            Some(Displaced::Arriving(stream)) => {
-                let text = "the request had not arrived whole, and others needed its place";
-                let refusal = Refusal::busy(text);
-                let arrived: Option<Arriving> = self.binding.take(stream, &mut self.clock);
-                let source = arrived.and_then(|arrived| self.binding.source_of(&arrived));
-                self.report_refusal(source, &refusal);
-                // An empty response leaves nothing to be read, so the exchange frees its place at once.
-                self.respond_empty(stream, refusal.status, refusal.fields);
-            }
-        }
-        self.stats.displaced += 1;
-        true
-    }
-
-    /// Ends an exchange at once, even if more messages are queued for it.
-    pub(super) fn end_exchange(&mut self, stream: StreamId) {
-        let queue = self.binding.queue_of(stream);
-        let under_way = queue.map_or(0, |queue| self.outgoing.under_way(queue));
-        let ended = self
-            .binding
-            .end_exchange(stream, under_way, &mut self.clock);
-        if let Some(output) = ended {
-            self.outputs.push(output);
-        }
-    }
-
-    /// Closes an exchange whose response is complete.
-    pub(super) fn retire(&mut self, stream: StreamId, queue: QueueId) {
-        let under_way = self.outgoing.under_way(queue);
-        self.binding.retire(stream, under_way, &mut self.clock);
-    }
-
-    /// Ends an exchange. Its queue remains, without a carrier.
-    pub(super) fn release(&mut self, stream: StreamId, queue: QueueId, had_begun: bool) {
-        if had_begun {
-            self.end_exchange(stream);
-        } else {
-            self.retire(stream, queue);
-        }
-        self.outgoing.detach(queue);
-        self.binding.abandon(queue);
-    }
-
-    /// Removes a queue and ends the exchange that carried it.
-    pub(super) fn end_queue(&mut self, queue: QueueId) {
-        if let Some(stream) = self.binding.carrier(queue) {
-            self.end_exchange(stream);
-        }
-        self.outgoing.remove(queue);
-        self.binding.end_stream(queue, &self.clock);
     }
 
     /// Closes the connection of a client that does not read.
     pub(super) fn disconnect(&mut self, stream: StreamId) {
         let epoch = Epoch::FIRST;
-        self.outputs.push(Output::Abort { epoch, stream });
+        self.cx.outputs.push(Output::Abort { epoch, stream });
         self.client_gone(stream);
     }
 
     pub(super) fn send_keepalive(&mut self, stream: StreamId) {
-        let queue = self.binding.queue_of(stream);
-        let facts = queue.map(|queue| QueueFacts {
-            is_empty: self.outgoing.is_empty(queue),
-            is_read: self.outgoing.under_way(queue) == 0,
-            is_deferred: self.offer.deferred().awaits_reply_on(queue),
-        });
-        match self.binding.send_keepalive(stream, facts, &mut self.clock) {
-            Keepalive::Cut => self.disconnect(stream),
-            Keepalive::Nothing => {}
-            Keepalive::Signal(queue, signal) => self.outgoing.push(queue, Frame::Signal(signal)),
+        let deferred = self.offer.deferred();
+        let is_deferred = |queue| deferred.awaits_reply_on(queue);
+        if self
+            .binding
+            .send_keepalive(&mut self.cx, stream, is_deferred)
+        {
+            self.disconnect(stream);
         }
     }
 }
@@ -490,11 +374,11 @@ impl Server {
 impl Server {
     /// Starts the drain because the client's input has ended. The client may still read.
     pub(super) fn input_ended(&mut self) {
-        if self.lifecycle.has_input_ended() {
+        if self.cx.lifecycle.has_input_ended() {
             return;
         }
         self.read_last_line();
-        self.lifecycle.end_input();
+        self.cx.lifecycle.end_input();
         self.drain(EndOfService::EndOfInput);
         // The client can no longer answer an ask, or come back with an answer.
         self.end_all_asks();
@@ -512,45 +396,35 @@ impl Server {
             EndOfService::EndOfInput => Cue::EndOfInput,
             EndOfService::Shutdown => Cue::Shutdown,
         };
-        if !self.lifecycle.step(cue) {
+        if !self.cx.lifecycle.step(cue) {
             return;
         }
-        self.report(Event::Draining { why });
-        self.clock.arm(Timer::Drain, self.config.drain);
+        self.cx.report(Event::Draining { why });
+        self.cx.clock.arm(Timer::Drain, self.cx.config.drain);
         if why == EndOfService::Shutdown {
             self.refuse_deferred(&unavailable());
         }
         while let Some((wire, queue)) = self.watches.unlisten_first() {
             self.end_listen(wire, queue);
         }
-        // Nothing more is sent on the standalone streams of sessions, and no client should wait on them (F-101).
-        for (stream, queue) in self.binding.standalone_streams() {
-            self.end_exchange(stream);
-            self.outgoing.detach(queue);
-        }
-        // The clients of incomplete requests are told that these were not processed.
-        while let Some(stream) = self.binding.next_arriving() {
-            self.refuse_arriving(stream, Refusal::busy("the server is shutting down"));
-        }
+        self.binding.drain(&mut self.cx);
     }
 
     pub(super) fn end_listen(&mut self, wire: WireId, queue: QueueId) {
-        if self.config.listen_end == ListenEnd::CancelledThenResult {
+        if self.cx.config.listen_end == ListenEnd::CancelledThenResult {
             let frame = Frame::ListenCancelled(wire.id.clone());
-            self.outgoing.push(queue, frame);
+            self.cx.outgoing.push(queue, frame);
         }
-        self.outgoing.push(queue, Frame::ListenEnd(wire.id));
+        self.cx.outgoing.push(queue, Frame::ListenEnd(wire.id));
     }
 
     /// Cancels the requests in flight at the drain deadline. Their clients get an error.
     pub(super) fn drain_overdue(&mut self) {
-        if !self.lifecycle.step(Cue::DrainOver) {
+        if !self.cx.lifecycle.step(Cue::DrainOver) {
             return;
         }
         self.refuse_deferred(&unavailable());
-        while let Some(stream) = self.binding.next_waiting() {
-            self.refuse_waiting(stream, "the server is shutting down");
-        }
+        self.binding.refuse_all_waiting(&mut self.cx);
         for request in self.requests.ids() {
             let Some(entry) = self.requests.get(request) else {
                 continue;
@@ -560,7 +434,7 @@ impl Server {
             }
             if !entry.is_away() {
                 let (id, queue) = (entry.arrival().wire.id.clone(), entry.queue());
-                self.reply(queue, id, Answer::CutShort);
+                self.cx.reply(queue, id, Answer::CutShort);
             }
             self.cancel(request, Cancelled::OutOfTime);
         }
@@ -568,28 +442,28 @@ impl Server {
 
     fn go_on_draining(&mut self) {
         let is_answered = self.requests.are_answered() && self.offer.deferred().is_empty();
-        if !is_answered || self.binding.next_waiting().is_some() {
+        if !is_answered || self.binding.has_waiting() {
             return;
         }
         let shared = self.binding.shared_queue();
         let is_flushed = self.requests.in_flight() == 0
-            && self.outgoing.is_flushed(shared)
+            && self.cx.outgoing.is_flushed(shared)
             && self.binding.are_exchanges_over();
         let remaining = Remaining {
             is_flushed,
-            has_time: self.clock.is_armed(Timer::Drain),
-            is_flushing: self.clock.is_armed(Timer::Flush),
+            has_time: self.cx.clock.is_armed(Timer::Drain),
+            is_flushing: self.cx.clock.is_armed(Timer::Flush),
         };
-        match self.lifecycle.after_replies(remaining) {
+        match self.cx.lifecycle.after_replies(remaining) {
             Next::Close => self.close(Cue::Drained),
-            Next::Flush => self.clock.arm(Timer::Flush, self.config.flush),
+            Next::Flush => self.cx.clock.arm(Timer::Flush, self.cx.config.flush),
             Next::Wait => {}
         }
     }
 
     /// Closes the server. No client gets anything more.
     pub(super) fn close(&mut self, cue: Cue) {
-        if !self.lifecycle.applies(cue) {
+        if !self.cx.lifecycle.applies(cue) {
             return;
         }
         self.offer.deferred_mut().clear();
@@ -598,16 +472,14 @@ impl Server {
         for request in self.requests.ids() {
             self.cancel(request, Cancelled::PeerGone);
         }
-        self.outgoing.clear();
-        self.clock.clear();
-        self.flush_store_requests();
-        for output in self.binding.abort() {
-            self.outputs.push(output);
-        }
+        self.cx.outgoing.clear();
+        self.cx.clock.clear();
+        self.binding.flush_store_requests(&mut self.cx);
+        self.binding.abort(&mut self.cx);
         let epoch = Epoch::FIRST;
-        self.outputs.push(Output::Release { epoch });
-        let faults = self.lifecycle.take_faults();
-        self.report(Event::Closed { faults });
-        self.lifecycle.step(cue);
+        self.cx.outputs.push(Output::Release { epoch });
+        let faults = self.cx.lifecycle.take_faults();
+        self.cx.report(Event::Closed { faults });
+        self.cx.lifecycle.step(cue);
     }
 }

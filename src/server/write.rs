@@ -5,39 +5,37 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::driver::{Instant, Output, RequestId, StreamId};
-use crate::http::Fields;
 use crate::json::{Payload, object};
 use crate::protocol::method::{self, names};
 use crate::protocol::watch::{Change, List};
 use crate::protocol::{Kind, LogLevel, Owner, ServerFeature, meta};
 use crate::server::Server;
 use crate::server::asks;
-use crate::server::binding::http::{Accepts, Form, Refusal, Source};
+use crate::server::binding::http::Form;
 use crate::server::clock::Timer;
 use crate::server::event::{Caller, Event};
 use crate::server::misuse::Misuse;
 use crate::server::origin::{QueueId, SessionKey};
-use crate::server::outgoing::frame::{Answer, Frame};
+use crate::server::outgoing::frame::Frame;
 use crate::server::outgoing::writer::MessageWriter;
 use crate::server::requests::checks::check_params;
 use crate::server::requests::reply::{Progress, excerpt_of};
 use crate::server::session::LegacySession;
 use crate::server::watches::{Match, Receiver, Recipient};
 use crate::wire::encode;
-use crate::wire::{ErrorObject, Id};
 
 /// # Queued messages
 impl Server {
     pub(super) fn can_write(&self) -> bool {
-        !self.lifecycle.is_closed() && self.outgoing.is_ready()
+        !self.cx.lifecycle.is_closed() && self.cx.outgoing.is_ready()
     }
 
     /// Writes the next message of the queue whose turn it is.
     pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
         while self.can_write() {
-            let queue = self.outgoing.next()?;
+            let queue = self.cx.outgoing.next()?;
             let output = self.write_next(queue, buf);
-            self.flush_store_requests();
+            self.binding.flush_store_requests(&mut self.cx);
             if output.is_some() {
                 return output;
             }
@@ -46,9 +44,9 @@ impl Server {
     }
 
     fn write_next(&mut self, queue: QueueId, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let frame = self.outgoing.pop(queue)?;
+        let frame = self.cx.outgoing.pop(queue)?;
         let requests = &self.requests;
-        let is_draining = self.lifecycle.is_draining();
+        let is_draining = self.cx.lifecycle.is_draining();
         let error = || requests.get(frame.reply_to()?)?.error_code();
         let form = self.binding.form(queue, &frame, is_draining, error)?;
         let start = buf.len();
@@ -66,40 +64,14 @@ impl Server {
             return None;
         }
         let len = buf.len() - start;
-        self.stats.messages_out += 1;
-        self.stats.bytes_out += len as u64;
-        self.outgoing.wrote(queue, len);
-        Some(self.written(queue, form, len))
-    }
-
-    /// Returns the output for a message that was written, and ends its exchange if nothing follows.
-    fn written(&mut self, queue: QueueId, form: Form, len: usize) -> Output<Event> {
-        let (stream, is_json, had_begun, hangs_up) = match form {
-            Form::Line => return self.binding.output(form, len, false),
-            Form::Json(stream, _) => (stream, true, false, false),
-            Form::Event {
-                stream,
-                had_begun,
-                hangs_up,
-            } => (stream, false, had_begun, hangs_up),
-        };
-        let is_last = is_json || self.outgoing.is_done(queue);
-        let hangs_up = hangs_up && !is_last && self.outgoing.is_empty(queue);
-        let output = self.binding.output(form, len, is_last || hangs_up);
-        if is_last {
-            // S-HTTP-15: the response ends after its last message.
-            if !had_begun {
-                self.retire(stream, queue);
-            }
-            self.end_queue(queue);
-        } else if hangs_up {
-            self.release(stream, queue, had_begun);
-        } else {
-            self.binding.postpone_keepalive(stream, &self.clock);
+        self.cx.stats.messages_out += 1;
+        self.cx.stats.bytes_out += len as u64;
+        self.cx.outgoing.wrote(queue, len);
+        let output = self.binding.written(&mut self.cx, queue, form, len);
+        if let Some(stream) = form.stream() {
+            self.disconnect_slow(stream);
         }
-        self.update_unread(stream);
-        self.disconnect_slow(stream);
-        output
+        Some(output)
     }
 
     /// Appends a message or a signal to an event stream.
@@ -133,7 +105,7 @@ impl Server {
             Frame::ListenCancelled(id) => MessageWriter::cancel(buf, &id, None),
             Frame::ListenEnd(id) => {
                 self.offer.writer().listen_end(buf, &id);
-                self.outgoing.reply_done(queue);
+                self.cx.outgoing.reply_done(queue);
             }
             Frame::Log(_, level, logger, data) => {
                 MessageWriter::log(buf, level, logger.as_deref(), &data);
@@ -148,7 +120,7 @@ impl Server {
             }
             Frame::Questions(request) => {
                 self.encode_questions(buf, request);
-                self.outgoing.reply_done(queue);
+                self.cx.outgoing.reply_done(queue);
             }
             Frame::Reply(request, _) => {
                 if let Some(entry) = self.requests.remove(request) {
@@ -158,7 +130,7 @@ impl Server {
                         writer.reply(buf, id, version, entry.is_cacheable(), verdict);
                     }
                 }
-                self.outgoing.reply_done(queue);
+                self.cx.outgoing.reply_done(queue);
             }
             Frame::Signal(_) => {}
         }
@@ -179,36 +151,29 @@ impl Server {
         let writer = self.offer.writer();
         writer.questions(buf, id, questions, Some(&token));
         self.requests.send_away(request);
-        self.clock
-            .arm(Timer::Away(request), self.config.ask_timeout);
+        self.cx
+            .clock
+            .arm(Timer::Away(request), self.cx.config.ask_timeout);
     }
 
     /// Stores the messages of a loose queue until a client asks for them, or drops them if replay is disabled (F-105).
     pub(super) fn keep_for_later(&mut self, queue: QueueId) {
         let mut message = self.binding.take_scratch();
-        while let Some(frame) = self.outgoing.pop(queue) {
+        while let Some(frame) = self.cx.outgoing.pop(queue) {
             message.clear();
             self.encode(&mut message, queue, frame);
             if !message.is_empty() && !self.binding.store(queue, &message) {
-                self.stats.answers_dropped += 1;
+                self.cx.stats.answers_dropped += 1;
             }
         }
         self.binding.give_scratch(message);
-    }
-
-    /// Records how many bytes wait for the client of an exchange.
-    pub(super) fn update_unread(&mut self, stream: StreamId) {
-        if let Some(queue) = self.binding.queue_of(stream) {
-            let bytes = self.outgoing.unread_bytes(queue);
-            self.binding.set_unread(stream, bytes);
-        }
     }
 
     /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
     /// its client could not read yet.
     fn disconnect_slow(&mut self, newest: StreamId) {
         while let Some(stream) = self.binding.heaviest_unread(newest) {
-            self.stats.displaced += 1;
+            self.cx.stats.displaced += 1;
             self.disconnect(stream);
         }
     }
@@ -216,63 +181,10 @@ impl Server {
 
 /// # Replies
 impl Server {
-    /// Refuses a request with an error of the server itself.
-    pub(super) fn refuse(&mut self, queue: QueueId, id: Id, error: ErrorObject) {
-        self.stats.refused += 1;
-        if let Some(event) = self.binding.refused_message(queue, &error) {
-            self.report(event);
-        }
-        self.reply(queue, id, Answer::Error(error));
-    }
-
-    /// Answers an exchange with a refusal and nothing else.
-    pub(super) fn refuse_exchange(
-        &mut self,
-        stream: StreamId,
-        source: Option<Source>,
-        refusal: Refusal,
-    ) {
-        self.report_refusal(source, &refusal);
-        self.open_exchange(stream, Accepts::JSON, None);
-        self.binding
-            .set_head(stream, refusal.status, refusal.fields);
-        self.stats.refused += 1;
-        let frame = Frame::Answer(refusal.id, Answer::Error(refusal.error));
-        self.outgoing.push(QueueId::Stream(stream), frame);
-    }
-
-    /// Refuses a request without waiting for the rest of its body.
-    pub(super) fn refuse_arriving(&mut self, stream: StreamId, refusal: Refusal) {
-        if let Some(arrived) = self.binding.take(stream, &mut self.clock) {
-            let source = self.binding.source_of(&arrived);
-            self.refuse_exchange(stream, source, refusal);
-        }
-    }
-
-    pub(super) fn report_refusal(&mut self, source: Option<Source>, refusal: &Refusal) {
-        let event = source.and_then(|source| self.binding.refused(source, refusal));
-        if let Some(event) = event {
-            self.report(event);
-        }
-    }
-
-    /// Answers an exchange without a body.
-    pub(super) fn respond_empty(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
-        if let Some(output) = self.binding.respond_empty(stream, status, fields) {
-            self.outputs.push(output);
-        }
-    }
-
-    /// Queues a reply of the server itself.
-    pub(super) fn reply(&mut self, queue: QueueId, id: Id, answer: Answer) {
-        self.outgoing.push(queue, Frame::Answer(Some(id), answer));
-    }
-
     /// Queues the application's reply to a request, and closes other connections if too many bytes wait.
     pub(super) fn push_reply(&mut self, request: RequestId, queue: QueueId, bytes: usize) {
-        self.outgoing.push(queue, Frame::Reply(request, bytes));
-        if let Some(stream) = self.binding.carrier(queue) {
-            self.update_unread(stream);
+        self.cx.outgoing.push(queue, Frame::Reply(request, bytes));
+        if let Some(stream) = self.binding.reply_queued(&self.cx, queue) {
             self.disconnect_slow(stream);
         }
     }
@@ -280,7 +192,7 @@ impl Server {
     /// Queues the asks of a request in place of its reply. All asks that are open when they are written are included.
     pub(super) fn push_questions(&mut self, request: RequestId) {
         if let Some(queue) = self.requests.put_asks(request) {
-            self.outgoing.push(queue, Frame::Questions(request));
+            self.cx.outgoing.push(queue, Frame::Questions(request));
         }
     }
 }
@@ -312,12 +224,12 @@ impl Server {
             // S-PROG-04: only while the client waits under the id that came with the token.
             let queue = entry.queue();
             let is_wanted = entry.is_waited_for() && entry.arrival().token.is_some();
-            let is_read = server.outgoing.is_read(queue);
+            let is_read = server.cx.outgoing.is_read(queue);
             if is_wanted
                 && server.binding.carries_more(queue)
                 && server.requests.add_progress(request, progress, is_read)
             {
-                server.outgoing.push(queue, Frame::Progress(request));
+                server.cx.outgoing.push(queue, Frame::Progress(request));
             }
             Ok(())
         })
@@ -342,7 +254,7 @@ impl Server {
             };
             // A server behind a relay may serve subscriptions that it does not declare.
             let is_subscribed =
-                server.config.is_relayed && matches!(change, Change::Resource { .. });
+                server.cx.config.is_relayed && matches!(change, Change::Resource { .. });
             if !is_subscribed {
                 server.check_offered(feature)?;
             }
@@ -363,7 +275,7 @@ impl Server {
                         Receiver::Listen(id) => Some(id.clone()),
                     };
                     let told = match by {
-                        Match::Below(watched) if !server.outgoing.has_room(queue) => {
+                        Match::Below(watched) if !server.cx.outgoing.has_room(queue) => {
                             let uri = watched.into();
                             Change::Resource { uri }
                         }
@@ -373,7 +285,7 @@ impl Server {
                 })
                 .collect();
             for (queue, frame) in frames {
-                server.outgoing.push(queue, frame);
+                server.cx.outgoing.push(queue, frame);
             }
             Ok(())
         })
@@ -400,7 +312,7 @@ impl Server {
             let frame = Frame::Log(request, level, logger.map(Into::into), data);
             let Some(request) = request else {
                 let queues = server.queues_for_log(level);
-                server.push_to_all(queues, frame);
+                server.cx.notify_all(queues, frame);
                 return Ok(());
             };
             let entry = server.requests.open(request)?;
@@ -410,7 +322,7 @@ impl Server {
                     let least = server.watches.level_of(session);
                     let session = server.sessions.get(session);
                     session.is_some_and(LegacySession::may_log)
-                        && level >= least.unwrap_or(server.config.log_level)
+                        && level >= least.unwrap_or(server.cx.config.log_level)
                 }
                 None => {
                     entry.is_waited_for() && arrival.log_level.is_some_and(|least| level >= least)
@@ -418,7 +330,7 @@ impl Server {
             };
             let queue = arrival.queue;
             if is_wanted && server.binding.carries_more(queue) {
-                server.push_if_room(queue, frame);
+                server.cx.notify(queue, frame);
             }
             Ok(())
         })
@@ -478,7 +390,7 @@ impl Server {
         params: Option<Payload>,
         only: Option<&Caller>,
     ) -> Result<(), Misuse> {
-        self.lifecycle.check_open()?;
+        self.cx.lifecycle.check_open()?;
         check_params(params.as_ref())?;
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         self.requests.check_size(method.len() + bytes)?;
@@ -519,7 +431,7 @@ impl Server {
         if facts.is_none() && queues.is_empty() && self.sessions.has_reported() {
             queues.extend(self.binding.shared_queue());
         }
-        self.push_to_all(queues, Frame::Notify(method, params));
+        self.cx.notify_all(queues, Frame::Notify(method, params));
         Ok(())
     }
 
@@ -533,7 +445,7 @@ impl Server {
         params: Option<Payload>,
     ) -> Result<(), Misuse> {
         self.act(now, |server| {
-            server.lifecycle.check_open()?;
+            server.cx.lifecycle.check_open()?;
             let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
             server.requests.check_size(method.len() + bytes)?;
             let shared = server.binding.shared_session();
@@ -543,7 +455,7 @@ impl Server {
                 (None, None) => return Ok(()),
             };
             if server.binding.carries_more(queue) {
-                server.push_if_room(queue, Frame::Notify(method, params));
+                server.cx.notify(queue, Frame::Notify(method, params));
             }
             Ok(())
         })
@@ -570,31 +482,8 @@ impl Server {
         self.pass(now, Some(request), None, method, params.ok())
     }
 
-    fn push_to_all(&mut self, mut queues: Vec<QueueId>, frame: Frame) {
-        let last = queues.pop();
-        for queue in queues {
-            self.push_if_room(queue, frame.clone());
-        }
-        if let Some(last) = last {
-            self.push_if_room(last, frame);
-        }
-    }
-
-    /// Queues a notification, or drops it if the client does not read. This bounds the queue.
-    fn push_if_room(&mut self, queue: QueueId, frame: Frame) {
-        if self.outgoing.has_room(queue) {
-            self.outgoing.push(queue, frame);
-            return;
-        }
-        self.stats.news_dropped += 1;
-        let count = self.stats.news_dropped;
-        if count.is_power_of_two() {
-            self.report(Event::NotificationsDropped { count });
-        }
-    }
-
     fn check_offered(&self, feature: ServerFeature) -> Result<(), Misuse> {
-        self.lifecycle.check_open()?;
+        self.cx.lifecycle.check_open()?;
         self.offer.check(feature)
     }
 }
