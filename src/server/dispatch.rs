@@ -9,7 +9,6 @@ use crate::json::{Json, Payload};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code};
 use crate::server::Server;
-use crate::server::asks::Found;
 use crate::server::binding::http::{
     self, Accepts, Arriving, Halt, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Refusal,
     SHUTTING_DOWN, Target,
@@ -502,15 +501,10 @@ impl Server {
 
     /// Handles a reply of a legacy client to an ask.
     fn on_reply(&mut self, from: &Origin, id: &Id, outcome: Result<Payload, Unanswered>) {
-        match self.asks.find(from.session, id) {
-            Found::Open(ask) => self.end_ask(ask, outcome),
-            Found::Late => self.cx.stats.late_replies += 1,
-            Found::Unknown => self.binding.heard_noise(
-                &mut self.cx,
-                "a reply to nothing that was asked",
-                b"",
-                false,
-            ),
+        let session = from.session;
+        if !self.requests.answered(&mut self.cx, session, id, outcome) {
+            let what = "a reply to nothing that was asked";
+            self.binding.heard_noise(&mut self.cx, what, b"", false);
         }
     }
 
@@ -546,7 +540,8 @@ impl Server {
             self.cx.outgoing.retract_listen(from.queue, &wire.id);
             self.cx.outgoing.reply_done(from.queue);
         } else if let Some(request) = self.requests.find(&wire) {
-            self.cancel(request, Cancelled::ByPeer { reason, meta });
+            let why = Cancelled::ByPeer { reason, meta };
+            self.requests.cancel(&mut self.cx, request, why);
         } else {
             // S-CANC-10: a handshake is not cancelled.
             let deferred = self.offer.deferred_mut().cancel(&wire);

@@ -1,27 +1,22 @@
-//! Serves messages: decides whether a request is served now or later, and who answers it; sends asks for the application.
+//! Serves requests: decides whether a request is served now or later, and who answers it. Begins sessions, and ends what belongs to a client that is
+//! gone.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
-use crate::driver::{AskId, RequestId, SessionRecord};
+use crate::driver::{Epoch, Output, SessionRecord, StreamId};
 use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::Setting;
-use crate::protocol::{Era, LogLevel, Method, Peer, code};
+use crate::protocol::{Era, LogLevel, Peer, code};
 use crate::server::Server;
-use crate::server::asks::{Ask, Place, is_number};
-use crate::server::binding::http::{NO_SESSION_LEFT, Refusal};
-use crate::server::clock::Timer;
+use crate::server::binding::http::{Displaced, Gone, NO_SESSION_LEFT, Refusal, Room};
 use crate::server::config::Offer;
-use crate::server::event::{Caller, Cancelled, Event, Request};
-use crate::server::misuse::Misuse;
-use crate::server::origin::{Origin, SessionKey, WireId};
-use crate::server::outgoing::frame::{Answer, Frame, Signal};
-use crate::server::requests::Arrival;
-use crate::server::requests::admission::{self, Facts, Round, Service};
-use crate::server::requests::checks::{check_askable, check_params};
+use crate::server::event::{Caller, Cancelled, Event};
+use crate::server::origin::{IdScope, Origin, SessionKey, WireId};
+use crate::server::outgoing::frame::{Answer, Frame};
+use crate::server::requests::admission::{self, Facts, Service};
 use crate::server::requests::params::Params;
 use crate::server::session::LegacySession;
 use crate::server::session::deferred::DeferredMessage;
@@ -160,9 +155,7 @@ impl Server {
         };
         self.watches.hears_lists(session, &legacy.offered);
         self.cx.report(Event::Initialized);
-        for (ask, queue) in self.asks.unwritten(session) {
-            self.cx.outgoing.push(queue, Frame::Ask(ask));
-        }
+        self.requests.handshake_over(&mut self.cx, session);
         self.save_session(session);
         self.binding.initialized(&mut self.cx, session);
     }
@@ -221,6 +214,14 @@ impl Server {
         if self.sessions.is_new_client(peer) {
             self.cx.report(Event::Met(peer.clone()));
         }
+    }
+
+    /// Makes room for one more request of this sender.
+    fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
+        let deferred = self.offer.deferred().len();
+        let next_abandoned = || self.binding.next_abandoned();
+        self.requests
+            .make_room(&mut self.cx, from.scope, deferred, next_abandoned)
     }
 
     /// Defers a request until the offer is known.
@@ -344,7 +345,10 @@ impl Server {
                     self.watches.wants_level(level);
                 }
                 let arrival = admission::arrival(from, wire, peer, params, log_level);
-                return self.deliver(name, facts, arrival, params);
+                let at_once = self.binding.begins_at_once(&arrival);
+                return self
+                    .requests
+                    .deliver(&mut self.cx, name, facts, arrival, params, at_once);
             }
             Service::Discover => self
                 .offer
@@ -372,67 +376,6 @@ impl Server {
         if let Some(answer) = answer {
             self.cx.reply(from.queue, wire.id.clone(), answer);
         }
-        Ok(())
-    }
-
-    /// Hands a request to the application, or resumes it if its client comes back with a state of this server.
-    fn deliver(
-        &mut self,
-        name: &str,
-        facts: Option<&'static Method>,
-        arrival: Arrival,
-        params: &Params<'_>,
-    ) -> Result<(), ErrorObject> {
-        let is_modern = arrival.session.is_none();
-        let rounds = facts.filter(|facts| is_modern && facts.may_need_input);
-        let (mut subject, mut input) = (0, None);
-        if let Some(facts) = rounds {
-            let round = admission::read_round(params)?;
-            // No state is ever made for a client that cannot be asked anything.
-            if matches!(round, Round::Resumed(_)) || !arrival.peer.capabilities.is_empty() {
-                subject = self
-                    .requests
-                    .subject(facts, params, arrival.user.as_deref());
-            }
-            match round {
-                Round::First(supplied) => input = supplied,
-                Round::Resumed(state) => {
-                    let request = self.requests.awaited(&state, subject)?;
-                    let given = self.asks.read_answers(request, params.answers)?;
-                    self.cx.clock.disarm(Timer::Away(request));
-                    self.cx.outgoing.expect_reply(arrival.queue);
-                    let held = self.requests.bring_back(request, arrival);
-                    self.resume(request, given, held);
-                    return Ok(());
-                }
-            }
-        }
-        self.cx.outgoing.expect_reply(arrival.queue);
-        // The first message of a batch begins the stream.
-        if self.binding.begins_at_once(&arrival) && self.cx.outgoing.is_empty(arrival.queue) {
-            let begin = Frame::Signal(Signal::Begin(None));
-            self.cx.outgoing.push(arrival.queue, begin);
-        }
-        let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
-        let user = arrival.user.clone();
-        let caller = Caller::of(arrival.queue, arrival.session, user.as_deref());
-        let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
-        let wants_progress = arrival.token.is_some();
-        let request = self
-            .requests
-            .accept(method.clone(), facts, subject, arrival);
-        self.cx.stats.requests += 1;
-        self.cx.report(Event::Request(Request {
-            request,
-            method,
-            params: params.rest(rounds.is_some()),
-            peer,
-            user,
-            caller,
-            wants_progress,
-            log_level,
-            input,
-        }));
         Ok(())
     }
 
@@ -486,102 +429,116 @@ impl Server {
     }
 }
 
-/// # Verbs of the application
+/// # The end of requests
 impl Server {
-    pub(super) fn ask_for_request(
-        &mut self,
-        request: RequestId,
-        key: Option<Box<str>>,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        let entry = self.requests.open(request)?;
-        if !self.offer.passes(entry.version()) {
-            entry.check_question(&method, params.as_ref())?;
+    /// Cancels every request and watch whose id is of this scope.
+    fn cancel_all(&mut self, scope: IdScope) {
+        for wire in self.watches.of(scope) {
+            self.watches.unlisten(&wire);
         }
-        // Each ask of a request needs a key of its own, and numbers are the keys of asks that were given none.
-        let key = key.filter(|key| !is_number(key) && self.asks.by_key(request, key).is_none());
-        entry.check_round(self.cx.config.limits.input_rounds)?;
-        let era = entry.version().era();
-        let session = entry.arrival().session;
-        let queue = self.binding.queue_for_ask(entry.arrival());
-        self.check_ask(params.as_ref(), era, session)?;
-        let ask = self.open_ask(Ask {
-            request: Some(request),
-            session,
-            queue,
-            key,
-            method,
-            params,
-            place: match era {
-                Era::Legacy => Place::Wire(false),
-                Era::Modern => Place::Queued,
-            },
-        });
-        self.requests.add_ask(request, ask);
-        if era == Era::Modern {
-            self.push_questions(request);
-        }
-        Ok(ask)
+        self.requests.cancel_scope(&mut self.cx, scope);
+        self.forget_deferred(scope);
     }
 
-    pub(super) fn ask_client(
-        &mut self,
-        session: SessionKey,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        let legacy = self.sessions.get(session).ok_or(Misuse::NoLegacyPeer)?;
-        let peer = &legacy.peer;
-        check_params(params.as_ref())?;
-        if !self.offer.passes(peer.version) {
-            if let Err(why) = check_askable(peer, &method, params.as_ref()) {
-                return Err(Misuse::Unaskable { method, why });
+    /// Drops the requests of this scope that wait for the offer. They get no reply.
+    fn forget_deferred(&mut self, scope: IdScope) {
+        for queue in self.offer.deferred_mut().cancel_all(scope) {
+            self.cx.outgoing.reply_done(queue);
+        }
+    }
+
+    pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
+        while let Some(message) = self.offer.deferred_mut().pop() {
+            if let DeferredMessage::Request { from, id, .. } = message {
+                self.cx.outgoing.reply_done(from.queue);
+                self.binding
+                    .refuse(&mut self.cx, from.queue, id, error.clone());
             }
         }
-        self.check_ask(params.as_ref(), Era::Legacy, Some(session))?;
-        Ok(self.open_ask(Ask {
-            request: None,
-            session: Some(session),
-            queue: session.queue(),
-            key: None,
-            method,
-            params,
-            place: Place::Wire(false),
-        }))
+    }
+}
+
+/// # The end of a session
+impl Server {
+    /// Ends the session of a legacy client that is gone or begins anew. Its requests and asks are over.
+    fn end_legacy(&mut self, session: SessionKey, why: &Cancelled) {
+        if !self.sessions.end(session) {
+            return;
+        }
+        self.watches.end(session);
+        self.requests.end_session(&mut self.cx, session, why);
     }
 
-    fn check_ask(
-        &self,
-        params: Option<&Payload>,
-        era: Era,
-        session: Option<SessionKey>,
-    ) -> Result<(), Misuse> {
-        self.cx.lifecycle.check_can_ask()?;
-        let bytes = params.map_or(0, |params| params.as_str().len());
-        let is_shared = self.binding.shared_queue().is_some();
-        let client = (era, session, is_shared);
-        let away = self.requests.away();
-        self.asks
-            .check_room(client, away, bytes, &self.cx.config.limits)
+    /// Ends a session and everything in it, for good or only on this server.
+    pub(super) fn end_session(&mut self, key: SessionKey, for_good: bool) {
+        self.binding.end_streams(&mut self.cx, key);
+        self.end_legacy(key, &Cancelled::PeerGone);
+        self.forget_deferred(IdScope::Session(key));
+        self.binding.close_session(&mut self.cx, key, for_good);
     }
 
-    fn open_ask(&mut self, ask: Ask) -> AskId {
-        self.cx.stats.asks += 1;
-        let (session, queue) = (ask.session, ask.queue);
-        if let Some(session) = session {
-            self.sessions
-                .asked(session, &ask.method, ask.params.as_ref());
+    pub(super) fn session_idle(&mut self, key: SessionKey) {
+        if let Some(for_good) = self.binding.session_idle(key, &mut self.cx.clock) {
+            self.end_session(key, for_good);
         }
-        let is_request = ask.place == Place::Wire(false);
-        let ask = self.asks.open(ask);
-        self.cx
-            .clock
-            .arm(Timer::Ask(ask), self.cx.config.ask_timeout);
-        // S-LIFE-05: a client is asked nothing before its handshake is over.
-        if is_request && session.is_some_and(|session| self.sessions.is_initialized(session)) {
-            self.cx.outgoing.push(queue, Frame::Ask(ask));
+    }
+
+    /// Ends the least used session if there is no room for another. Returns whether there is room.
+    pub(super) fn make_room_for_session(&mut self) -> bool {
+        match self.binding.room_for_session(&self.cx.clock) {
+            Room::Free => {}
+            Room::Full => return false,
+            Room::Displacing(key, for_good) => {
+                self.cx.stats.displaced += 1;
+                self.end_session(key, for_good);
+            }
         }
-        ask
+        true
+    }
+}
+
+/// # The end of an exchange
+impl Server {
+    /// Handles the disconnect of the client of an exchange. Returns whether the exchange is known.
+    pub(super) fn client_gone(&mut self, stream: StreamId) -> bool {
+        match self.binding.client_gone(&mut self.cx, stream) {
+            Gone::Unknown => return false,
+            Gone::Forgotten => {}
+            Gone::Session(session) => self.end_session(session, true),
+            Gone::Cancelled(queue) => {
+                self.cancel_all(IdScope::Stream(stream));
+                self.cx.outgoing.remove(queue);
+            }
+        }
+        true
+    }
+
+    /// Makes room for another exchange. Returns whether one gave way.
+    pub(super) fn free_exchange(&mut self) -> bool {
+        match self.binding.displace_exchange(&mut self.cx) {
+            Displaced::Arriving => {}
+            Displaced::Nothing => return false,
+            Displaced::Unread(stream) => self.disconnect(stream),
+        }
+        self.cx.stats.displaced += 1;
+        true
+    }
+
+    /// Closes the connection of a client that does not read.
+    pub(super) fn disconnect(&mut self, stream: StreamId) {
+        let epoch = Epoch::FIRST;
+        self.cx.outputs.push(Output::Abort { epoch, stream });
+        self.client_gone(stream);
+    }
+
+    pub(super) fn send_keepalive(&mut self, stream: StreamId) {
+        let deferred = self.offer.deferred();
+        let is_deferred = |queue| deferred.awaits_reply_on(queue);
+        if self
+            .binding
+            .send_keepalive(&mut self.cx, stream, is_deferred)
+        {
+            self.disconnect(stream);
+        }
     }
 }

@@ -503,7 +503,7 @@ fn status_of(
         let blame = if is_in_session && !ends {
             Blame::Session
         } else {
-            Blame::Server
+            Blame::Sessionless
         };
         return validate::status(error.code, blame);
     }

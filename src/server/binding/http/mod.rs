@@ -1,10 +1,11 @@
 //! A server that is bound to HTTP: its exchanges, and the sessions of its legacy clients. An exchange is one HTTP request and its response.
 //!
-//! This part knows neither the machine nor its other components. It is told what happened, and returns what follows.
+//! This part knows neither the machine nor its other components. It is told what happened, puts messages, outputs and deadlines into the context, and
+//! returns what another component must do.
 //!
 //! - This module takes the inputs of an exchange; `read` reads the message that was posted; `answer` answers an exchange and ends it.
 //! - `access` finds, opens and ends sessions; `stream` writes and resumes their event streams.
-//! - `refusals` decides which refused requests the application hears of.
+//! - `refusals` refuses requests, and decides which of these refusals the application hears of.
 //!
 //! The other modules do not know this one:
 //!

@@ -185,7 +185,7 @@ impl HttpBinding {
     pub(crate) fn refused_message(&mut self, queue: QueueId, error: &ErrorObject) -> Option<Event> {
         let stream = self.exchanges.carrier(queue)?;
         let exchange = self.exchanges.get(stream)?;
-        let status = validate::status(error.code, Blame::Server);
+        let status = validate::status(error.code, Blame::Sessionless);
         let is_told =
             exchange.session.is_none() && exchange.status.is_none() && !exchange.has_begun();
         if !is_told || error.code == code::METHOD_NOT_FOUND {
