@@ -3,27 +3,24 @@
 
 use alloc::format;
 
-use crate::driver::{Epoch, Fault, Input, StreamId};
-use crate::http::{Fields, RequestHead};
+use crate::driver::{Fault, Input, StreamId};
+use crate::http::RequestHead;
 use crate::json::{Json, Payload};
 use crate::protocol::method::names;
 use crate::protocol::{Era, code};
 use crate::server::Server;
-use crate::server::asks::Found;
 use crate::server::binding::http::{
-    self, Accepts, Arriving, Halt, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Ready, Refusal,
-    Resumed, Sent, Source, Target, Wait,
+    self, Accepts, Arriving, Halt, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Refusal,
+    SHUTTING_DOWN, Target,
 };
 use crate::server::binding::{Ended, Received};
 use crate::server::clock::Timer;
 use crate::server::event::{Cancelled, Event, Unanswered};
 use crate::server::lifecycle::Cue;
-use crate::server::origin::{IdScope, Origin, QueueId, SessionKey};
-use crate::server::outgoing::Lifetime;
+use crate::server::origin::{IdScope, Origin, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::params::{CancelledParams, Params};
 use crate::server::session::deferred::DeferredMessage;
-use crate::util::noise::{self, Noise};
 use crate::wire::{
     self, Batch, ErrorObject, Id, Inbound, Line, LineReader, Malformed, Message, Skimmed,
 };
@@ -46,28 +43,24 @@ impl Server {
             | Input::Activity { .. } => false,
         };
         if !is_taken {
-            self.stats.stale_inputs += 1;
+            self.cx.stats.stale_inputs += 1;
         }
     }
 
     fn on_bytes(&mut self, stream: StreamId, bytes: &[u8]) -> bool {
-        match self.binding.receive(stream, bytes) {
+        match self.binding.receive(&mut self.cx, stream, bytes) {
             Received::Stale => return false,
             Received::Lines(lines) => self.read_lines(lines, bytes),
-            Received::Body(overrun) => {
-                if let Some((stream, refusal)) = overrun {
-                    self.refuse_arriving(stream, refusal);
-                }
-            }
+            Received::Body => {}
         }
-        self.stats.bytes_in += bytes.len() as u64;
+        self.cx.stats.bytes_in += bytes.len() as u64;
         true
     }
 
     fn on_end(&mut self, stream: StreamId, faults: &[Fault]) -> bool {
-        match self.binding.end(stream, faults, &mut self.clock) {
+        match self.binding.end(stream, faults, &mut self.cx.clock) {
             Ended::Input => {
-                self.lifecycle.note(faults);
+                self.cx.lifecycle.note(faults);
                 self.input_ended();
             }
             Ended::Body(arrived) => self.on_body(stream, arrived),
@@ -81,38 +74,28 @@ impl Server {
         if self.binding.shared_queue().is_none() {
             return self.client_gone(stream);
         }
-        self.lifecycle.note(faults);
+        self.cx.lifecycle.note(faults);
         self.close(Cue::WriteFailed);
         true
     }
 
-    /// Counts bytes that the client read. Any read extends the flush deadline, even of an exchange that is finished.
+    /// Counts bytes that the client read. Any read before the drain deadline restarts the flush time, even of an exchange that is finished.
     fn on_sent(&mut self, stream: StreamId, len: usize) -> bool {
-        match self.binding.sent(stream, len, &mut self.clock) {
-            None => return false,
-            Some(Sent::Complete) => self.put_off_flush(len),
-            Some(Sent::Open(queue)) => {
-                self.outgoing.sent(queue, len);
-                self.put_off_flush(len);
-                self.update_unread(stream);
-            }
+        if !self.binding.sent(&mut self.cx, stream, len) {
+            return false;
+        }
+        let clock = &mut self.cx.clock;
+        if len > 0 && clock.is_armed(Timer::Drain) && clock.is_armed(Timer::Flush) {
+            clock.arm(Timer::Flush, self.cx.config.flush);
         }
         true
-    }
-
-    /// Restarts the flush time because a client read, but only before the drain deadline.
-    fn put_off_flush(&mut self, len: usize) {
-        let is_in_time = self.clock.is_armed(Timer::Drain);
-        if len > 0 && is_in_time && self.clock.is_armed(Timer::Flush) {
-            self.clock.arm(Timer::Flush, self.config.flush);
-        }
     }
 }
 
 /// # Lines
 impl Server {
     fn read_lines(&mut self, mut lines: LineReader, mut bytes: &[u8]) {
-        if !self.lifecycle.has_input_ended() {
+        if !self.cx.lifecycle.has_input_ended() {
             while let Some(line) = lines.next(&mut bytes) {
                 self.on_line(line);
             }
@@ -132,7 +115,8 @@ impl Server {
     fn on_line(&mut self, line: Line<'_>) {
         match line {
             Line::NotUtf8(bytes) => {
-                self.on_noise("a line that is not UTF-8", bytes, false);
+                self.binding
+                    .heard_noise(&mut self.cx, "a line that is not UTF-8", bytes, false);
                 let text = "the line is not UTF-8";
                 self.send_error(&Origin::DUPLEX, None, code::PARSE_ERROR, text);
             }
@@ -147,7 +131,7 @@ impl Server {
         let plan = Params::plan(self.sessions.known_terms());
         match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::One(Message::Request { id, method, params })) => {
-                self.understood();
+                self.binding.understood(&mut self.cx);
                 noted.complete(params);
                 self.on_request(from, id, &method, &noted);
             }
@@ -157,7 +141,8 @@ impl Server {
             }
             Ok(Inbound::Batch(_)) => {
                 let what = "a batch, which the agreed version does not have";
-                self.on_noise(what, text.as_bytes(), false);
+                self.binding
+                    .heard_noise(&mut self.cx, what, text.as_bytes(), false);
                 self.send_error(from, None, code::INVALID_REQUEST, what);
             }
             Err(malformed) => self.on_malformed(from, &malformed, text),
@@ -166,10 +151,10 @@ impl Server {
 
     /// Refuses a line that is too long to be held. The rest of the session is not affected.
     fn on_oversized(&mut self, skimmed: &Skimmed) {
-        let limit = self.config.limits.message_bytes;
+        let limit = self.cx.config.limits.message_bytes;
         let bytes = skimmed.len;
         let what = format!("a message of {bytes} bytes, where {limit} is the most");
-        self.on_noise(&what, b"", true);
+        self.binding.heard_noise(&mut self.cx, &what, b"", true);
         let error = ErrorObject::new(code::INVALID_REQUEST, what);
         let from = &Origin::DUPLEX;
         let is_free = |id: &Id| !self.is_in_flight(&from.wire(id.clone()));
@@ -178,7 +163,10 @@ impl Server {
                 let why = error.message.into();
                 self.on_reply(from, id, Err(Unanswered::Invalid { why }));
             }
-            Some(id) if is_free(id) => self.refuse(from.queue, id.clone(), error),
+            Some(id) if is_free(id) => {
+                self.binding
+                    .refuse(&mut self.cx, from.queue, id.clone(), error)
+            }
             Some(_) | None => self.send_error(from, None, error.code, &error.message),
         }
     }
@@ -187,24 +175,20 @@ impl Server {
 /// # Exchanges
 impl Server {
     fn on_head(&mut self, stream: StreamId, head: &RequestHead<'_>) -> bool {
-        match self.binding.new_exchange(stream, head) {
+        match self.binding.new_exchange(&mut self.cx, stream, head) {
             NewExchange::Known => return false,
-            NewExchange::Preflight(output) => {
-                self.outputs.push(output);
-                return true;
+            NewExchange::Preflight => {}
+            NewExchange::Full if !self.free_exchange() => {
+                self.binding.refuse_head(&mut self.cx, stream, head);
             }
-            NewExchange::Full if self.refuse_if_full(stream, head) => return true,
-            NewExchange::Full | NewExchange::Readable => {}
-        }
-        match self.binding.begin(stream, head, &mut self.clock) {
-            Ok(None) => {}
-            Ok(Some((largest, refusal))) => self.refuse_arriving(largest, refusal),
-            Err(refusal) => self.refuse_exchange(stream, Some(Source::of_head(head)), refusal),
+            NewExchange::Full | NewExchange::Readable => {
+                self.binding.begin(&mut self.cx, stream, head);
+            }
         }
         true
     }
 
-    fn on_body(&mut self, stream: StreamId, arrived: Arriving) {
+    pub(super) fn on_body(&mut self, stream: StreamId, arrived: Arriving) {
         let done = match arrived.target() {
             Target::Delete => self.on_delete(stream, &arrived),
             Target::Message => self.on_post(stream, &arrived),
@@ -213,77 +197,12 @@ impl Server {
             Target::Stream => self.on_get(stream, &arrived),
         };
         if let Err(halt) = done {
-            self.halt(stream, arrived, halt);
-        }
-    }
-
-    /// Refuses a request, or lets it wait for the driver's store. Nothing of it has been processed.
-    fn halt(&mut self, stream: StreamId, arrived: Arriving, halt: Halt) {
-        let wait = match halt {
-            Halt::Refused(refusal) => {
-                let source = self.binding.source_of(&arrived);
-                return self.refuse_exchange(stream, source, refusal);
-            }
-            Halt::Wait(wait) => wait,
-        };
-        if let Wait::Replay(resuming) = &wait {
-            if let Some(queue) = resuming.queue {
-                self.hold(queue);
-            }
-        }
-        self.binding.wait(stream, arrived, wait, &mut self.clock);
-    }
-
-    /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
-    fn hold(&mut self, queue: QueueId) {
-        if let Some(older) = self.binding.replaying(queue) {
-            let text = "a newer request for the same stream took the place of this one";
-            self.refuse_waiting(older, text);
-        }
-        if let Some(older) = self.binding.carrier(queue) {
-            self.end_exchange(older);
-            self.binding.abandon(queue);
-        }
-        self.outgoing.hold(queue);
-    }
-
-    /// Refuses a request that waits for the driver's store.
-    pub(super) fn refuse_waiting(&mut self, stream: StreamId, text: &str) {
-        if let Some((arrived, queue)) = self.binding.take_waiting(stream, &mut self.clock) {
-            if let Some(queue) = queue {
-                self.outgoing.detach(queue);
-            }
-            self.halt(stream, arrived, Refusal::busy(text).into());
-        }
-    }
-
-    /// Goes on with the requests that need not wait for the driver's store any longer.
-    pub(super) fn serve_waiting(&mut self) {
-        while let Some((mut arrived, ready)) = self.binding.next_ready(&mut self.clock) {
-            match ready {
-                Ready::Session(stream, found) => {
-                    arrived.found = Some(found);
-                    self.on_body(stream, arrived);
-                }
-                Ready::Replay(stream, resuming, replayed) => {
-                    let (key, queue) = (resuming.key, resuming.queue);
-                    match self.binding.replayed(stream, resuming, replayed) {
-                        Ok(resumed) => self.attach_stream(stream, key, arrived.accepts, resumed),
-                        Err(halt) => {
-                            if let (Halt::Refused(_), Some(queue)) = (&halt, queue) {
-                                self.outgoing.detach(queue);
-                                self.binding.touch(key, &mut self.clock);
-                            }
-                            self.halt(stream, arrived, halt);
-                        }
-                    }
-                }
-            }
+            self.binding.halt(&mut self.cx, stream, arrived, halt);
         }
     }
 
     fn on_post(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
-        let spoken = self.config.versions;
+        let spoken = self.cx.config.versions;
         let from = match arrived.read(self.sessions.known_terms(), spoken)? {
             Posted::Batch(batch, text) => {
                 return self.on_posted_batch(stream, arrived, batch, text);
@@ -304,11 +223,12 @@ impl Server {
                 era: Era::Modern,
             } => {
                 let from = arrived.modern_origin(stream);
-                self.open_exchange(stream, arrived.accepts, None);
-                self.understood();
+                self.binding
+                    .open_exchange(&mut self.cx, stream, arrived.accepts, None);
+                self.binding.understood(&mut self.cx);
                 match self.check_fields(arrived, &method, &params) {
                     Ok(()) => self.on_request(&from, id, &method, &params),
-                    Err(error) => self.refuse(from.queue, id, error),
+                    Err(error) => self.binding.refuse(&mut self.cx, from.queue, id, error),
                 }
                 return Ok(());
             }
@@ -320,7 +240,7 @@ impl Server {
             }
         };
         self.on_message(&from.0, from.1);
-        self.respond_empty(stream, 202, Fields::new());
+        self.binding.respond_empty(&mut self.cx, stream, 202);
         Ok(())
     }
 
@@ -333,7 +253,7 @@ impl Server {
         batch: Batch<'_>,
         text: &str,
     ) -> Result<(), Halt> {
-        if !arrived.names_session(self.config.versions) {
+        if !arrived.names_session(self.cx.config.versions) {
             return Err(http::no_batches().into());
         }
         let session = self.session_of(arrived)?;
@@ -343,16 +263,17 @@ impl Server {
         let from = arrived.origin_in(stream, session);
         if !http::wants_replies(&batch) {
             self.on_batch(&from, batch, text);
-            self.respond_empty(stream, 202, Fields::new());
+            self.binding.respond_empty(&mut self.cx, stream, 202);
             return Ok(());
         }
         if !arrived.accepts.sse {
             let text = "the answers to an array are a stream of events, which is not accepted";
             return Err(Refusal::new(406, text).into());
         }
-        self.open_exchange(stream, Accepts::SSE, Some(session));
+        self.binding
+            .open_exchange(&mut self.cx, stream, Accepts::SSE, Some(session));
         let begin = Frame::Signal(Signal::Begin(None));
-        self.outgoing.push(from.queue, begin);
+        self.cx.outgoing.push(from.queue, begin);
         self.on_batch(&from, batch, text);
         Ok(())
     }
@@ -367,14 +288,15 @@ impl Server {
         let id = malformed
             .id
             .as_ref()
-            .filter(|_| malformed.is_response && arrived.names_session(self.config.versions));
+            .filter(|_| malformed.is_response && arrived.names_session(self.cx.config.versions));
         let session = match id.map(|_| self.session_of(arrived)) {
             Some(Err(Halt::Wait(wait))) => return Halt::Wait(wait),
             Some(Ok(session)) => Some(session),
             Some(Err(Halt::Refused(_))) | None => None,
         };
         let what = format!("a body that is no message: {malformed}");
-        self.on_noise(&what, text.as_bytes(), false);
+        self.binding
+            .heard_noise(&mut self.cx, &what, text.as_bytes(), false);
         if let (Some(id), Some(session)) = (id, session) {
             let why = what.into();
             let from = arrived.origin_in(StreamId::DUPLEX, session);
@@ -394,7 +316,7 @@ impl Server {
             // Ambiguous params are refused later, in `admit`.
             return Ok(());
         }
-        let Some(version) = arrived.modern_version(name, self.config.versions)? else {
+        let Some(version) = arrived.modern_version(name, self.cx.config.versions)? else {
             // S-VER-12: a legacy client is told which versions are spoken here.
             let wanted = params.text("protocolVersion").unwrap_or_default();
             return Err(self.sessions.unsupported(&wanted));
@@ -416,22 +338,24 @@ impl Server {
             let Some(session) = self.binding.next_session() else {
                 return Ok(());
             };
-            self.open_exchange(stream, arrived.accepts, None);
+            self.binding
+                .open_exchange(&mut self.cx, stream, arrived.accepts, None);
             Origin {
                 scope: IdScope::Stream(stream),
                 ..arrived.origin_in(stream, session)
             }
         } else {
-            let named = arrived.check_names_version(self.config.versions);
+            let named = arrived.check_names_version(self.cx.config.versions);
             let session = named
                 .map_err(Halt::Refused)
                 .and_then(|()| self.session_of(arrived));
             let session = session.map_err(|halt| halt.to(&id))?;
             self.binding.use_session(session);
-            self.open_exchange(stream, arrived.accepts, Some(session));
+            self.binding
+                .open_exchange(&mut self.cx, stream, arrived.accepts, Some(session));
             arrived.origin_in(stream, session)
         };
-        self.understood();
+        self.binding.understood(&mut self.cx);
         self.on_request(&from, id, name, params);
         Ok(())
     }
@@ -439,61 +363,32 @@ impl Server {
     fn on_delete(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         let key = self.session_of(arrived)?;
         self.end_session(key, true);
-        self.respond_empty(stream, 204, Fields::new());
+        self.binding.respond_empty(&mut self.cx, stream, 204);
         Ok(())
     }
 
     /// Opens the standalone stream of a session, or resumes a stream that broke off.
     fn on_get(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         let key = self.session_of(arrived)?;
-        let is_serving = self.lifecycle.is_serving();
-        let resumed = self.binding.resume(key, stream, arrived, is_serving)?;
-        self.attach_stream(stream, key, arrived.accepts, resumed);
-        Ok(())
-    }
-
-    fn attach_stream(
-        &mut self,
-        stream: StreamId,
-        key: SessionKey,
-        accepts: Accepts,
-        resumed: Resumed,
-    ) {
-        let queue = resumed.queue;
-        if resumed.is_replay {
-            self.outgoing.add(queue, Lifetime::UntilAnswered);
-        }
-        // A newer stream replaces the older.
-        if let Some(older) = self.binding.carrier(queue) {
-            self.end_exchange(older);
-            self.outgoing.detach(queue);
-        }
-        self.outgoing.prepend(queue, resumed.frames);
-        self.carry(stream, queue, accepts, Some(key));
+        self.binding.resume(&mut self.cx, key, stream, arrived)
     }
 
     /// Opens the stream of a new session of the transport of 2024-11-05. The first event tells the client where to post (S-SSE-02).
     fn on_sse_stream(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
-        if !self.lifecycle.is_serving() {
-            return Err(Refusal::busy("the server is shutting down").into());
+        if !self.cx.lifecycle.is_serving() {
+            return Err(Refusal::busy(SHUTTING_DOWN).into());
         }
         if !self.make_room_for_session() {
             return Err(Refusal::busy(NO_SESSION_LEFT).into());
         }
-        let Some((key, path)) = self.binding.open_sse_session(arrived) else {
-            return Ok(());
-        };
-        self.outgoing.add(key.queue(), Lifetime::Lasting);
-        let endpoint = Frame::Signal(Signal::Endpoint(path));
-        self.outgoing.push(key.queue(), endpoint);
-        self.carry(stream, key.queue(), arrived.accepts, Some(key));
+        self.binding.open_sse_stream(&mut self.cx, stream, arrived);
         Ok(())
     }
 
     /// Handles a message that was posted on the transport of 2024-11-05.
     fn on_sse_post(&mut self, stream: StreamId, id: &str, arrived: &Arriving) -> Result<(), Halt> {
         let from = self.binding.sse_origin(id, arrived)?;
-        if !self.outgoing.has_room(from.queue) {
+        if !self.cx.outgoing.has_room(from.queue) {
             return Err(Refusal::busy("what was said before is not read yet").into());
         }
         let text = arrived.text()?;
@@ -511,7 +406,7 @@ impl Server {
                 return Err(Refusal::coded(400, malformed.kind.code(), text).into());
             }
         }
-        self.respond_empty(stream, 202, Fields::new());
+        self.binding.respond_empty(&mut self.cx, stream, 202);
         Ok(())
     }
 
@@ -526,7 +421,7 @@ impl Server {
             }
             Lookup::Stored(record) => self.revive_session(*record)?,
         };
-        self.binding.enter_session(key, arrived, &mut self.clock)?;
+        self.binding.enter_session(&mut self.cx, key, arrived)?;
         Ok(key)
     }
 }
@@ -549,7 +444,8 @@ impl Server {
 
     fn on_malformed(&mut self, from: &Origin, malformed: &Malformed, text: &str) {
         let what = format!("a line that is no message: {malformed}");
-        self.on_noise(&what, text.as_bytes(), false);
+        self.binding
+            .heard_noise(&mut self.cx, &what, text.as_bytes(), false);
         match &malformed.id {
             Some(id) if malformed.is_response => {
                 let why = what.into();
@@ -568,15 +464,15 @@ impl Server {
     /// Replies to something that is not a request. An error without an id is sent only if the version allows it.
     fn send_error(&mut self, from: &Origin, id: Option<Id>, code: i64, text: &str) {
         if id.is_some() || self.sessions.allows_errors_without_id(from) {
-            self.stats.refused += 1;
+            self.cx.stats.refused += 1;
             let error = ErrorObject::new(code, text);
             let frame = Frame::Answer(id, Answer::Error(error));
-            self.outgoing.push(from.queue, frame);
+            self.cx.outgoing.push(from.queue, frame);
         }
     }
 
     fn on_message(&mut self, from: &Origin, message: Message<'_>) {
-        self.understood();
+        self.binding.understood(&mut self.cx);
         match message {
             Message::Notification { method, params } => {
                 self.on_notification(from, &method, params);
@@ -593,40 +489,22 @@ impl Server {
                 self.on_reply(from, &id, outcome.map_err(Unanswered::Error));
             }
             Message::Response { id: None, .. } => {
-                self.on_noise("an error that names no request", b"", false);
+                self.binding.heard_noise(
+                    &mut self.cx,
+                    "an error that names no request",
+                    b"",
+                    false,
+                );
             }
-        }
-    }
-
-    fn understood(&mut self) {
-        self.stats.messages_in += 1;
-        self.binding.noise().made_sense();
-    }
-
-    /// Counts unusable input, and reports samples of it.
-    fn on_noise(&mut self, what: &str, bytes: &[u8], is_too_large: bool) {
-        self.stats.noise += 1;
-        if self.lifecycle.is_closed() {
-            return;
-        }
-        if let Some(count) = self.binding.noise().heard() {
-            let sample = noise::sample(bytes, self.config.limits.noise_sample);
-            self.report(Event::Noise(Noise {
-                epoch: Epoch::FIRST,
-                what: what.into(),
-                count,
-                sample,
-                is_too_large,
-            }));
         }
     }
 
     /// Handles a reply of a legacy client to an ask.
     fn on_reply(&mut self, from: &Origin, id: &Id, outcome: Result<Payload, Unanswered>) {
-        match self.asks.find(from.session, id) {
-            Found::Open(ask) => self.end_ask(ask, outcome),
-            Found::Late => self.stats.late_replies += 1,
-            Found::Unknown => self.on_noise("a reply to nothing that was asked", b"", false),
+        let session = from.session;
+        if !self.requests.answered(&mut self.cx, session, id, outcome) {
+            let what = "a reply to nothing that was asked";
+            self.binding.heard_noise(&mut self.cx, what, b"", false);
         }
     }
 
@@ -643,7 +521,7 @@ impl Server {
             }
             (names::NOTIFICATIONS_INITIALIZED, None) => {}
             // S-RPC-15: a notification is never answered.
-            (_, _) => self.report(Event::Notified {
+            (_, _) => self.cx.report(Event::Notified {
                 method: name.into(),
                 params: params.map(Payload::from),
                 caller: from.caller(),
@@ -659,17 +537,18 @@ impl Server {
         let wire = from.wire(id);
         if self.watches.is_listening(&wire) {
             self.watches.unlisten(&wire);
-            self.outgoing.retract_listen(from.queue, &wire.id);
-            self.outgoing.reply_done(from.queue);
+            self.cx.outgoing.retract_listen(from.queue, &wire.id);
+            self.cx.outgoing.reply_done(from.queue);
         } else if let Some(request) = self.requests.find(&wire) {
-            self.cancel(request, Cancelled::ByPeer { reason, meta });
+            let why = Cancelled::ByPeer { reason, meta };
+            self.requests.cancel(&mut self.cx, request, why);
         } else {
             // S-CANC-10: a handshake is not cancelled.
             let deferred = self.offer.deferred_mut().cancel(&wire);
             if let Some(queue) = deferred.and_then(|message| message.queue()) {
-                self.outgoing.reply_done(queue);
+                self.cx.outgoing.reply_done(queue);
             }
-            self.outgoing.retract_id(from.queue, &wire.id);
+            self.cx.outgoing.retract_id(from.queue, &wire.id);
         }
     }
 }

@@ -1,24 +1,25 @@
-//! The server end of a link: the methods of the application, and the contract with the driver.
+//! The server end of a link: the contract with the driver, the writing of messages, and the end of the server.
 //!
-//! [`Server`] holds twelve components, and only four files besides this one carry decisions between them:
+//! Four files implement [`Server`]. This one has the contract with the driver. `application` has the methods for the application. `dispatch` takes the
+//! inputs of the driver and the messages that they hold, and `serve` serves these messages.
 //!
-//! - `dispatch` takes the inputs of the driver; `serve` serves the messages that they hold.
-//! - `write` queues messages to clients, and writes them; `settle` ends asks, requests, sessions, exchanges and the server itself.
-//!
-//! The components know neither the server nor each other. They are told what happened, and return what follows:
+//! The components keep their fields private and do not name `Server`. Each takes the `Context`, puts into it what no other component reacts to, and
+//! returns what another one must do:
 //!
 //! - `binding` is the byte stream or HTTP; nobody else knows which of the two it is.
-//! - `session` holds the clients and the offer to them; `requests` the requests that they sent; `asks` what they are asked; `watches` which
-//!   changes they watch.
-//! - `outgoing` queues the messages to each client, and encodes them.
-//! - `clock` holds the time and the deadlines; `lifecycle` decides when the server drains and closes.
+//! - `session` holds the clients and the offer to them; `watches` which changes they watch.
+//! - `requests` holds the requests that clients sent, and what their clients are asked.
+//!
+//! The parts of the context are modules too: `outgoing` queues the messages to each client, and encodes them; `clock` holds the time and the deadlines;
+//! `lifecycle` decides when the server drains and closes; `stats` counts.
 //!
 //! `origin` names the sender of a message; everybody uses its keys.
 
-mod asks;
+mod application;
 mod binding;
 mod clock;
 mod config;
+mod context;
 mod dispatch;
 mod display;
 mod error;
@@ -30,13 +31,9 @@ mod outgoing;
 mod requests;
 mod serve;
 mod session;
-mod settle;
 mod stats;
 mod watches;
-mod write;
 
-use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -59,25 +56,25 @@ pub use crate::driver::SessionRecord;
 pub use crate::protocol::Peer;
 pub use crate::util::noise::Noise;
 
-use asks::Asks;
 use binding::Binding;
-use clock::{Clock, Timer};
-use lifecycle::{Cue, Lifecycle};
-use origin::SessionKey;
-use outgoing::frame::Answer;
-use outgoing::{Lifetime, Outgoing};
+use binding::http::Form;
+use clock::Timer;
+use context::Context;
+use lifecycle::{Cue, Next, Remaining};
+use origin::{QueueId, SessionKey, WireId};
+use outgoing::Lifetime;
+use outgoing::frame::Frame;
+use outgoing::writer::MessageWriter;
 use requests::Requests;
-use requests::reply::Verdict;
+use requests::admission::unavailable;
+use requests::asks;
 use session::Sessions;
 use session::offer::OfferState;
 use watches::Watches;
 
-use crate::driver::{AskId, Deadline, Input, Instant, Output, RequestId, StreamId, Wake};
-use crate::json::Payload;
-use crate::protocol::method::names;
-use crate::protocol::watch::{Setting, Watch};
-use crate::util::queue::Outbox;
-use crate::wire::ErrorObject;
+use crate::driver::{Deadline, Epoch, Input, Instant, Output, RequestId, StreamId, Wake};
+use crate::protocol::watch::Watch;
+use crate::wire::encode;
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
 ///
@@ -118,18 +115,12 @@ use crate::wire::ErrorObject;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Server {
-    config: Config,
-    clock: Clock,
-    lifecycle: Lifecycle,
+    cx: Context,
     offer: OfferState,
     sessions: Sessions,
     requests: Requests,
-    asks: Asks,
     watches: Watches,
-    outgoing: Outgoing,
     binding: Binding,
-    outputs: Outbox<Event>,
-    stats: Stats,
 }
 
 /// # The contract with the driver
@@ -140,32 +131,28 @@ impl Server {
         config.limits = config.limits.workable();
         let offer = config.offer.take();
         let binding = Binding::new(&mut config);
-        let mut outgoing = Outgoing::new(&config.limits);
+        let (offer, sessions) = (OfferState::new(offer, &config), Sessions::new(&config));
+        let requests = Requests::new(&config);
+        let mut cx = Context::new(config);
         if let Some(queue) = binding.shared_queue() {
-            outgoing.add(queue, Lifetime::Lasting);
-            outgoing.attach(queue);
+            cx.outgoing.add(queue, Lifetime::Lasting);
+            cx.outgoing.attach(queue);
         }
         Server {
-            clock: Clock::new(),
-            lifecycle: Lifecycle::new(),
-            offer: OfferState::new(offer, &config),
-            sessions: Sessions::new(&config),
-            requests: Requests::new(&config),
-            asks: Asks::new(),
+            cx,
+            offer,
+            sessions,
+            requests,
             watches: Watches::default(),
-            outgoing,
             binding,
-            outputs: Outbox::new(),
-            stats: Stats::default(),
-            config,
         }
     }
 
     /// Feeds an input from the transport. An input that a server has no use for is counted in [`Stats::stale_inputs`] and dropped. Poll all
     /// outputs afterwards.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
-        if self.lifecycle.is_closed() || !self.binding.takes(&input) {
-            self.stats.stale_inputs += 1;
+        if self.cx.lifecycle.is_closed() || !self.binding.takes(&input) {
+            self.cx.stats.stale_inputs += 1;
             return;
         }
         let stream = input.stream().unwrap_or(StreamId::DUPLEX);
@@ -176,11 +163,11 @@ impl Server {
     /// [`poll_timeout`](Server::poll_timeout) lies after `now`, or says that output is queued.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.act(now, |server| {
-            while let Some(timer) = server.clock.expire() {
+            while let Some(timer) = server.cx.clock.expire() {
                 match timer {
-                    Timer::Ask(ask) => server.ask_overdue(ask),
-                    Timer::Away(request) => server.not_resumed(request),
-                    Timer::Body(stream) => server.body_overdue(stream),
+                    Timer::Ask(ask) => server.requests.ask_overdue(&mut server.cx, ask),
+                    Timer::Away(request) => server.requests.not_resumed(&mut server.cx, request),
+                    Timer::Body(stream) => server.binding.body_overdue(&mut server.cx, stream),
                     Timer::Drain => server.drain_overdue(),
                     Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
@@ -206,13 +193,13 @@ impl Server {
     /// While output is queued, the deadline is now. Any method call, input and poll can change the result.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        if !self.outputs.is_empty() || self.can_write() {
+        if !self.cx.outputs.is_empty() || self.can_write() {
             return Some(Deadline {
-                at: self.clock.now(),
+                at: self.cx.clock.now(),
                 wake: Wake::Output,
             });
         }
-        self.clock.next()
+        self.cx.clock.next()
     }
 
     /// Whether the driver should continue to read. `false` while the unpolled events exceed [`Limits::undelivered_bytes`]. On a byte
@@ -220,7 +207,7 @@ impl Server {
     /// clients.
     #[must_use]
     pub fn wants_input(&self, _stream: StreamId) -> bool {
-        self.outputs.bytes() < self.config.limits.undelivered_bytes
+        self.cx.outputs.bytes() < self.cx.config.limits.undelivered_bytes
             && self.has_room()
             && !self.holds_requests_back()
     }
@@ -228,17 +215,17 @@ impl Server {
     /// Whether a relay on a byte stream has as many open requests as [`Limits::requests`] allows. The client in front is then not read,
     /// unless it has an ask to answer.
     fn holds_requests_back(&self) -> bool {
-        let is_piped = self.config.is_relayed && self.binding.shared_queue().is_some();
-        is_piped && !self.has_open_asks() && self.open_requests() >= self.config.limits.requests
+        let is_piped = self.cx.config.is_relayed && self.binding.shared_queue().is_some();
+        is_piped && !self.has_open_asks() && self.open_requests() >= self.cx.config.limits.requests
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        self.outputs.pop()
+        self.cx.outputs.pop()
     }
 }
 
-/// # State that a relay reads
+/// # State
 impl Server {
     /// Whether the client of a request received asks in place of a reply, and has not come back with the answers.
     #[must_use]
@@ -249,7 +236,7 @@ impl Server {
 
     /// Whether any ask is open.
     pub(crate) fn has_open_asks(&self) -> bool {
-        self.asks.len() > 0
+        self.requests.open_asks() > 0
     }
 
     /// Whether the write queue has room for more. If not, the client does not read: the server wants no input, and drops log messages and
@@ -258,255 +245,13 @@ impl Server {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let queue = self.binding.shared_queue();
-        queue.is_none_or(|queue| self.outgoing.has_room(queue))
-    }
-}
-
-/// # Methods for the application: requests
-impl Server {
-    /// Answers a request with a result. For a modern client, the server adds the members that a modern result needs: its type, its cache
-    /// hints and the server's name. Members that the result already has stay as they are.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more), the result is not an object or too large, or the client does not understand its type.
-    pub fn respond(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        result: Payload,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| {
-            if !result.is_object() {
-                return Err(Misuse::NotAnObject { what: "a result" });
-            }
-            let entry = server.requests.open(request)?;
-            let is_passed = server.offer.passes(entry.version());
-            let offered = server.offer.current().map(|offer| &offer.capabilities);
-            let shape = entry.check_result(&result, is_passed, offered)?;
-            if entry.method() == names::TOOLS_LIST {
-                // A result that is too large never reaches the client, so nothing is learnt from it.
-                server.requests.check_size(result.as_str().len())?;
-                let user = entry.arrival().user.as_deref();
-                server.binding.learn_tools(user, &result);
-            }
-            server.conclude(request, Verdict::Result(result, shape))
-        })
-    }
-
-    /// Answers a request with an error.
-    ///
-    /// An error code that the client's version must not use is replaced by that version's equivalent.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more), or the error is too large.
-    pub fn fail(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        error: ErrorObject,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| {
-            server.conclude(request, Verdict::Error(error))
-        })
-    }
-
-    /// Answers a request with the input that is needed from its client first, and forgets the request. The client then sends a new request,
-    /// which carries the input in [`Request::input`]. This method is for applications that keep no state between requests. Other
-    /// applications use [`ask`](Server::ask).
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more), its client is a legacy one, or its method cannot wait for input. Also when the client
-    /// cannot be asked this, or `input` has neither a question nor a state.
-    pub fn require_input(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        input: InputRequired,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| {
-            server.requests.open(request)?.check_input(&input)?;
-            server.conclude(request, Verdict::Input(input))
-        })
-    }
-
-    /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
-    /// [`Http::retry`] (S-LHTTP-09). This frees a connection while a request takes long.
-    ///
-    /// Nothing happens where the client could not come back:
-    ///
-    /// - on a byte stream, and outside sessions;
-    /// - in versions before 2025-11-25, and on the transport of 2024-11-05;
-    /// - for a client that accepts only JSON, and where [`Replay::events`] is 0.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more).
-    pub fn hang_up(&mut self, now: Instant, request: RequestId) -> Result<(), Misuse> {
-        self.act(now, |server| {
-            let arrival = server.requests.open(request)?.arrival();
-            let queue = arrival.queue;
-            let is_empty = server.outgoing.is_empty(queue);
-            if let Some(stream) = server.binding.hang_up(arrival, is_empty) {
-                server.release(stream, queue, true);
-            }
-            Ok(())
-        })
-    }
-}
-
-/// # Methods for the application: asks
-impl Server {
-    /// Asks the client for something that a request needs. The outcome arrives as [`Event::Answered`], exactly once.
-    ///
-    /// A legacy client gets a request of its own. A modern client gets the question in place of the reply, and repeats its request with the
-    /// answer. The application need not distinguish the two, because the [`RequestId`] stays the same. If the application replies while the
-    /// client is away, the client gets the reply when it comes back. The ask still gets its answer.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such request (any more), or it cannot wait for input. Also when its client cannot be asked this, or too many asks
-    /// are open.
-    pub fn ask(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        self.ask_by(now, request, None, method.into(), params)
-    }
-
-    /// Asks like [`ask`](Server::ask), with this key for a modern client. A key that is a number or is taken in this request is ignored.
-    pub(crate) fn ask_by(
-        &mut self,
-        now: Instant,
-        request: RequestId,
-        key: Option<Box<str>>,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        self.act(now, |server| {
-            server.ask_for_request(request, key, method, params)
-        })
-    }
-
-    /// Asks the legacy client of a byte stream for something that no request needs. Neither a modern client nor a client over HTTP can be
-    /// asked this way. Later versions of the legacy era discourage it (S-S2C-04). It exists for the `roots/list` after a change of roots.
-    ///
-    /// # Errors
-    ///
-    /// When there is no legacy client, it cannot be asked this, or too many asks are open.
-    pub fn ask_unbidden(
-        &mut self,
-        now: Instant,
-        method: impl Into<Cow<'static, str>>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        let method = method.into();
-        let session = SessionKey::DUPLEX;
-        self.act(now, |server| server.ask_client(session, method, params))
-    }
-
-    /// Asks a legacy client in an HTTP session for something that no request needs.
-    pub(crate) fn ask_session(
-        &mut self,
-        now: Instant,
-        caller: &Caller,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        let session = caller.session_number().map(SessionKey::from_number);
-        let session = session.ok_or(Misuse::NoLegacyPeer)?;
-        self.act(now, |server| server.ask_client(session, method, params))
-    }
-
-    /// Records a log level or subscription of this client that the server behind a relay accepted.
-    pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
-        self.act(now, |server| server.record_setting(caller, setting));
-    }
-
-    /// Withdraws an ask. A client that received the ask is told the reason. The outcome is [`Unanswered::Withdrawn`].
-    ///
-    /// # Errors
-    ///
-    /// When the ask already has its outcome.
-    pub fn withdraw(
-        &mut self,
-        now: Instant,
-        ask: AskId,
-        reason: Option<&str>,
-    ) -> Result<(), Misuse> {
-        self.act(now, |server| {
-            if server.asks.get(ask).is_none() {
-                return Err(Misuse::UnknownAsk);
-            }
-            server.withdraw_ask(ask, Unanswered::Withdrawn, reason);
-            Ok(())
-        })
-    }
-}
-
-/// # Methods for the application: the server itself
-impl Server {
-    /// Sets the offer. The requests that waited for it are served now.
-    pub fn offer(&mut self, now: Instant, offer: Offer) {
-        self.act(now, |server| server.set_offer(offer));
-    }
-
-    /// Says that there is no offer for now. Every request that waits for the offer is refused with this error. A client that asks again
-    /// waits again, and is reported with [`Event::Met`] again.
-    pub fn decline(&mut self, now: Instant, error: &ErrorObject) {
-        self.act(now, |server| {
-            for queue in server.offer.deferred().queues() {
-                server.binding.answer_with_200(queue);
-            }
-            server.refuse_deferred(error);
-            server.sessions.forget_reported();
-        });
-    }
-
-    /// Refuses the `server/discover` requests that wait for the offer, because the server behind the relay has no such method. All other
-    /// requests continue to wait. Returns whether any request was refused.
-    pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
-        self.act(now, |server| {
-            let waiting = server.offer.deferred_mut().take_discoveries();
-            let is_anybody = !waiting.is_empty();
-            for (from, id) in waiting {
-                server.outgoing.reply_done(from.queue);
-                server.reply(from.queue, id, Answer::PassedError(error.clone()));
-                // The client is reported again, because its next message shows whether it speaks the legacy era.
-                server.sessions.forget_reported();
-            }
-            is_anybody
-        })
-    }
-
-    /// Whether any request waits for the offer.
-    #[must_use]
-    pub fn is_deferring(&self) -> bool {
-        !self.offer.deferred().is_empty()
-    }
-
-    /// Sets the complete list of tools, as in a result of `tools/list`. Over HTTP, the header fields of a modern call that repeat arguments
-    /// are checked against it (S-XHDR-13, S-XHDR-14). The server also learns from the results of `tools/list` that the application gives.
-    /// This method is for calls that arrive before any client asked for the list.
-    pub fn tools(&mut self, now: Instant, list: &Payload) {
-        self.act(now, |server| server.binding.set_tools(list));
-    }
-
-    /// Starts the shutdown. The server takes no new requests and ends all watches. The requests in flight have [`Config::drain`] to finish.
-    /// The last event is [`Event::Closed`].
-    pub fn shutdown(&mut self, now: Instant) {
-        self.act(now, |server| server.drain(EndOfService::Shutdown));
+        queue.is_none_or(|queue| self.cx.outgoing.has_room(queue))
     }
 
     /// The state of the server.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.lifecycle.state()
+        self.cx.lifecycle.state()
     }
 
     /// The client of a byte stream that sent `initialize`, if any.
@@ -548,22 +293,263 @@ impl Server {
     /// The counters of the server.
     #[must_use]
     pub const fn stats(&self) -> Stats {
-        self.stats
+        self.cx.stats
+    }
+
+    /// Whether any request waits for the offer.
+    #[must_use]
+    pub fn is_deferring(&self) -> bool {
+        !self.offer.deferred().is_empty()
     }
 }
 
+/// # Steps
 impl Server {
     /// Runs every step of the machine: sets the time, calls `what`, then settles what follows.
     fn act<R>(&mut self, now: Instant, what: impl FnOnce(&mut Server) -> R) -> R {
-        self.clock.advance(now);
+        self.cx.clock.advance(now);
         let done = what(self);
         self.settle();
         done
     }
 
+    /// Serves the requests that need not wait for the driver's store any longer, stores the messages of loose queues, ends the queues that are
+    /// done, reports changes of the watches, and goes on with a drain.
+    fn settle(&mut self) {
+        while let Some((stream, arrived)) = self.binding.next_ready(&mut self.cx) {
+            self.on_body(stream, arrived);
+        }
+        while let Some(queue) = self.cx.outgoing.next_loose() {
+            self.keep_for_later(queue);
+        }
+        while let Some(queue) = self.cx.outgoing.next_done() {
+            self.binding.end_queue(&mut self.cx, queue);
+        }
+        if let Some(update) = self.watches.take_update() {
+            self.cx.report(Event::Watching(update));
+        }
+        self.binding.flush_store_requests(&mut self.cx);
+        if self.cx.lifecycle.is_draining() {
+            self.go_on_draining();
+        }
+    }
+
     /// The number of requests that clients wait for.
     fn open_requests(&self) -> usize {
         self.requests.in_flight() + self.offer.deferred().len()
+    }
+}
+
+/// # Writing
+impl Server {
+    fn can_write(&self) -> bool {
+        !self.cx.lifecycle.is_closed() && self.cx.outgoing.is_ready()
+    }
+
+    /// Writes the next message of the queue whose turn it is.
+    pub(crate) fn write(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        while self.can_write() {
+            let queue = self.cx.outgoing.next()?;
+            let output = self.write_next(queue, buf);
+            self.binding.flush_store_requests(&mut self.cx);
+            if output.is_some() {
+                return output;
+            }
+        }
+        None
+    }
+
+    fn write_next(&mut self, queue: QueueId, buf: &mut Vec<u8>) -> Option<Output<Event>> {
+        let frame = self.cx.outgoing.pop(queue)?;
+        let requests = &self.requests;
+        let is_draining = self.cx.lifecycle.is_draining();
+        let error = || requests.get(frame.reply_to()?)?.error_code();
+        let form = self.binding.form(queue, &frame, is_draining, error)?;
+        let start = buf.len();
+        match form {
+            Form::Line => {
+                self.encode(buf, queue, frame);
+                if buf.len() > start {
+                    encode::line_end(buf);
+                }
+            }
+            Form::Json(..) => self.encode(buf, queue, frame),
+            Form::Event { .. } => self.encode_event(buf, queue, frame),
+        }
+        if buf.len() == start {
+            return None;
+        }
+        let len = buf.len() - start;
+        self.cx.stats.messages_out += 1;
+        self.cx.stats.bytes_out += len as u64;
+        self.cx.outgoing.wrote(queue, len);
+        let output = self.binding.written(&mut self.cx, queue, form, len);
+        if let Some(stream) = form.stream() {
+            self.disconnect_slow(stream);
+        }
+        Some(output)
+    }
+
+    /// Appends a message or a signal to an event stream.
+    fn encode_event(&mut self, buf: &mut Vec<u8>, queue: QueueId, frame: Frame) {
+        if let Frame::Signal(signal) = frame {
+            return self.binding.write_signal(buf, queue, signal);
+        }
+        let mut message = self.binding.take_scratch();
+        self.encode(&mut message, queue, frame);
+        if !message.is_empty() {
+            self.binding.write_event(buf, queue, &message);
+        }
+        self.binding.give_scratch(message);
+    }
+
+    /// Appends a message. Appends nothing if the subject of the message is over, or if the frame is a signal.
+    fn encode(&mut self, buf: &mut Vec<u8>, queue: QueueId, frame: Frame) {
+        match frame {
+            Frame::Acknowledged(id, granted) => MessageWriter::acknowledged(buf, &id, &granted),
+            Frame::Answer(id, answer) => MessageWriter::answer(buf, id.as_ref(), &answer),
+            Frame::Ask(ask) => self.requests.write_ask(buf, ask),
+            Frame::AskCancelled(ask, reason) => {
+                MessageWriter::cancel(buf, &asks::id(ask), reason.as_deref());
+            }
+            Frame::Changed(to, change) => MessageWriter::changed(buf, to.as_ref(), &change),
+            Frame::ListenCancelled(id) => MessageWriter::cancel(buf, &id, None),
+            Frame::ListenEnd(id) => {
+                self.offer.writer().listen_end(buf, &id);
+                self.cx.outgoing.reply_done(queue);
+            }
+            Frame::Log(_, level, logger, data) => {
+                MessageWriter::log(buf, level, logger.as_deref(), &data);
+            }
+            Frame::Notify(method, params) => MessageWriter::notify(buf, &method, params.as_ref()),
+            Frame::Progress(request) => self.requests.write_progress(buf, request),
+            Frame::Questions(request) => {
+                let writer = self.offer.writer();
+                self.requests
+                    .write_questions(&mut self.cx, writer, buf, request);
+                self.cx.outgoing.reply_done(queue);
+            }
+            Frame::Reply(request, _) => {
+                let writer = self.offer.writer();
+                self.requests.write_reply(writer, buf, request);
+                self.cx.outgoing.reply_done(queue);
+            }
+            Frame::Signal(_) => {}
+        }
+    }
+
+    /// Stores the messages of a loose queue until a client asks for them, or drops them if replay is disabled (F-105).
+    fn keep_for_later(&mut self, queue: QueueId) {
+        let mut message = self.binding.take_scratch();
+        while let Some(frame) = self.cx.outgoing.pop(queue) {
+            message.clear();
+            self.encode(&mut message, queue, frame);
+            if !message.is_empty() && !self.binding.store(queue, &message) {
+                self.cx.stats.answers_dropped += 1;
+            }
+        }
+        self.binding.give_scratch(message);
+    }
+
+    /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
+    /// its client could not read yet.
+    fn disconnect_slow(&mut self, newest: StreamId) {
+        while let Some(stream) = self.binding.heaviest_unread(newest) {
+            self.cx.stats.displaced += 1;
+            self.disconnect(stream);
+        }
+    }
+}
+
+/// # The end of the server
+impl Server {
+    /// Starts the drain because the client's input has ended. The client may still read.
+    fn input_ended(&mut self) {
+        if self.cx.lifecycle.has_input_ended() {
+            return;
+        }
+        self.read_last_line();
+        self.cx.lifecycle.end_input();
+        self.drain(EndOfService::EndOfInput);
+        self.requests.input_ended(&mut self.cx);
+    }
+
+    /// Starts the drain: nothing new is taken from now on.
+    fn drain(&mut self, why: EndOfService) {
+        let cue = match why {
+            EndOfService::EndOfInput => Cue::EndOfInput,
+            EndOfService::Shutdown => Cue::Shutdown,
+        };
+        if !self.cx.lifecycle.step(cue) {
+            return;
+        }
+        self.cx.report(Event::Draining { why });
+        self.cx.clock.arm(Timer::Drain, self.cx.config.drain);
+        if why == EndOfService::Shutdown {
+            self.refuse_deferred(&unavailable());
+        }
+        while let Some((wire, queue)) = self.watches.unlisten_first() {
+            self.end_listen(wire, queue);
+        }
+        self.binding.drain(&mut self.cx);
+    }
+
+    fn end_listen(&mut self, wire: WireId, queue: QueueId) {
+        if self.cx.config.listen_end == ListenEnd::CancelledThenResult {
+            let frame = Frame::ListenCancelled(wire.id.clone());
+            self.cx.outgoing.push(queue, frame);
+        }
+        self.cx.outgoing.push(queue, Frame::ListenEnd(wire.id));
+    }
+
+    /// Cancels the requests in flight at the drain deadline. Their clients get an error.
+    fn drain_overdue(&mut self) {
+        if !self.cx.lifecycle.step(Cue::DrainOver) {
+            return;
+        }
+        self.refuse_deferred(&unavailable());
+        self.binding.refuse_all_waiting(&mut self.cx);
+        self.requests.cut_short(&mut self.cx);
+    }
+
+    fn go_on_draining(&mut self) {
+        let is_answered = self.requests.are_answered() && self.offer.deferred().is_empty();
+        if !is_answered || self.binding.has_waiting() {
+            return;
+        }
+        let shared = self.binding.shared_queue();
+        let is_flushed = self.requests.in_flight() == 0
+            && self.cx.outgoing.is_flushed(shared)
+            && self.binding.are_exchanges_over();
+        let remaining = Remaining {
+            is_flushed,
+            has_time: self.cx.clock.is_armed(Timer::Drain),
+            is_flushing: self.cx.clock.is_armed(Timer::Flush),
+        };
+        match self.cx.lifecycle.after_replies(remaining) {
+            Next::Close => self.close(Cue::Drained),
+            Next::Flush => self.cx.clock.arm(Timer::Flush, self.cx.config.flush),
+            Next::Wait => {}
+        }
+    }
+
+    /// Closes the server. No client gets anything more.
+    fn close(&mut self, cue: Cue) {
+        if !self.cx.lifecycle.applies(cue) {
+            return;
+        }
+        self.offer.deferred_mut().clear();
+        while self.watches.unlisten_first().is_some() {}
+        self.requests.clear(&mut self.cx);
+        self.cx.outgoing.clear();
+        self.cx.clock.clear();
+        self.binding.flush_store_requests(&mut self.cx);
+        self.binding.abort(&mut self.cx);
+        let epoch = Epoch::FIRST;
+        self.cx.outputs.push(Output::Release { epoch });
+        let faults = self.cx.lifecycle.take_faults();
+        self.cx.report(Event::Closed { faults });
+        self.cx.lifecycle.step(cue);
     }
 }
 
@@ -573,7 +559,7 @@ impl fmt::Debug for Server {
         f.debug_struct("Server")
             .field("state", &self.state())
             .field("requests", &self.requests())
-            .field("asks_open", &self.asks.len())
+            .field("asks_open", &self.requests.open_asks())
             .field("watches", &self.watches.listens())
             .field("next_deadline", &self.poll_timeout())
             .finish_non_exhaustive()

@@ -1,27 +1,22 @@
-//! Serves messages: decides whether a request is served now or later, and who answers it; sends asks for the application.
+//! Serves requests: decides whether a request is served now or later, and who answers it. Begins sessions, and ends what belongs to a client that is
+//! gone.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 
-use crate::driver::{AskId, RequestId, SessionRecord};
+use crate::driver::{Epoch, Output, SessionRecord, StreamId};
 use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::Setting;
-use crate::protocol::{Era, LogLevel, Method, Peer, code};
+use crate::protocol::{Era, LogLevel, Peer, code};
 use crate::server::Server;
-use crate::server::asks::{Ask, Place, is_number};
-use crate::server::binding::http::{NO_SESSION_LEFT, Refusal};
-use crate::server::clock::Timer;
+use crate::server::binding::http::{Displaced, Gone, NO_SESSION_LEFT, Refusal, Room};
 use crate::server::config::Offer;
-use crate::server::event::{Caller, Cancelled, Event, Request};
-use crate::server::misuse::Misuse;
-use crate::server::origin::{Origin, SessionKey, WireId};
-use crate::server::outgoing::frame::{Answer, Frame, Signal};
-use crate::server::requests::Arrival;
-use crate::server::requests::admission::{self, Facts, Round, Service};
-use crate::server::requests::checks::{check_askable, check_params};
+use crate::server::event::{Caller, Cancelled, Event};
+use crate::server::origin::{IdScope, Origin, SessionKey, WireId};
+use crate::server::outgoing::frame::{Answer, Frame};
+use crate::server::requests::admission::{self, Facts, Service};
 use crate::server::requests::params::Params;
 use crate::server::session::LegacySession;
 use crate::server::session::deferred::DeferredMessage;
@@ -34,7 +29,8 @@ impl Server {
     pub(super) fn on_request(&mut self, from: &Origin, id: Id, name: &str, params: &Params<'_>) {
         let wire = from.wire(id);
         if let Err(error) = self.admit(from, &wire, name, params) {
-            self.refuse(from.queue, wire.id, error);
+            self.binding
+                .refuse(&mut self.cx, from.queue, wire.id, error);
         }
     }
 
@@ -61,11 +57,11 @@ impl Server {
             Ok(Terms::Modern) => self.sessions.modern_terms(params, None)?,
             Ok(Terms::Ping) => {
                 // S-TIME-08: a ping is answered promptly, in every state.
-                self.reply(from.queue, wire.id.clone(), Answer::Empty);
+                self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
-        if !self.lifecycle.is_serving()
+        if !self.cx.lifecycle.is_serving()
             && !self.requests.resumes(name, params, from.user.as_deref())
         {
             return Err(admission::unavailable());
@@ -90,7 +86,7 @@ impl Server {
             // Two clients with the same description are still two clients.
             self.sessions.forget_reported();
         }
-        if !self.lifecycle.is_serving() {
+        if !self.cx.lifecycle.is_serving() {
             return Err(admission::unavailable());
         }
         if self.offer.current().is_none() {
@@ -122,8 +118,7 @@ impl Server {
             if !self.make_room_for_session() {
                 return Err(ErrorObject::new(code::INTERNAL_ERROR, NO_SESSION_LEFT));
             }
-            self.binding.open_session(session, from);
-            self.begin_session(session);
+            self.binding.open_session(&mut self.cx, session, from);
         }
         if let Some(session) = session {
             self.end_legacy(session, &Cancelled::Anew);
@@ -138,17 +133,17 @@ impl Server {
             Arc::make_mut(&mut peer).version = version;
         }
         if let Some(agreement) = self.offer.agreement(version) {
-            self.reply(from.queue, id.clone(), agreement);
+            self.cx.reply(from.queue, id.clone(), agreement);
         }
         let legacy = LegacySession {
             peer,
             is_initialized: false,
             offered: self.offer.capabilities(),
         };
-        let level = self.config.log_level;
+        let level = self.cx.config.log_level;
         self.watches.offered(session, &legacy.offered, false, level);
         self.sessions.begin(session, legacy, true);
-        self.binding.agreed(session, version, false);
+        self.binding.agreed(session, version);
         self.save_session(session);
         Ok(())
     }
@@ -159,12 +154,10 @@ impl Server {
             return;
         };
         self.watches.hears_lists(session, &legacy.offered);
-        self.report(Event::Initialized);
-        for (ask, queue) in self.asks.unwritten(session) {
-            self.outgoing.push(queue, Frame::Ask(ask));
-        }
+        self.cx.report(Event::Initialized);
+        self.requests.handshake_over(&mut self.cx, session);
         self.save_session(session);
-        self.binding.initialized(session, &mut self.clock);
+        self.binding.initialized(&mut self.cx, session);
     }
 
     /// Continues a session that another server began.
@@ -172,11 +165,8 @@ impl Server {
         if !self.make_room_for_session() {
             return Err(Refusal::busy(NO_SESSION_LEFT));
         }
-        let key = self.binding.revive_session(&record);
+        let key = self.binding.revive_session(&mut self.cx, &record);
         let key = key.ok_or_else(Refusal::no_session)?;
-        self.begin_session(key);
-        self.binding
-            .agreed(key, record.version, record.is_initialized);
         let peer = Arc::new(Peer {
             version: record.version,
             client: record.client,
@@ -191,21 +181,14 @@ impl Server {
             offered: self.offer.capabilities(),
         };
         let mut uris = record.uris;
-        self.watches.fit(&mut uris, &self.config.limits);
+        self.watches.fit(&mut uris, &self.cx.config.limits);
         self.watches.begin(key, &uris, record.log_level);
-        let (offered, level) = (&session.offered, self.config.log_level);
+        let (offered, level) = (&session.offered, self.cx.config.log_level);
         self.watches
             .offered(key, offered, session.is_initialized, level);
         let is_offered = self.offer.current().is_some();
         self.sessions.begin(key, session, is_offered);
         Ok(key)
-    }
-
-    /// Adds the queue for messages of a session that belong to no request, and starts the idle time.
-    fn begin_session(&mut self, key: SessionKey) {
-        let lifetime = self.binding.session_lifetime();
-        self.outgoing.add(key.queue(), lifetime);
-        self.binding.touch(key, &mut self.clock);
     }
 
     /// Stores the present state of a session, so that another server can continue it.
@@ -229,8 +212,16 @@ impl Server {
     /// Reports a client that the application was not told of.
     fn report_client(&mut self, peer: &Arc<Peer>) {
         if self.sessions.is_new_client(peer) {
-            self.report(Event::Met(peer.clone()));
+            self.cx.report(Event::Met(peer.clone()));
         }
+    }
+
+    /// Makes room for one more request of this sender.
+    fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
+        let deferred = self.offer.deferred().len();
+        let next_abandoned = || self.binding.next_abandoned();
+        self.requests
+            .make_room(&mut self.cx, from.scope, deferred, next_abandoned)
     }
 
     /// Defers a request until the offer is known.
@@ -243,9 +234,9 @@ impl Server {
     ) -> Result<(), ErrorObject> {
         self.check_room(from)?;
         let bytes = params.whole().map_or(0, |params| params.as_str().len());
-        let most = self.config.limits.queued_bytes;
+        let most = self.cx.config.limits.queued_bytes;
         self.offer.deferred().check_room(name, bytes, most)?;
-        self.outgoing.expect_reply(from.queue);
+        self.cx.outgoing.expect_reply(from.queue);
         self.offer.deferred_mut().push(DeferredMessage::Request {
             from: from.clone(),
             id: wire.id.clone(),
@@ -257,10 +248,10 @@ impl Server {
 
     /// Sets the offer, or replaces it, and serves the requests that waited for it.
     pub(super) fn set_offer(&mut self, offer: Offer) {
-        self.offer.set(offer, &self.config);
+        self.offer.set(offer, &self.cx.config);
         let offered = self.offer.capabilities();
         while let Some((session, legacy)) = self.sessions.offer_to_next(&offered) {
-            let level = self.config.log_level;
+            let level = self.cx.config.log_level;
             self.watches
                 .offered(session, &offered, legacy.is_initialized, level);
         }
@@ -277,9 +268,10 @@ impl Server {
                     let params = params.as_ref().map(Payload::json);
                     let params = Params::read(params, self.sessions.known_terms());
                     let wire = from.wire(id);
-                    self.outgoing.reply_done(from.queue);
+                    self.cx.outgoing.reply_done(from.queue);
                     if let Err(error) = self.serve_deferred(&from, &wire, &method, &params) {
-                        self.refuse(from.queue, wire.id, error);
+                        self.binding
+                            .refuse(&mut self.cx, from.queue, wire.id, error);
                     }
                 }
             }
@@ -301,7 +293,7 @@ impl Server {
             Terms::Legacy(peer) => peer,
             Terms::Modern => self.sessions.modern_terms(params, None)?,
             Terms::Ping => {
-                self.reply(from.queue, wire.id.clone(), Answer::Empty);
+                self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
                 return Ok(());
             }
         };
@@ -341,7 +333,7 @@ impl Server {
             session.is_some_and(|session| self.watches.has_subscriptions(session))
         };
         let facts = Facts {
-            unknown_methods: self.config.unknown_methods,
+            unknown_methods: self.cx.config.unknown_methods,
             offer: self.offer.current(),
             is_passed,
         };
@@ -353,9 +345,12 @@ impl Server {
                     self.watches.wants_level(level);
                 }
                 let arrival = admission::arrival(from, wire, peer, params, log_level);
-                return self.deliver(name, facts, arrival, params);
+                let at_once = self.binding.begins_at_once(&arrival);
+                return self
+                    .requests
+                    .deliver(&mut self.cx, name, facts, arrival, params, at_once);
             }
-            Service::Discover => self.offer.discovery(peer.version, self.config.versions),
+            Service::Discover => self.offer.discovery(peer.version, self.cx.config.versions),
             Service::Listen => return self.listen(from, wire, peer, params),
             Service::SetLevel => {
                 let level = params.text("level").as_deref().and_then(LogLevel::parse);
@@ -377,69 +372,8 @@ impl Server {
             }
         };
         if let Some(answer) = answer {
-            self.reply(from.queue, wire.id.clone(), answer);
+            self.cx.reply(from.queue, wire.id.clone(), answer);
         }
-        Ok(())
-    }
-
-    /// Hands a request to the application, or resumes it if its client comes back with a state of this server.
-    fn deliver(
-        &mut self,
-        name: &str,
-        facts: Option<&'static Method>,
-        arrival: Arrival,
-        params: &Params<'_>,
-    ) -> Result<(), ErrorObject> {
-        let is_modern = arrival.session.is_none();
-        let rounds = facts.filter(|facts| is_modern && facts.may_need_input);
-        let (mut subject, mut input) = (0, None);
-        if let Some(facts) = rounds {
-            let round = admission::read_round(params)?;
-            // No state is ever made for a client that cannot be asked anything.
-            if matches!(round, Round::Resumed(_)) || !arrival.peer.capabilities.is_empty() {
-                subject = self
-                    .requests
-                    .subject(facts, params, arrival.user.as_deref());
-            }
-            match round {
-                Round::First(supplied) => input = supplied,
-                Round::Resumed(state) => {
-                    let request = self.requests.awaited(&state, subject)?;
-                    let given = self.asks.read_answers(request, params.answers)?;
-                    self.clock.disarm(Timer::Away(request));
-                    self.outgoing.expect_reply(arrival.queue);
-                    let held = self.requests.bring_back(request, arrival);
-                    self.resume(request, given, held);
-                    return Ok(());
-                }
-            }
-        }
-        self.outgoing.expect_reply(arrival.queue);
-        // The first message of a batch begins the stream.
-        if self.binding.begins_at_once(&arrival) && self.outgoing.is_empty(arrival.queue) {
-            let begin = Frame::Signal(Signal::Begin(None));
-            self.outgoing.push(arrival.queue, begin);
-        }
-        let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
-        let user = arrival.user.clone();
-        let caller = Caller::of(arrival.queue, arrival.session, user.as_deref());
-        let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
-        let wants_progress = arrival.token.is_some();
-        let request = self
-            .requests
-            .accept(method.clone(), facts, subject, arrival);
-        self.stats.requests += 1;
-        self.report(Event::Request(Request {
-            request,
-            method,
-            params: params.rest(rounds.is_some()),
-            peer,
-            user,
-            caller,
-            wants_progress,
-            log_level,
-            input,
-        }));
         Ok(())
     }
 
@@ -452,7 +386,7 @@ impl Server {
         let Some(session) = session else {
             return Ok(());
         };
-        self.watches.set(session, setting, &self.config.limits)?;
+        self.watches.set(session, setting, &self.cx.config.limits)?;
         self.save_session(session);
         Ok(())
     }
@@ -462,7 +396,7 @@ impl Server {
         let shared = self.binding.shared_session();
         if let Ok(session) = self.sessions.of_caller(caller, shared) {
             // A subscription for which there is no room is not recorded.
-            let _ = self.watches.set(session, setting, &self.config.limits);
+            let _ = self.watches.set(session, setting, &self.cx.config.limits);
             self.save_session(session);
         }
     }
@@ -479,12 +413,12 @@ impl Server {
         let offer = self.offer.current();
         let granted = offer.map(|offer| watches::grant(wanted, &offer.capabilities));
         let granted = granted.unwrap_or_default();
-        let limits = &self.config.limits;
+        let limits = &self.cx.config.limits;
         let granted = self.watches.admit(granted, from.is_duplex(), limits)?;
         let frame = Frame::Acknowledged(wire.id.clone(), granted.clone());
-        self.outgoing.push(from.queue, frame);
-        self.outgoing.expect_reply(from.queue);
-        if self.lifecycle.is_serving() {
+        self.cx.outgoing.push(from.queue, frame);
+        self.cx.outgoing.expect_reply(from.queue);
+        if self.cx.lifecycle.is_serving() {
             self.watches.listen(wire.clone(), from.queue, &granted);
         } else {
             self.end_listen(wire.clone(), from.queue);
@@ -493,100 +427,116 @@ impl Server {
     }
 }
 
-/// # Verbs of the application
+/// # The end of requests
 impl Server {
-    pub(super) fn ask_for_request(
-        &mut self,
-        request: RequestId,
-        key: Option<Box<str>>,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        let entry = self.requests.open(request)?;
-        if !self.offer.passes(entry.version()) {
-            entry.check_question(&method, params.as_ref())?;
+    /// Cancels every request and watch whose id is of this scope.
+    fn cancel_all(&mut self, scope: IdScope) {
+        for wire in self.watches.of(scope) {
+            self.watches.unlisten(&wire);
         }
-        // Each ask of a request needs a key of its own, and numbers are the keys of asks that were given none.
-        let key = key.filter(|key| !is_number(key) && self.asks.by_key(request, key).is_none());
-        entry.check_round(self.config.limits.input_rounds)?;
-        let era = entry.version().era();
-        let session = entry.arrival().session;
-        let queue = self.binding.queue_for_ask(entry.arrival());
-        self.check_ask(params.as_ref(), era, session)?;
-        let ask = self.open_ask(Ask {
-            request: Some(request),
-            session,
-            queue,
-            key,
-            method,
-            params,
-            place: match era {
-                Era::Legacy => Place::Wire(false),
-                Era::Modern => Place::Queued,
-            },
-        });
-        self.requests.add_ask(request, ask);
-        if era == Era::Modern {
-            self.push_questions(request);
-        }
-        Ok(ask)
+        self.requests.cancel_scope(&mut self.cx, scope);
+        self.forget_deferred(scope);
     }
 
-    pub(super) fn ask_client(
-        &mut self,
-        session: SessionKey,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-    ) -> Result<AskId, Misuse> {
-        let legacy = self.sessions.get(session).ok_or(Misuse::NoLegacyPeer)?;
-        let peer = &legacy.peer;
-        check_params(params.as_ref())?;
-        if !self.offer.passes(peer.version) {
-            if let Err(why) = check_askable(peer, &method, params.as_ref()) {
-                return Err(Misuse::Unaskable { method, why });
+    /// Drops the requests of this scope that wait for the offer. They get no reply.
+    fn forget_deferred(&mut self, scope: IdScope) {
+        for queue in self.offer.deferred_mut().cancel_all(scope) {
+            self.cx.outgoing.reply_done(queue);
+        }
+    }
+
+    pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
+        while let Some(message) = self.offer.deferred_mut().pop() {
+            if let DeferredMessage::Request { from, id, .. } = message {
+                self.cx.outgoing.reply_done(from.queue);
+                self.binding
+                    .refuse(&mut self.cx, from.queue, id, error.clone());
             }
         }
-        self.check_ask(params.as_ref(), Era::Legacy, Some(session))?;
-        Ok(self.open_ask(Ask {
-            request: None,
-            session: Some(session),
-            queue: session.queue(),
-            key: None,
-            method,
-            params,
-            place: Place::Wire(false),
-        }))
+    }
+}
+
+/// # The end of a session
+impl Server {
+    /// Ends the session of a legacy client that is gone or begins anew. Its requests and asks are over.
+    fn end_legacy(&mut self, session: SessionKey, why: &Cancelled) {
+        if !self.sessions.end(session) {
+            return;
+        }
+        self.watches.end(session);
+        self.requests.end_session(&mut self.cx, session, why);
     }
 
-    fn check_ask(
-        &self,
-        params: Option<&Payload>,
-        era: Era,
-        session: Option<SessionKey>,
-    ) -> Result<(), Misuse> {
-        self.lifecycle.check_can_ask()?;
-        let bytes = params.map_or(0, |params| params.as_str().len());
-        let is_shared = self.binding.shared_queue().is_some();
-        let client = (era, session, is_shared);
-        let away = self.requests.away();
-        self.asks
-            .check_room(client, away, bytes, &self.config.limits)
+    /// Ends a session and everything in it, for good or only on this server.
+    pub(super) fn end_session(&mut self, key: SessionKey, for_good: bool) {
+        self.binding.end_streams(&mut self.cx, key);
+        self.end_legacy(key, &Cancelled::PeerGone);
+        self.forget_deferred(IdScope::Session(key));
+        self.binding.close_session(&mut self.cx, key, for_good);
     }
 
-    fn open_ask(&mut self, ask: Ask) -> AskId {
-        self.stats.asks += 1;
-        let (session, queue) = (ask.session, ask.queue);
-        if let Some(session) = session {
-            self.sessions
-                .asked(session, &ask.method, ask.params.as_ref());
+    pub(super) fn session_idle(&mut self, key: SessionKey) {
+        if let Some(for_good) = self.binding.session_idle(key, &mut self.cx.clock) {
+            self.end_session(key, for_good);
         }
-        let is_request = ask.place == Place::Wire(false);
-        let ask = self.asks.open(ask);
-        self.clock.arm(Timer::Ask(ask), self.config.ask_timeout);
-        // S-LIFE-05: a client is asked nothing before its handshake is over.
-        if is_request && session.is_some_and(|session| self.sessions.is_initialized(session)) {
-            self.outgoing.push(queue, Frame::Ask(ask));
+    }
+
+    /// Ends the least used session if there is no room for another. Returns whether there is room.
+    pub(super) fn make_room_for_session(&mut self) -> bool {
+        match self.binding.room_for_session(&self.cx.clock) {
+            Room::Free => {}
+            Room::Full => return false,
+            Room::Displacing(key, for_good) => {
+                self.cx.stats.displaced += 1;
+                self.end_session(key, for_good);
+            }
         }
-        ask
+        true
+    }
+}
+
+/// # The end of an exchange
+impl Server {
+    /// Handles the disconnect of the client of an exchange. Returns whether the exchange is known.
+    pub(super) fn client_gone(&mut self, stream: StreamId) -> bool {
+        match self.binding.client_gone(&mut self.cx, stream) {
+            Gone::Unknown => return false,
+            Gone::Forgotten => {}
+            Gone::Session(session) => self.end_session(session, true),
+            Gone::Cancelled(queue) => {
+                self.cancel_all(IdScope::Stream(stream));
+                self.cx.outgoing.remove(queue);
+            }
+        }
+        true
+    }
+
+    /// Makes room for another exchange. Returns whether one gave way.
+    pub(super) fn free_exchange(&mut self) -> bool {
+        match self.binding.displace_exchange(&mut self.cx) {
+            Displaced::Arriving => {}
+            Displaced::Nothing => return false,
+            Displaced::Unread(stream) => self.disconnect(stream),
+        }
+        self.cx.stats.displaced += 1;
+        true
+    }
+
+    /// Closes the connection of a client that does not read.
+    pub(super) fn disconnect(&mut self, stream: StreamId) {
+        let epoch = Epoch::FIRST;
+        self.cx.outputs.push(Output::Abort { epoch, stream });
+        self.client_gone(stream);
+    }
+
+    pub(super) fn send_keepalive(&mut self, stream: StreamId) {
+        let deferred = self.offer.deferred();
+        let is_deferred = |queue| deferred.awaits_reply_on(queue);
+        if self
+            .binding
+            .send_keepalive(&mut self.cx, stream, is_deferred)
+        {
+            self.disconnect(stream);
+        }
     }
 }

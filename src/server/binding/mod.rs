@@ -9,28 +9,24 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use http::{
-    Accepts, Arriving, Displaced, Failure, Form, Gone, Halt, HttpBinding, Keepalive, Lookup,
-    NewExchange, Overrun, QueueFacts, Ready, Refusal, Replayed, Resumed, Resuming, Room, Sent,
-    Source, Wait,
+    Accepts, Arriving, Displaced, Form, Gone, Halt, HttpBinding, Lookup, NewExchange, Refusal, Room,
 };
 use pipe::PipeBinding;
 
-use crate::driver::{
-    Fault, Input, LookupId, Output, SessionRecord, StoreAnswer, StoreRequest, StreamId,
-};
+use crate::driver::{Epoch, Fault, Input, LookupId, Output, SessionRecord, StoreAnswer, StreamId};
 use crate::http::{Fields, RequestHead};
 use crate::json::Payload;
 use crate::protocol::Version;
 use crate::server::clock::Clock;
 use crate::server::config::Config;
+use crate::server::context::Context;
 use crate::server::event::Event;
 use crate::server::origin::{Origin, QueueId, SessionKey};
-use crate::server::outgoing::Lifetime;
-use crate::server::outgoing::frame::{Frame, Signal};
+use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::Arrival;
 use crate::server::requests::params::Params;
-use crate::util::noise::NoiseMeter;
-use crate::wire::{ErrorObject, LineReader};
+use crate::util::noise::{self, Noise, NoiseMeter};
+use crate::wire::{ErrorObject, Id, LineReader};
 
 pub(crate) enum Binding {
     Http(Box<HttpBinding>),
@@ -41,8 +37,8 @@ pub(crate) enum Binding {
 pub(crate) enum Received {
     /// They belong to the lines of the byte stream. The reader must be put back.
     Lines(LineReader),
-    /// They belong to the body of a request. A request that is too large is refused.
-    Body(Overrun),
+    /// They belong to the body of a request.
+    Body,
     /// Nobody waits for them.
     Stale,
 }
@@ -108,18 +104,52 @@ impl Binding {
         }
     }
 
-    pub(crate) const fn noise(&mut self) -> &mut NoiseMeter {
+    const fn noise(&mut self) -> &mut NoiseMeter {
         match self {
             Binding::Http(http) => http.noise(),
             Binding::Pipe(pipe) => pipe.noise(),
         }
     }
 
-    pub(crate) fn receive(&mut self, stream: StreamId, bytes: &[u8]) -> Received {
+    /// Counts a message that was understood.
+    pub(crate) fn understood(&mut self, cx: &mut Context) {
+        cx.stats.messages_in += 1;
+        self.noise().made_sense();
+    }
+
+    /// Counts unusable input, and reports samples of it.
+    pub(crate) fn heard_noise(
+        &mut self,
+        cx: &mut Context,
+        what: &str,
+        bytes: &[u8],
+        is_too_large: bool,
+    ) {
+        cx.stats.noise += 1;
+        if cx.lifecycle.is_closed() {
+            return;
+        }
+        if let Some(count) = self.noise().heard() {
+            let sample = noise::sample(bytes, cx.config.limits.noise_sample);
+            cx.report(Event::Noise(Noise {
+                epoch: Epoch::FIRST,
+                what: what.into(),
+                count,
+                sample,
+                is_too_large,
+            }));
+        }
+    }
+
+    pub(crate) fn receive(&mut self, cx: &mut Context, stream: StreamId, bytes: &[u8]) -> Received {
         match self {
-            Binding::Http(http) => http
-                .grow(stream, bytes)
-                .map_or(Received::Stale, Received::Body),
+            Binding::Http(http) => {
+                if http.grow(cx, stream, bytes) {
+                    Received::Body
+                } else {
+                    Received::Stale
+                }
+            }
             Binding::Pipe(pipe) => Received::Lines(pipe.take_lines()),
         }
     }
@@ -148,63 +178,56 @@ impl Binding {
         }
     }
 
-    pub(crate) fn sent(&mut self, stream: StreamId, len: usize, clock: &mut Clock) -> Option<Sent> {
+    /// Counts bytes that a client read. Returns whether the stream is known.
+    pub(crate) fn sent(&mut self, cx: &mut Context, stream: StreamId, len: usize) -> bool {
         match self {
-            Binding::Http(http) => http.sent(stream, len, clock),
-            Binding::Pipe(_) => Some(Sent::Open(QueueId::DUPLEX)),
+            Binding::Http(http) => http.sent(cx, stream, len),
+            Binding::Pipe(_) => {
+                cx.outgoing.sent(QueueId::DUPLEX, len);
+                true
+            }
         }
     }
 
-    pub(crate) fn new_exchange(&mut self, stream: StreamId, head: &RequestHead<'_>) -> NewExchange {
-        self.http_mut()
-            .map_or(NewExchange::Known, |http| http.new_exchange(stream, head))
-    }
-
-    pub(crate) fn begin(
+    pub(crate) fn new_exchange(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
         head: &RequestHead<'_>,
-        clock: &mut Clock,
-    ) -> Result<Overrun, Refusal> {
-        self.http_mut()
-            .map_or(Ok(None), |http| http.begin(stream, head, clock))
+    ) -> NewExchange {
+        self.http_mut().map_or(NewExchange::Known, |http| {
+            http.new_exchange(cx, stream, head)
+        })
     }
 
-    pub(crate) fn take(&mut self, stream: StreamId, clock: &mut Clock) -> Option<Arriving> {
-        self.http_mut()?.take(stream, clock)
-    }
-
-    pub(crate) fn next_arriving(&self) -> Option<StreamId> {
-        self.http()?.next_arriving()
-    }
-
-    pub(crate) fn client_gone(&mut self, stream: StreamId, clock: &mut Clock) -> Gone {
-        self.http_mut()
-            .map_or(Gone::Unknown, |http| http.client_gone(stream, clock))
-    }
-
-    pub(crate) fn abandon(&mut self, queue: QueueId) {
+    pub(crate) fn begin(&mut self, cx: &mut Context, stream: StreamId, head: &RequestHead<'_>) {
         if let Some(http) = self.http_mut() {
-            http.abandon(queue);
+            http.begin(cx, stream, head);
         }
+    }
+
+    pub(crate) fn body_overdue(&mut self, cx: &mut Context, stream: StreamId) {
+        if let Some(http) = self.http_mut() {
+            http.body_overdue(cx, stream);
+        }
+    }
+
+    pub(crate) fn client_gone(&mut self, cx: &mut Context, stream: StreamId) -> Gone {
+        self.http_mut()
+            .map_or(Gone::Unknown, |http| http.client_gone(cx, stream))
     }
 
     pub(crate) fn next_abandoned(&mut self) -> Option<(StreamId, SessionKey)> {
         self.http_mut()?.next_abandoned()
     }
 
-    pub(crate) fn to_displace(&self) -> Option<Displaced> {
-        self.http()?.to_displace()
+    pub(crate) fn displace_exchange(&mut self, cx: &mut Context) -> Displaced {
+        self.http_mut()
+            .map_or(Displaced::Nothing, |http| http.displace_exchange(cx))
     }
 
     pub(crate) fn heaviest_unread(&self, newest: StreamId) -> Option<StreamId> {
         self.http()?.heaviest_unread(newest)
-    }
-
-    pub(crate) fn set_unread(&mut self, stream: StreamId, bytes: usize) {
-        if let Some(http) = self.http_mut() {
-            http.set_unread(stream, bytes);
-        }
     }
 
     pub(crate) fn learn_tools(&mut self, user: Option<&str>, result: &Payload) {
@@ -239,12 +262,12 @@ impl Binding {
 
     pub(crate) fn enter_session(
         &mut self,
+        cx: &mut Context,
         key: SessionKey,
         arrived: &Arriving,
-        clock: &mut Clock,
     ) -> Result<(), Refusal> {
         self.http_mut()
-            .map_or(Ok(()), |http| http.enter_session(key, arrived, clock))
+            .map_or(Ok(()), |http| http.enter_session(cx, key, arrived))
     }
 
     pub(crate) fn sse_origin(&self, id: &str, arrived: &Arriving) -> Result<Origin, Refusal> {
@@ -270,37 +293,40 @@ impl Binding {
             .map_or(Room::Free, |http| http.room_for_session(clock))
     }
 
-    pub(crate) fn open_session(&mut self, key: SessionKey, from: &Origin) {
+    pub(crate) fn open_session(&mut self, cx: &mut Context, key: SessionKey, from: &Origin) {
         if let Some(http) = self.http_mut() {
-            http.open_session(key, from);
+            http.open_session(cx, key, from);
         }
     }
 
-    pub(crate) fn open_sse_session(
+    pub(crate) fn open_sse_stream(
         &mut self,
+        cx: &mut Context,
+        stream: StreamId,
         arrived: &Arriving,
-    ) -> Option<(SessionKey, Box<str>)> {
-        self.http_mut()?.open_sse_session(arrived)
-    }
-
-    pub(crate) fn revive_session(&mut self, record: &SessionRecord) -> Option<SessionKey> {
-        Some(self.http_mut()?.revive_session(record))
-    }
-
-    pub(crate) fn session_lifetime(&self) -> Lifetime {
-        self.http()
-            .map_or(Lifetime::Lasting, HttpBinding::session_lifetime)
-    }
-
-    pub(crate) fn agreed(&mut self, key: SessionKey, version: Version, is_initialized: bool) {
+    ) {
         if let Some(http) = self.http_mut() {
-            http.agreed(key, version, is_initialized);
+            http.open_sse_stream(cx, stream, arrived);
         }
     }
 
-    pub(crate) fn initialized(&mut self, key: SessionKey, clock: &mut Clock) {
+    pub(crate) fn revive_session(
+        &mut self,
+        cx: &mut Context,
+        record: &SessionRecord,
+    ) -> Option<SessionKey> {
+        Some(self.http_mut()?.revive_session(cx, record))
+    }
+
+    pub(crate) fn agreed(&mut self, key: SessionKey, version: Version) {
         if let Some(http) = self.http_mut() {
-            http.initialized(key, clock);
+            http.agreed(key, version, false);
+        }
+    }
+
+    pub(crate) fn initialized(&mut self, cx: &mut Context, key: SessionKey) {
+        if let Some(http) = self.http_mut() {
+            http.initialized(cx, key);
         }
     }
 
@@ -310,25 +336,20 @@ impl Binding {
         }
     }
 
-    pub(crate) fn touch(&mut self, key: SessionKey, clock: &mut Clock) {
-        if let Some(http) = self.http_mut() {
-            http.touch(Some(key), clock);
-        }
-    }
-
     pub(crate) fn session_idle(&mut self, key: SessionKey, clock: &mut Clock) -> Option<bool> {
         self.http_mut()?.session_idle(key, clock)
     }
 
-    pub(crate) fn refuse_streams(&mut self, key: SessionKey) {
-        if let Some(http) = self.http_mut() {
-            http.refuse_streams(key);
+    pub(crate) fn end_streams(&mut self, cx: &mut Context, key: SessionKey) {
+        match self {
+            Binding::Http(http) => http.end_streams(cx, key),
+            Binding::Pipe(_) => cx.outgoing.remove(key.queue()),
         }
     }
 
-    pub(crate) fn close_session(&mut self, key: SessionKey, for_good: bool) {
+    pub(crate) fn close_session(&mut self, cx: &mut Context, key: SessionKey, for_good: bool) {
         if let Some(http) = self.http_mut() {
-            http.close_session(key, for_good);
+            http.close_session(cx, key, for_good);
         }
     }
 
@@ -344,28 +365,34 @@ impl Binding {
 
     pub(crate) fn resume(
         &mut self,
+        cx: &mut Context,
         key: SessionKey,
         stream: StreamId,
         arrived: &Arriving,
-        is_serving: bool,
-    ) -> Result<Resumed, Halt> {
+    ) -> Result<(), Halt> {
         let http = self.http_mut().ok_or_else(Refusal::no_session)?;
-        http.resume(key, stream, arrived, is_serving)
+        http.resume(cx, key, stream, arrived)
     }
 
-    pub(crate) fn next_store_request(&mut self) -> Option<StoreRequest> {
-        self.http_mut()?.next_store_request()
+    /// Queues the requests to the driver's store as outputs.
+    pub(crate) fn flush_store_requests(&mut self, cx: &mut Context) {
+        let Some(http) = self.http_mut() else {
+            return;
+        };
+        while let Some(request) = http.next_store_request() {
+            cx.outputs.push(Output::Store(Box::new(request)));
+        }
     }
 
-    pub(crate) fn wait(
+    pub(crate) fn halt(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
         arrived: Arriving,
-        wait: Wait,
-        clock: &mut Clock,
+        halt: Halt,
     ) {
         if let Some(http) = self.http_mut() {
-            http.wait(stream, arrived, wait, clock);
+            http.halt(cx, stream, arrived, halt);
         }
     }
 
@@ -380,76 +407,49 @@ impl Binding {
         }
     }
 
-    pub(crate) fn next_ready(&mut self, clock: &mut Clock) -> Option<(Arriving, Ready)> {
-        self.http_mut()?.next_ready(clock)
+    pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
+        self.http_mut()?.next_ready(cx)
     }
 
-    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
-        self.http()?.replaying(queue)
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.http().is_some_and(HttpBinding::has_waiting)
     }
 
-    pub(crate) fn next_waiting(&self) -> Option<StreamId> {
-        self.http()?.next_waiting()
-    }
-
-    pub(crate) fn take_waiting(
-        &mut self,
-        stream: StreamId,
-        clock: &mut Clock,
-    ) -> Option<(Arriving, Option<QueueId>)> {
-        self.http_mut()?.take_waiting(stream, clock)
-    }
-
-    pub(crate) fn replayed(
-        &mut self,
-        stream: StreamId,
-        resuming: Box<Resuming>,
-        replayed: Result<Replayed, Failure>,
-    ) -> Result<Resumed, Halt> {
-        let http = self.http_mut().ok_or_else(Refusal::no_session)?;
-        http.replayed(stream, resuming, replayed)
+    pub(crate) fn refuse_all_waiting(&mut self, cx: &mut Context) {
+        if let Some(http) = self.http_mut() {
+            http.refuse_all_waiting(cx);
+        }
     }
 }
 
 /// # Responses
 impl Binding {
-    pub(crate) fn answer(
+    pub(crate) fn open_exchange(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
-        queue: QueueId,
         accepts: Accepts,
         session: Option<SessionKey>,
-        clock: &mut Clock,
     ) {
         if let Some(http) = self.http_mut() {
-            http.answer(stream, queue, accepts, session, clock);
+            http.open_exchange(cx, stream, accepts, session);
         }
     }
 
-    pub(crate) fn begin_stream(&mut self, session: SessionKey, stream: StreamId, clock: &Clock) {
-        if let Some(http) = self.http_mut() {
-            http.begin_stream(session, stream, clock);
+    /// Removes a queue, and ends the exchange that carried it.
+    pub(crate) fn end_queue(&mut self, cx: &mut Context, queue: QueueId) {
+        match self {
+            Binding::Http(http) => http.end_queue(cx, queue),
+            Binding::Pipe(_) => cx.outgoing.remove(queue),
         }
     }
 
-    pub(crate) fn end_stream(&mut self, queue: QueueId, clock: &Clock) {
-        if let Some(http) = self.http_mut() {
-            http.end_stream(queue, clock);
-        }
-    }
-
-    pub(crate) fn carrier(&self, queue: QueueId) -> Option<StreamId> {
-        self.http()?.carrier(queue)
-    }
-
-    pub(crate) fn queue_of(&self, stream: StreamId) -> Option<QueueId> {
-        self.http()?.queue_of(stream)
-    }
-
-    pub(crate) fn set_head(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
-        if let Some(http) = self.http_mut() {
-            http.set_head(stream, status, fields);
-        }
+    /// Records that the reply to a request was queued. Returns the exchange that carries it.
+    pub(crate) fn reply_queued(&mut self, cx: &Context, queue: QueueId) -> Option<StreamId> {
+        let http = self.http_mut()?;
+        let stream = http.carrier(queue)?;
+        http.update_unread(cx, stream);
+        Some(stream)
     }
 
     pub(crate) fn answer_with_200(&mut self, queue: QueueId) {
@@ -458,34 +458,20 @@ impl Binding {
         }
     }
 
-    pub(crate) fn respond_empty(
-        &mut self,
-        stream: StreamId,
-        status: u16,
-        fields: Fields<'static>,
-    ) -> Option<Output<Event>> {
-        Some(self.http_mut()?.respond_empty(stream, status, fields))
-    }
-
-    pub(crate) fn end_exchange(
-        &mut self,
-        stream: StreamId,
-        under_way: usize,
-        clock: &mut Clock,
-    ) -> Option<Output<Event>> {
-        self.http_mut()?.end_exchange(stream, under_way, clock)
-    }
-
-    /// Closes an exchange for writing, without an output.
-    pub(crate) fn retire(&mut self, stream: StreamId, under_way: usize, clock: &mut Clock) {
+    pub(crate) fn respond_empty(&mut self, cx: &mut Context, stream: StreamId, status: u16) {
         if let Some(http) = self.http_mut() {
-            http.retire(stream, under_way, clock);
+            http.respond_empty(cx, stream, status, Fields::new());
         }
     }
 
-    pub(crate) fn standalone_streams(&self) -> Vec<(StreamId, QueueId)> {
-        self.http()
-            .map_or_else(Vec::new, HttpBinding::standalone_streams)
+    /// Ends the streams on which nothing more is sent, and refuses the requests that are incomplete.
+    pub(crate) fn drain(&mut self, cx: &mut Context) {
+        if let Some(http) = self.http_mut() {
+            // Nothing more is sent on the standalone streams of sessions, and no client should wait on them (F-101).
+            http.end_standalone_streams(cx);
+            // The clients of incomplete requests are told that these were not processed.
+            http.refuse_all_arriving(cx);
+        }
     }
 
     /// Whether no exchange is left to be answered or read.
@@ -493,31 +479,41 @@ impl Binding {
         self.http().is_none_or(HttpBinding::are_exchanges_over)
     }
 
-    pub(crate) fn abort(&mut self) -> Vec<Output<Event>> {
-        self.http_mut().map_or_else(Vec::new, HttpBinding::abort)
+    pub(crate) fn abort(&mut self, cx: &mut Context) {
+        if let Some(http) = self.http_mut() {
+            http.abort(cx);
+        }
     }
 
     pub(crate) fn send_keepalive(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
-        facts: Option<QueueFacts>,
-        clock: &mut Clock,
-    ) -> Keepalive {
-        self.http_mut().map_or(Keepalive::Nothing, |http| {
-            http.send_keepalive(stream, facts, clock)
-        })
+        is_deferred: impl FnOnce(QueueId) -> bool,
+    ) -> bool {
+        self.http_mut()
+            .is_some_and(|http| http.send_keepalive(cx, stream, is_deferred))
     }
 
-    pub(crate) fn refused(&mut self, source: Source, refusal: &Refusal) -> Option<Event> {
-        self.http_mut()?.refused(source, refusal)
+    pub(crate) fn refuse_head(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        head: &RequestHead<'_>,
+    ) {
+        if let Some(http) = self.http_mut() {
+            http.refuse_head(cx, stream, head);
+        }
     }
 
-    pub(crate) fn refused_message(&mut self, queue: QueueId, error: &ErrorObject) -> Option<Event> {
-        self.http_mut()?.refused_message(queue, error)
-    }
-
-    pub(crate) fn source_of(&self, arrived: &Arriving) -> Option<Source> {
-        Some(self.http()?.source_of(arrived))
+    /// Refuses a request with an error of the server itself.
+    pub(crate) fn refuse(&mut self, cx: &mut Context, queue: QueueId, id: Id, error: ErrorObject) {
+        cx.stats.refused += 1;
+        let http = self.http_mut();
+        if let Some(event) = http.and_then(|http| http.refused_message(queue, &error)) {
+            cx.report(event);
+        }
+        cx.reply(queue, id, Answer::Error(error));
     }
 }
 
@@ -537,17 +533,17 @@ impl Binding {
         }
     }
 
-    /// The output for a message of `len` bytes. `is_whole` says that the response has no more messages.
-    pub(crate) fn output(&mut self, form: Form, len: usize, is_whole: bool) -> Output<Event> {
+    /// The output for a message of `len` bytes that was written. Ends its exchange if nothing follows.
+    pub(crate) fn written(
+        &mut self,
+        cx: &mut Context,
+        queue: QueueId,
+        form: Form,
+        len: usize,
+    ) -> Output<Event> {
         match self {
-            Binding::Http(http) => http.output(form, len, is_whole),
+            Binding::Http(http) => http.written(cx, queue, form, len),
             Binding::Pipe(_) => PipeBinding::written(len),
-        }
-    }
-
-    pub(crate) fn postpone_keepalive(&mut self, stream: StreamId, clock: &Clock) {
-        if let Some(http) = self.http_mut() {
-            http.postpone_keepalive(stream, clock);
         }
     }
 
@@ -592,7 +588,9 @@ impl Binding {
         self.http().is_some_and(|http| http.begins_at_once(arrival))
     }
 
-    pub(crate) fn hang_up(&mut self, arrival: &Arrival, is_empty: bool) -> Option<StreamId> {
-        self.http_mut()?.hang_up(arrival, is_empty)
+    pub(crate) fn hang_up(&mut self, cx: &mut Context, arrival: &Arrival) {
+        if let Some(http) = self.http_mut() {
+            http.hang_up(cx, arrival);
+        }
     }
 }

@@ -1,11 +1,19 @@
-//! The requests of clients: the phase, the id and the arrival of each. Sees no frames and no time; answers nothing by itself.
+//! The requests of clients, and what their clients are asked: the phase, the id and the arrival of each request.
 //!
 //! - `params` splits the params of a request; `admission` decides whether it can be served.
+//! - `delivery` hands requests to the application, takes its replies, and cancels requests; `asking` sends asks and ends them.
 //! - `reply` holds the application's answers, and `checks` decides whether they fit the request.
+//!
+//! The tables see no frames and no time:
+//!
+//! - This module holds the requests; `asks` holds the asks.
 //! - `progress` holds reports that wait to be written; `state_token` makes the states that clients return.
 
 pub(crate) mod admission;
+pub(crate) mod asking;
+pub(crate) mod asks;
 pub(crate) mod checks;
+mod delivery;
 pub(crate) mod params;
 mod progress;
 pub(crate) mod reply;
@@ -18,6 +26,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use asks::Asks;
 use params::Params;
 use progress::ProgressReports;
 use reply::{Progress, Verdict};
@@ -140,7 +149,7 @@ pub(crate) struct Arrival {
 /// What becomes of the application's answer to a request.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Concluded {
+enum Concluded {
     /// It waits until the client comes back.
     Held,
     /// It is to be written now.
@@ -198,6 +207,7 @@ pub(crate) struct Requests {
     in_sessions: BTreeMap<SessionKey, usize>,
     /// The same, ordered by number.
     by_count: BTreeSet<(usize, SessionKey)>,
+    asks: Asks,
     tokens: StateTokens,
     /// The longest message.
     message_bytes: usize,
@@ -214,6 +224,7 @@ impl Requests {
             levels: Sorted::new(),
             in_sessions: BTreeMap::new(),
             by_count: BTreeSet::new(),
+            asks: Asks::new(),
             tokens: StateTokens::new(config.secret),
             message_bytes: config.limits.message_bytes,
         }
@@ -225,7 +236,7 @@ impl Requests {
     }
 
     /// The number of requests that the sender of a message waits for, if it is in a session over HTTP.
-    pub(crate) fn share_of(&self, scope: IdScope) -> usize {
+    fn share_of(&self, scope: IdScope) -> usize {
         match scope {
             IdScope::Session(session) => self.in_session(session),
             IdScope::Stream(_) => 0,
@@ -233,14 +244,14 @@ impl Requests {
     }
 
     /// The oldest request of the session that has most, if it has more than a sender with one more than `mine` would have.
-    pub(crate) fn of_heaviest(&self, mine: usize) -> Option<RequestId> {
+    fn of_heaviest(&self, mine: usize) -> Option<RequestId> {
         let (count, session) = *self.by_count.last()?;
         let requests = (count > mine + 1).then(|| self.of(IdScope::Session(session)))?;
         requests.into_iter().min()
     }
 
     /// The requests of a session whose replies go to this queue.
-    pub(crate) fn on_queue(&self, session: SessionKey, queue: QueueId) -> Vec<RequestId> {
+    fn on_queue(&self, session: SessionKey, queue: QueueId) -> Vec<RequestId> {
         let mut requests = self.of(IdScope::Session(session));
         let is_on = |entry: &Entry| entry.queue() == queue;
         requests.retain(|request| self.get(*request).is_some_and(is_on));
@@ -277,7 +288,7 @@ impl Requests {
     }
 
     /// The requests in flight whose ids are of this scope.
-    pub(crate) fn of(&self, scope: IdScope) -> Vec<RequestId> {
+    fn of(&self, scope: IdScope) -> Vec<RequestId> {
         let first = WireId::first(scope);
         let all = self.by_id.from(&first);
         all.take_while(|(wire, _)| wire.scope == scope)
@@ -289,12 +300,12 @@ impl Requests {
         self.table.get(request)
     }
 
-    pub(crate) fn ids(&self) -> Vec<RequestId> {
+    fn ids(&self) -> Vec<RequestId> {
         self.table.keys().collect()
     }
 
     /// The requests of a legacy client.
-    pub(crate) fn of_session(&self, session: SessionKey) -> Vec<RequestId> {
+    fn of_session(&self, session: SessionKey) -> Vec<RequestId> {
         let first = (session, RequestId::from_number(0));
         let all = self.by_session.from(&first);
         all.take_while(|((of, _), ())| *of == session)
@@ -344,7 +355,7 @@ impl Requests {
 /// # The life of a request
 impl Requests {
     /// Adds a request that the application is to answer.
-    pub(crate) fn accept(
+    fn accept(
         &mut self,
         method: Cow<'static, str>,
         facts: Option<&'static Method>,
@@ -387,11 +398,7 @@ impl Requests {
     }
 
     /// Gives a request the verdict of the application.
-    pub(crate) fn conclude(
-        &mut self,
-        request: RequestId,
-        verdict: Verdict,
-    ) -> Result<Concluded, Misuse> {
+    fn give_verdict(&mut self, request: RequestId, verdict: Verdict) -> Result<Concluded, Misuse> {
         let entry = self.open(request)?;
         let (bytes, queue, is_away) = (verdict.bytes(), entry.arrival.queue, entry.is_away());
         self.check_size(bytes)?;
@@ -408,7 +415,7 @@ impl Requests {
     }
 
     /// Removes a request and returns it.
-    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Entry> {
+    fn remove(&mut self, request: RequestId) -> Option<Entry> {
         let entry = self.table.remove(request)?;
         if !entry.is_away() {
             self.by_id.remove(&entry.arrival.wire);
@@ -422,12 +429,7 @@ impl Requests {
     }
 
     /// Adds a progress report. A client that does not read gets only the newest report. Returns whether a frame must be queued for it.
-    pub(crate) fn add_progress(
-        &mut self,
-        request: RequestId,
-        progress: Progress,
-        is_read: bool,
-    ) -> bool {
+    fn add_progress(&mut self, request: RequestId, progress: Progress, is_read: bool) -> bool {
         let entry = self.table.get_mut(request);
         entry.is_some_and(|entry| {
             let reports = entry.progress.get_or_insert_default();
@@ -436,7 +438,7 @@ impl Requests {
     }
 
     /// Returns the progress report for a frame that is being written, if one is left, with the arrival of its request.
-    pub(crate) fn next_progress(&mut self, request: RequestId) -> Option<(Progress, &Arrival)> {
+    fn next_progress(&mut self, request: RequestId) -> Option<(Progress, &Arrival)> {
         let entry = self.table.get_mut(request)?;
         let progress = entry.progress.as_mut()?.next()?;
         Some((progress, &entry.arrival))
@@ -445,20 +447,14 @@ impl Requests {
 
 /// # Asks and rounds
 impl Requests {
-    pub(crate) fn add_ask(&mut self, request: RequestId, ask: AskId) {
-        if let Some(entry) = self.table.get_mut(request) {
-            entry.asks.insert(ask);
-        }
-    }
-
     /// Removes and returns an ask of a request that is over.
-    pub(crate) fn next_ask(&mut self, request: RequestId) -> Option<AskId> {
+    fn next_ask(&mut self, request: RequestId) -> Option<AskId> {
         self.table.get_mut(request)?.asks.pop_first()
     }
 
     /// Records that an ask of a request is over. Returns the queue from which the asks are to be retracted, if none is left to be written
     /// in place of the reply.
-    pub(crate) fn ask_ended(&mut self, request: RequestId, ask: AskId) -> Option<QueueId> {
+    fn ask_ended(&mut self, request: RequestId, ask: AskId) -> Option<QueueId> {
         let entry = self.table.get_mut(request)?;
         entry.asks.remove(&ask);
         let queue = entry.arrival.queue;
@@ -470,7 +466,7 @@ impl Requests {
     }
 
     /// Records that the asks of a request are to be written in place of its reply. Returns the queue for them, unless they wait already.
-    pub(crate) fn put_asks(&mut self, request: RequestId) -> Option<QueueId> {
+    fn put_asks(&mut self, request: RequestId) -> Option<QueueId> {
         let entry = self.table.get(request)?;
         let queue = entry.arrival.queue;
         if !entry.is_waited_for() {
@@ -481,13 +477,13 @@ impl Requests {
     }
 
     /// The state that the client returns with its answers to the asks of the next round.
-    pub(crate) fn next_token(&self, request: RequestId) -> Option<String> {
+    fn next_token(&self, request: RequestId) -> Option<String> {
         let entry = self.table.get(request)?;
         Some(self.tokens.token(request, entry.round + 1, entry.subject))
     }
 
     /// Records that the client has the asks instead of a reply. Nothing more can be sent under the old id.
-    pub(crate) fn send_away(&mut self, request: RequestId) {
+    fn send_away(&mut self, request: RequestId) {
         self.enter(request, Phase::Away(None));
         if let Some(entry) = self.table.get_mut(request) {
             entry.round += 1;
@@ -496,7 +492,7 @@ impl Requests {
     }
 
     /// The hash of what a request is about, for the state tokens.
-    pub(crate) fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
+    fn subject(&self, facts: &Method, params: &Params<'_>, user: Option<&str>) -> u64 {
         let target = facts.named_by.and_then(|key| params.text(key));
         let target = target.unwrap_or_default();
         self.tokens.subject(facts.name, &target, user)
@@ -516,7 +512,7 @@ impl Requests {
     }
 
     /// The request about `subject` whose client is to come back with this state.
-    pub(crate) fn awaited(&self, state: &str, subject: u64) -> Result<RequestId, ErrorObject> {
+    fn awaited(&self, state: &str, subject: u64) -> Result<RequestId, ErrorObject> {
         let find = || {
             let request = state_token::request_of(state)?;
             let entry = self.table.get(request).filter(|entry| entry.is_away())?;
@@ -529,7 +525,7 @@ impl Requests {
     }
 
     /// Records that the client is back. Returns the verdict that the application gave in the meantime, if any.
-    pub(crate) fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
+    fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
         let entry = self.table.get_mut(request)?;
         self.by_id.insert(arrival.wire.clone(), request);
         let level = arrival.log_level;
@@ -546,11 +542,7 @@ impl Requests {
 
     /// Gives a request whose client is back the verdict that the application gave in the meantime. Returns the queue for the reply, and its
     /// size.
-    pub(crate) fn reply_held(
-        &mut self,
-        request: RequestId,
-        mut verdict: Verdict,
-    ) -> Option<(QueueId, usize)> {
+    fn reply_held(&mut self, request: RequestId, mut verdict: Verdict) -> Option<(QueueId, usize)> {
         let entry = self.table.get(request)?;
         let queue = entry.arrival.queue;
         // S-META-08: capabilities that were declared with an earlier round no longer count.

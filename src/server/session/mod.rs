@@ -18,11 +18,12 @@ use elicitations::UrlElicitations;
 use terms::LastTerms;
 
 use crate::json::Payload;
+use crate::protocol::method::names;
 use crate::protocol::{Era, Method, Peer, ServerCapabilities, ServerFeature, Version, Versions};
 use crate::server::config::Config;
 use crate::server::event::Caller;
 use crate::server::misuse::Misuse;
-use crate::server::origin::{Origin, SessionKey};
+use crate::server::origin::{Origin, QueueId, SessionKey};
 
 /// The terms that hold from `initialize` on. Modern requests carry their own terms (S-VER-07).
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl LegacySession {
 
     /// Whether the client's version has this notification, and one of the two ends declared the feature that it is about. `check` checks
     /// that the server offers a feature.
-    pub(crate) fn hears(
+    fn hears(
         &self,
         facts: &Method,
         check: impl FnOnce(ServerFeature) -> Result<(), Misuse>,
@@ -142,10 +143,6 @@ impl Sessions {
         self.legacy.get(&session)
     }
 
-    pub(crate) fn keys(&self) -> Vec<SessionKey> {
-        self.legacy.keys().copied().collect()
-    }
-
     pub(crate) fn is_initialized(&self, session: SessionKey) -> bool {
         let legacy = self.legacy.get(&session);
         legacy.is_some_and(|legacy| legacy.is_initialized)
@@ -201,6 +198,46 @@ impl Sessions {
     }
 }
 
+/// # Notifications
+impl Sessions {
+    /// Whether a client can be told of changes. `feature` must be one that it was offered, if it is given.
+    pub(crate) fn hears_changes(&self, key: SessionKey, feature: Option<ServerFeature>) -> bool {
+        let session = self.legacy.get(&key).filter(|legacy| legacy.is_initialized);
+        session.is_some_and(|legacy| feature.is_none_or(|feature| legacy.offered.offers(feature)))
+    }
+
+    /// The queues to the clients that get a notification with this method, description and params. `only` is the client that it is for, if
+    /// it is for one. `is_shared` says that there cannot be several clients. `check` checks that the server offers a feature.
+    pub(crate) fn hearing(
+        &self,
+        (method, facts, params): (&str, Option<&Method>, Option<&Payload>),
+        only: Option<SessionKey>,
+        is_shared: bool,
+        check: impl Fn(ServerFeature) -> Result<(), Misuse>,
+    ) -> Result<Vec<QueueId>, Misuse> {
+        let is_end_of_visit = method == names::NOTIFICATIONS_ELICITATION_COMPLETE;
+        // Where there are several clients, the end of a visit concerns only those that were asked for the visit.
+        let mut concerned = match only {
+            _ if is_end_of_visit && !is_shared => self.asked_to_visit(params),
+            Some(only) => Vec::from([only]),
+            None => self.legacy.keys().copied().collect(),
+        };
+        concerned.retain(|session| only.is_none_or(|only| only == *session));
+        let mut queues: Vec<QueueId> = Vec::new();
+        for key in concerned {
+            let hears = match (self.legacy.get(&key), facts) {
+                (Some(session), Some(facts)) => session.hears(facts, &check)?,
+                (Some(_), None) => true,
+                (None, _) => false,
+            };
+            if hears {
+                queues.push(key.queue());
+            }
+        }
+        Ok(queues)
+    }
+}
+
 /// # Elicitations
 impl Sessions {
     /// Records what a client is asked. No other client is told of the end of a visit that it is asked for (S-S2C-05).
@@ -211,7 +248,7 @@ impl Sessions {
     }
 
     /// The clients that were asked for the visit that these params name.
-    pub(crate) fn asked_to_visit(&self, params: Option<&Payload>) -> Vec<SessionKey> {
+    fn asked_to_visit(&self, params: Option<&Payload>) -> Vec<SessionKey> {
         self.elicitations.made_by(params).collect()
     }
 }

@@ -15,6 +15,7 @@ use crate::server::binding::http::shares::Standing;
 use crate::server::binding::http::store::Events;
 use crate::server::binding::http::validate::{FieldValue, Refusal};
 use crate::server::clock::{Clock, Timer};
+use crate::server::context::Context;
 use crate::server::origin::{Origin, QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
 
@@ -95,16 +96,16 @@ impl HttpBinding {
     /// Checks that a request may be made in this session, and records the activity.
     pub(crate) fn enter_session(
         &mut self,
+        cx: &mut Context,
         key: SessionKey,
         arrived: &Arriving,
-        clock: &mut Clock,
     ) -> Result<(), Refusal> {
         // F-115, S-SESS-09: the owner is checked on each request, and nobody else learns that the session exists.
         let session = self.sessions.get(key);
         let session = session.filter(|session| session.user == arrived.user && !session.is_sse);
         let agreed = session.ok_or_else(Refusal::no_session)?.version;
         self.check_version(arrived, agreed)?;
-        self.touch(Some(key), clock);
+        self.touch(Some(key), &mut cx.clock);
         Ok(())
     }
 
@@ -168,7 +169,7 @@ impl HttpBinding {
     }
 
     /// Opens a session for a client that sent `initialize` (S-SESS-01). The response to it names the session.
-    pub(crate) fn open_session(&mut self, key: SessionKey, from: &Origin) {
+    pub(crate) fn open_session(&mut self, cx: &mut Context, key: SessionKey, from: &Origin) {
         let id = self.sessions.new_id(key);
         let exchange = self.exchanges.carrier(from.queue);
         if let Some(exchange) = exchange.and_then(|s| self.exchanges.get_mut(s)) {
@@ -176,11 +177,12 @@ impl HttpBinding {
             exchange.fields = Fields::new().and(names::MCP_SESSION_ID, value);
         }
         self.sessions.open(key, id, from.user.clone());
+        self.begin_session(cx, key);
     }
 
     /// Opens the session of a client that wants a stream of the transport of 2024-11-05. Returns it, and the path to which the client posts
     /// its messages (S-SSE-02).
-    pub(crate) fn open_sse_session(
+    pub(super) fn open_sse_session(
         &mut self,
         arrived: &Arriving,
     ) -> Option<(SessionKey, Box<str>)> {
@@ -196,7 +198,11 @@ impl HttpBinding {
     }
 
     /// Opens a session that another server began. Messages that the other server sent count as received, because nothing better is known.
-    pub(crate) fn revive_session(&mut self, record: &SessionRecord) -> SessionKey {
+    pub(crate) fn revive_session(
+        &mut self,
+        cx: &mut Context,
+        record: &SessionRecord,
+    ) -> SessionKey {
         let key = self.sessions.next_key();
         self.sessions
             .open(key, record.id.clone(), record.user.clone());
@@ -208,11 +214,19 @@ impl HttpBinding {
                 session.last_written = last_written;
             }
         }
+        self.begin_session(cx, key);
+        self.agreed(key, record.version, record.is_initialized);
         key
     }
 
+    /// Adds the queue for messages of a session that belong to no request, and starts the idle time.
+    fn begin_session(&mut self, cx: &mut Context, key: SessionKey) {
+        cx.outgoing.add(key.queue(), self.session_lifetime());
+        self.touch(Some(key), &mut cx.clock);
+    }
+
     /// How long the queue lives for messages of a session that belong to no request.
-    pub(crate) const fn session_lifetime(&self) -> Lifetime {
+    const fn session_lifetime(&self) -> Lifetime {
         if self.has_replay() {
             Lifetime::Lasting
         } else {
@@ -229,11 +243,11 @@ impl HttpBinding {
     }
 
     /// Records that the handshake in a session is over. From now on, the full idle time applies.
-    pub(crate) fn initialized(&mut self, key: SessionKey, clock: &mut Clock) {
+    pub(crate) fn initialized(&mut self, cx: &mut Context, key: SessionKey) {
         if let Some(session) = self.sessions.get_mut(key) {
             session.is_initialized = true;
         }
-        self.touch(Some(key), clock);
+        self.touch(Some(key), &mut cx.clock);
     }
 
     /// Records that a request was made in a session.
@@ -298,18 +312,23 @@ impl HttpBinding {
         Some(!self.is_shared())
     }
 
-    /// Gives status 404 to the clients that still wait for a reply in a session that ends.
-    pub(crate) fn refuse_streams(&mut self, key: SessionKey) {
+    /// Ends the streams of a session that ends. Clients that still wait for a reply get status 404.
+    pub(crate) fn end_streams(&mut self, cx: &mut Context, key: SessionKey) {
         for stream in self.sessions.streams(key) {
             let carrier = self.exchanges.carrier(QueueId::Stream(stream));
             if let Some(exchange) = carrier.and_then(|s| self.exchanges.get_mut(s)) {
                 exchange.status = Some(404);
             }
         }
+        if let Some(stream) = self.carrier(key.queue()) {
+            self.end_exchange(cx, stream);
+        }
+        cx.outgoing.remove(key.queue());
     }
 
     /// Removes a session, for good or only on this server.
-    pub(crate) fn close_session(&mut self, key: SessionKey, for_good: bool) {
+    pub(crate) fn close_session(&mut self, cx: &mut Context, key: SessionKey, for_good: bool) {
+        cx.clock.disarm(Timer::Idle(key));
         self.shares.idle.set(key, None);
         let session = self.sessions.close(key);
         let Some(session) = session.filter(|session| for_good && !session.is_sse) else {

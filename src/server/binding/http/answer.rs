@@ -11,8 +11,10 @@ use crate::server::binding::http::cors;
 use crate::server::binding::http::exchange::{Accepts, Exchange};
 use crate::server::binding::http::validate::{self, Blame, JSON, Refusal};
 use crate::server::clock::{Clock, Timer};
+use crate::server::context::Context;
 use crate::server::event::Event;
 use crate::server::origin::{QueueId, SessionKey};
+use crate::server::outgoing::Lifetime;
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::Arrival;
 
@@ -36,63 +38,54 @@ pub(crate) enum Form {
     },
 }
 
-/// The state of the queue that an exchange carries.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueueFacts {
-    pub(crate) is_empty: bool,
-    /// Whether its client has read all that was written.
-    pub(crate) is_read: bool,
-    /// Whether it is for the reply to a request that waits for the offer.
-    pub(crate) is_deferred: bool,
-}
-
-/// What follows at a keepalive interval.
-pub(crate) enum Keepalive {
-    /// The client reads nothing, and its connection is closed.
-    Cut,
-    Nothing,
-    Signal(QueueId, Signal),
+impl Form {
+    /// The exchange whose response has the message, if it has one.
+    pub(crate) const fn stream(self) -> Option<StreamId> {
+        match self {
+            Form::Line => None,
+            Form::Json(stream, _) | Form::Event { stream, .. } => Some(stream),
+        }
+    }
 }
 
 /// # The beginning and the end
 impl HttpBinding {
-    /// Makes an exchange the carrier of a queue.
-    pub(crate) fn answer(
+    /// Opens the response of an exchange, on a queue of its own.
+    pub(crate) fn open_exchange(
         &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        accepts: Accepts,
+        session: Option<SessionKey>,
+    ) {
+        let queue = QueueId::Stream(stream);
+        cx.outgoing.add(queue, Lifetime::UntilAnswered);
+        self.carry(cx, stream, queue, accepts, session);
+        if let Some(session) = session {
+            self.sessions.begin_stream(session, stream);
+            self.rank(session, &cx.clock);
+        }
+    }
+
+    /// Makes an exchange the carrier of a queue.
+    pub(super) fn carry(
+        &mut self,
+        cx: &mut Context,
         stream: StreamId,
         queue: QueueId,
         accepts: Accepts,
         session: Option<SessionKey>,
-        clock: &mut Clock,
     ) {
+        cx.outgoing.attach(queue);
         if let QueueId::Stream(by_stream) = queue {
             self.shares.abandoned.remove(&by_stream);
         }
         let exchange = Exchange::new(queue, accepts, session);
         self.exchanges.open(stream, exchange);
         if let Some(session) = session {
-            self.rank(session, clock);
+            self.rank(session, &cx.clock);
         }
-        self.arm_keepalive(stream, clock);
-    }
-
-    /// Adds a stream for the replies to requests of a session.
-    pub(crate) fn begin_stream(&mut self, session: SessionKey, stream: StreamId, clock: &Clock) {
-        self.sessions.begin_stream(session, stream);
-        self.rank(session, clock);
-    }
-
-    /// Removes the stream of a queue that has ended.
-    pub(crate) fn end_stream(&mut self, queue: QueueId, clock: &Clock) {
-        let QueueId::Stream(stream) = queue else {
-            return;
-        };
-        let session = self.sessions.of(stream);
-        self.sessions.end_stream(stream);
-        self.shares.abandoned.remove(&stream);
-        if let Some((session, _)) = session {
-            self.rank(session, clock);
-        }
+        self.arm_keepalive(stream, &mut cx.clock);
     }
 
     /// The exchange that carries this queue.
@@ -101,7 +94,7 @@ impl HttpBinding {
     }
 
     /// The queue that an exchange carries.
-    pub(crate) fn queue_of(&self, stream: StreamId) -> Option<QueueId> {
+    fn queue_of(&self, stream: StreamId) -> Option<QueueId> {
         self.exchanges.get(stream).map(|exchange| exchange.queue)
     }
 
@@ -115,7 +108,7 @@ impl HttpBinding {
     }
 
     /// Sets the status and further fields of a refusal.
-    pub(crate) fn set_head(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
+    pub(super) fn set_head(&mut self, stream: StreamId, status: u16, fields: Fields<'static>) {
         if let Some(exchange) = self.exchanges.get_mut(stream) {
             exchange.status = Some(status);
             exchange.fields = fields;
@@ -133,19 +126,20 @@ impl HttpBinding {
     /// Answers an exchange without a body.
     pub(crate) fn respond_empty(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
         status: u16,
         mut fields: Fields<'static>,
-    ) -> Output<Event> {
+    ) {
         self.add_cors_fields(stream, &mut fields);
         let head = ResponseHead::new(status).with_fields(fields);
-        Output::Response {
+        cx.outputs.push(Output::Response {
             epoch: Epoch::FIRST,
             stream,
             head: Box::new(head),
             len: 0,
             is_whole: true,
-        }
+        });
     }
 
     /// Adds the CORS fields to a response that the browser's page may read.
@@ -155,45 +149,76 @@ impl HttpBinding {
         }
     }
 
-    /// Ends an exchange at once, even if more messages are queued for it. `under_way` bytes of it are unread.
-    pub(crate) fn end_exchange(
-        &mut self,
-        stream: StreamId,
-        under_way: usize,
-        clock: &mut Clock,
-    ) -> Option<Output<Event>> {
-        let exchange = self.retire(stream, under_way, clock)?;
+    /// Ends an exchange at once, even if more messages are queued for it.
+    pub(crate) fn end_exchange(&mut self, cx: &mut Context, stream: StreamId) {
+        let Some(exchange) = self.retire(cx, stream) else {
+            return;
+        };
         if exchange.has_begun() {
             let epoch = Epoch::FIRST;
-            return Some(Output::Finish { epoch, stream });
+            cx.outputs.push(Output::Finish { epoch, stream });
+            return;
         }
         // A request that was cancelled has no reply.
         let status = exchange.status.unwrap_or(202);
-        Some(self.respond_empty(stream, status, Fields::new()))
+        self.respond_empty(cx, stream, status, Fields::new());
     }
 
     /// Closes an exchange for writing; written bytes may still be unread. Returns the exchange.
-    pub(crate) fn retire(
-        &mut self,
-        stream: StreamId,
-        under_way: usize,
-        clock: &mut Clock,
-    ) -> Option<Exchange> {
+    fn retire(&mut self, cx: &mut Context, stream: StreamId) -> Option<Exchange> {
+        let queue = self.queue_of(stream);
+        let under_way = queue.map_or(0, |queue| cx.outgoing.under_way(queue));
         let most = self.limits.exchanges;
         let exchange = self.exchanges.finish(stream, under_way, most)?;
         if under_way > 0 {
-            self.arm_keepalive(stream, clock);
+            self.arm_keepalive(stream, &mut cx.clock);
         } else {
-            clock.disarm(Timer::Keepalive(stream));
+            cx.clock.disarm(Timer::Keepalive(stream));
         }
         // Messages that are still queued no longer count as unread, because this exchange does not write them.
         self.shares.unread.set(stream, self.exchanges.left(stream));
-        self.touch(exchange.session, clock);
+        self.touch(exchange.session, &mut cx.clock);
         Some(exchange)
     }
 
+    /// Ends an exchange. Its queue remains, without a carrier.
+    fn release(&mut self, cx: &mut Context, stream: StreamId, queue: QueueId, had_begun: bool) {
+        if had_begun {
+            self.end_exchange(cx, stream);
+        } else {
+            self.retire(cx, stream);
+        }
+        cx.outgoing.detach(queue);
+        self.abandon(queue);
+    }
+
+    /// Removes a queue and ends the exchange that carried it.
+    pub(crate) fn end_queue(&mut self, cx: &mut Context, queue: QueueId) {
+        if let Some(stream) = self.carrier(queue) {
+            self.end_exchange(cx, stream);
+        }
+        cx.outgoing.remove(queue);
+        let QueueId::Stream(stream) = queue else {
+            return;
+        };
+        let session = self.sessions.of(stream);
+        self.sessions.end_stream(stream);
+        self.shares.abandoned.remove(&stream);
+        if let Some((session, _)) = session {
+            self.rank(session, &cx.clock);
+        }
+    }
+
+    /// Ends the standalone streams of sessions. Their queues remain.
+    pub(crate) fn end_standalone_streams(&mut self, cx: &mut Context) {
+        for (stream, queue) in self.standalone_streams() {
+            self.end_exchange(cx, stream);
+            cx.outgoing.detach(queue);
+        }
+    }
+
     /// The standalone streams of sessions, with their queues.
-    pub(crate) fn standalone_streams(&self) -> Vec<(StreamId, QueueId)> {
+    fn standalone_streams(&self) -> Vec<(StreamId, QueueId)> {
         let answering = self.exchanges.answering();
         let standalone = answering.filter(|(_, exchange)| match exchange.queue {
             QueueId::Session(session) => {
@@ -214,7 +239,7 @@ impl HttpBinding {
     }
 
     /// Ends all open exchanges. The streams of sessions finish orderly; all other exchanges are aborted.
-    pub(crate) fn abort(&mut self) -> Vec<Output<Event>> {
+    pub(crate) fn abort(&mut self, cx: &mut Context) {
         self.granted.clear();
         self.lookups.clear();
         let exchanges = core::mem::take(&mut self.exchanges);
@@ -229,7 +254,9 @@ impl HttpBinding {
                 Output::Abort { epoch, stream }
             }
         });
-        arriving.chain(answering).collect()
+        for output in arriving.chain(answering) {
+            cx.outputs.push(output);
+        }
     }
 }
 
@@ -239,55 +266,53 @@ impl HttpBinding {
         clock.arm(Timer::Keepalive(stream), self.config.keepalive);
     }
 
-    /// Postpones the keepalive of an exchange on which something was just written. The timer stays as it is, because most exchanges end
-    /// before it fires. If it fires early, `send_keepalive` arms it again.
-    pub(crate) fn postpone_keepalive(&mut self, stream: StreamId, clock: &Clock) {
-        if let Some(exchange) = self.exchanges.get_mut(stream) {
-            exchange.quiet_from = clock.after(self.config.keepalive);
-        }
-    }
-
-    /// Sends a keepalive on a silent exchange, so that proxies see that it is alive, even before the first message (F-043). Closes the
-    /// exchange if its client reads nothing for `INTERVALS_STUCK` intervals.
+    /// Sends a keepalive on a silent exchange, so that proxies see that it is alive, even before the first message (F-043). `is_deferred`
+    /// says whether a queue is for the reply to a request that waits for the offer. Returns whether the connection is to be closed, because
+    /// its client read nothing for `INTERVALS_STUCK` intervals.
     pub(crate) fn send_keepalive(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
-        facts: Option<QueueFacts>,
-        clock: &mut Clock,
-    ) -> Keepalive {
-        let (Some(exchange), Some(facts)) = (self.exchanges.get_mut(stream), facts) else {
-            return self.keepalive_unread(stream, clock);
+        is_deferred: impl FnOnce(QueueId) -> bool,
+    ) -> bool {
+        let Some(exchange) = self.exchanges.get_mut(stream) else {
+            return self.is_unread_too_long(stream, &mut cx.clock);
         };
-        if exchange.quiet_from > clock.now() {
-            clock.arm_at(Timer::Keepalive(stream), exchange.quiet_from);
-            return Keepalive::Nothing;
+        if exchange.quiet_from > cx.clock.now() {
+            let at = exchange.quiet_from;
+            cx.clock.arm_at(Timer::Keepalive(stream), at);
+            return false;
         }
-        if !facts.is_read {
+        let queue = exchange.queue;
+        let is_read = cx.outgoing.under_way(queue) == 0;
+        if !is_read {
             exchange.stuck += 1;
             if exchange.stuck >= INTERVALS_STUCK {
-                return Keepalive::Cut;
+                return true;
             }
         }
-        let is_quiet = facts.is_empty && facts.is_read;
-        let (queue, has_begun) = (exchange.queue, exchange.has_begun());
+        let is_quiet = is_read && cx.outgoing.is_empty(queue);
+        let has_begun = exchange.has_begun();
         // The response to a request that waits for the offer cannot begin, because its status and session are not known yet.
-        let can_begin = exchange.accepts.sse && !facts.is_deferred;
-        self.arm_keepalive(stream, clock);
-        match (is_quiet, has_begun) {
-            (true, true) => Keepalive::Signal(queue, Signal::Comment),
-            (true, false) if can_begin => Keepalive::Signal(queue, Signal::Begin(None)),
-            (true | false, _) => Keepalive::Nothing,
-        }
+        let can_begin = exchange.accepts.sse && !is_deferred(queue);
+        self.arm_keepalive(stream, &mut cx.clock);
+        let signal = match (is_quiet, has_begun) {
+            (true, true) => Signal::Comment,
+            (true, false) if can_begin => Signal::Begin(None),
+            (true | false, _) => return false,
+        };
+        cx.outgoing.push(queue, Frame::Signal(signal));
+        false
     }
 
-    /// Closes a finished exchange whose client reads nothing for `INTERVALS_STUCK` intervals, so that others can have its place.
-    fn keepalive_unread(&mut self, stream: StreamId, clock: &mut Clock) -> Keepalive {
+    /// Whether the client of a finished exchange read nothing for `INTERVALS_STUCK` intervals. Others can then have its place.
+    fn is_unread_too_long(&mut self, stream: StreamId, clock: &mut Clock) -> bool {
         match self.exchanges.count_unread(stream) {
-            Some(times) if times >= INTERVALS_STUCK => return Keepalive::Cut,
+            Some(times) if times >= INTERVALS_STUCK => return true,
             Some(_) => self.arm_keepalive(stream, clock),
             None => {}
         }
-        Keepalive::Nothing
+        false
     }
 }
 
@@ -319,8 +344,44 @@ impl HttpBinding {
         })
     }
 
+    /// Returns the output for a message of `len` bytes that was written, and ends its exchange if nothing follows.
+    pub(crate) fn written(
+        &mut self,
+        cx: &mut Context,
+        queue: QueueId,
+        form: Form,
+        len: usize,
+    ) -> Output<Event> {
+        let (stream, had_begun, hangs_up) = match form {
+            Form::Line => (StreamId::DUPLEX, false, false),
+            Form::Json(stream, _) => (stream, false, false),
+            Form::Event {
+                stream,
+                had_begun,
+                hangs_up,
+            } => (stream, had_begun, hangs_up),
+        };
+        let is_last = matches!(form, Form::Json(..)) || cx.outgoing.is_done(queue);
+        let hangs_up = hangs_up && !is_last && cx.outgoing.is_empty(queue);
+        let output = self.output(form, len, is_last || hangs_up);
+        if is_last {
+            // S-HTTP-15: the response ends after its last message.
+            if !had_begun {
+                self.retire(cx, stream);
+            }
+            self.end_queue(cx, queue);
+        } else if hangs_up {
+            self.release(cx, stream, queue, had_begun);
+        } else if let Some(exchange) = self.exchanges.get_mut(stream) {
+            // The timer stays as it is, because most exchanges end before it fires. If it fires early, `send_keepalive` arms it again.
+            exchange.quiet_from = cx.clock.after(self.config.keepalive);
+        }
+        self.update_unread(cx, stream);
+        output
+    }
+
     /// The output for a message of `len` bytes. `is_whole` says that the response has no more messages.
-    pub(crate) fn output(&mut self, form: Form, len: usize, is_whole: bool) -> Output<Event> {
+    fn output(&mut self, form: Form, len: usize, is_whole: bool) -> Output<Event> {
         let epoch = Epoch::FIRST;
         let (stream, status, is_json) = match form {
             Form::Line => (StreamId::DUPLEX, 200, true),
@@ -338,6 +399,14 @@ impl HttpBinding {
             head: self.head(stream, status, is_json),
             len,
             is_whole,
+        }
+    }
+
+    /// Records how many bytes wait for the client of an exchange that is open.
+    pub(crate) fn update_unread(&mut self, cx: &Context, stream: StreamId) {
+        if let Some(queue) = self.queue_of(stream) {
+            let bytes = cx.outgoing.unread_bytes(queue);
+            self.shares.unread.set(stream, bytes);
         }
     }
 
@@ -395,26 +464,26 @@ impl HttpBinding {
     }
 
     /// Ends the response on which a request waits for its reply, while the request continues (S-LHTTP-09). This happens only if the client
-    /// can come back for the reply: in a session, with the id of an event to resume from. Returns the exchange if it ends now; otherwise it
-    /// ends when its queue is empty.
-    pub(crate) fn hang_up(&mut self, arrival: &Arrival, is_empty: bool) -> Option<StreamId> {
+    /// can come back for the reply: in a session, with the id of an event to resume from. The response ends now, or when its queue is empty.
+    pub(crate) fn hang_up(&mut self, cx: &mut Context, arrival: &Arrival) {
         // The stream of the transport of 2024-11-05 is not the response to a request.
         let is_primed = arrival.session.is_some()
             && matches!(arrival.queue, QueueId::Stream(_))
             && arrival.peer.version >= Version::V2025_11_25
             && self.has_replay();
-        let stream = self
-            .exchanges
-            .carrier(arrival.queue)
-            .filter(|_| is_primed)?;
+        let Some(stream) = self.carrier(arrival.queue).filter(|_| is_primed) else {
+            return;
+        };
         // A client that accepts only JSON gets no event ids.
         let exchange = self.exchanges.get_mut(stream);
-        let exchange = exchange.filter(|exchange| exchange.accepts.sse)?;
-        if exchange.has_begun() && is_empty {
-            return Some(stream);
+        let Some(exchange) = exchange.filter(|exchange| exchange.accepts.sse) else {
+            return;
+        };
+        if exchange.has_begun() && cx.outgoing.is_empty(arrival.queue) {
+            self.release(cx, stream, arrival.queue, true);
+        } else {
+            exchange.hangs_up = true;
         }
-        exchange.hangs_up = true;
-        None
     }
 }
 
@@ -434,7 +503,7 @@ fn status_of(
         let blame = if is_in_session && !ends {
             Blame::Session
         } else {
-            Blame::Server
+            Blame::Sessionless
         };
         return validate::status(error.code, blame);
     }

@@ -1,10 +1,11 @@
 //! A server that is bound to HTTP: its exchanges, and the sessions of its legacy clients. An exchange is one HTTP request and its response.
 //!
-//! This part knows neither the machine nor its other components. It is told what happened, and returns what follows.
+//! This part knows neither the machine nor its other components. It is told what happened, puts messages, outputs and deadlines into the context, and
+//! returns what another component must do.
 //!
 //! - This module takes the inputs of an exchange; `read` reads the message that was posted; `answer` answers an exchange and ends it.
 //! - `access` finds, opens and ends sessions; `stream` writes and resumes their event streams.
-//! - `refusals` decides which refused requests the application hears of.
+//! - `refusals` refuses requests, and decides which of these refusals the application hears of.
 //!
 //! The other modules do not know this one:
 //!
@@ -35,33 +36,33 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 pub(crate) use access::{Lookup, NO_SESSION_LEFT, Room};
-pub(crate) use answer::{Form, Keepalive, QueueFacts};
+pub(crate) use answer::Form;
 pub use config::{
     Allowed, DriverStorage, EventStorage, Http, Replay, SessionStorage, SsePaths, Storage,
 };
 pub(crate) use exchange::{Accepts, Arriving};
-pub(crate) use lookups::{Failure, Halt, Ready, Replayed, Wait};
+pub(crate) use lookups::Halt;
 pub(crate) use read::{Posted, no_batches, wants_replies};
-pub(crate) use refusals::Source;
+pub(crate) use refusals::{Displaced, SHUTTING_DOWN};
 pub use store::MemoryStore;
-pub(crate) use stream::{Resumed, Resuming};
 pub(crate) use validate::Refusal;
 
 use exchange::{Exchanges, Lost, Route};
-use lookups::Lookups;
+use lookups::{Failure, Lookups, Ready, Wait};
 use param_headers::{Audience, ParamHeaders};
-use refusals::Refusals;
+use refusals::{Refusals, Source};
 use session::SessionTable;
 use shares::Shares;
 use store::{Events, MemoryEvents};
 
-use crate::driver::{Fault, FaultKind, LookupId, Output, StoreAnswer, StoreRequest, StreamId};
+use crate::driver::{Fault, FaultKind, LookupId, StoreAnswer, StoreRequest, StreamId};
 use crate::http::{RequestHead, Verb};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
 use crate::server::clock::{Clock, Timer};
 use crate::server::config::{Config, Limits};
-use crate::server::event::{Event, RefusalCause};
+use crate::server::context::Context;
+use crate::server::event::RefusalCause;
 use crate::server::origin::{QueueId, SessionKey};
 use crate::util::noise::NoiseMeter;
 
@@ -88,8 +89,8 @@ pub(crate) struct HttpBinding {
 pub(crate) enum NewExchange {
     /// The stream is known already.
     Known,
-    /// The request is a CORS preflight, and this answers it.
-    Preflight(Output<Event>),
+    /// The request is a CORS preflight, and is answered.
+    Preflight,
     /// As many exchanges are open as may be.
     Full,
     /// The request can be read.
@@ -103,29 +104,8 @@ pub(crate) enum Gone {
     Forgotten,
     /// A session of the 2024-11-05 transport ends with its stream.
     Session(SessionKey),
-    /// Further messages on this queue of a session wait for another stream.
-    Detached(QueueId),
-    /// The request is cancelled, and its queue ends.
+    /// The request is cancelled, and this queue ends.
     Cancelled(QueueId),
-}
-
-/// An exchange that gives way to a new one.
-pub(crate) enum Displaced {
-    /// Its request is incomplete.
-    Arriving(StreamId),
-    /// Its response is not read.
-    Unread(StreamId),
-}
-
-/// A request that is refused because too much arrives.
-pub(crate) type Overrun = Option<(StreamId, Refusal)>;
-
-/// The unread bytes of an exchange: those of its queue, or of the rest of its response.
-pub(crate) enum Sent {
-    /// The exchange carries this queue.
-    Open(QueueId),
-    /// The response is complete.
-    Complete,
 }
 
 /// Whether the faults only report an orderly end of the stream.
@@ -171,13 +151,19 @@ impl HttpBinding {
 /// # Inputs of an exchange
 impl HttpBinding {
     /// Looks at the head of a request before anything else. Records whether the browser's page may read the response.
-    pub(crate) fn new_exchange(&mut self, stream: StreamId, head: &RequestHead<'_>) -> NewExchange {
+    pub(crate) fn new_exchange(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        head: &RequestHead<'_>,
+    ) -> NewExchange {
         if self.exchanges.has(stream) {
             return NewExchange::Known;
         }
         let is_full = self.exchanges.len() >= self.limits.exchanges;
         if let Some(fields) = validate::preflight(&self.config, self.speaks_legacy(), head) {
-            return NewExchange::Preflight(self.respond_empty(stream, 204, fields));
+            self.respond_empty(cx, stream, 204, fields);
+            return NewExchange::Preflight;
         }
         if let Some(granted) = cors::granted(&self.config, &head.fields) {
             self.granted.insert(stream, granted);
@@ -188,38 +174,48 @@ impl HttpBinding {
         NewExchange::Readable
     }
 
-    /// Begins to read a request.
-    pub(crate) fn begin(
-        &mut self,
-        stream: StreamId,
-        head: &RequestHead<'_>,
-        clock: &mut Clock,
-    ) -> Result<Overrun, Refusal> {
-        let arriving = validate::check_head(&self.config, self.speaks_legacy(), head)?;
-        let all = self.exchanges.read(stream, arriving);
-        clock.arm(Timer::Body(stream), self.config.body_timeout);
-        Ok(self.check_arriving(all))
+    /// Begins to read a request, or refuses it.
+    pub(crate) fn begin(&mut self, cx: &mut Context, stream: StreamId, head: &RequestHead<'_>) {
+        match validate::check_head(&self.config, self.speaks_legacy(), head) {
+            Ok(arriving) => {
+                let all = self.exchanges.read(stream, arriving);
+                cx.clock.arm(Timer::Body(stream), self.config.body_timeout);
+                self.refuse_overrun(cx, all);
+            }
+            Err(refusal) => self.refuse_exchange(cx, stream, Source::of_head(head), refusal),
+        }
     }
 
-    /// Appends to the body of a request. `None` if no body of this stream is wanted.
-    pub(crate) fn grow(&mut self, stream: StreamId, bytes: &[u8]) -> Option<Overrun> {
-        let (body, all) = self.exchanges.grow(stream, bytes)?;
+    /// Appends to the body of a request, or refuses it. Returns whether a body of this stream is wanted.
+    pub(crate) fn grow(&mut self, cx: &mut Context, stream: StreamId, bytes: &[u8]) -> bool {
+        let Some((body, all)) = self.exchanges.grow(stream, bytes) else {
+            return false;
+        };
         let most = self.limits.message_bytes;
         if body > most {
             let text = alloc::format!("the message is longer than {most} bytes, which is the most");
             let refusal = Refusal::new(413, text).because(RefusalCause::Size);
-            return Some(Some((stream, refusal)));
+            self.refuse_arriving(cx, stream, refusal);
+        } else {
+            self.refuse_overrun(cx, all);
         }
-        Some(self.check_arriving(all))
+        true
     }
 
-    /// Returns the largest arriving request if all of them together are too large. Clients that send little are not affected.
-    fn check_arriving(&self, arriving: usize) -> Overrun {
+    /// Refuses the largest arriving request if all of them together are too large. Clients that send little are not affected.
+    fn refuse_overrun(&mut self, cx: &mut Context, arriving: usize) {
         if arriving <= self.limits.body_bytes.max(self.limits.message_bytes) {
-            return None;
+            return;
         }
-        let largest = self.exchanges.largest()?;
-        Some((largest, Refusal::busy("too much arrives at once")))
+        if let Some(largest) = self.exchanges.largest() {
+            self.refuse_arriving(cx, largest, Refusal::busy("too much arrives at once"));
+        }
+    }
+
+    /// Refuses a request whose body took too long.
+    pub(crate) fn body_overdue(&mut self, cx: &mut Context, stream: StreamId) {
+        let refusal = Refusal::new(408, "the message took too long to arrive");
+        self.refuse_arriving(cx, stream, refusal);
     }
 
     /// Removes a request whose body is complete or no longer wanted.
@@ -228,43 +224,41 @@ impl HttpBinding {
         self.exchanges.take(stream)
     }
 
-    /// An arriving request.
-    pub(crate) fn next_arriving(&self) -> Option<StreamId> {
-        self.exchanges.oldest_arriving()
-    }
-
-    /// Counts bytes of a response that the client read. `None` if there is no such exchange.
-    pub(crate) fn sent(&mut self, stream: StreamId, len: usize, clock: &mut Clock) -> Option<Sent> {
+    /// Counts bytes of a response that the client read. Returns whether there is such an exchange.
+    pub(crate) fn sent(&mut self, cx: &mut Context, stream: StreamId, len: usize) -> bool {
         if let Some(exchange) = self.exchanges.get_mut(stream) {
             exchange.stuck = 0;
-            return Some(Sent::Open(exchange.queue));
+            cx.outgoing.sent(exchange.queue, len);
+            self.update_unread(cx, stream);
+            return true;
         }
         let is_known = self.exchanges.read_out(stream, len);
         if !self.exchanges.has(stream) {
-            clock.disarm(Timer::Keepalive(stream));
+            cx.clock.disarm(Timer::Keepalive(stream));
         }
-        if !is_known {
-            return None;
+        if is_known {
+            self.shares.unread.set(stream, self.exchanges.left(stream));
         }
-        self.shares.unread.set(stream, self.exchanges.left(stream));
-        Some(Sent::Complete)
+        is_known
     }
 
     /// Handles the disconnect of the client of an exchange. In the modern era, this cancels the client's request (S-HTTP-23). In the legacy
     /// era it cancels nothing, and further messages wait for another stream.
-    pub(crate) fn client_gone(&mut self, stream: StreamId, clock: &mut Clock) -> Gone {
+    pub(crate) fn client_gone(&mut self, cx: &mut Context, stream: StreamId) -> Gone {
         self.granted.remove(&stream);
-        clock.disarm(Timer::Body(stream));
+        cx.clock.disarm(Timer::Body(stream));
         let lost = self.exchanges.lose(stream);
         match lost {
             Some(Lost::Request) => return Gone::Forgotten,
             Some(Lost::Waiting(lookup)) => {
-                let queue = self.cancel_lookup(lookup, clock);
-                return queue.map_or(Gone::Forgotten, Gone::Detached);
+                if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
+                    cx.outgoing.detach(queue);
+                }
+                return Gone::Forgotten;
             }
             Some(Lost::Response(_) | Lost::Rest) | None => {}
         }
-        clock.disarm(Timer::Keepalive(stream));
+        cx.clock.disarm(Timer::Keepalive(stream));
         self.shares.unread.set(stream, 0);
         let exchange = match lost {
             None => return Gone::Unknown,
@@ -286,8 +280,9 @@ impl HttpBinding {
             return Gone::Cancelled(queue);
         }
         self.abandon(queue);
-        self.touch(exchange.session, clock);
-        Gone::Detached(queue)
+        self.touch(exchange.session, &mut cx.clock);
+        cx.outgoing.detach(queue);
+        Gone::Forgotten
     }
 
     /// Records that nobody waits for the messages on a queue of a session. Its client may never come back.
@@ -304,23 +299,12 @@ impl HttpBinding {
         Some((stream, session))
     }
 
-    /// The exchange that gives way when all places are taken: the oldest whose request is incomplete, or else whose response is not read.
-    pub(crate) fn to_displace(&self) -> Option<Displaced> {
-        let arriving = self.exchanges.oldest_arriving().map(Displaced::Arriving);
-        arriving.or_else(|| self.exchanges.oldest_unread().map(Displaced::Unread))
-    }
-
     /// The exchange with most unread bytes, if all together exceed the limit. The exchange `newest` stays open, because its client could
     /// not read yet.
     pub(crate) fn heaviest_unread(&self, newest: StreamId) -> Option<StreamId> {
         let unread = &self.shares.unread;
         let is_too_much = unread.total() > self.limits.all_queued_bytes;
         is_too_much.then(|| unread.heaviest_but(newest)).flatten()
-    }
-
-    /// Records how many bytes wait for the client of an exchange that is open.
-    pub(crate) fn set_unread(&mut self, stream: StreamId, bytes: usize) {
-        self.shares.unread.set(stream, bytes);
     }
 }
 
@@ -331,14 +315,63 @@ impl HttpBinding {
         self.lookups.next_request()
     }
 
-    /// Lets a request wait for the driver's store, or for earlier requests in its session.
-    pub(crate) fn wait(
+    /// Refuses a request, or lets it wait for the driver's store. Nothing of it has been processed.
+    pub(crate) fn halt(
         &mut self,
+        cx: &mut Context,
         stream: StreamId,
         arrived: Arriving,
-        wait: Wait,
-        clock: &mut Clock,
+        halt: Halt,
     ) {
+        let wait = match halt {
+            Halt::Refused(refusal) => {
+                let source = self.source_of(&arrived);
+                return self.refuse_exchange(cx, stream, source, refusal);
+            }
+            Halt::Wait(wait) => wait,
+        };
+        if let Wait::Replay(resuming) = &wait {
+            if let Some(queue) = resuming.queue {
+                self.hold(cx, queue);
+            }
+        }
+        self.wait(stream, arrived, wait, &mut cx.clock);
+    }
+
+    /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
+    fn hold(&mut self, cx: &mut Context, queue: QueueId) {
+        if let Some(older) = self.lookups.replaying(queue) {
+            let text = "a newer request for the same stream took the place of this one";
+            self.refuse_waiting(cx, older, text);
+        }
+        if let Some(older) = self.carrier(queue) {
+            self.end_exchange(cx, older);
+            self.abandon(queue);
+        }
+        cx.outgoing.hold(queue);
+    }
+
+    /// Refuses a request that waits for the driver's store.
+    fn refuse_waiting(&mut self, cx: &mut Context, stream: StreamId, text: &str) {
+        let Some((lookup, arrived)) = self.exchanges.take_waiting(stream) else {
+            return;
+        };
+        if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
+            cx.outgoing.detach(queue);
+        }
+        let source = self.source_of(&arrived);
+        self.refuse_exchange(cx, stream, source, Refusal::busy(text));
+    }
+
+    /// Refuses all requests that wait for the driver's store, because the server takes no more.
+    pub(crate) fn refuse_all_waiting(&mut self, cx: &mut Context) {
+        while let Some(stream) = self.exchanges.next_waiting() {
+            self.refuse_waiting(cx, stream, SHUTTING_DOWN);
+        }
+    }
+
+    /// Lets a request wait for the driver's store, or for earlier requests in its session.
+    fn wait(&mut self, stream: StreamId, arrived: Arriving, wait: Wait, clock: &mut Clock) {
         let (lookup, is_asked) = self.lookups.wait(stream, wait);
         self.exchanges.wait(stream, lookup, arrived);
         if let (true, Storage::Driver(storage)) = (is_asked, self.config.storage) {
@@ -355,33 +388,28 @@ impl HttpBinding {
         self.lookups.answer(lookup, Err(Failure::TimedOut));
     }
 
-    /// Removes and returns a request that need not wait any longer.
-    pub(crate) fn next_ready(&mut self, clock: &mut Clock) -> Option<(Arriving, Ready)> {
-        let (lookup, ready) = self.lookups.next_ready()?;
-        clock.disarm(Timer::Lookup(lookup));
-        let (Ready::Session(stream, _) | Ready::Replay(stream, ..)) = &ready;
-        let (_, arrived) = self.exchanges.take_waiting(*stream)?;
-        Some((arrived, ready))
+    /// Goes on with what need not wait any longer. Removes and returns a request whose session is looked up.
+    pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
+        loop {
+            let (lookup, ready) = self.lookups.next_ready()?;
+            cx.clock.disarm(Timer::Lookup(lookup));
+            let (Ready::Session(stream, _) | Ready::Replay(stream, ..)) = ready;
+            let (_, mut arrived) = self.exchanges.take_waiting(stream)?;
+            match ready {
+                Ready::Session(_, found) => {
+                    arrived.found = Some(found);
+                    return Some((stream, arrived));
+                }
+                Ready::Replay(_, resuming, replayed) => {
+                    self.serve_replay(cx, stream, arrived, resuming, replayed);
+                }
+            }
+        }
     }
 
-    /// The exchange that waits for the messages of this queue.
-    pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
-        self.lookups.replaying(queue)
-    }
-
-    /// A request that waits for the driver's store.
-    pub(crate) fn next_waiting(&self) -> Option<StreamId> {
-        self.exchanges.next_waiting()
-    }
-
-    /// Removes a request that waits. Returns it, and the queue whose messages wait with it.
-    pub(crate) fn take_waiting(
-        &mut self,
-        stream: StreamId,
-        clock: &mut Clock,
-    ) -> Option<(Arriving, Option<QueueId>)> {
-        let (lookup, arrived) = self.exchanges.take_waiting(stream)?;
-        Some((arrived, self.cancel_lookup(lookup, clock)))
+    /// Whether any request waits for the driver's store.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.exchanges.next_waiting().is_some()
     }
 
     /// Forgets a look-up. Returns the queue whose messages wait for it.

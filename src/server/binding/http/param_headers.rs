@@ -107,6 +107,7 @@ fn named(result: Json<'_>) -> Vec<Cow<'_, str>> {
         #[serde(borrow)]
         tools: Vec<Tool<'a>>,
     }
+
     #[derive(Deserialize)]
     struct Tool<'a> {
         #[serde(borrow)]

@@ -1,17 +1,20 @@
-//! Counts refused requests by reason, and decides which of them the application hears of.
+//! Refuses requests, counts them by reason, and decides which of them the application hears of.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use core::net::IpAddr;
 
+use crate::driver::StreamId;
 use crate::http::{RequestHead, Verb};
 use crate::protocol::code;
 use crate::server::binding::http::HttpBinding;
-use crate::server::binding::http::exchange::{Arriving, Route};
+use crate::server::binding::http::exchange::{Accepts, Arriving, Route};
 use crate::server::binding::http::validate::{self, Blame, Refusal};
+use crate::server::context::Context;
 use crate::server::event::{Event, Refused};
 use crate::server::origin::QueueId;
+use crate::server::outgoing::frame::{Answer, Frame};
 use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
 
@@ -44,6 +47,19 @@ impl Refusals {
     }
 }
 
+/// The text for requests that come after the drain began.
+pub(crate) const SHUTTING_DOWN: &str = "the server is shutting down";
+
+/// The exchange that gives way to a new one.
+pub(crate) enum Displaced {
+    /// One whose request was incomplete. It is refused.
+    Arriving,
+    /// There is none.
+    Nothing,
+    /// One whose response is not read. Its connection is to be closed.
+    Unread(StreamId),
+}
+
 /// The request that a report of a refusal names.
 pub(crate) struct Source {
     verb: Verb,
@@ -62,9 +78,81 @@ impl Source {
     }
 }
 
+/// # Refusing
+impl HttpBinding {
+    /// Answers an exchange with a refusal and nothing else.
+    pub(crate) fn refuse_exchange(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        source: Source,
+        refusal: Refusal,
+    ) {
+        self.report_refusal(cx, source, &refusal);
+        self.open_exchange(cx, stream, Accepts::JSON, None);
+        self.set_head(stream, refusal.status, refusal.fields);
+        cx.stats.refused += 1;
+        let frame = Frame::Answer(refusal.id, Answer::Error(refusal.error));
+        cx.outgoing.push(QueueId::Stream(stream), frame);
+    }
+
+    /// Refuses a request without waiting for the rest of its body.
+    pub(crate) fn refuse_arriving(&mut self, cx: &mut Context, stream: StreamId, refusal: Refusal) {
+        if let Some(arrived) = self.take(stream, &mut cx.clock) {
+            let source = self.source_of(&arrived);
+            self.refuse_exchange(cx, stream, source, refusal);
+        }
+    }
+
+    /// Refuses all requests that are incomplete, because the server takes no more.
+    pub(crate) fn refuse_all_arriving(&mut self, cx: &mut Context) {
+        while let Some(stream) = self.exchanges.oldest_arriving() {
+            self.refuse_arriving(cx, stream, Refusal::busy(SHUTTING_DOWN));
+        }
+    }
+
+    /// Refuses a request that began while all exchanges are in use.
+    pub(crate) fn refuse_head(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        head: &RequestHead<'_>,
+    ) {
+        let refusal = Refusal::busy("as many requests are open as may be");
+        cx.stats.refused += 1;
+        self.report_refusal(cx, Source::of_head(head), &refusal);
+        self.respond_empty(cx, stream, refusal.status, refusal.fields);
+    }
+
+    /// Makes room for another exchange. The oldest exchange whose request is incomplete is refused, or else the oldest finished exchange
+    /// whose response is not read gives way.
+    pub(crate) fn displace_exchange(&mut self, cx: &mut Context) -> Displaced {
+        let Some(stream) = self.exchanges.oldest_arriving() else {
+            let unread = self.exchanges.oldest_unread();
+            return unread.map_or(Displaced::Nothing, Displaced::Unread);
+        };
+        let text = "the request had not arrived whole, and others needed its place";
+        let refusal = Refusal::busy(text);
+        if let Some(arrived) = self.take(stream, &mut cx.clock) {
+            let source = self.source_of(&arrived);
+            self.report_refusal(cx, source, &refusal);
+        }
+        // An empty response leaves nothing to be read, so the exchange frees its place at once.
+        self.respond_empty(cx, stream, refusal.status, refusal.fields);
+        Displaced::Arriving
+    }
+
+    fn report_refusal(&mut self, cx: &mut Context, source: Source, refusal: &Refusal) {
+        if let Some(event) = self.refused(source, refusal) {
+            cx.report(event);
+        }
+    }
+}
+
+/// # Reports
 impl HttpBinding {
     /// Counts a refused request. Returns the report for the application, if its count is to be reported.
-    pub(crate) fn refused(&mut self, source: Source, refusal: &Refusal) -> Option<Event> {
+    fn refused(&mut self, source: Source, refusal: &Refusal) -> Option<Event> {
         let path = source.path.as_deref();
         if path.is_some_and(|path| path.contains(WELL_KNOWN)) {
             return None;
@@ -97,7 +185,7 @@ impl HttpBinding {
     pub(crate) fn refused_message(&mut self, queue: QueueId, error: &ErrorObject) -> Option<Event> {
         let stream = self.exchanges.carrier(queue)?;
         let exchange = self.exchanges.get(stream)?;
-        let status = validate::status(error.code, Blame::Server);
+        let status = validate::status(error.code, Blame::Sessionless);
         let is_told =
             exchange.session.is_none() && exchange.status.is_none() && !exchange.has_begun();
         if !is_told || error.code == code::METHOD_NOT_FOUND {
@@ -114,7 +202,7 @@ impl HttpBinding {
         self.refused_for(&reason, source, &refusal)
     }
 
-    pub(crate) fn source_of(&self, arrived: &Arriving) -> Source {
+    pub(super) fn source_of(&self, arrived: &Arriving) -> Source {
         Source {
             verb: arrived.verb,
             path: self.path_of(&arrived.route),

@@ -7,22 +7,24 @@ use crate::driver::{LookupId, StoreRequest, StreamId};
 use crate::http::names;
 use crate::protocol::Version;
 use crate::server::binding::http::HttpBinding;
-use crate::server::binding::http::exchange::Arriving;
+use crate::server::binding::http::exchange::{Accepts, Arriving};
 use crate::server::binding::http::lookups::{Failure, Halt, Replayed, Wait};
 use crate::server::binding::http::session::{STANDALONE, event_id, is_standalone, read_event_id};
 use crate::server::binding::http::store::Events;
 use crate::server::binding::http::validate::{FieldValue, Refusal};
+use crate::server::context::Context;
 use crate::server::origin::{QueueId, SessionKey};
+use crate::server::outgoing::Lifetime;
 use crate::server::outgoing::frame::{Frame, Signal};
 use crate::wire::sse;
 
 /// A stream that a client asks for.
-pub(crate) struct Resumed {
-    pub(crate) queue: QueueId,
+struct Resumed {
+    queue: QueueId,
     /// Whether the queue is new, for messages that are only replayed.
-    pub(crate) is_replay: bool,
+    is_replay: bool,
     /// The beginning of the stream, and the messages to be replayed.
-    pub(crate) frames: Vec<Frame>,
+    frames: Vec<Frame>,
 }
 
 /// # Writing
@@ -147,12 +149,12 @@ impl HttpBinding {
     /// Opens the standalone stream of a session, which belongs to no request (S-LHTTP-13), or resumes a stream that broke off (S-RES-03).
     pub(crate) fn resume(
         &mut self,
+        cx: &mut Context,
         key: SessionKey,
         stream: StreamId,
         arrived: &Arriving,
-        is_serving: bool,
-    ) -> Result<Resumed, Halt> {
-        let from = self.resumes_from(key, arrived, is_serving)?;
+    ) -> Result<(), Halt> {
+        let from = self.resumes_from(key, arrived, cx.lifecycle.is_serving())?;
         let has_replay = self.has_replay();
         let session = self.sessions.get(key).ok_or_else(Refusal::no_session)?;
         let mut frames = Vec::from([Frame::Signal(Signal::Begin(Some(from)))]);
@@ -181,7 +183,47 @@ impl HttpBinding {
                 has_all
             }
         };
-        Ok(self.resumed(key, stream, from.0, frames, is_known)?)
+        let resumed = self.resumed(key, stream, from.0, frames, is_known)?;
+        self.attach(cx, stream, key, arrived.accepts, resumed);
+        Ok(())
+    }
+
+    /// Sends the rest of a stream as the response of an exchange.
+    fn attach(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        key: SessionKey,
+        accepts: Accepts,
+        resumed: Resumed,
+    ) {
+        let queue = resumed.queue;
+        if resumed.is_replay {
+            cx.outgoing.add(queue, Lifetime::UntilAnswered);
+        }
+        // A newer stream replaces the older.
+        if let Some(older) = self.carrier(queue) {
+            self.end_exchange(cx, older);
+            cx.outgoing.detach(queue);
+        }
+        cx.outgoing.prepend(queue, resumed.frames);
+        self.carry(cx, stream, queue, accepts, Some(key));
+    }
+
+    /// Opens the stream of a new session of the transport of 2024-11-05. The first event tells the client where to post (S-SSE-02).
+    pub(crate) fn open_sse_stream(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        arrived: &Arriving,
+    ) {
+        let Some((key, path)) = self.open_sse_session(arrived) else {
+            return;
+        };
+        cx.outgoing.add(key.queue(), Lifetime::Lasting);
+        let endpoint = Frame::Signal(Signal::Endpoint(path));
+        cx.outgoing.push(key.queue(), endpoint);
+        self.carry(cx, stream, key.queue(), arrived.accepts, Some(key));
     }
 
     /// The event after which a client wants to resume a stream: the name of the stream, and the number of the event.
@@ -209,7 +251,29 @@ impl HttpBinding {
     }
 
     /// Goes on with a stream when the driver's store has been asked for its messages.
-    pub(crate) fn replayed(
+    pub(super) fn serve_replay(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        arrived: Arriving,
+        resuming: Box<Resuming>,
+        replayed: Result<Replayed, Failure>,
+    ) {
+        let (key, queue) = (resuming.key, resuming.queue);
+        match self.replayed(stream, resuming, replayed) {
+            Ok(resumed) => self.attach(cx, stream, key, arrived.accepts, resumed),
+            Err(halt) => {
+                if let (Halt::Refused(_), Some(queue)) = (&halt, queue) {
+                    cx.outgoing.detach(queue);
+                    self.touch(Some(key), &mut cx.clock);
+                }
+                self.halt(cx, stream, arrived, halt);
+            }
+        }
+    }
+
+    /// Finds the rest of a stream in the store's answer, or asks for more.
+    fn replayed(
         &mut self,
         stream: StreamId,
         mut resuming: Box<Resuming>,

@@ -349,7 +349,7 @@ pub(crate) enum Blame {
     /// The server itself, in a session.
     Session,
     /// The server itself, outside a session.
-    Server,
+    Sessionless,
 }
 
 /// The HTTP status for an error with this code, if nothing else decides it (S-HTTP-27, S-HTTP-28, S-HTTP-29, S-HTTP-34).
@@ -360,8 +360,8 @@ pub(crate) fn status(code: i64, blame: Blame) -> u16 {
         (code::UNSUPPORTED_PROTOCOL_VERSION..=code::HEADER_MISMATCH, _) => 400,
         (_, Blame::Application) => 200,
         // The server itself uses this code only when it is overloaded or shuts down.
-        (code::INTERNAL_ERROR, Blame::Server) => 503,
-        (_, Blame::Server) => 400,
+        (code::INTERNAL_ERROR, Blame::Sessionless) => 503,
+        (_, Blame::Sessionless) => 400,
     }
 }
 
@@ -548,7 +548,7 @@ mod tests {
             (7, 200, 400),
         ] {
             assert_eq!(status(code, Blame::Application), application, "{code}");
-            assert_eq!(status(code, Blame::Server), server, "{code}");
+            assert_eq!(status(code, Blame::Sessionless), server, "{code}");
             assert_eq!(status(code, Blame::Session), 200, "{code}");
         }
     }

@@ -1,16 +1,19 @@
-//! Records who watches which changes: every legacy client, and every open `subscriptions/listen`. Sends nothing itself.
+//! Records who watches which changes: every legacy client, and every open `subscriptions/listen`.
+//!
+//! `recipients` tells the watchers of a change of it.
 //!
 //! Watches are indexed by what they watch, so that no step visits a watcher that it does not concern.
+
+mod recipients;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Bound;
 
 use crate::json::Json;
-use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate, covering};
+use crate::protocol::watch::{List, Setting, Watch, WatchUpdate};
 use crate::protocol::{
     ClientFeature, LogLevel, Peer, ServerCapabilities, ServerFeature, code, watch_filter,
 };
@@ -18,7 +21,7 @@ use crate::server::config::Limits;
 use crate::server::missing_capability;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
 use crate::util::sorted::Sorted;
-use crate::wire::{ErrorObject, Id};
+use crate::wire::ErrorObject;
 
 /// The lists that can be watched, in the order of their indexes.
 const LISTS: [List; 3] = [List::Prompts, List::Resources, List::Tools];
@@ -469,106 +472,6 @@ impl Watches {
     }
 }
 
-/// # The receivers of a change
-impl Watches {
-    /// The number of watchers of exactly this URI.
-    pub(crate) fn count_of(&self, uri: &str) -> usize {
-        self.topics.get(uri).map_or(0, Sorted::len)
-    }
-
-    /// Whether any client is to be told of a change of this resource.
-    pub(crate) fn is_watched(&self, uri: &str) -> bool {
-        self.covering(uri).next().is_some()
-    }
-
-    /// The receivers of a change (S-SUB-02), each once.
-    pub(crate) fn recipients<'w>(&'w self, change: &'w Change) -> Vec<Recipient<'w>> {
-        let hearing = match change {
-            Change::List(list) => {
-                let list = place(*list);
-                let first = (list, Watcher::Legacy(SessionKey::DUPLEX));
-                let watchers = self.lists.range(first..);
-                watchers
-                    .take_while(|(of, _)| *of == list)
-                    .map(|(_, watcher)| (*watcher, Match::Exact))
-                    .collect::<BTreeMap<_, _>>()
-            }
-            Change::Resource { uri } => {
-                let mut hearing = BTreeMap::new();
-                for (watched, watchers) in self.covering(uri) {
-                    let heard = if *watched == **uri {
-                        Match::Exact
-                    } else {
-                        Match::Below(watched)
-                    };
-                    for watcher in watchers.keys() {
-                        // If several watched URIs cover this one, the shortest counts. They come longest first.
-                        let known = hearing.entry(*watcher).or_insert(heard);
-                        if *known != Match::Exact {
-                            *known = heard;
-                        }
-                    }
-                }
-                hearing
-            }
-        };
-        let hearing = hearing.into_iter().filter_map(|(watcher, heard)| {
-            let (queue, to) = match watcher {
-                Watcher::Legacy(session) => (session.queue(), Receiver::Legacy(session)),
-                Watcher::Listen(number) => {
-                    let listen = self.listens.get(&number)?;
-                    (listen.queue, Receiver::Listen(&listen.wire.id))
-                }
-            };
-            Some(Recipient {
-                queue,
-                to,
-                by: heard,
-            })
-        });
-        hearing.collect()
-    }
-
-    /// The watched URIs that are this one or that it lies below, with their watchers; the longest first.
-    fn covering<'w>(
-        &'w self,
-        uri: &'w str,
-    ) -> impl Iterator<Item = (&'w str, &'w Sorted<Watcher, ()>)> {
-        let last = |upto: Bound<&str>| {
-            let mut topics = self.topics.range::<str, _>((Bound::Unbounded, upto));
-            topics.next_back().map(|(watched, _)| &**watched)
-        };
-        let found = covering(uri, last);
-        found.filter_map(|watched| Some((watched, self.topics.get(watched)?)))
-    }
-}
-
-/// A receiver of a change.
-pub(crate) struct Recipient<'w> {
-    /// The queue to the receiver.
-    pub(crate) queue: QueueId,
-    pub(crate) to: Receiver<'w>,
-    pub(crate) by: Match<'w>,
-}
-
-/// The client or the watch that receives a change.
-#[derive(Clone, Copy)]
-pub(crate) enum Receiver<'w> {
-    /// This legacy client.
-    Legacy(SessionKey),
-    /// The modern watch whose request has this id.
-    Listen(&'w Id),
-}
-
-/// How a receiver is told of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Match<'a> {
-    /// Exactly, because the receiver watches the changed list or URI itself.
-    Exact,
-    /// The receiver watches this URI, and the changed one lies below it.
-    Below(&'a str),
-}
-
 /// Reads the params of `subscriptions/listen`.
 pub(crate) fn read_listen(params: Option<Json<'_>>, peer: &Peer) -> Result<Watch, ErrorObject> {
     let wanted = params.and_then(watch_filter::read).ok_or_else(|| {
@@ -624,8 +527,11 @@ fn least(one: Option<LogLevel>, other: Option<LogLevel>) -> Option<LogLevel> {
 
 #[cfg(test)]
 mod tests {
+    use super::recipients::Match;
     use super::*;
     use crate::driver::StreamId;
+    use crate::protocol::watch::Change;
+    use crate::wire::Id;
 
     /// Whether `watched` is `uri`, or `uri` lies below it. Compares the two directly.
     fn covered_by(watched: &str, uri: &str) -> bool {
