@@ -9,6 +9,7 @@ use crate::footprint;
 use crate::growth;
 use crate::interop;
 use crate::promises;
+use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 use crate::transparent;
 
@@ -33,6 +34,7 @@ const STEPS: &[Step] = &[
     ("scripts, cut at random", || scripts_cut("random")),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
+    ("lengths of files and functions", size::check),
     ("the picture in the README", diagram::check),
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
