@@ -220,6 +220,7 @@ impl Server {
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
+    #[inline]
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
         self.cx.outputs.pop()
     }

@@ -22,6 +22,9 @@ use crate::stderr_copy::{Backlog, Chunk, block_on};
 /// How long the last lines may take to be written. The reader may have stopped reading.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long an event waits for the end of a line on the server's standard error.
+const LINE_PATIENCE: Duration = Duration::from_millis(100);
+
 /// Advice for a message that is too long.
 const MAX_MESSAGE_HINT: &str = "--max-message raises the limit";
 
@@ -188,9 +191,8 @@ impl EventLog {
                 },
                 None => events.recv().await,
             };
-            // The server wrote these bytes before the event happened.
-            while let Some(chunk) = backlog.as_ref().and_then(|backlog| backlog.try_next()) {
-                self.show(chunk);
+            if let Some(backlog) = &backlog {
+                self.show_before_event(backlog);
             }
             match event {
                 Some(event) => self.log(events.at(), &event),
@@ -198,6 +200,23 @@ impl EventLog {
             }
         }
         self.end_line();
+    }
+
+    /// Shows what the server wrote before an event happened. If that ends within a line, waits a little for the rest of the line, so that the event
+    /// does not divide it. A server that is read in large chunks may be in the middle of a line at any time.
+    fn show_before_event(&mut self, backlog: &Backlog) {
+        let begun = std::time::Instant::now();
+        loop {
+            while let Some(chunk) = backlog.try_next() {
+                self.show(chunk);
+            }
+            let printer = self.stderr_printer.as_ref();
+            let is_mid_line = printer.is_some_and(|(printer, _)| printer.is_mid_line());
+            if !is_mid_line || begun.elapsed() >= LINE_PATIENCE {
+                return;
+            }
+            thread::sleep(LINE_PATIENCE / 20);
+        }
     }
 
     fn show(&mut self, chunk: Chunk) {

@@ -76,6 +76,11 @@ impl StderrPrinter {
         }
     }
 
+    /// Whether the server has begun a line and not ended it.
+    pub(super) const fn is_mid_line(&self) -> bool {
+        self.is_mid_line || !self.partial.is_empty()
+    }
+
     /// Shows the held part of a line and starts a new line. Called before other output, and when the server has ended.
     pub(super) fn end_line(&mut self, at: everlink::Instant, printer: &EventPrinter) {
         if !self.partial.is_empty() {

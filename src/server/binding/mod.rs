@@ -374,13 +374,10 @@ impl Binding {
         http.resume(cx, key, stream, arrived)
     }
 
-    /// Queues the requests to the driver's store as outputs.
+    #[inline]
     pub(crate) fn flush_store_requests(&mut self, cx: &mut Context) {
-        let Some(http) = self.http_mut() else {
-            return;
-        };
-        while let Some(request) = http.next_store_request() {
-            cx.outputs.push(Output::Store(Box::new(request)));
+        if let Some(http) = self.http_mut() {
+            http.flush_store_requests(cx);
         }
     }
 
@@ -407,6 +404,7 @@ impl Binding {
         }
     }
 
+    #[inline]
     pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
         self.http_mut()?.next_ready(cx)
     }

@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::exchanges::{Exchanges, LastTime};
 use crate::explore::StateView;
 use crate::ledger::Ledger;
-use crate::world::{TICK, assert_nothing_secret};
+use crate::world::assert_nothing_secret;
 
 /// A server that refuses a version that it agreed on has become another: its client begins anew.
 const VERSION_REFUSED: &[u8] = b"-32022";
@@ -535,23 +535,6 @@ impl Rules {
             let was_read = !self.is_http() || self.exchanges.last_time(id) != LastTime::NotRun;
             let outlives = last.is_some_and(&is_over) && was_read;
             assert!(!outlives, "(2) {id} outlives its server");
-        }
-    }
-
-    /// The link was told the time, and polled. An overdue call ends at the next tick, at the latest.
-    pub(crate) fn timed(&mut self, now: Instant) {
-        // The end of a child's output and its exit wait for each other only for a short time.
-        let is_late = |sign: Instant| now >= sign + LAST_WORDS;
-        self.assert_no_call_outlives(|transport| transport.first_sign.is_some_and(is_late));
-        let before = self.timed_at.replace(now);
-        let Some(before) = before.filter(|before| now >= *before + TICK) else {
-            return;
-        };
-        for (id, call) in self.calls.open() {
-            if let Some(total) = call.total {
-                let limit = call.accepted + total + self.config.policy.pause_total + TICK;
-                assert!(before < limit, "(1) {id} is overdue since {limit:?}");
-            }
         }
     }
 

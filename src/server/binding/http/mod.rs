@@ -55,7 +55,7 @@ use session::SessionTable;
 use shares::Shares;
 use store::{Events, MemoryEvents};
 
-use crate::driver::{Fault, FaultKind, LookupId, StoreAnswer, StoreRequest, StreamId};
+use crate::driver::{Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
 use crate::http::{RequestHead, Verb};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
@@ -310,9 +310,11 @@ impl HttpBinding {
 
 /// # The driver's store
 impl HttpBinding {
-    /// Returns a request to the driver's store.
-    pub(crate) fn next_store_request(&mut self) -> Option<StoreRequest> {
-        self.lookups.next_request()
+    /// Queues the requests to the driver's store as outputs.
+    pub(crate) fn flush_store_requests(&mut self, cx: &mut Context) {
+        while let Some(request) = self.lookups.next_request() {
+            cx.outputs.push(Output::Store(Box::new(request)));
+        }
     }
 
     /// Refuses a request, or lets it wait for the driver's store. Nothing of it has been processed.

@@ -1,7 +1,7 @@
 //! The rules for a step of a client: its budget, its opens, its lists, and what a message of the server may change.
 
 use everlink::client::State;
-use everlink::{Client, Epoch, Instant, List};
+use everlink::{Client, Epoch, Instant, LAST_WORDS, List};
 
 use super::{Before, Call, Heard, Rules, is_alive};
 use crate::world::TICK;
@@ -39,6 +39,23 @@ impl Rules {
             assert_eq!(state, State::Ready, "(8) {list} is fresh without a server");
             let held = client.held(list).map(|listing| listing.epoch);
             assert_eq!(held, Some(client.epoch()), "(8) {list} of another epoch");
+        }
+    }
+
+    /// The link was told the time, and polled. An overdue call ends at the next tick, at the latest.
+    pub(crate) fn timed(&mut self, now: Instant) {
+        // The end of a child's output and its exit wait for each other only for a short time.
+        let is_late = |sign: Instant| now >= sign + LAST_WORDS;
+        self.assert_no_call_outlives(|transport| transport.first_sign.is_some_and(is_late));
+        let before = self.timed_at.replace(now);
+        let Some(before) = before.filter(|before| now >= *before + TICK) else {
+            return;
+        };
+        for (id, call) in self.calls.open() {
+            if let Some(total) = call.total {
+                let limit = call.accepted + total + self.config.policy.pause_total + TICK;
+                assert!(before < limit, "(1) {id} is overdue since {limit:?}");
+            }
         }
     }
 
