@@ -183,7 +183,7 @@ impl Server {
     /// Any method call and any input can produce outputs. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let output = self.poll_outbox();
+        let output = self.cx.outputs.pop();
         output.or_else(|| self.write(buf))
     }
 
@@ -220,7 +220,6 @@ impl Server {
     }
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
-    #[inline]
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
         self.cx.outputs.pop()
     }
@@ -317,8 +316,8 @@ impl Server {
     /// Serves the requests that need not wait for the driver's store any longer, stores the messages of loose queues, ends the queues that are
     /// done, reports changes of the watches, and goes on with a drain.
     fn settle(&mut self) {
-        while let Some((stream, arrived)) = self.binding.next_ready(&mut self.cx) {
-            self.on_body(stream, arrived);
+        while self.binding.has_ready() {
+            self.serve_ready();
         }
         while let Some(queue) = self.cx.outgoing.next_loose() {
             self.keep_for_later(queue);
@@ -332,6 +331,12 @@ impl Server {
         self.binding.flush_store_requests(&mut self.cx);
         if self.cx.lifecycle.is_draining() {
             self.go_on_draining();
+        }
+    }
+
+    fn serve_ready(&mut self) {
+        if let Some((stream, arrived)) = self.binding.next_ready(&mut self.cx) {
+            self.on_body(stream, arrived);
         }
     }
 

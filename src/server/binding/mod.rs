@@ -405,6 +405,10 @@ impl Binding {
     }
 
     #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        self.http().is_some_and(HttpBinding::has_ready)
+    }
+
     pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
         self.http_mut()?.next_ready(cx)
     }

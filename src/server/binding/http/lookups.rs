@@ -232,6 +232,11 @@ impl Lookups {
         self.changed.push(id.into());
     }
 
+    /// Whether an exchange may not need to wait any longer.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.replayed.is_empty() || !self.changed.is_empty()
+    }
+
     /// Removes and returns an exchange that need not wait any longer.
     pub(crate) fn next_ready(&mut self) -> Option<(LookupId, Ready)> {
         if let Some(ready) = self.replayed.pop_front() {

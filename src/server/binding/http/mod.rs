@@ -390,6 +390,10 @@ impl HttpBinding {
         self.lookups.answer(lookup, Err(Failure::TimedOut));
     }
 
+    pub(crate) fn has_ready(&self) -> bool {
+        self.lookups.has_ready()
+    }
+
     /// Goes on with what need not wait any longer. Removes and returns a request whose session is looked up.
     pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
         loop {
