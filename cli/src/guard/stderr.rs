@@ -77,7 +77,7 @@ impl StderrPrinter {
     }
 
     /// Whether the server has begun a line and not ended it.
-    pub(super) const fn is_mid_line(&self) -> bool {
+    pub(super) fn is_mid_line(&self) -> bool {
         self.is_mid_line || !self.partial.is_empty()
     }
 
