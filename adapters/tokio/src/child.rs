@@ -144,7 +144,8 @@ impl Transport for ChildTransport {
             Output::Terminate { .. } => child.tree.get_ref().terminate(),
             Output::Inspect { .. } => child.activity = child.tree.get_ref().activity(),
             Output::Kill { .. } => child.tree.get_ref().kill(),
-            other => unreachable!("a child has one stream: {other:?}"),
+            // The machine asks for nothing else of a child.
+            _ => {}
         }
     }
 
