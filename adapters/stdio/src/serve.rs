@@ -147,8 +147,7 @@ impl<P: Writer> ServerLoop<P> {
         loop {
             match self.owner.poll_output(&mut self.buf) {
                 Some(Output::Event(task)) => self.workers.queue(task),
-                Some(Output::Write { .. } | Output::Release { .. }) => {}
-                // A server on a pipe asks for nothing else.
+                // What is written is in the buffer, and a server on a pipe asks for nothing else.
                 Some(_) => {}
                 None if self.buf.is_empty() => return,
                 None => {

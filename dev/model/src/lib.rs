@@ -9,9 +9,9 @@
 //!                                          peer <-------------+   knows what it was asked
 //! ```
 //!
-//! [`World`](world::World) is the rig for every machine: the clock, the polling, the transcript, the second run and the phases at the end.
-//! A [`Case`](world::Case) is what differs: the operations, the peer and the rules of a [`mod@client`] or a [`mod@server`] over a pipe or
-//! over HTTP, of [`mod@both`] ends together, and of a [`mod@relay`].
+//! `World` is the rig for every machine: the clock, the polling, the transcript, the second run and the phases at the end.
+//! A `Case` is what differs: the operations, the peer and the rules of a `client` or a `server` over a pipe or
+//! over HTTP, of `both` ends together, and of a `relay`.
 //!
 //! # Fuzzing
 //!
