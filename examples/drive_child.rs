@@ -1,8 +1,9 @@
-//! A blocking driver for a child process, in plain std; `pipes` is its hands:
+//! A blocking driver for a child process, with std alone. `pipes` starts processes and reads and writes their pipes.
+//!
 //! `cargo run --example drive_child -- COMMAND [ARGUMENT]...`
 //!
-//! It starts the server, lists its tools, calls one, kills the server with `kill -9` and calls again.
-//! What happens in between is the link's doing: the driver only carries.
+//! It starts the server, lists its tools, calls one, kills the server with `kill -9`, and calls again. The link starts the second server; the
+//! driver only does what the link asks for.
 
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
@@ -52,7 +53,7 @@ fn main() {
                 }
                 Output::CloseWrite { .. } | Output::Release { .. } => stdin = None,
                 Output::Terminate { .. } => pipes::signal("-TERM", pid),
-                // What the process does is not looked at here: a silent server is judged by its silence alone.
+                // This driver does not look at the process, so the link judges a silent server by its silence alone.
                 Output::Inspect { .. } => {}
                 Output::Kill { .. } => pipes::signal("-KILL", pid),
                 Output::Event(event) => demo.heard(&mut link, clock(), event, pid),

@@ -1,7 +1,7 @@
-//! A server of one tool on its standard streams, in plain std, for `drive_child` and `guard_child` to drive:
+//! A server with one tool on its standard streams, with std alone, for `drive_child` and `guard_child`:
 //! `cargo run --example drive_child -- target/debug/examples/echo_server`
 //!
-//! The tool says what it was given, and by which process: whoever wants to see a link come back knows what to kill.
+//! The tool returns its argument and the process id. Kill that process to see the link start another one.
 
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest needs no answer")]

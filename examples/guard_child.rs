@@ -1,4 +1,4 @@
-//! A relay between its own standard streams and a child process, in plain std:
+//! A relay between its own standard streams and a child process, with std alone:
 //! `cargo run --example guard_child -- COMMAND [ARGUMENT]...`
 //!
 //! Put it before the command of a server in the configuration of a host: the server may crash, and the host keeps its
@@ -14,7 +14,7 @@ use everlink::{Epoch, Input, Instant, Output};
 
 mod pipes;
 
-/// What a thread saw: of the host, or of one life of the server.
+/// What a thread reports: something of the host, or of one epoch of the server.
 enum News {
     Host(Input<'static>),
     Server(Epoch, Input<'static>),

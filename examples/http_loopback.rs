@@ -1,10 +1,10 @@
-//! Both ends of a link over HTTP, without a socket: what one driver would send, the other receives.
+//! Both ends of a link over HTTP, without a socket: each end receives what the other one sends.
 //!
 //! ```sh
 //! cargo run --example http_loopback
 //! ```
 //!
-//! The server is replaced while it is in use, and with it every session: the link shakes hands anew and sends what was turned away.
+//! The server is replaced while it is in use, and its sessions are lost. The link makes a new handshake and sends again what was turned away.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a driver does what it knows and passes over the rest"
@@ -43,7 +43,7 @@ fn main() -> Result<(), Error> {
                     len,
                 } => {
                     let body = buf.split_off(buf.len() - len);
-                    // What a library for HTTP does: the field that is its own, and the path in the place of the URL.
+                    // An HTTP library adds `Host`, and sends the path instead of the URL.
                     head.fields.push("host", "localhost");
                     head.target = "/mcp".into();
                     println!("> {} {}", head.verb, String::from_utf8_lossy(&body));
@@ -77,7 +77,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// A server with one tool. Each has a secret of its own, as each process would.
+/// A server with one tool. Each server has its own secret, as each process would have.
 fn new_site(number: u8) -> Server {
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("greeter", "1.0").with_capabilities(tools);
@@ -86,7 +86,7 @@ fn new_site(number: u8) -> Server {
     Server::new(config)
 }
 
-/// All that the server has to say, as the client's end of the exchanges sees it.
+/// Polls all outputs of the server, and returns them as inputs of the client.
 fn serve(site: &mut Server, now: Instant) -> Result<Vec<Input<'static>>, Error> {
     let (mut buf, mut said) = (Vec::new(), Vec::new());
     while let Some(output) = site.poll_output(&mut buf) {

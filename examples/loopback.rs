@@ -1,6 +1,6 @@
 //! A link and a scripted server in one process, without any I/O: the whole contract on one screen.
 //!
-//! The first server dies of the call. The link says so, and starts the next one.
+//! The first server exits during the call. The link reports that, and starts the next one.
 
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
@@ -15,7 +15,7 @@ fn main() {
     let mut now = Instant::ZERO;
     add(&mut link, now);
 
-    // The driver: do every output, sleep until the deadline, feed what arrived, say the time.
+    // The driver: carry out every output, sleep until the deadline, feed what arrived, pass the time.
     let mut buf = Vec::new();
     while link.state() != State::Closed {
         now = link
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// The application: it adds once more if the first attempt failed.
+/// The application: calls the tool again if the first call failed.
 fn heard(link: &mut Client, now: Instant, event: Event) {
     match event {
         Event::Done { outcome, .. } => match outcome {
@@ -64,7 +64,7 @@ fn add(link: &mut Client, now: Instant) {
         .expect("the queue has room");
 }
 
-/// The server. It speaks only the legacy era, and the first one dies of the call.
+/// The server. It speaks only the legacy era, and the first one exits during the call.
 fn serve(link: &mut Client, now: Instant, epoch: Epoch, line: &str) {
     let message: serde_json::Value = serde_json::from_str(line).expect("a message is JSON");
     let body = match message["method"].as_str() {
@@ -85,7 +85,7 @@ fn serve(link: &mut Client, now: Instant, epoch: Epoch, line: &str) {
     link.handle(now, epoch, Input::bytes(reply.into_bytes()));
 }
 
-/// The server's process ends, and with it its output.
+/// The process of the server exits, and its output ends.
 fn end(link: &mut Client, now: Instant, epoch: Epoch, status: ExitStatus) {
     link.handle(now, epoch, Input::exited(status));
     link.handle(now, epoch, Input::end(&[]));

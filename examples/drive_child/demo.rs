@@ -1,4 +1,4 @@
-//! The application of the example: list, call, kill the server, call again. It knows the link and no pipe.
+//! The application of the example: lists the tools, calls one, kills the server, and calls again. Does no I/O with the server.
 
 #![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
 
@@ -22,8 +22,7 @@ pub(crate) fn begin(link: &mut Client, now: Instant) -> Demo {
 }
 
 impl Demo {
-    /// Once it has the tools it calls one; after the first reply it kills the server; it calls until there is a
-    /// reply from another life.
+    /// Calls a tool when the list has arrived, kills the server after the first reply, and calls until another server has replied.
     pub(crate) fn heard(&mut self, link: &mut Client, now: Instant, event: Event, pid: u32) {
         let Event::Done { outcome, .. } = event else {
             return println!("{now:?} {event:?}");
@@ -60,7 +59,7 @@ impl Demo {
     }
 }
 
-/// A call of this tool, with something for each argument that it insists on.
+/// A call of this tool, with a value for each required argument.
 fn simple_request(tool: &Payload) -> Option<Payload> {
     let tool: serde_json::Value = tool.parse().ok()?;
     let required = tool["inputSchema"]["required"].as_array();

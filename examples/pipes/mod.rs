@@ -1,4 +1,4 @@
-//! Processes and their pipes, as drivers handle them: a thread at each pipe, each of which only tells what it saw.
+//! Starts processes, and reads and writes their pipes. A thread for each pipe reports what happens.
 
 #![allow(dead_code, reason = "each example uses another part")]
 
@@ -9,7 +9,7 @@ use std::thread::spawn;
 
 use everlink::{Epoch, ExitStatus, Fault, Input};
 
-/// Starts the child, with a thread at each of its pipes and one that reaps it.
+/// Starts the child, with a thread for each of its pipes, and one that waits for its exit.
 pub(crate) fn open<N: From<(Epoch, Input<'static>)> + Send + 'static>(
     command: &[String],
     epoch: Epoch,
@@ -50,7 +50,7 @@ pub(crate) fn listen(tell: impl Fn(Input<'static>) + Send + 'static) {
     });
 }
 
-/// Writes to the standard output of this process, and says what came of it.
+/// Writes to the standard output of this process, and returns the result as an input.
 pub(crate) fn say(line: &[u8]) -> Input<'static> {
     match stdout().write_all(line).and_then(|()| stdout().flush()) {
         Ok(()) => Input::sent(line.len()),
@@ -79,7 +79,7 @@ fn read(mut pipe: impl Read, tell: impl Fn(Vec<u8>)) -> Option<Fault> {
     }
 }
 
-/// Signals the one process; an adapter for real use signals its whole group.
+/// Sends a signal to this process alone. A driver for real use signals the whole process group.
 pub(crate) fn signal(name: &str, pid: u32) {
     let _ = Command::new("kill").args([name, &pid.to_string()]).status();
 }
