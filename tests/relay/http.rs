@@ -22,6 +22,8 @@ struct Harness {
     epoch: Epoch,
     received: Vec<Value>,
     is_modern: bool,
+    /// The code with which a legacy server refuses `server/discover`.
+    discover_refusal: i64,
     /// Whether the server reads. While it does not, `unread_bytes` counts the bytes that the relay wrote.
     server_reads: bool,
     unread_bytes: usize,
@@ -57,6 +59,7 @@ impl Harness {
             epoch: Epoch::FIRST,
             received: Vec::new(),
             is_modern: false,
+            discover_refusal: -32601,
             server_reads: true,
             unread_bytes: 0,
             unanswered: Vec::new(),
@@ -367,7 +370,9 @@ impl Harness {
                 "capabilities": {"tools": {"listChanged": true}, "logging": {}},
                 "serverInfo": {"name": "behind", "version": "1"},
             }}),
-            Some("server/discover") => json!({"error": {"code": -32601, "message": "no"}}),
+            Some("server/discover") => {
+                json!({"error": {"code": self.discover_refusal, "message": "no"}})
+            }
             Some("tools/list") => json!({"result": {"tools": []}}),
             Some("ping" | "logging/setLevel") => json!({"result": {}}),
             _ => return None,
@@ -399,6 +404,23 @@ fn call(user: &str) -> HttpRequest {
 }
 
 /// An ask that does not name its client goes to nobody if it could be for more than one client.
+#[test]
+fn refusal_of_server_discover_has_the_status_of_an_error_of_the_server() {
+    for (code, status) in [(-32601, 404), (-32603, 200)] {
+        let mut harness = Harness::new();
+        harness.discover_refusal = code;
+        // The first request waits for the server, the second one comes when the refusal is known.
+        for id in [1, 2] {
+            let stream = harness.send(&modern(id, "server/discover", json!({})));
+            assert_eq!(harness.exchanges[&stream].status, Some(status), "{code}");
+            let reply: Value = serde_json::from_str(harness.text(stream)).expect("a reply");
+            assert_eq!(reply["error"], json!({"code": code, "message": "no"}));
+        }
+        harness.open_session("Ann");
+        harness.finish();
+    }
+}
+
 #[test]
 fn ask_that_could_be_for_several_clients_is_sent_to_none() {
     let mut harness = Harness::new();

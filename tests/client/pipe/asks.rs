@@ -6,7 +6,7 @@ use core::time::Duration;
 use everlink::ErrorObject;
 use everlink::client::{Blame, Event, FailureKind, Misuse, Outcome, State, Withdrawn};
 use everlink::protocol::{ClientCapabilities, ClientFeature, code};
-use everlink::{AskId, CallId, Config, List};
+use everlink::{AskId, CallId, Config, ExitStatus, List};
 use serde_json::{Value, json};
 
 use crate::client_pipe::{
@@ -845,4 +845,33 @@ fn open_ask_is_withdrawn_when_its_epoch_ends() {
         );
         harness.finish();
     }
+}
+
+#[test]
+fn asks_are_withdrawn_and_ignored_once_the_child_has_exited() {
+    let mut harness = ready(config_with_asks(), || legacy().ignores_eof());
+    harness.perform(ask(1, "elicitation/create", form_params("before")));
+    let asks = harness.asks();
+    assert_eq!(asks.len(), 1);
+    // The output is still open.
+    harness.perform(Act::Exit(ExitStatus::Code(1)));
+    assert_eq!(harness.state(), State::Closing);
+    assert_eq!(withdrawn(&harness), [(asks[0], Withdrawn::Ended)]);
+    harness.perform(ask(2, "elicitation/create", form_params("after")));
+    assert_eq!(harness.asks(), asks);
+}
+
+#[test]
+fn call_is_lost_without_an_ask_if_the_child_exited_and_then_asks_for_input() {
+    let peer = || Peer::modern().ignores("tools/call").ignores_eof();
+    let mut harness = ready(config_with_asks(), peer);
+    let call = harness.call_tool("asks");
+    let request = harness.last_message("tools/call");
+    harness.perform(Act::Exit(ExitStatus::Code(1)));
+    let question = json!({"method": "elicitation/create", "params": form_params("after")});
+    let result = input_required(json!({"key": question}), None);
+    harness.perform(reply(&request, result));
+    assert!(harness.asks().is_empty());
+    harness.perform(Act::End(Vec::new()));
+    assert_eq!(harness.failure(call).kind, FailureKind::Lost);
 }
