@@ -1,4 +1,4 @@
-//! What every component of the client may use: the configuration, the time, and the places for effects that no other component reacts to.
+//! The context that every component of the client gets: the configuration, the time, and the places for effects that no other component reacts to.
 //!
 //! A component appends to the queues, the timers and the counters. It reads none of them back, except for the room in the send queue.
 

@@ -7,7 +7,7 @@ use super::Client;
 use super::asks::ServerRequest;
 use super::binding::{Body, Heard, Reading, Source};
 use super::catalog::lists::{ListError, PageStep};
-use super::catalog::{Heeded, Unusable, subscription};
+use super::catalog::{NotificationEffect, Unusable, subscription};
 use super::event::{Event, Outcome};
 use super::failure::{Cause, FailureKind};
 use super::lifecycle::names_a_loss;
@@ -318,9 +318,9 @@ impl Client {
             _ => {}
         }
         match self.catalog.notified(&mut self.cx, name, params, call) {
-            Ok(Heeded::Told) => {}
-            Ok(Heeded::Unknown) => self.pass_on(name, params, call),
-            Ok(Heeded::Watch(requests)) => self.send_watch_requests(requests),
+            Ok(NotificationEffect::Told) => {}
+            Ok(NotificationEffect::Unknown) => self.pass_on(name, params, call),
+            Ok(NotificationEffect::Watch(requests)) => self.send_watch_requests(requests),
             Err(unusable) => self.unusable(&unusable, params),
         }
     }

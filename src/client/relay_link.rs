@@ -149,7 +149,7 @@ impl RelayLink {
     }
 }
 
-/// What is passed on.
+/// Calls and asks that the relay passes on.
 impl RelayLink {
     /// The bytes that wait to be sent.
     pub(crate) fn unsent_bytes(&self) -> usize {

@@ -1,5 +1,5 @@
-//! What every component of the server may use: the configuration, the state, the time, and the places for effects that no other component reacts
-//! to.
+//! The context that every component of the server gets: the configuration, the state, the time, and the places for effects that no other component
+//! reacts to.
 //!
 //! A component reads the configuration and the lifecycle. It appends to the queues, the timers, the outputs and the counters. Only the server
 //! itself steps the lifecycle.

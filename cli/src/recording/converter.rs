@@ -37,7 +37,7 @@ fn is_param(name: &str) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(names::MCP_PARAM))
 }
 
-/// What decides how much of a value is recorded.
+/// Converts values to their recorded form, which may hide their texts.
 pub(super) struct Converter {
     hides_payloads: bool,
     cipher: Cipher,

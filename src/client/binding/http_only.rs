@@ -1,4 +1,5 @@
-//! What only HTTP has: sessions that outlast an epoch, credentials, pauses, and the transport of 2024-11-05. Over a pipe, nothing here does anything.
+//! The functions of a binding that only HTTP needs: sessions that outlast an epoch, credentials, pauses, and the transport of 2024-11-05. Over a pipe,
+//! they do nothing.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the refusal of a request, or a missing response, says about the server.
+//! Decides what the refusal of a request, or a missing response, says about the server.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -11,7 +11,7 @@ use crate::protocol::code;
 use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
 
-/// What the refusal of a request of the handshake says about the server.
+/// The reason why the server refused a request of the handshake.
 pub(in crate::client) enum HandshakeRefusal {
     /// It refuses the request itself, with this error.
     Error(ErrorObject),

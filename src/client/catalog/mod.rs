@@ -40,8 +40,8 @@ pub(super) struct Catalog {
     announced_lists: [bool; List::ALL.len()],
 }
 
-/// What follows from a notification.
-pub(super) enum Heeded {
+/// The effect of a notification on other components.
+pub(super) enum NotificationEffect {
     /// The application was told what it wants to know.
     Told,
     /// The catalog does not know it.
@@ -79,20 +79,20 @@ impl Catalog {
         name: &str,
         params: Option<Json<'_>>,
         call: Option<CallId>,
-    ) -> Result<Heeded, Unusable> {
+    ) -> Result<NotificationEffect, Unusable> {
         match name {
             names::NOTIFICATIONS_MESSAGE => self.log(cx, params, call)?,
             names::NOTIFICATIONS_RESOURCES_UPDATED => self.updated(cx, params)?,
             names::NOTIFICATIONS_SUBSCRIPTIONS_ACKNOWLEDGED => {
                 let requests = self.acknowledged(cx.now, params)?;
-                return Ok(Heeded::Watch(requests));
+                return Ok(NotificationEffect::Watch(requests));
             }
             _ => match changed_lists(name) {
-                [] => return Ok(Heeded::Unknown),
+                [] => return Ok(NotificationEffect::Unknown),
                 lists => self.changed(cx, params, lists)?,
             },
         }
-        Ok(Heeded::Told)
+        Ok(NotificationEffect::Told)
     }
 
     /// Whether a notification is meant for the relay's client. Lists that it reports as changed are marked.

@@ -26,7 +26,7 @@ pub(in crate::client) fn as_ref<'a>(reply: &'a Reply<'a>) -> Result<Json<'a>, &'
     }
 }
 
-/// What the result of a call means.
+/// The meaning of the result of a call.
 pub(in crate::client) enum Meaning<'a> {
     /// It is what the caller gets.
     Complete,

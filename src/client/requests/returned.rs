@@ -6,11 +6,11 @@ use crate::client::context::Context;
 use crate::client::failure::{Cause, FailureKind};
 use crate::driver::CallId;
 
-/// What follows for a message that was turned away.
+/// The fate of a message that was turned away.
 pub(in crate::client) enum Resent {
     /// It is queued again.
     Queued,
-    /// Nobody waits for it.
+    /// It is dropped, because no caller waits for it.
     Dropped,
     /// The call fails.
     Failed(CallId, FailureKind),

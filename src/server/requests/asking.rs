@@ -20,7 +20,7 @@ use crate::server::requests::reply::Verdict;
 use crate::server::requests::{Arrival, Requests};
 use crate::wire::{ErrorObject, Id};
 
-/// What other components know of the client that is asked.
+/// The facts about the client that is asked, which other components know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addressee {
     /// The queue to it.

@@ -33,7 +33,7 @@ struct ChildProcess {
     end: EndReport,
 }
 
-/// What was reported of the end of the child: the end of its output and its exit, as inputs.
+/// The reports about the end of the child: the end of its output and its exit, as inputs.
 ///
 /// Each pipe and the exit have their own thread, so their messages arrive in any order. The first of the two is reported at once, and the machine
 /// then sets a deadline for the other. The second one is reported when standard error has ended too. If another process holds standard error, the

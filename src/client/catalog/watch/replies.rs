@@ -1,4 +1,4 @@
-//! What the server says about the watch: acknowledgements, replies, and the end of a listen request.
+//! Handles the server's messages about the watch: acknowledgements, replies, and the end of a listen request.
 
 use alloc::vec::Vec;
 
