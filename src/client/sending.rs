@@ -196,7 +196,7 @@ impl Client {
 impl Client {
     pub(super) fn can_write(&self) -> bool {
         let has_next = || {
-            let may_send = |frame: &Frame| self.binding.may_send(frame);
+            let may_send = |key: Option<&str>| self.binding.may_send(key);
             self.cx.frames.has_next(may_send) || self.next_call().is_some()
         };
         self.binding.has_due() || self.may_write() && has_next()
@@ -211,8 +211,7 @@ impl Client {
         }
         let start = buf.len();
         let binding = &self.binding;
-        let load = if let Some((frame, times)) = self.cx.frames.pop(|frame| binding.may_send(frame))
-        {
+        let load = if let Some((frame, times)) = self.cx.frames.pop(|key| binding.may_send(key)) {
             self.session.writer().frame(buf, &frame, &self.cx.config);
             Load::Frame(frame, times)
         } else {
@@ -236,10 +235,11 @@ impl Client {
     fn next_call(&self) -> Option<CallId> {
         match self.lifecycle.state() {
             State::Ready => {
-                let next = self.requests.next_to_send(&self.cx, false);
+                let may_send = |key: Option<&str>| self.binding.may_send(key);
+                let next = self.requests.next_to_send(&self.cx, may_send);
                 next.filter(|_| !self.lifecycle.holds_calls_back(self.cx.now))
             }
-            State::Draining => self.requests.next_to_send(&self.cx, true),
+            State::Draining => self.requests.next_to_continue(&self.cx),
             State::Idle
             | State::Opening
             | State::Handshaking

@@ -207,6 +207,14 @@ impl Setting {
             _ => return None,
         })
     }
+
+    /// The name of what is set. Two requests with the same name must take effect in the order in which they are made.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Setting::Level(_) => names::LOGGING_SET_LEVEL,
+            Setting::Subscribe(uri) | Setting::Unsubscribe(uri) => uri,
+        }
+    }
 }
 
 impl List {

@@ -29,6 +29,8 @@ struct Harness {
     unread_bytes: usize,
     /// The server's unanswered HTTP exchanges, the listen stream first.
     unanswered: Vec<StreamId>,
+    /// The ids of the requests that came over HTTP.
+    ids: BTreeMap<StreamId, Value>,
     /// The events of the relay, as text.
     events: Vec<String>,
 }
@@ -63,6 +65,7 @@ impl Harness {
             server_reads: true,
             unread_bytes: 0,
             unanswered: Vec::new(),
+            ids: BTreeMap::new(),
             events: Vec::new(),
         }
     }
@@ -335,6 +338,7 @@ impl Harness {
         let fields = [("content-type", kind), ("mcp-session-id", "s")];
         let fields = fields.map(|(name, value)| (name, value.as_bytes()));
         let head = ResponseHead::new(status).with_fields(fields.into_iter().collect());
+        self.ids.insert(stream, message["id"].clone());
         self.received.push(message);
         if status == 200 && answer.is_none() {
             self.unanswered.push(stream);
@@ -354,6 +358,28 @@ impl Harness {
             self.relay
                 .handle_upstream(self.now, epoch, Input::End { stream, faults });
         }
+    }
+
+    /// Makes the server answer the newest HTTP request that it has not answered, with an empty result.
+    fn answer_newest_over_http(&mut self) {
+        let stream = self.unanswered.pop().expect("an unanswered request");
+        let id = self.ids[&stream].clone();
+        let fields = [("content-type", b"application/json" as &[u8])];
+        let head = ResponseHead::new(200).with_fields(fields.into_iter().collect());
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": {}});
+        let bytes = answer.to_string().into_bytes().into();
+        let faults = (&[] as &[Fault]).into();
+        for input in [
+            Input::Response {
+                stream,
+                head: Box::new(head),
+            },
+            Input::Bytes { stream, bytes },
+            Input::End { stream, faults },
+        ] {
+            self.relay.handle_upstream(self.now, self.epoch, input);
+        }
+        self.drain_outputs();
     }
 
     fn automatic_reply(&self, message: &Value) -> Option<Value> {
@@ -747,6 +773,42 @@ fn updates_reach_subscribers_of_a_server_that_does_not_declare_subscriptions() {
     );
     assert!(harness.text(ann_stream).contains("a:b"));
     assert!(!harness.text(eve_stream).contains("a:b"));
+    harness.finish();
+}
+
+/// Exchanges over HTTP run side by side, so a change of a subscription must not be sent while another one is unanswered.
+#[test]
+fn subscription_is_not_overtaken_by_the_end_of_the_one_before() {
+    let mut harness = Harness::with(|config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    });
+    let (ann, eve) = (harness.open_session("ann"), harness.open_session("eve"));
+    let resource = || json!({"uri": "a:b"});
+    let counts = |harness: &Harness| {
+        let count = |method| harness.received(method).len();
+        (count("resources/subscribe"), count("resources/unsubscribe"))
+    };
+    harness.send(&ann.post(1, "resources/subscribe", resource()));
+    harness.answer_newest_over_http();
+    harness.send(&ann.delete());
+    assert_eq!(counts(&harness), (1, 1), "ann left");
+    harness.send(&eve.post(1, "resources/subscribe", resource()));
+    harness.send(&eve.post(2, "resources/subscribe", json!({"uri": "c:d"})));
+    assert_eq!(
+        counts(&harness),
+        (2, 1),
+        "only the other resource is asked for"
+    );
+    harness.answer_newest_over_http();
+    assert_eq!(counts(&harness), (2, 1));
+    harness.answer_newest_over_http();
+    assert_eq!(counts(&harness), (3, 1), "eve's turn");
+    harness.send(&eve.post(3, "resources/unsubscribe", resource()));
+    assert_eq!(counts(&harness), (3, 1));
+    harness.answer_newest_over_http();
+    assert_eq!(counts(&harness), (3, 2));
+    harness.answer_newest_over_http();
     harness.finish();
 }
 

@@ -99,6 +99,22 @@ fn handshake_restarts_if_a_proxy_refuses_its_end() {
     }
 }
 
+/// The end of one subscription and the beginning of the next one travelled at the same time. The server handled the end last, and the host heard of no
+/// change.
+#[test]
+fn relay_changes_a_subscription_only_after_the_change_before_is_answered() {
+    play(
+        "
+        seed 67475 http-http everlink legacy-only brisk tight
+        +0 do call 0
+        +100 fail latency 3142245
+        +0 do list 0
+        +0 do reconnect 0
+        +1481 fail stale 0
+        ",
+    );
+}
+
 /// A proxy answered the probe of a relay with a status or with a page. The relay then told its host for ever that the server is down.
 #[test]
 fn relay_that_could_not_discover_the_server_lets_its_host_fall_back_to_initialize() {

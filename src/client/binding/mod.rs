@@ -17,7 +17,6 @@ use crate::client::config::{self, BindingKind, Config, Limits, Policy};
 use crate::client::context::{Context, Timer};
 use crate::client::event::{Event, Session};
 use crate::client::failure::Cause;
-use crate::client::frame::Frame;
 use crate::client::lifecycle::ServerKind;
 use crate::client::lifecycle::close_steps::CloseStep;
 use crate::client::lifecycle::table::State;
@@ -376,10 +375,10 @@ impl Binding {
         }
     }
 
-    /// Whether this message can be sent before the others are answered. A message that changes a setting must not overtake another one.
-    pub(super) fn may_send(&self, frame: &Frame) -> bool {
+    /// Whether a message that changes this setting can be sent before the others are answered. It must not overtake another change of the setting.
+    pub(super) fn may_send(&self, ordered_key: Option<&str>) -> bool {
         match self {
-            Binding::Http(http) => http.may_send(frame),
+            Binding::Http(http) => http.may_send(ordered_key),
             Binding::Pipe(_) => true,
         }
     }

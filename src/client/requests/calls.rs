@@ -29,11 +29,14 @@ pub(crate) struct Behalf {
     pub(crate) answers: Option<Payload>,
     /// The request state that the client returns: a string.
     pub(crate) state: Option<Payload>,
+    /// The setting of the session that the call changes, if any: see [`Setting::key`].
+    pub(crate) ordered_key: Option<Box<str>>,
 }
 
 impl Behalf {
     fn bytes(&self) -> usize {
-        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref())
+        let key = self.ordered_key.as_ref().map_or(0, |key| key.len());
+        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + key
     }
 }
 
@@ -160,6 +163,11 @@ impl Call {
             Phase::Sent(wire) => Some(wire),
             Phase::Asking | Phase::Listing(_) | Phase::Schema | Phase::Waiting => None,
         }
+    }
+
+    /// The setting that the call changes, if any. Only a relay's client makes such calls.
+    pub(in crate::client) fn ordered_key(&self) -> Option<&str> {
+        self.behalf.as_ref()?.ordered_key.as_deref()
     }
 
     pub(in crate::client) fn bytes(&self) -> usize {
@@ -364,9 +372,17 @@ impl Calls {
         id
     }
 
-    /// The call to send next.
-    pub(in crate::client) fn first_waiting(&self) -> Option<CallId> {
-        self.waiting.first().map(|((_, id), ())| *id)
+    pub(in crate::client) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The first queued call that may be sent.
+    pub(in crate::client) fn first_waiting(
+        &self,
+        may_send: impl Fn(Option<&str>) -> bool,
+    ) -> Option<CallId> {
+        let mut ids = self.waiting.keys().map(|(_, id)| *id);
+        ids.find(|id| may_send(self.call(*id).and_then(Call::ordered_key)))
     }
 
     /// The oldest queued call that carries the answers that its server wanted.
@@ -603,7 +619,8 @@ mod tests {
             log_level: None,
             answers: payload(r#"{"who":{"action":"accept"}}"#),
             state: payload(r#""half""#),
+            ordered_key: Some("file:///a".into()),
         }));
-        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6);
+        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6 + 9);
     }
 }

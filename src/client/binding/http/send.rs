@@ -13,6 +13,7 @@ use crate::client::config::Limits;
 use crate::client::context::{Context, Timer};
 use crate::client::event::Event;
 use crate::client::frame::Frame;
+use crate::client::requests::calls::Call;
 use crate::driver::{Output, StreamId};
 use crate::json::{Json, Payload};
 use crate::protocol::Era;
@@ -31,8 +32,8 @@ impl HttpBinding {
             && self.exchanges.under_way() < limits.queued_bytes.max(1)
     }
 
-    pub(in crate::client::binding) fn may_send(&self, frame: &Frame) -> bool {
-        let Some(key) = frame.ordered_key() else {
+    pub(in crate::client::binding) fn may_send(&self, ordered_key: Option<&str>) -> bool {
+        let Some(key) = ordered_key else {
             return true;
         };
         self.ordered_keys
@@ -83,10 +84,16 @@ impl HttpBinding {
         cx.stats.bytes_out += len as u64;
         let message = self.describe(facts, &load);
         let (wire, ordered_key) = match &load {
-            Load::Call(id) => (facts.requests.wire_of(*id), None),
-            Load::Frame(frame, _) => (frame.wire(), frame.ordered_key().map(Box::from)),
+            Load::Call(id) => {
+                let call = facts.requests.call(*id);
+                (call.and_then(Call::wire), call.and_then(Call::ordered_key))
+            }
+            Load::Frame(frame, _) => (frame.wire(), frame.ordered_key()),
             Load::None => (None, None),
         };
+        let ordered_key = ordered_key.map(Box::from);
+        // A call has a time limit of its own.
+        let is_timed = !matches!(load, Load::Call(_)) && (wire.is_none() || ordered_key.is_some());
         let head = self.post(&message);
         let kind = wire.map_or(ExchangeKind::Message, ExchangeKind::Request);
         let mut exchange = Exchange::new(kind, load);
@@ -100,7 +107,7 @@ impl HttpBinding {
         if ends_handshake {
             self.gate.awaiting_initialized = Some(stream);
         }
-        if wire.is_none() || ordered_key.is_some() {
+        if is_timed {
             cx.arm_in(Timer::Exchange(stream), self.settings.message_timeout);
         }
         if let Some(key) = ordered_key {
