@@ -101,14 +101,8 @@ impl<T> StderrCopy<T> {
 }
 
 impl<T: Transport> Transport for StderrCopy<T> {
-    const WRITES: bool = T::WRITES;
-
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         self.inner.perform(output, bytes);
-    }
-
-    fn write(&mut self) -> Option<(Epoch, Input<'static>)> {
-        self.inner.write()
     }
 
     fn poll_input<'r>(
@@ -122,10 +116,6 @@ impl<T: Transport> Transport for StderrCopy<T> {
             self.backlog.push(bytes);
         }
         polled
-    }
-
-    fn allows_inline_turn(&self) -> bool {
-        self.inner.allows_inline_turn()
     }
 }
 

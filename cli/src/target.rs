@@ -6,7 +6,7 @@ use std::process;
 use std::sync::Arc;
 
 use everlink::{Config, Dialect, Hang, Keepalive, Limit};
-use everlink_tokio::child::ChildTransport;
+use everlink_tokio::child::{self, ChildTransport};
 use everlink_tokio::http::{ClientTransport, Connector};
 use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
 use http::{HeaderName, HeaderValue};
@@ -105,7 +105,7 @@ impl Target {
     fn transport(&self) -> Result<UpstreamTransport, Failure> {
         Ok(match &self.url {
             Some(_) => UpstreamTransport::Http(Box::new(self.connector()?.transport())),
-            None => UpstreamTransport::Child(Box::new(ChildTransport::new(self.command()?))),
+            None => UpstreamTransport::Child(Box::new(child::transport(self.command()?))),
         })
     }
 

@@ -202,6 +202,12 @@ impl Server {
         self.cx.clock.next()
     }
 
+    /// The configuration of this server.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.cx.config
+    }
+
     /// Whether the driver should continue to read. `false` while the unpolled events exceed [`Limits::undelivered_bytes`]. On a byte
     /// stream, it is also `false` while the write queue is full. Over HTTP, a client that does not read never stops the reading from other
     /// clients.

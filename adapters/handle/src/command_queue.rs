@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Waker;
 
 use everlink::Instant;
 
-use crate::promise::{Pending, Promise, lock, promise, store_waker};
+use crate::promise::{Pending, Promise, promise};
+use crate::sync::{Mutex, lock, store_waker, wake};
 
 /// The handles' side of the command queue for a machine `M`. `C` is the type of commands that the owner runs itself.
 ///
@@ -125,7 +126,7 @@ impl<M: 'static, C> CommandQueue<M, C> {
             let is_first = inner.entries.push(entry);
             inner.owner_waker.as_ref().filter(|_| is_first).cloned()
         };
-        waker.into_iter().for_each(Waker::wake);
+        waker.into_iter().for_each(wake);
         Ok(())
     }
 }

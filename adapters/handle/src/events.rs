@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use everlink::{AskId, Instant, client, relay, server};
 
-use crate::promise::{lock, store_waker, wait};
-use crate::wakers::wake;
+use crate::park::wait;
+use crate::sync::{Mutex, lock, store_waker, wake};
 
 /// The number of queued events per listener above which the oldest droppable one is dropped.
 const MAX_QUEUED: usize = 1024;
@@ -218,7 +218,7 @@ impl HasRetention for relay::Event {
 pub(crate) struct Listeners<E>(Mutex<Option<Vec<Weak<Queue<E>>>>>);
 
 impl<E> Listeners<E> {
-    pub(crate) const fn new() -> Listeners<E> {
+    pub(crate) fn new() -> Listeners<E> {
         Listeners(Mutex::new(Some(Vec::new())))
     }
 

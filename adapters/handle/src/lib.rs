@@ -5,55 +5,55 @@
 //! task. This crate does no I/O and has no thread and no runtime. A method of a handle returns a future that any runtime can await, or that a plain
 //! thread can `wait` for.
 //!
-//! Applications use it through an adapter: `everlink-stdio`, `everlink-http` or `everlink-tokio`. Another adapter follows this example, with code
-//! that sleeps and moves bytes in place of the comments:
+//! Applications use it through an adapter: `everlink-stdio`, `everlink-http` or `everlink-tokio`. Another adapter brings a [`Transport`] and a
+//! [`Clock`] for its runtime, and [`drive`] is the rest. This one has a transport that does nothing, and a thread for a runtime:
 //!
 //! ```
-//! use everlink::{Config, Instant};
-//! use everlink_handle::Link;
+//! use everlink::Config;
+//! use everlink_handle::{Link, NoTransport, ThreadPark, drive, run};
 //!
-//! let (link, mut owner) = Link::new(Config::child("docs", "1.0"));
+//! let (link, owner) = Link::new(Config::child("docs", "1.0"));
 //! drop(link); // the last handle: the link is to be shut down
 //!
-//! let (clock, mut buf) = (std::time::Instant::now(), Vec::new());
-//! while !owner.is_closed() {
-//!     // Sleep until `owner.poll_timeout()`, until the waker given to `owner.register_waker` is woken, or until the transport has an
-//!     // input, which goes to `owner.handle`.
-//!     owner.advance(Instant::from_origin(clock.elapsed()));
-//!     while let Some(_output) = owner.poll_output(&mut buf) {
-//!         // Open, write, close, kill.
-//!     }
-//! }
+//! drop(run(ThreadPark::new(), |clock| drive(owner, NoTransport::default(), clock)));
 //! ```
 //!
-//! The modules: `promise` is a value that arrives later. `command_queue` is the owner's command queue and `commands` are its commands. `events`
-//! delivers events, `record` is the interface of recorders, and `backlog` holds bytes that a driver has yet to write. `id_map` is a hash map with
-//! internal ids as keys, `wakers` postpones wake-ups, and `proxy` reads the proxy settings of the environment.
+//! The modules: `drive` is the driver's loop, `transport` is what it is made of, and `park` runs it on a thread. `promise` is a value that arrives
+//! later. `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
+//! recorders. For transports, `backlog` holds bytes that are yet to be written, `inbox` takes messages of threads, `id_map` is a hash map with
+//! internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them.
 
 mod backlog;
 mod client;
 mod command_queue;
 mod commands;
+mod drive;
 mod events;
 mod id_map;
+mod inbox;
+mod park;
 mod promise;
 mod proxy;
 mod record;
 mod relay;
 mod server;
-mod wakers;
+mod sync;
+mod transport;
 
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use commands::{ClientCommand, LinkCommand};
+pub use drive::{Answered, drive, drive_relay, drive_server};
 pub use events::Events;
 pub use id_map::{IdHasher, IdMap};
-pub use promise::{Gone, Pending, wait};
+pub use inbox::{Inbox, InboxSender};
+pub use park::{Park, ThreadClock, ThreadPark, run, wait};
+pub use promise::{Gone, Pending};
 pub use proxy::{Proxies, is_local_host};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};
-pub use wakers::PostponedWakes;
+pub use transport::{Clock, NoTransport, Transport};
 
 /// Returns random bytes from the system, for the configuration of a server. The server seals state with them, so they must be unpredictable.
 ///

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use crate::wakers::wake;
+use crate::park::wait;
+use crate::sync::{Mutex, lock, store_waker, wake};
 
 /// A reply from the driver.
 ///
@@ -84,7 +83,7 @@ struct Inner<T, S> {
 }
 
 impl<T, S> Slot<T, S> {
-    pub(crate) const fn new(shared: S) -> Slot<T, S> {
+    pub(crate) fn new(shared: S) -> Slot<T, S> {
         Slot(Mutex::new(Inner {
             value: None,
             is_settled: false,
@@ -147,60 +146,5 @@ impl<T, S> Slot<T, S> {
             inner.waker.take()
         };
         waker.into_iter().for_each(wake);
-    }
-}
-
-/// Stores a waker and returns the replaced one. The caller drops that outside of every lock, because a waker may own a task that owns a handle.
-#[must_use = "drop the replaced waker after the lock is released"]
-pub(crate) fn store_waker(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match slot {
-        Some(current) if current.will_wake(waker) => None,
-        _ => slot.replace(waker.clone()),
-    }
-}
-
-/// Locks a mutex and ignores poisoning: the data behind these locks is consistent whenever a lock is released, even by a panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Blocks this thread until the future completes. The future may join several calls, or be code that is written once for threads and tasks.
-///
-/// This function starts no runtime: a future that needs one must bring its own.
-pub fn wait<F: Future>(future: F) -> F::Output {
-    let thread_waker = Arc::new(ThreadWaker {
-        thread: thread::current(),
-        is_woken: AtomicBool::new(false),
-    });
-    let waker = Waker::from(Arc::clone(&thread_waker));
-    let mut cx = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut cx) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread_waker.park_until_woken(),
-        }
-    }
-}
-
-/// A thread that waits. `is_woken` remembers the wake-up, because a nested `wait` on the same thread may consume the token of `unpark`. The Release
-/// store in `wake` pairs with the Acquire swap in `park_until_woken`, so the woken thread sees all writes before the wake-up.
-struct ThreadWaker {
-    thread: Thread,
-    is_woken: AtomicBool,
-}
-
-impl ThreadWaker {
-    fn park_until_woken(&self) {
-        while !self.is_woken.swap(false, Ordering::Acquire) {
-            thread::park();
-        }
-    }
-}
-
-impl Wake for ThreadWaker {
-    fn wake(self: Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
-        self.thread.unpark();
     }
 }

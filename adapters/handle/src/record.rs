@@ -11,7 +11,8 @@ pub trait Recorder<C, E>: Send {
     /// Called before the machine runs a command of a handle.
     fn on_command(&mut self, now: Instant, command: &C);
 
-    /// Called before the machine handles an input of a transport. For a link, the side is always [`Side::Upstream`].
+    /// Called before the machine handles an input of a transport. For a link, the side is always [`Side::Upstream`];
+    /// for a server, [`Side::Downstream`].
     fn on_input(&mut self, now: Instant, side: Side, epoch: Epoch, input: &Input<'_>);
 
     /// Called after each poll of the machine, with its output and the bytes to write.

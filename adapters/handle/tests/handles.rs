@@ -323,25 +323,6 @@ fn progress_queued_before_an_answer_is_delivered_before_it() {
 }
 
 #[test]
-fn inline_turns_are_allowed_with_one_call_and_not_with_two() {
-    let mut pair = Pair::new();
-    let one = pair.link().call_tool("say", json!({}));
-    pair.run();
-    let allows_inline_turn = |pair: &Pair| {
-        pair.owner
-            .as_ref()
-            .is_some_and(LinkOwner::allows_inline_turn)
-    };
-    assert!(allows_inline_turn(&pair));
-    let two = pair.link().call_tool("say", json!({}));
-    pair.run();
-    assert!(!allows_inline_turn(&pair));
-    drop((one, two));
-    pair.run();
-    assert!(allows_inline_turn(&pair));
-}
-
-#[test]
 fn unread_progress_reports_are_bounded_and_the_newest_is_kept() {
     let mut pair = Pair::new();
     let call = pair.link().call_tool("say", json!({}));

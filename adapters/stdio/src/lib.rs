@@ -2,7 +2,7 @@
 //!
 //! [`connect`] creates a link to a server that a command starts. The link outlives every process that the command starts. [`serve`] runs a server on
 //! the standard streams of its own process. Each has a state machine of the core, which decides about retries, timeouts and kills. One thread drives
-//! the machine and only moves bytes. While that thread sleeps, a caller runs the driver's step on its own thread.
+//! the machine and only moves bytes.
 //!
 //! ```no_run
 //! use std::collections::BTreeMap;
@@ -30,20 +30,15 @@
 //! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` means `npx.exe` there, so a script needs its
 //! full name, such as `npx.cmd`.
 //!
-//! The modules: `drive` and `serve` are the driver threads. `inline_driver` lets callers run a driver's step, `sleep_plan` decides whether such a
-//! step must wake the driver, and `writer` is the interface for writing. `workers` runs the functions of a server. The others are the operating
-//! system's processes and pipes: `unix`, or `windows` with `threads`.
+//! The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` runs the functions of a server. The others are
+//! the operating system's processes and pipes: `unix`, or `windows` with `threads`. On Unix, [`ChildTransport`] and [`StdioTransport`] work with the
+//! [`reactor`] of any runtime.
 
-mod drive;
-mod inline_driver;
+mod child;
 mod pipes;
-mod serve;
-mod sleep_plan;
 mod workers;
-mod writer;
 
 #[cfg(any(windows, feature = "threads"))]
-#[doc(hidden)]
 pub mod threads;
 #[cfg(unix)]
 mod unix;
@@ -55,15 +50,183 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-pub use drive::connect;
+use std::future::Future;
+use std::io;
+use std::process::Command;
+use std::thread;
+
+use everlink::server::{self, Request, Server};
+use everlink::{Config, ErrorObject};
+use everlink_handle::{
+    LinkOwner, Park, ServiceOwner, ThreadClock, Transport, drive as drive_link, drive_server, run,
+};
+
+pub use child::{ChildIo, ChildTransport};
 pub use everlink_handle::{
     Answer, AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending,
     Progress, Response, Service, Task, ToolResult, secret, wait,
 };
-pub use serve::serve;
 #[cfg(unix)]
-pub use system::cleaner;
+pub use system::{PolledChild, StdioTransport, cleaner, reactor};
 pub use system::{process_tree, standard_streams};
+
+use workers::Workers;
+
+/// Creates a link to a server that this command starts as a child process.
+///
+/// The child is spawned when the link is first used (by [`Link::ready`] or a call), and again whenever the link's state machine decides so. The link
+/// owns the child's standard streams; its standard error is kept for error texts. One thread drives the link and ends with it.
+///
+/// # Errors
+///
+/// When the system has no thread or descriptor left. A command that cannot be started is reported by the link instead.
+pub fn connect(command: Command, config: Config) -> io::Result<Link> {
+    let (link, owner) = Link::new(config);
+    drive(owner, command)?;
+    Ok(link)
+}
+
+/// Drives a link that the application has created with [`Link::new`], for example to attach a recorder to its owner. Otherwise like [`connect`].
+///
+/// # Errors
+///
+/// Like [`connect`].
+#[cfg(unix)]
+pub fn drive(owner: LinkOwner, command: Command) -> io::Result<()> {
+    let reactor = reactor::PollReactor::new()?;
+    let transport = ChildTransport::<PolledChild<_>>::new(command, reactor.clone());
+    start(
+        move || reactor,
+        move |clock| drive_link(owner, transport, clock),
+    )
+}
+
+/// Drives a link that the application has created with [`Link::new`], for example to attach a recorder to its owner. Otherwise like [`connect`].
+///
+/// # Errors
+///
+/// Like [`connect`].
+#[cfg(windows)]
+pub fn drive(owner: LinkOwner, command: Command) -> io::Result<()> {
+    let transport = ChildTransport::<threads::ThreadedChild>::new(command, ());
+    start(everlink_handle::ThreadPark::new, move |clock| {
+        drive_link(owner, transport, clock)
+    })
+}
+
+/// Serves the client at the standard streams of this process, with a function for its requests.
+///
+/// The function returns a result ([`Payload`](everlink::Payload)), the input that it needs first
+/// ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] if it may return either.
+///
+/// The function runs on one thread per concurrent request. A panic in it becomes an error reply.
+///
+/// From here on the server owns the standard streams. Other code that reads standard input finds it empty. Other code that prints to standard output
+/// prints to standard error. Child processes inherit neither.
+///
+/// The server ends with its input; [`Service::closed`] waits for that.
+///
+/// # Errors
+///
+/// When the system has no thread or descriptor left, or there are no standard streams.
+pub fn serve<F, R>(config: server::Config, function: F) -> io::Result<Service>
+where
+    F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
+    R: Into<Response>,
+{
+    let (service, owner) = Service::new(Server::new(config));
+    serve_with(owner, function)?;
+    Ok(service)
+}
+
+/// Serves with a server that the application has created with [`Service::new`], for example to attach a recorder to its owner. Otherwise like
+/// [`serve`].
+///
+/// # Errors
+///
+/// Like [`serve`].
+pub fn serve_with<F, R>(owner: ServiceOwner, function: F) -> io::Result<()>
+where
+    F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
+    R: Into<Response>,
+{
+    #[cfg(unix)]
+    {
+        let reactor = reactor::PollReactor::new()?;
+        let transport = StdioTransport::take(reactor.clone())?;
+        start_server(owner, transport, move || reactor, function)
+    }
+    #[cfg(windows)]
+    {
+        let transport = threads::ThreadedStdio::take()?;
+        start_server(owner, transport, everlink_handle::ThreadPark::new, function)
+    }
+}
+
+/// Starts the thread that drives a server, and the threads that run its function.
+fn start_server<P: Park, R: Into<Response>>(
+    owner: ServiceOwner,
+    transport: impl Transport + 'static,
+    park: impl FnOnce() -> P + Send + 'static,
+    function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
+) -> io::Result<()> {
+    let max_requests = owner.server().config().limits.requests.max(1);
+    let workers = Workers::new(max_requests, function);
+    start(park, move |clock| {
+        drive_server(owner, transport, clock, move |_, task| {
+            workers.run(task);
+            None
+        })
+    })
+}
+
+/// Starts a thread that runs a driver.
+fn start<P: Park, D: Future>(
+    park: impl FnOnce() -> P + Send + 'static,
+    driver: impl FnOnce(ThreadClock) -> D + Send + 'static,
+) -> io::Result<()> {
+    let thread = thread::Builder::new().name("everlink".into());
+    thread.spawn(move || drop(run(park(), driver))).map(drop)
+}
+
+/// Drives links and servers with the transports of Windows, for the tests of this project.
+#[cfg(feature = "threads")]
+#[doc(hidden)]
+pub mod with_threads {
+    use everlink_handle::ThreadPark;
+
+    use super::*;
+
+    /// Like [`connect`](crate::connect).
+    ///
+    /// # Errors
+    ///
+    /// Like [`connect`](crate::connect).
+    pub fn connect(command: Command, config: Config) -> io::Result<Link> {
+        let (link, owner) = Link::new(config);
+        let transport = ChildTransport::<threads::ThreadedChild>::new(command, ());
+        start(ThreadPark::new, move |clock| {
+            drive_link(owner, transport, clock)
+        })?;
+        Ok(link)
+    }
+
+    /// Like [`serve`](crate::serve).
+    ///
+    /// # Errors
+    ///
+    /// Like [`serve`](crate::serve).
+    pub fn serve<F, R>(config: server::Config, function: F) -> io::Result<Service>
+    where
+        F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
+        R: Into<Response>,
+    {
+        let (service, owner) = Service::new(Server::new(config));
+        let transport = threads::ThreadedStdio::take()?;
+        start_server(owner, transport, ThreadPark::new, function)?;
+        Ok(service)
+    }
+}
 
 /// Runs the examples of this crate's README, of the project's README, which uses this crate, and of the page on drivers.
 #[cfg(doctest)]

@@ -16,7 +16,7 @@ use everlink::client::{Cause, Ended, State};
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{self, Offer, Request};
 use everlink::{Config, ErrorObject, ExitStatus, Payload};
-use everlink_stdio::{CallError, Context, Link, secret, threads};
+use everlink_stdio::{CallError, Context, Link, secret, with_threads};
 use serde_json::{Value, json};
 
 /// Names the transport with which the started program serves.
@@ -150,7 +150,7 @@ fn role_server() {
     let offer = Offer::new("processes", "1.0").with_capabilities(tools);
     let config = server::Config::new(offer, secret());
     let service = match &*transport {
-        "threads" => threads::serve(config, answer),
+        "threads" => with_threads::serve(config, answer),
         _ => everlink_stdio::serve(config, answer),
     };
     let service = service.expect("there are standard streams");
@@ -246,7 +246,7 @@ fn with_each_transport(run: impl Fn(&Transport)) {
     let _serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let all = [
         ("system", everlink_stdio::connect as fn(_, _) -> _),
-        ("threads", threads::connect),
+        ("threads", with_threads::connect),
     ];
     for (name, connect) in all {
         println!("{name}");

@@ -6,9 +6,8 @@ use std::error::Error;
 use std::process::Command;
 
 use everlink::relay::{Config, Event};
-use everlink_tokio::child::ChildTransport;
-use everlink_tokio::stdio::StdioTransport;
-use everlink_tokio::{relay, secret};
+
+use everlink_tokio::{child, relay, secret, stdio};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -19,11 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let upstream = everlink::Config::child("guard", "1.0");
     let config = Config::new(upstream, secret());
-    let guard = relay(
-        config,
-        StdioTransport::take()?,
-        ChildTransport::new(command),
-    )?;
+    let guard = relay(config, stdio::transport()?, child::transport(command))?;
     let mut events = guard.events();
     while let Some(event) = events.recv().await {
         match &*event {

@@ -4,31 +4,26 @@
 //! the results of its methods, or a thread blocks on them with `wait`. Below, one task drives one state machine of the core, which makes all
 //! decisions; this crate only moves bytes.
 //!
-//! The modules: `drive` is that task, and `inline_driver` lets callers run its turns. [`child`] and [`stdio`] are the transports over pipes, whose
-//! ends are in `pipe_io`. [`http`] has the transports over HTTP.
+//! The modules: `drive` starts that task, and `reactor` lets it wait for pipes. [`child`] and [`stdio`] are the links and servers over pipes; their
+//! transports are those of `everlink-stdio`. [`http`] has the transports over HTTP.
 
-#[cfg(unix)]
 pub mod child;
 mod drive;
 #[cfg(any(feature = "http-client", feature = "http-server"))]
 pub mod http;
-#[cfg(any(unix, feature = "http-client"))]
-mod inline_driver;
 #[cfg(unix)]
-mod pipe_io;
-mod relay;
-#[cfg(unix)]
+mod reactor;
 pub mod stdio;
 
-pub use drive::{Clock, Handler, Transport, drive};
+pub use drive::{Handler, drive, drive_relay, relay};
 pub use everlink;
 pub use everlink_handle::{
     AskError, Call, CallError, Canceller, ClientCommand, Context, Events, Gone, Guard, GuardOwner,
     Link, LinkCommand, LinkOwner, NotReady, Pending, Progress, Recorder, Response, Service, Status,
-    ToolResult, secret,
+    ToolResult, Transport, secret,
 };
-
-pub use relay::{drive_relay, relay};
+#[cfg(unix)]
+pub use reactor::{TokioReactor, TokioRegistered};
 
 /// Runs the examples of the README.
 #[cfg(doctest)]

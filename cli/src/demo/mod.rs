@@ -15,7 +15,7 @@ use std::time::Duration;
 use std::{env, mem};
 
 use everlink::{Config, Hang, Keepalive, Limit};
-use everlink_tokio::child::ChildTransport;
+use everlink_tokio::child;
 use everlink_tokio::{Link, secret};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let diary = Diary::create()?;
     let mut command = process::Command::new(env::current_exe()?);
     command.arg("demo-server").arg("--diary").arg(diary.path());
-    let (transport, link_options) = (ChildTransport::new(command), LinkOptions::default());
+    let (transport, link_options) = (child::transport(command), LinkOptions::default());
     let link = start_link(
         Role::Demo,
         None,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use everlink::relay::Event;
 use everlink_tokio::Events;
-use everlink_tokio::stdio::StdioTransport;
+use everlink_tokio::stdio;
 
 use crate::args::{Guard, LogFormat, ServerStderr};
 use crate::cleaner::Cleaner;
@@ -112,7 +112,7 @@ async fn start_relay(
     if stdin().is_terminal() && args.log == LogFormat::Text {
         warn(&HINT);
     }
-    let guard = target.start_relay(role(None), StdioTransport::take()?, stderr_backlog)?;
+    let guard = target.start_relay(role(None), stdio::transport()?, stderr_backlog)?;
     Ok((guard, None))
 }
 

@@ -40,9 +40,9 @@ pub const ADAPTERS: &[Adapter] = &[
     },
     Adapter {
         name: "threads",
-        run_inside: |program| program(&everlink_stdio::threads::connect),
+        run_inside: |program| program(&everlink_stdio::with_threads::connect),
         serve: |config, answer| {
-            let service = everlink_stdio::threads::serve(config, answer)?;
+            let service = everlink_stdio::with_threads::serve(config, answer)?;
             service.closed().wait().map_err(io::Error::other)
         },
     },

@@ -14,7 +14,8 @@ use serde::Deserialize;
 
 use super::link::{LinkQueue, OwnerCommand};
 use crate::commands::ClientCommand;
-use crate::promise::{Slot, wait};
+use crate::park::wait;
+use crate::promise::Slot;
 
 /// The maximum number of progress reports queued per call. The oldest report is dropped for a new one.
 const MAX_REPORTS: usize = 64;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everlink::client::{CallOptions, Client, Ended, Event, Listing, Misuse, Session, State};
 use everlink::{AskId, Config, Epoch, ErrorObject, List, Payload, Stats, Watch};
@@ -15,8 +15,9 @@ use super::owner::LinkOwner;
 use crate::command_queue::CommandQueue;
 use crate::commands::{ClientCommand, LinkCommand};
 use crate::events::{Events, Listeners};
-use crate::promise::{Pending, Promise, lock, promise};
+use crate::promise::{Pending, Promise, promise};
 use crate::random_seed;
+use crate::sync::{Mutex, lock};
 
 /// A link to one server, which outlives every transport under it. Cheap to clone; dropping the last clone shuts the link down.
 ///

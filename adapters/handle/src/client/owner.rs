@@ -14,9 +14,9 @@ use super::link::{NotReady, OwnerCommand, Published, Snapshot};
 use crate::command_queue::{Command, CommandReceiver};
 use crate::commands::{ClientCommand, LinkCommand};
 use crate::id_map::IdMap;
-use crate::promise::{Promise, lock};
+use crate::promise::Promise;
 use crate::record::{OptionalRecorder, Recorder};
-use crate::wakers::wake;
+use crate::sync::{lock, wake};
 
 /// A client machine and its command queue, as a driver owns them.
 ///
@@ -144,13 +144,6 @@ impl LinkOwner {
     #[must_use]
     pub fn wants_input(&self, stream: StreamId) -> bool {
         self.client.wants_input(stream)
-    }
-
-    /// Whether at most one call is in flight and no recorder is set. A step is then short and runs no foreign code, so a driver may let a caller run
-    /// it on the caller's own thread.
-    #[must_use]
-    pub fn allows_inline_turn(&self) -> bool {
-        self.callers.len() <= 1 && self.recorder.is_none()
     }
 
     /// Whether the link is closed for good.

@@ -1,18 +1,23 @@
 //! The owner of a server machine: runs the commands of handles and hands out requests. The driver does the I/O.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::Waker;
 
+use everlink::relay::Side;
 use everlink::server::{Event, State};
 use everlink::{
-    AskId, Deadline, ErrorObject, Input, Instant, Output, Payload, RequestId, Server, StreamId,
+    AskId, Deadline, Epoch, ErrorObject, Input, Instant, Output, Payload, RequestId, Server,
+    StreamId,
 };
 
 use super::service::{Conclusion, OwnerCommand, Published, Service};
 use super::task::{Answer, AskError, CancelFlag, Response, Task, internal_error};
 use crate::command_queue::{Command, CommandReceiver};
 use crate::id_map::IdMap;
-use crate::promise::{Promise, lock};
+use crate::promise::Promise;
+use crate::record::{OptionalRecorder, Recorder};
+use crate::sync::lock;
 
 /// A server machine and its command queue, as a driver owns them.
 ///
@@ -29,6 +34,7 @@ pub struct ServiceOwner {
     cancel_flags: IdMap<RequestId, Arc<CancelFlag>>,
     /// The handlers that wait for the answer to an ask, by ask.
     ask_waiters: IdMap<AskId, Promise<Result<Payload, AskError>>>,
+    recorder: OptionalRecorder<Infallible, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     receiver: CommandReceiver<Server, OwnerCommand>,
 }
@@ -47,8 +53,20 @@ impl ServiceOwner {
             last_published,
             cancel_flags: IdMap::default(),
             ask_waiters: IdMap::default(),
+            recorder: None,
             receiver,
         }
+    }
+
+    /// Records every input and output from now on. The commands of handlers are not recorded, so the recording can be read but not replayed.
+    pub fn record(&mut self, recorder: impl Recorder<Infallible, Event> + 'static) {
+        self.recorder = Some(Box::new(recorder));
+    }
+
+    /// Returns the machine, for reading.
+    #[must_use]
+    pub const fn server(&self) -> &Server {
+        &self.server
     }
 
     /// Registers the driver's waker. Returns true if commands are already queued, because those do not wake it.
@@ -61,6 +79,9 @@ impl ServiceOwner {
     pub fn advance(&mut self, now: Instant) {
         self.now = now;
         self.run_commands(now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_timeout(now);
+        }
         self.server.handle_timeout(now);
     }
 
@@ -90,6 +111,9 @@ impl ServiceOwner {
     /// Reports an input of the transport; see [`Server::handle`].
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.now = now;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_input(now, Side::Downstream, Epoch::FIRST, &input);
+        }
         self.server.handle(now, input);
     }
 
@@ -102,8 +126,13 @@ impl ServiceOwner {
             *lock(&self.published.state) = state;
         }
         loop {
-            let output = self.server.poll_output(buf)?;
-            let for_driver = output.and_then_event(|event| self.deliver(event));
+            let start = buf.len();
+            let output = self.server.poll_output(buf);
+            if let Some(recorder) = &mut self.recorder {
+                let output = output.as_ref().map(|output| (Side::Downstream, output));
+                recorder.on_poll(output, &buf[start..]);
+            }
+            let for_driver = output?.and_then_event(|event| self.deliver(event));
             if for_driver.is_some() {
                 return for_driver;
             }

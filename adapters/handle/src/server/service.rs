@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Event, InputRequired, Misuse, Offer, State, Stats};
@@ -12,7 +12,8 @@ use super::owner::ServiceOwner;
 use super::task::AskError;
 use crate::command_queue::CommandQueue;
 use crate::events::{Events, Listeners};
-use crate::promise::{Pending, Promise, lock};
+use crate::promise::{Pending, Promise};
+use crate::sync::{Mutex, lock};
 
 /// A handle of a running server. Cheap to clone. Without handles the server runs on, until its input ends or it is shut down.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use everlink::protocol::{LogLevel, code};
@@ -13,8 +13,9 @@ use everlink::server::{InputRequired, Misuse, Progress, Request, Unanswered, mis
 use everlink::{ErrorObject, Payload, RequestId};
 
 use super::service::{Conclusion, OwnerCommand, Service, ServiceQueue};
-use crate::promise::{Gone, Pending, lock, promise, wait};
-use crate::wakers::wake;
+use crate::park::wait;
+use crate::promise::{Gone, Pending, promise};
+use crate::sync::{Mutex, lock, wake};
 
 /// A request for the application to answer.
 pub struct Task {

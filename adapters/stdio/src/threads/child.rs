@@ -1,231 +1,132 @@
-//! The transport of a client link to a child process, with a thread per pipe and one that waits for the exit. Makes no decisions.
+//! The I/O with a child process, with a thread per pipe and one that waits for the exit. Makes no decisions.
 
-use std::convert::Infallible;
 use std::io;
-use std::process::Command;
-use std::task::Waker;
+use std::sync::mpsc::channel;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Output};
+use everlink::{ExitStatus, Fault, Input};
+use everlink_handle::Inbox;
 
-use super::message_queue::{MessageQueue, message_queue};
-use super::pipe_threads::{ReadResult, ReaderThread, Writer, WriterThread, spawn};
-use crate::drive::Transport;
-use crate::sleep_plan::Sleep;
-use crate::system::process_tree::{Pipes, ProcessTree, Spawner};
+use super::pipe_threads::{ReadResult, ReaderThread, WriterThread, spawn};
+use crate::child::ChildIo;
+use crate::system::process_tree::{Pipes, ProcessTree};
 
-/// The transport of a client link: one child process after another.
-pub(crate) struct ChildTransport {
-    spawner: Spawner,
-    child: Option<ChildProcess>,
-    /// The messages of the threads. Messages of an earlier epoch are skipped.
-    queue: MessageQueue<(Epoch, Message)>,
-}
+/// How long the end of standard error may come after the exit. It never comes while another process holds standard error.
+const STDERR_GRACE: Duration = Duration::from_millis(50);
 
-/// One child process.
-struct ChildProcess {
-    epoch: Epoch,
+/// The I/O with one child, on threads.
+pub struct ThreadedChild {
     tree: ProcessTree,
-    /// `None` after the end of the output.
-    stdout: Option<ReaderThread>,
-    stderr: Option<ReaderThread>,
+    /// `None` once it is closed or writing has failed.
+    stdin: Option<WriterThread>,
+    stdout: ReaderThread,
+    stderr: ReaderThread,
     /// Output that was read while the machine wants no input.
     held_output: Option<ReadResult>,
-    end: EndReport,
-}
-
-/// The reports about the end of the child: the end of its output and its exit, as inputs.
-///
-/// Each pipe and the exit have their own thread, so their messages arrive in any order. The first of the two is reported at once, and the machine
-/// then sets a deadline for the other. The second one is reported when standard error has ended too. If another process holds standard error, the
-/// second one is reported when the machine's deadline is due, or when the machine closes the transport.
-#[derive(Default)]
-struct EndReport {
-    has_begun: bool,
-    second: Option<Input<'static>>,
+    /// An exit that is to be reported after the held output.
+    held_exit: Option<ExitStatus>,
+    inbox: Inbox<Message>,
 }
 
 /// A message of one of the threads.
-pub(crate) enum Message {
+enum Message {
     Exit(ExitStatus),
     Stderr(ReadResult),
     Stdin(Result<usize, Fault>),
     Stdout(ReadResult),
 }
 
-impl Transport for ChildTransport {
-    type Writer = Writer;
-    /// `None` if no message arrived.
-    type Wakeup = Option<Message>;
+impl ChildIo for ThreadedChild {
+    type Runtime = ();
 
-    fn new(command: Command) -> io::Result<(ChildTransport, Writer, Waker)> {
-        let (queue, waker) = message_queue();
-        let transport = ChildTransport {
-            spawner: Spawner::new(command),
-            child: None,
-            queue,
-        };
-        Ok((transport, Writer(None), waker))
-    }
-
-    fn perform(
-        &mut self,
-        output: Output<Infallible>,
-        writer: &mut Writer,
-    ) -> Option<(Epoch, Input<'static>)> {
-        if let Output::Open { epoch } = output {
-            let opened = self.spawner.spawn_and_wait().and_then(|(tree, pipes)| {
-                let no_thread = |error: io::Error| {
-                    Fault::with_detail(FaultKind::ResourcesExhausted, error.to_string())
-                };
-                ChildProcess::new(epoch, tree, pipes, &self.queue).map_err(no_thread)
-            });
-            return Some(match opened {
-                Ok((child, stdin)) => {
-                    self.child = Some(child);
-                    *writer = Writer(Some(stdin));
-                    (epoch, Input::Opened)
-                }
-                Err(fault) => (epoch, Input::open_failed(vec![fault])),
-            });
-        }
-        let child = self.child.as_mut()?;
-        match output {
-            Output::CloseWrite { .. } => *writer = Writer(None),
-            Output::Terminate { epoch } => {
-                child.tree.terminate();
-                return Some((epoch, child.end.second.take()?));
-            }
-            Output::Inspect { epoch } => return Some((epoch, child.tree.activity()?)),
-            Output::Kill { epoch } => {
-                child.tree.kill();
-                return Some((epoch, child.end.second.take()?));
-            }
-            Output::Release { .. } => {
-                *writer = Writer(None);
-                self.child = None;
-            }
-            // The machine asks for nothing else of a child.
-            _ => {}
-        }
-        None
-    }
-
-    fn sleep(&mut self, sleep: Sleep<Infallible>) -> io::Result<Option<Message>> {
-        let Some(child) = &mut self.child else {
-            self.queue.wait(sleep.timeout);
-            return Ok(None);
-        };
-        let held_output = if sleep.reads {
-            child.held_output.take()
-        } else {
-            None
-        };
-        if let Some(result) = held_output {
-            return Ok(Some(Message::Stdout(result)));
-        }
-        let message = self.queue.wait(sleep.timeout);
-        Ok(message.and_then(|(of, message)| (of == child.epoch).then_some(message)))
-    }
-
-    fn report_inputs(
-        &mut self,
-        message: Option<Message>,
-        reads: bool,
-        writer: &mut Writer,
-        mut feed: impl FnMut(Epoch, Input<'_>),
-    ) {
-        let Some(child) = &mut self.child else { return };
-        let epoch = child.epoch;
-        let mut feed = |input| feed(epoch, input);
-        let is_overdue = message.is_none();
-        if let Some(Message::Stdin(Err(_))) = &message {
-            *writer = Writer(None);
-        }
-        if let Some(Message::Exit(_)) = &message {
-            // The held output precedes the exit, so it is reported even if no input is wanted.
-            let held_output = child.held_output.take().map(Message::Stdout);
-            let input = held_output.and_then(|held| child.handle_message(held, true));
-            input.map(&mut feed);
-        }
-        if let Some(input) = message.and_then(|message| child.handle_message(message, reads)) {
-            feed(input);
-        }
-        if is_overdue || child.stderr.is_none() {
-            child.end.second.take().map(feed);
-        }
-    }
-}
-
-impl ChildProcess {
-    fn new(
-        epoch: Epoch,
-        mut tree: ProcessTree,
-        pipes: Pipes,
-        queue: &MessageQueue<(Epoch, Message)>,
-    ) -> io::Result<(ChildProcess, WriterThread)> {
-        let exit = {
-            let (sender, exit_waiter) = (queue.sender(), tree.exit_waiter());
-            move || sender.send((epoch, Message::Exit(exit_waiter())))
-        };
-        spawn("everlink-exit", exit)?;
-        let [stdout_sender, stderr_sender, stdin_sender] =
-            [queue.sender(), queue.sender(), queue.sender()];
-        let stdin = WriterThread::new(pipes.stdin, move |written| {
-            stdin_sender.send((epoch, Message::Stdin(written)));
+    fn attach((): &(), mut tree: ProcessTree, pipes: Pipes) -> io::Result<ThreadedChild> {
+        let inbox = Inbox::new();
+        let [stdin_sender, stdout_sender, stderr_sender, exit_sender] =
+            [(); 4].map(|()| inbox.sender());
+        let (stderr_open, stderr_ended) = channel::<()>();
+        let exit_waiter = tree.exit_waiter();
+        spawn("everlink-exit", move || {
+            let status = exit_waiter();
+            // The threads report in any order. The exit comes last, so that the text of an error holds the whole of standard error.
+            let _ = stderr_ended.recv_timeout(STDERR_GRACE);
+            exit_sender.send(Message::Exit(status));
         })?;
-        let child = ChildProcess {
-            epoch,
+        Ok(ThreadedChild {
             tree,
-            stdout: Some(ReaderThread::new(pipes.stdout, move |result| {
-                stdout_sender.send((epoch, Message::Stdout(result)));
+            stdin: Some(WriterThread::new(pipes.stdin, move |written| {
+                stdin_sender.send(Message::Stdin(written));
             })?),
-            stderr: Some(ReaderThread::new(pipes.stderr, move |result| {
-                stderr_sender.send((epoch, Message::Stderr(result)));
-            })?),
+            stdout: ReaderThread::new(pipes.stdout, move |read| {
+                stdout_sender.send(Message::Stdout(read));
+            })?,
+            stderr: ReaderThread::new(pipes.stderr, move |read| {
+                let _held_until_the_end = &stderr_open;
+                stderr_sender.send(Message::Stderr(read));
+            })?,
             held_output: None,
-            end: EndReport::default(),
-        };
-        Ok((child, stdin))
+            held_exit: None,
+            inbox,
+        })
     }
 
-    /// Stores a message. Returns the input to report at once, if there is one.
-    fn handle_message(&mut self, message: Message, reads: bool) -> Option<Input<'static>> {
-        match message {
-            Message::Exit(status) => self.end.report(Input::exited(status)),
-            Message::Stdin(Ok(len)) => Some(Input::sent(len)),
-            Message::Stdin(Err(fault)) => Some(Input::write_failed(vec![fault])),
-            Message::Stdout(result) if !reads => {
-                self.held_output = Some(result);
-                None
+    fn tree(&self) -> &ProcessTree {
+        &self.tree
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.stdin.iter().for_each(|stdin| stdin.write(bytes));
+    }
+
+    fn close_write(&mut self) {
+        self.stdin = None;
+    }
+
+    fn poll_input<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        _: &'r mut [u8],
+    ) -> Poll<Input<'r>> {
+        loop {
+            // Held output precedes the exit, so it is reported even if no input is wanted.
+            let is_wanted = reads || self.held_exit.is_some();
+            if let Some(held) = self.held_output.take_if(|_| is_wanted) {
+                return Poll::Ready(self.report_output(held));
             }
-            Message::Stdout(ReadResult::Bytes(bytes)) => {
-                self.stdout.as_ref().inspect(|pipe| pipe.read_next());
-                Some(Input::bytes(bytes))
+            if let Some(status) = self.held_exit.take() {
+                return Poll::Ready(Input::exited(status));
             }
-            Message::Stdout(ReadResult::End(faults)) => {
-                self.stdout = None;
-                self.end.report(Input::end(faults))
-            }
-            Message::Stderr(ReadResult::Bytes(bytes)) => {
-                self.stderr.as_ref().inspect(|pipe| pipe.read_next());
-                Some(Input::stderr(bytes))
-            }
-            Message::Stderr(ReadResult::End(_)) => {
+            let Poll::Ready(message) = self.inbox.poll_recv(cx) else {
+                return Poll::Pending;
+            };
+            match message {
+                Message::Exit(status) => self.held_exit = Some(status),
+                Message::Stdin(Ok(len)) => return Poll::Ready(Input::sent(len)),
+                Message::Stdin(Err(fault)) => {
+                    self.stdin = None;
+                    return Poll::Ready(Input::write_failed(vec![fault]));
+                }
+                Message::Stdout(read) => self.held_output = Some(read),
+                Message::Stderr(ReadResult::Bytes(bytes)) => {
+                    self.stderr.read_next();
+                    return Poll::Ready(Input::stderr(bytes));
+                }
                 // The end of standard error is not reported.
-                self.stderr = None;
-                None
+                Message::Stderr(ReadResult::End(_)) => {}
             }
         }
     }
 }
 
-impl EndReport {
-    /// Returns the input if it is the first of the two. Keeps the second one.
-    fn report(&mut self, input: Input<'static>) -> Option<Input<'static>> {
-        if std::mem::replace(&mut self.has_begun, true) {
-            self.second = Some(input);
-            return None;
+impl ThreadedChild {
+    fn report_output(&self, read: ReadResult) -> Input<'static> {
+        match read {
+            ReadResult::Bytes(bytes) => {
+                self.stdout.read_next();
+                Input::bytes(bytes)
+            }
+            ReadResult::End(faults) => Input::end(faults),
         }
-        Some(input)
     }
 }

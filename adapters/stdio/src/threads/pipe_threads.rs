@@ -3,19 +3,17 @@
 //! A thread that blocks on a pipe cannot be stopped: it ends when the pipe does. Dropping a reader or writer does not wait for its thread, and its
 //! messages are ignored from then on.
 
-use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
-use std::mem;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use everlink::{Fault, Input};
+use everlink::Fault;
 
 /// The maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
 
 /// A message of a reader.
-pub(crate) enum ReadResult {
+pub(super) enum ReadResult {
     Bytes(Vec<u8>),
     /// The end of the pipe, with its faults.
     End(Vec<Fault>),
@@ -55,7 +53,7 @@ impl ReaderThread {
 }
 
 /// Writes to a pipe. Dropping it closes the pipe after all queued bytes are written.
-pub(crate) struct WriterThread(Sender<Vec<u8>>);
+pub(super) struct WriterThread(Sender<Vec<u8>>);
 
 impl WriterThread {
     /// Starts the thread. It reports the number of bytes after each write, or the fault that ends it.
@@ -82,28 +80,10 @@ impl WriterThread {
         Ok(WriterThread(sender))
     }
 
-    pub(super) fn write(&self, bytes: Vec<u8>) {
+    /// Queues bytes to write.
+    pub(super) fn write(&self, bytes: &[u8]) {
         // The send fails only after the thread has reported a fault.
-        let _ = self.0.send(bytes);
-    }
-}
-
-/// A writer that never blocks, because the bytes are queued for a thread. `None` once it is closed or writing has failed.
-pub(crate) struct Writer(pub(super) Option<WriterThread>);
-
-impl crate::writer::Writer for Writer {
-    type Stream = Infallible;
-
-    fn write(&mut self, bytes: &mut Vec<u8>) -> Option<Input<'static>> {
-        let bytes = mem::take(bytes);
-        if let Some(writer) = &self.0 {
-            writer.write(bytes);
-        }
-        None
-    }
-
-    fn blocked_stream(&self) -> Option<Infallible> {
-        None
+        let _ = self.0.send(bytes.to_vec());
     }
 }
 

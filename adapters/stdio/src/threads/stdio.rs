@@ -2,78 +2,85 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::task::Waker;
+use std::task::{Context, Poll};
 
-use everlink::{Fault, Input};
+use everlink::{Epoch, Fault, Input, Output};
+use everlink_handle::{Inbox, Transport};
 
-use super::message_queue::{MessageQueue, message_queue};
-use super::pipe_threads::{ReadResult, ReaderThread, Writer, WriterThread};
-use crate::serve::Transport;
-use crate::sleep_plan::Sleep;
+use super::pipe_threads::{ReadResult, ReaderThread, WriterThread};
 use crate::system::standard_streams;
 
-/// The standard streams of this process.
-pub(crate) struct StdioTransport {
+/// The transport of a server: the standard streams of this process.
+pub struct ThreadedStdio {
     input: ReaderThread,
+    /// `None` after the release.
+    output: Option<WriterThread>,
     /// Input that was read while the machine wants none.
     held_input: Option<ReadResult>,
-    queue: MessageQueue<Message>,
+    inbox: Inbox<Message>,
 }
 
 /// A message of one of the threads.
-pub(crate) enum Message {
+enum Message {
     Input(ReadResult),
     Output(Result<usize, Fault>),
 }
 
-impl Transport for StdioTransport {
-    type Writer = Writer;
-    type Wakeup = Option<Message>;
-
-    fn take() -> io::Result<(StdioTransport, Writer, Waker)> {
-        let (queue, waker) = message_queue();
+impl ThreadedStdio {
+    /// Takes the streams over; see [`standard_streams::take`].
+    ///
+    /// # Errors
+    ///
+    /// When there are no standard streams, or the system has no thread left.
+    pub fn take() -> io::Result<ThreadedStdio> {
         let (input, output) = standard_streams::take()?;
-        let [input_sender, output_sender] = [queue.sender(), queue.sender()];
-        let output = WriterThread::new(output, move |written| {
-            output_sender.send(Message::Output(written));
-        })?;
-        let transport = StdioTransport {
-            input: ReaderThread::new(input, move |result| {
-                input_sender.send(Message::Input(result));
-            })?,
+        let inbox = Inbox::new();
+        let [input_sender, output_sender] = [inbox.sender(), inbox.sender()];
+        Ok(ThreadedStdio {
+            input: ReaderThread::new(input, move |read| input_sender.send(Message::Input(read)))?,
+            output: Some(WriterThread::new(output, move |written| {
+                output_sender.send(Message::Output(written));
+            })?),
             held_input: None,
-            queue,
-        };
-        Ok((transport, Writer(Some(output)), waker))
+            inbox,
+        })
+    }
+}
+
+impl Transport for ThreadedStdio {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        match output {
+            Output::Write { .. } => self.output.iter().for_each(|it| it.write(bytes)),
+            Output::Release { .. } => self.output = None,
+            // A server on a pipe asks for nothing else.
+            _ => {}
+        }
     }
 
-    fn sleep(&mut self, sleep: Sleep<Infallible>) -> io::Result<Option<Message>> {
-        let held_input = if sleep.reads {
-            self.held_input.take()
-        } else {
-            None
-        };
-        let message = held_input.map(Message::Input);
-        Ok(message.or_else(|| self.queue.wait(sleep.timeout)))
-    }
-
-    fn report_inputs(
+    fn poll_input<'r>(
         &mut self,
-        message: Option<Message>,
+        cx: &mut Context<'_>,
         reads: bool,
-        _: &mut Writer,
-        mut feed: impl FnMut(Input<'_>),
-    ) {
-        match message {
-            Some(Message::Input(result)) if !reads => self.held_input = Some(result),
-            Some(Message::Input(ReadResult::Bytes(bytes))) => {
-                self.input.read_next();
-                feed(Input::bytes(bytes));
-            }
-            Some(Message::Input(ReadResult::End(faults))) => feed(Input::end(faults)),
-            Some(Message::Output(Ok(len))) => feed(Input::sent(len)),
-            Some(Message::Output(Err(fault))) => feed(Input::write_failed(vec![fault])),
-            None => {}
+        _: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
+        loop {
+            let input = match self.held_input.take_if(|_| reads) {
+                Some(ReadResult::Bytes(bytes)) => {
+                    self.input.read_next();
+                    Input::bytes(bytes)
+                }
+                Some(ReadResult::End(faults)) => Input::end(faults),
+                None => match self.inbox.poll_recv(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Message::Input(read)) => {
+                        self.held_input = Some(read);
+                        continue;
+                    }
+                    Poll::Ready(Message::Output(Ok(len))) => Input::sent(len),
+                    Poll::Ready(Message::Output(Err(fault))) => Input::write_failed(vec![fault]),
+                },
+            };
+            return Poll::Ready((Epoch::FIRST, input));
         }
     }
 }

@@ -1,283 +1,149 @@
-//! The transport of a client link to a child process: one thread, which sleeps in `poll`. Makes no decisions.
+//! The I/O with a child process, with any reactor. Makes no decisions.
 
-use std::convert::Infallible;
-use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::task::Waker;
+use std::io;
+use std::task::{Context, Poll};
 
-use everlink::{Epoch, ExitStatus, Fault, Input, Output};
-use rustix::event::{PollFd, PollFlags};
+use everlink::{ExitStatus, Fault, Input};
 
-use super::CHUNK;
-use super::poll::poll;
-use super::process_tree::{Pipes, ProcessTree, Spawner};
+use super::pipe_io::{Reader, Writer};
+use super::process_tree::{Pipes, ProcessTree};
+use super::reactor::{Interest, Reactor, Registered};
 use super::standard_streams::OwnedStream;
-use super::wake::{WakeFd, wake_fd};
-use super::writer::Writer;
-use crate::drive::Transport;
-use crate::sleep_plan::Sleep;
+use crate::child::ChildIo;
 
 /// The maximum number of bytes that are read from a dead child's pipes before its exit is reported.
 const MAX_DRAINED: usize = 1 << 20;
 
-/// The transport of a client link: one child process after another.
-pub(crate) struct ChildTransport {
-    spawner: Spawner,
-    /// A child that is being spawned.
-    opening: Option<Opening>,
-    child: Option<ChildProcess>,
-    spawn_results: (Sender<SpawnResult>, Receiver<SpawnResult>),
-    wake_fd: WakeFd,
-    driver_waker: Waker,
-    chunk: Vec<u8>,
+/// The I/O with one child, on a reactor.
+pub struct PolledChild<R: Reactor> {
+    /// Readable when the child has exited.
+    tree: R::Registered<ProcessTree>,
+    exit: Exit,
+    stdin: Writer<R>,
+    /// `None` after its end, as is `stderr`.
+    stdout: Option<Reader<R>>,
+    stderr: Option<Reader<R>>,
+    /// Whether standard error is read before standard output. It alternates, so that a busy stream cannot starve the other.
+    reads_stderr_first: bool,
 }
 
-type SpawnResult = (Epoch, Result<(ProcessTree, Pipes), Fault>);
-
-/// A child that is being spawned, and the outputs to carry out once it is there.
-struct Opening {
-    epoch: Epoch,
-    close_when_spawned: bool,
-    kill_when_spawned: bool,
+/// What is known about the exit of a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    None,
+    /// The child has exited, and this many bytes were read since then.
+    Noticed(usize),
+    Reported,
 }
 
-/// One child process.
-struct ChildProcess {
-    epoch: Epoch,
-    tree: ProcessTree,
-    stdout: Option<OwnedStream>,
-    stderr: Option<OwnedStream>,
-    has_exited: bool,
-}
+impl<R: Reactor> ChildIo for PolledChild<R> {
+    type Runtime = R;
 
-/// The descriptors that are ready.
-pub(crate) struct ReadyFds {
-    wake_fd: bool,
-    exit: bool,
-    writable: bool,
-    stdout: bool,
-    stderr: bool,
-}
-
-impl Transport for ChildTransport {
-    type Writer = Writer;
-    type Wakeup = ReadyFds;
-
-    fn new(command: Command) -> io::Result<(ChildTransport, Writer, Waker)> {
-        let (wake_fd, waker) = wake_fd()?;
-        let transport = ChildTransport {
-            spawner: Spawner::new(command),
-            opening: None,
-            child: None,
-            spawn_results: channel(),
-            wake_fd,
-            driver_waker: waker.clone(),
-            chunk: vec![0; CHUNK],
-        };
-        Ok((transport, Writer::new(None), waker))
-    }
-
-    fn perform(
-        &mut self,
-        output: Output<Infallible>,
-        writer: &mut Writer,
-    ) -> Option<(Epoch, Input<'static>)> {
-        match (&output, &mut self.opening) {
-            (Output::Open { epoch }, _) => {
-                self.open(*epoch);
-                return None;
-            }
-            (Output::Release { .. }, _) => {
-                *writer = Writer::new(None);
-                (self.opening, self.child) = (None, None);
-                return None;
-            }
-            (Output::CloseWrite { .. }, Some(opening)) => opening.close_when_spawned = true,
-            (Output::Inspect { .. }, Some(_)) => {}
-            (_, Some(opening)) => opening.kill_when_spawned = true,
-            (_, None) => {}
-        }
-        let child = self.child.as_mut()?;
-        match output {
-            Output::CloseWrite { .. } => writer.close(),
-            Output::Terminate { .. } => child.tree.terminate(),
-            Output::Inspect { epoch } => return Some((epoch, child.tree.activity()?)),
-            Output::Kill { .. } => child.tree.kill(),
-            // The machine asks for nothing else of a child.
-            _ => {}
-        }
-        None
-    }
-
-    fn sleep(&mut self, sleep: Sleep<Arc<OwnedStream>>) -> io::Result<ReadyFds> {
-        let child = self.child.as_ref();
-        let watch =
-            |fd, is_watched: bool| is_watched.then(|| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        let [wake_fd, exit, stdout, stderr, writable] = poll(
-            [
-                Some(PollFd::new(&self.wake_fd, PollFlags::IN)),
-                child.and_then(|child| watch(child.tree.exit_fd(), !child.has_exited)),
-                child.and_then(|child| watch(child.stdout.as_ref()?.as_fd(), sleep.reads)),
-                child.and_then(|child| watch(child.stderr.as_ref()?.as_fd(), true)),
-                sleep
-                    .blocked_stream
-                    .as_ref()
-                    .map(|stream| PollFd::new(&**stream, PollFlags::OUT)),
-            ],
-            sleep.timeout,
-        )?;
-        Ok(ReadyFds {
-            wake_fd,
-            exit,
-            writable,
-            stdout,
-            stderr,
+    fn attach(reactor: &R, tree: ProcessTree, pipes: Pipes) -> io::Result<PolledChild<R>> {
+        let stdin = OwnedStream::from_pipe(pipes.stdin.into())?;
+        let tree = reactor.register(tree, Interest::Readable);
+        Ok(PolledChild {
+            tree: tree.map_err(|(_, error)| error)?,
+            exit: Exit::None,
+            stdin: Writer::new(stdin, reactor.clone()),
+            stdout: Some(Reader::from_pipe(pipes.stdout.into(), reactor)?),
+            stderr: Some(Reader::from_pipe(pipes.stderr.into(), reactor)?),
+            reads_stderr_first: false,
         })
     }
 
-    fn report_inputs(
+    fn tree(&self) -> &ProcessTree {
+        self.tree.get_ref()
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.stdin.push(bytes);
+    }
+
+    fn close_write(&mut self) {
+        self.stdin.close();
+    }
+
+    fn poll_input<'r>(
         &mut self,
-        ready: ReadyFds,
+        cx: &mut Context<'_>,
         reads: bool,
-        writer: &mut Writer,
-        mut feed: impl FnMut(Epoch, Input<'_>),
-    ) {
-        if ready.wake_fd {
-            self.wake_fd.reset();
+        buffer: &'r mut [u8],
+    ) -> Poll<Input<'r>> {
+        if let Poll::Ready(input) = self.stdin.poll_write(cx) {
+            return Poll::Ready(input);
         }
-        let Some(child) = &mut self.child else {
-            return self.attach_spawned(writer, &mut feed);
-        };
-        if ready.writable {
-            if let Some(input) = writer.write_queued() {
-                feed(child.epoch, input);
-            }
+        // Check for the exit before reading, so that everything the child wrote is in the pipes by then.
+        if self.exit == Exit::None && self.tree.poll_io(cx, |_| Ok(((), false))).is_ready() {
+            self.exit = Exit::Noticed(0);
         }
-        // A live child gets one read per turn, because `poll` reports what is left. A dead one is drained up to the limit.
-        let limit = if ready.exit { MAX_DRAINED } else { 1 };
-        if ready.stderr || ready.exit {
-            child.read_stderr(&mut self.chunk, limit, &mut feed);
+        if matches!(self.exit, Exit::Noticed(MAX_DRAINED..)) {
+            return Poll::Ready(self.report_exit());
         }
-        if (ready.stdout && reads) || ready.exit {
-            child.read_stdout(&mut self.chunk, limit, &mut feed);
-        }
-        if ready.exit {
-            child.has_exited = true;
-            // While a debugger traces the child, its end may be visible before its exit status is.
-            let status = child.tree.exit_status().unwrap_or(ExitStatus::Unknown);
-            feed(child.epoch, Input::exited(status));
-        }
-    }
-}
-
-impl ChildTransport {
-    fn open(&mut self, epoch: Epoch) {
-        self.opening = Some(Opening {
-            epoch,
-            close_when_spawned: false,
-            kill_when_spawned: false,
-        });
-        let (spawn_results, driver_waker) =
-            (self.spawn_results.0.clone(), self.driver_waker.clone());
-        self.spawner.spawn(move |spawned| {
-            // A process tree that is not received is dropped, which kills it.
-            let _ = spawn_results.send((epoch, spawned));
-            driver_waker.wake();
-        });
-    }
-
-    /// Attaches the child that was spawned. Drops those that are no longer wanted, which kills them.
-    fn attach_spawned(&mut self, writer: &mut Writer, feed: &mut impl FnMut(Epoch, Input<'_>)) {
-        for (epoch, spawned) in self.spawn_results.1.try_iter() {
-            let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
-                continue;
-            };
-            match spawned.and_then(|spawned| ChildProcess::new(opening, spawned)) {
-                Ok((child, stdin)) => {
-                    self.child = Some(child);
-                    *writer = Writer::new(stdin);
-                    feed(epoch, Input::Opened);
+        let is_dead = matches!(self.exit, Exit::Noticed(_));
+        self.reads_stderr_first = !self.reads_stderr_first;
+        for is_stderr in [self.reads_stderr_first, !self.reads_stderr_first] {
+            if is_stderr {
+                if let Poll::Ready(Ok(len)) = self.poll_read(cx, |child| &mut child.stderr, buffer)
+                {
+                    return Poll::Ready(Input::stderr(&buffer[..len]));
                 }
-                Err(fault) => feed(epoch, Input::open_failed(vec![fault])),
+            } else if reads || is_dead {
+                match self.poll_read(cx, |child| &mut child.stdout, buffer) {
+                    Poll::Ready(Ok(len)) => return Poll::Ready(Input::bytes(&buffer[..len])),
+                    Poll::Ready(Err(faults)) => return Poll::Ready(Input::end(faults)),
+                    Poll::Pending => {}
+                }
             }
         }
+        if is_dead {
+            return Poll::Ready(self.report_exit());
+        }
+        Poll::Pending
     }
 }
 
-impl ChildProcess {
-    /// Creates the state of a spawned child, and its standard input unless that is to be closed.
-    fn new(
-        opening: Opening,
-        (tree, pipes): (ProcessTree, Pipes),
-    ) -> Result<(ChildProcess, Option<OwnedStream>), Fault> {
-        if opening.kill_when_spawned {
-            tree.kill();
-        }
-        let stdin = OwnedStream::from_pipe(pipes.stdin.into())?;
-        let child = ChildProcess {
-            epoch: opening.epoch,
-            tree,
-            stdout: Some(OwnedStream::from_pipe(pipes.stdout.into())?),
-            stderr: Some(OwnedStream::from_pipe(pipes.stderr.into())?),
-            has_exited: false,
+impl<R: Reactor> PolledChild<R> {
+    fn report_exit(&mut self) -> Input<'static> {
+        self.exit = Exit::Reported;
+        // While a debugger traces the child, its end may be visible before its exit status is.
+        let status = self.tree.get_ref().exit_status();
+        Input::exited(status.unwrap_or(ExitStatus::Unknown))
+    }
+
+    /// Reads the bytes that are available and returns their number. At the end of the pipe, closes it and returns the faults.
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        pipe: impl FnOnce(&mut PolledChild<R>) -> &mut Option<Reader<R>>,
+        buffer: &mut [u8],
+    ) -> Poll<Result<usize, Vec<Fault>>> {
+        // A dead child writes nothing more, so an empty pipe is known to be empty.
+        let is_dead = matches!(self.exit, Exit::Noticed(_));
+        let pipe = pipe(self);
+        let read = pipe.as_ref().map(|pipe| match is_dead {
+            true => pipe.read_now(buffer),
+            false => pipe.poll_read(cx, buffer),
+        });
+        let Some(Poll::Ready(read)) = read else {
+            return Poll::Pending;
         };
-        Ok((child, Some(stdin).filter(|_| !opening.close_when_spawned)))
-    }
-
-    fn read_stdout(
-        &mut self,
-        chunk: &mut [u8],
-        limit: usize,
-        feed: &mut impl FnMut(Epoch, Input<'_>),
-    ) {
-        let epoch = self.epoch;
-        let end = drain(&mut self.stdout, chunk, limit, |bytes| {
-            feed(epoch, Input::bytes(bytes));
-        });
-        if let Some(fault) = end {
-            feed(epoch, Input::end(Vec::from_iter(fault)));
+        match read {
+            Ok(len @ 1..) => {
+                if let Exit::Noticed(drained) = &mut self.exit {
+                    *drained += len;
+                }
+                Poll::Ready(Ok(len))
+            }
+            end => {
+                *pipe = None;
+                Poll::Ready(Err(faults(end)))
+            }
         }
-    }
-
-    fn read_stderr(
-        &mut self,
-        chunk: &mut [u8],
-        limit: usize,
-        feed: &mut impl FnMut(Epoch, Input<'_>),
-    ) {
-        let epoch = self.epoch;
-        // The end of standard error is not reported.
-        let _ = drain(&mut self.stderr, chunk, limit, |bytes| {
-            feed(epoch, Input::stderr(bytes));
-        });
     }
 }
 
-/// Reads until the pipe is empty or at least `limit` bytes were read. At the end of the pipe, closes it and returns `Some` with the fault, if any.
-fn drain(
-    pipe: &mut Option<OwnedStream>,
-    chunk: &mut [u8],
-    limit: usize,
-    mut feed: impl FnMut(&[u8]),
-) -> Option<Option<Fault>> {
-    let mut total = 0;
-    let end = loop {
-        match pipe.as_ref()?.try_read(chunk) {
-            Ok(0) => break None,
-            Ok(len) => {
-                feed(&chunk[..len]);
-                total += len;
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-            Err(error) => break Some(Fault::from(error)),
-        }
-        if total >= limit {
-            return None;
-        }
-    };
-    *pipe = None;
-    Some(end)
+/// The faults of a read that ended a stream.
+fn faults(end: io::Result<usize>) -> Vec<Fault> {
+    end.err().map(Fault::from).into_iter().collect()
 }

@@ -3,11 +3,11 @@
 //! The process leads its own process group, on Linux also a session, and stays a zombie until its owner drops it. So no other process can get the ids
 //! of the group and the session, and a signal cannot reach an unrelated process.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -43,16 +43,6 @@ impl Spawner {
             then(spawned);
         });
     }
-
-    /// Spawns the command and waits for the result.
-    #[cfg(feature = "threads")]
-    pub(crate) fn spawn_and_wait(&self) -> Result<(ProcessTree, Pipes), Fault> {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        self.spawn(move |spawned| drop(sender.send(spawned)));
-        receiver
-            .recv()
-            .unwrap_or_else(|_| Err(FaultKind::Other.into()))
-    }
 }
 
 fn spawn_now(command: &mut Command) -> Result<(ProcessTree, Pipes), Fault> {
@@ -77,7 +67,7 @@ pub struct ProcessTree {
     pid: Pid,
     exit_fd: OwnedFd,
     /// Whether other code has reaped it, so that its pid may belong to an unrelated process.
-    is_reaped_by_others: Cell<bool>,
+    is_reaped_by_others: AtomicBool,
 }
 
 impl ProcessTree {
@@ -91,7 +81,7 @@ impl ProcessTree {
                     child,
                     pid,
                     exit_fd,
-                    is_reaped_by_others: Cell::new(false),
+                    is_reaped_by_others: AtomicBool::new(false),
                 };
                 Ok((tree, pipes))
             }
@@ -125,7 +115,7 @@ impl ProcessTree {
     }
 
     fn signal(&self, signal: Signal) {
-        if !self.is_reaped_by_others.get() {
+        if !self.is_reaped_by_others.load(Ordering::Relaxed) {
             session::signal(self.pid, signal);
         }
     }
@@ -141,7 +131,7 @@ impl ProcessTree {
     pub fn exit_status(&self) -> Option<ExitStatus> {
         let status = exit_status(self.pid, WaitIdOptions::NOHANG);
         self.is_reaped_by_others
-            .set(status == Some(ExitStatus::Unknown));
+            .store(status == Some(ExitStatus::Unknown), Ordering::Relaxed);
         status
     }
 

@@ -131,9 +131,15 @@ impl OwnedStream {
     }
 
     fn check_ready(&self, ready: PollFlags) -> io::Result<()> {
-        let is_ready =
-            poll([Some(PollFd::new(&self.file, ready))], Some(Duration::ZERO))? == [true];
+        let is_ready = self.wait(ready, Some(Duration::ZERO))?;
         is_ready.then_some(()).ok_or(ErrorKind::WouldBlock.into())
+    }
+
+    /// Waits until the stream is ready. Returns false after the timeout.
+    fn wait(&self, ready: PollFlags, timeout: Option<Duration>) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&self.file, ready)];
+        poll(&mut fds, timeout)?;
+        Ok(!fds[0].revents().is_empty())
     }
 }
 
@@ -178,7 +184,7 @@ fn retry_interrupted<T>(mut operation: impl FnMut() -> io::Result<T>) -> io::Res
 /// Blocks until the stream is ready, whatever its mode.
 impl Read for OwnedStream {
     fn read(&mut self, chunk: &mut [u8]) -> io::Result<usize> {
-        poll([Some(PollFd::new(&self.file, PollFlags::IN))], None)?;
+        self.wait(PollFlags::IN, None)?;
         would_block_to_interrupted(self.try_read(chunk))
     }
 }
@@ -186,7 +192,7 @@ impl Read for OwnedStream {
 /// Blocks until the stream is ready, whatever its mode.
 impl Write for OwnedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        poll([Some(PollFd::new(&self.file, PollFlags::OUT))], None)?;
+        self.wait(PollFlags::OUT, None)?;
         would_block_to_interrupted(self.try_write(bytes))
     }
 

@@ -1,99 +1,77 @@
-//! The transport of a server on the standard streams of its process: one thread, which sleeps in `poll`. Makes no decisions.
+//! The transport of a server on the standard streams of its process, with any reactor. Makes no decisions.
 
-use std::io::{self, ErrorKind};
-use std::sync::Arc;
-use std::task::Waker;
+use std::convert::Infallible;
+use std::io;
+use std::task::{Context, Poll};
 
-use everlink::{Fault, Input};
-use rustix::event::{PollFd, PollFlags};
+use everlink::{Epoch, Fault, Input, Output};
+use everlink_handle::Transport;
 
-use super::CHUNK;
-use super::poll::poll;
-use super::standard_streams::{self, OwnedStream};
-use super::wake::{WakeFd, wake_fd};
-use super::writer::Writer;
-use crate::serve::Transport;
-use crate::sleep_plan::Sleep;
+use super::pipe_io::{Reader, Writer};
+use super::reactor::Reactor;
+use super::standard_streams;
 
-/// The standard input of this process.
-pub(crate) struct StdioTransport {
+/// The transport of a server: the standard streams of this process.
+pub struct StdioTransport<R: Reactor> {
     /// `None` after its end.
-    input: Option<OwnedStream>,
-    wake_fd: WakeFd,
-    chunk: Vec<u8>,
+    input: Option<Reader<R>>,
+    /// `None` after the release.
+    output: Option<Writer<R>>,
 }
 
-/// The descriptors that are ready.
-pub(crate) struct ReadyFds {
-    wake_fd: bool,
-    input: bool,
-    writable: bool,
-}
-
-impl Transport for StdioTransport {
-    type Writer = Writer;
-    type Wakeup = ReadyFds;
-
-    fn take() -> io::Result<(StdioTransport, Writer, Waker)> {
-        let (wake_fd, waker) = wake_fd()?;
+impl<R: Reactor> StdioTransport<R> {
+    /// Takes the streams over; see [`standard_streams::take`].
+    ///
+    /// # Errors
+    ///
+    /// When there are no standard streams, or the system has no descriptor left.
+    pub fn take(reactor: R) -> io::Result<StdioTransport<R>> {
         let (input, output) = standard_streams::take()?;
-        let transport = StdioTransport {
-            input: Some(input),
-            wake_fd,
-            chunk: vec![0; CHUNK],
-        };
-        Ok((transport, Writer::new(Some(output)), waker))
-    }
-
-    fn sleep(&mut self, sleep: Sleep<Arc<OwnedStream>>) -> io::Result<ReadyFds> {
-        let input = self.input.as_ref().filter(|_| sleep.reads);
-        let [wake_fd, input, writable] = poll(
-            [
-                Some(PollFd::new(&self.wake_fd, PollFlags::IN)),
-                input.map(|input| PollFd::new(input, PollFlags::IN)),
-                sleep
-                    .blocked_stream
-                    .as_ref()
-                    .map(|stream| PollFd::new(&**stream, PollFlags::OUT)),
-            ],
-            sleep.timeout,
-        )?;
-        Ok(ReadyFds {
-            wake_fd,
-            input,
-            writable,
+        Ok(StdioTransport {
+            input: Some(Reader::new(input, &reactor)?),
+            output: Some(Writer::new(output, reactor)),
         })
     }
 
-    fn report_inputs(
-        &mut self,
-        ready: ReadyFds,
-        reads: bool,
-        writer: &mut Writer,
-        mut feed: impl FnMut(Input<'_>),
-    ) {
-        if ready.wake_fd {
-            self.wake_fd.reset();
-        }
-        if ready.writable {
-            writer.write_queued().map(&mut feed);
-        }
-        if ready.input && reads {
-            self.read(feed);
-        }
+    fn poll_read<'r>(&mut self, cx: &mut Context<'_>, buffer: &'r mut [u8]) -> Poll<Input<'r>> {
+        let Some(input) = &self.input else {
+            return Poll::Pending;
+        };
+        input.poll_read(cx, buffer).map(|read| {
+            let faults = match read {
+                Ok(0) => Vec::new(),
+                Ok(len) => return Input::bytes(&buffer[..len]),
+                Err(error) => vec![Fault::from(error)],
+            };
+            self.input = None;
+            Input::end(faults)
+        })
     }
 }
 
-impl StdioTransport {
-    fn read(&mut self, mut feed: impl FnMut(Input<'_>)) {
-        let Some(input) = &self.input else { return };
-        let faults = match input.try_read(&mut self.chunk) {
-            Ok(0) => Vec::new(),
-            Ok(len) => return feed(Input::bytes(&self.chunk[..len])),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-            Err(error) => vec![Fault::from(error)],
+impl<R: Reactor> Transport for StdioTransport<R> {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        match output {
+            Output::Write { .. } => self.output.iter_mut().for_each(|it| it.push(bytes)),
+            Output::Release { .. } => (self.input, self.output) = (None, None),
+            // A server on a pipe asks for nothing else.
+            _ => {}
+        }
+    }
+
+    fn poll_input<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        buffer: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
+        let mut polled: Poll<Input<'r>> = match &mut self.output {
+            Some(output) => output.poll_write(cx),
+            None => Poll::Pending,
         };
-        self.input = None;
-        feed(Input::end(faults));
+        if polled.is_pending() && reads {
+            polled = self.poll_read(cx, buffer);
+        }
+        polled.map(|input| (Epoch::FIRST, input))
     }
 }

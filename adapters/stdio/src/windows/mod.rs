@@ -4,8 +4,6 @@
 pub mod process_tree;
 pub mod standard_streams;
 
-pub(crate) use crate::threads::{ChildTransport, StdioTransport};
-
 /// Converts a `BOOL` of the Windows API to a `Result`.
 fn check(result: windows_sys::core::BOOL) -> std::io::Result<()> {
     match result {

@@ -13,6 +13,8 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr::null;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use everlink::{ExitStatus, Fault};
 use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE};
@@ -33,7 +35,7 @@ pub use crate::pipes::Pipes;
 
 /// A command that can be spawned repeatedly. Each spawn yields a [`ProcessTree`].
 #[derive(Debug)]
-pub struct Spawner(Command);
+pub struct Spawner(Arc<Mutex<Command>>);
 
 impl Spawner {
     /// Prepares this command. Sets its standard streams and its creation flags; it has no window.
@@ -43,22 +45,30 @@ impl Spawner {
         command.stdout(Stdio::piped());
         command.stderr(Stdio::piped());
         command.creation_flags(CREATE_NO_WINDOW | CREATE_SUSPENDED);
-        Spawner(command)
+        Spawner(Arc::new(Mutex::new(command)))
     }
 
-    /// Spawns the command.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be spawned. The fault names the program and the reason.
-    pub(crate) fn spawn_and_wait(&mut self) -> Result<(ProcessTree, Pipes), Fault> {
-        let spawned = job().and_then(|job| ProcessTree::of(job, self.0.spawn()?));
-        spawned.map_err(|error| {
-            let program = self.0.get_program().to_string_lossy();
-            let detail = format!("`{program}` cannot be started: {error}");
-            Fault::with_detail(Fault::from(&error).kind(), detail)
-        })
+    /// Spawns the command on another thread, which calls `then` with the tree, or with a fault that names the program and the reason. A tree that
+    /// nobody keeps is killed.
+    pub fn spawn(&self, then: impl FnOnce(Result<(ProcessTree, Pipes), Fault>) + Send + 'static) {
+        let command = Arc::clone(&self.0);
+        let spawn = move || {
+            let spawned = spawn_now(&mut command.lock().unwrap_or_else(PoisonError::into_inner));
+            then(spawned);
+        };
+        // Without a thread, `then` is dropped, and its owner waits until the machine gives up.
+        let thread = thread::Builder::new().name("everlink-spawn".into());
+        let _ = thread.spawn(spawn);
     }
+}
+
+fn spawn_now(command: &mut Command) -> Result<(ProcessTree, Pipes), Fault> {
+    let spawned = job().and_then(|job| ProcessTree::of(job, command.spawn()?));
+    spawned.map_err(|error| {
+        let program = command.get_program().to_string_lossy();
+        let detail = format!("`{program}` cannot be started: {error}");
+        Fault::with_detail(Fault::from(&error).kind(), detail)
+    })
 }
 
 /// A process and all its descendants. Dropping it kills all of them.

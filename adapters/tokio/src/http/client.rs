@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, Input, Output, StreamId};
-use everlink_handle::{IdMap, Link};
+use everlink_handle::{IdMap, Link, Transport};
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -28,8 +28,7 @@ use super::client_connection::{
 use super::proxy_connector::ProxyConnector;
 use super::ready_set::{ReadyFlag, ReadySet};
 use super::{copy_into, fields, known};
-use crate::drive::{ClientLoop, Transport, start};
-use crate::inline_driver::InlineDriverTask;
+use crate::drive::{drive, start};
 
 /// How long an unused connection is kept at least; it is closed after twice that at most. Some servers close theirs after 5 s, and a request that is
 /// sent at that moment is lost.
@@ -132,10 +131,7 @@ impl Connector {
             ));
         }
         let (link, owner) = Link::new(config);
-        start(InlineDriverTask::new(ClientLoop::new(
-            owner,
-            self.transport(),
-        )))?;
+        start(drive(owner, self.transport()))?;
         Ok(link)
     }
 
@@ -164,8 +160,6 @@ impl Connector {
             }),
             proxy_connector,
             fields: self.fields,
-            #[cfg(feature = "http2")]
-            has_used_pool: false,
             is_open: false,
             last_head: None,
             connections: IdMap::default(),
@@ -193,10 +187,6 @@ pub struct ClientTransport {
     proxy_connector: ProxyConnector,
     /// The header fields of every request.
     fields: HeaderMap,
-    /// Whether an HTTP/2 connection may have been used, which carries several exchanges. Its reader wakes their waiters while it holds a lock of the
-    /// connection.
-    #[cfg(feature = "http2")]
-    has_used_pool: bool,
     /// Whether an epoch is open. Requests are dropped while none is.
     is_open: bool,
     /// The head of the last request, because most requests have the same one.
@@ -306,11 +296,6 @@ impl Transport for ClientTransport {
             self.held_inputs.push_back((poll_again, (epoch, input)));
         }
     }
-
-    #[cfg(feature = "http2")]
-    fn allows_inline_turn(&self) -> bool {
-        !self.has_used_pool
-    }
 }
 
 /// Converts a part of a response to an input.
@@ -365,10 +350,6 @@ impl ClientTransport {
         last_head.set_body_len(body.len());
         let (target, fields) = (Arc::clone(&last_head.target), last_head.fields.clone());
         self.last_head = Some(last_head);
-        #[cfg(feature = "http2")]
-        {
-            self.has_used_pool |= target.may_use_http2();
-        }
         let key = self.connection_to(&target);
         if let Some(connection) = self.connections.get_mut(&key) {
             let mut request = Request::new(RequestBody {
@@ -607,8 +588,8 @@ mod tests {
         link: Link,
         call: Call<ToolResult>,
         driver: JoinHandle<()>,
-        /// Returns how many references to the driver and to the ready set of its transport are left.
-        left: Box<dyn Fn() -> (usize, usize)>,
+        /// Returns how many references to the ready set of its transport are left.
+        left: Box<dyn Fn() -> usize>,
     }
 
     async fn start_link(url: &str, dialect: Dialect) -> LinkUnderTest {
@@ -617,16 +598,14 @@ mod tests {
         let (link, owner) = Link::new(config);
         let transport = Connector::new().transport();
         let ready_set = Arc::downgrade(&transport.ready_set);
-        let task = InlineDriverTask::new(ClientLoop::new(owner, transport));
-        let weak = task.weak();
-        let driver = tokio::spawn(task);
+        let driver = tokio::spawn(drive(owner, transport));
         let call = link.call_tool("silence", json!({}));
         for _ in 0..3 {
             let answer = link.call_tool("answer", json!({})).await;
             answer.expect("an answer");
         }
-        let left = Box::new(move || (weak.strong_count(), ready_set.strong_count()));
-        assert!(left().0 > 0 && left().1 > 0);
+        let left = Box::new(move || ready_set.strong_count());
+        assert!(left() > 0);
         LinkUnderTest {
             link,
             call,
@@ -636,14 +615,14 @@ mod tests {
     }
 
     /// Yields until nothing is left.
-    async fn wait_until_freed(left: impl Fn() -> (usize, usize)) {
-        while left() != (0, 0) {
+    async fn wait_until_freed(left: impl Fn() -> usize) {
+        while left() != 0 {
             yield_now().await;
         }
     }
 
     #[test]
-    fn link_on_one_thread_frees_its_driver_and_ready_set_when_it_ends() {
+    fn link_on_one_thread_frees_its_transport_when_it_ends() {
         let (_server, url) = server();
         let runtime = || Builder::new_current_thread().enable_all().build();
         for dialect in [Dialect::Legacy, Dialect::Modern] {
@@ -671,7 +650,7 @@ mod tests {
             } = single_threaded.block_on(start_link(&url, dialect));
             let waiter = single_threaded.spawn(link.call_tool("silence", json!({})));
             drop((single_threaded, waiter));
-            assert_eq!(left(), (0, 0));
+            assert_eq!(left(), 0);
             let later = runtime().expect("a runtime");
             later.block_on(call).expect_err("nobody drives it");
         }

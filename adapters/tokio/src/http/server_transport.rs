@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use everlink::http::{RequestHead, ResponseHead, Verb};
 use everlink::{Epoch, Input, Output, StoreAnswer, StoreRequest, StreamId};
-use everlink_handle::IdMap;
+use everlink_handle::{IdMap, Transport};
 use http::header::HOST;
 use http::request::Parts;
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +19,6 @@ use super::server_messages::{
 };
 use super::store::{Store, StoreRunner};
 use super::{copy_into, fields};
-use crate::drive::Transport;
 
 /// The maximum number of request pieces that are queued for the machine.
 const MAX_QUEUED_PIECES: usize = 64;
