@@ -8,12 +8,13 @@ use std::thread;
 
 use everlink::http::{Fields, RequestHead, ResponseHead, Verb};
 use everlink::{Fault, FaultKind, Input, StreamId};
+use everlink_handle::InboxSender;
 use ureq::http::{HeaderValue, Request, Response, header, request};
 use ureq::{Agent, Body};
 
 use crate::client_connection::ClientConnection;
-use crate::driver::Message;
 use crate::fault::fault;
+use crate::transport::Message;
 use crate::{Setup, THREAD_NAME};
 
 /// The maximum number of bytes per read.
@@ -22,7 +23,7 @@ const CHUNK: usize = 64 << 10;
 /// The driver's side of an exchange.
 pub(crate) struct Exchange {
     connection: ClientConnection,
-    buffers: Sender<Vec<u8>>,
+    read_requests: Sender<()>,
 }
 
 impl Exchange {
@@ -33,12 +34,12 @@ impl Exchange {
         body: Vec<u8>,
         connection: ClientConnection,
         setup: &Arc<Setup>,
-        sender: &Sender<Message>,
+        sender: &InboxSender<Message>,
     ) -> io::Result<Exchange> {
-        let (buffers, returned) = mpsc::channel();
+        let (read_requests, requested) = mpsc::channel();
         let (len, sent_sender) = (body.len(), sender.clone());
         connection.on_sent(move || {
-            let _ = sent_sender.send(Message::Input(stream, Input::Sent { stream, len }));
+            sent_sender.send(Message::Input(stream, Input::Sent { stream, len }));
         });
         let thread_side = ExchangeThread {
             stream,
@@ -47,20 +48,20 @@ impl Exchange {
             agent: connection.agent.clone(),
             setup: Arc::clone(setup),
             sender: sender.clone(),
-            returned,
+            requested,
         };
         let thread = thread::Builder::new().name(THREAD_NAME.into());
         thread.spawn(|| thread_side.run())?;
         Ok(Exchange {
             connection,
-            buffers,
+            read_requests,
         })
     }
 
-    /// Returns the buffer of the last chunk, so that the next one is read into it.
-    pub(crate) fn return_buffer(&self, buffer: Vec<u8>) {
+    /// Reads the next chunk, after the last one was handled.
+    pub(crate) fn read_next(&self) {
         // The send fails if the exchange has ended.
-        let _ = self.buffers.send(buffer);
+        let _ = self.read_requests.send(());
     }
 
     /// Aborts the exchange at once, whatever its thread waits for.
@@ -81,9 +82,9 @@ struct ExchangeThread {
     body: Vec<u8>,
     agent: Agent,
     setup: Arc<Setup>,
-    sender: Sender<Message>,
-    /// The buffers of chunks that were handled. The channel is closed when the exchange is cut.
-    returned: Receiver<Vec<u8>>,
+    sender: InboxSender<Message>,
+    /// One request for each further chunk. The channel is closed when the exchange is aborted.
+    requested: Receiver<()>,
 }
 
 impl ExchangeThread {
@@ -139,23 +140,22 @@ impl ExchangeThread {
         let mut body = body.into_reader();
         let mut chunk = vec![0; CHUNK];
         loop {
-            match body.read(&mut chunk) {
+            let len = match body.read(&mut chunk) {
                 Ok(0) => return Ok(()),
-                Ok(len) => chunk.truncate(len),
+                Ok(len) => len,
                 Err(error) => return Err(fault(error.into())),
+            };
+            let bytes = chunk[..len].to_vec();
+            self.sender.send(Message::Chunk(self.stream, bytes));
+            if self.requested.recv().is_err() {
+                return Ok(());
             }
-            let _ = self.sender.send(Message::Chunk(self.stream, chunk));
-            match self.returned.recv() {
-                Ok(buffer) => chunk = buffer,
-                Err(_) => return Ok(()),
-            }
-            chunk.resize(CHUNK, 0);
         }
     }
 
     /// Sends an input to the driver, unless that is gone.
     fn send_input(&self, input: Input<'static>) {
-        let _ = self.sender.send(Message::Input(self.stream, input));
+        self.sender.send(Message::Input(self.stream, input));
     }
 }
 

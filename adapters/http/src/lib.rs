@@ -18,22 +18,25 @@
 //! An abort of an exchange takes effect at once: it shuts down the connection, whatever its thread waits for. Only a name lookup and a connection
 //! attempt of the system cannot be interrupted. The link does not wait for that thread, which ends when the system call returns.
 //!
-//! The modules: `driver` is the driver's loop, `exchange` one request and its response, and `client_connection` the connection under it. `proxy`
-//! picks the proxy, and `fault` classifies errors.
+//! The modules: `transport` carries out what the core says, `exchange` is one request and its response, and `client_connection` the connection under
+//! it. `proxy` picks the proxy, and `fault` classifies errors.
 
 mod client_connection;
-mod driver;
 mod exchange;
 mod fault;
 mod proxy;
+mod transport;
 
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use everlink::Config;
+use everlink_handle::{LinkOwner, ThreadPark, Transport, run};
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
 use ureq::{Agent, Proxy};
+
+pub use transport::ClientTransport;
 
 pub use everlink_handle::{
     Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult, wait,
@@ -42,7 +45,6 @@ pub use everlink_handle::{
 pub use ureq::tls;
 
 use client_connection::ClientConnection;
-use driver::Driver;
 
 /// Creates a link to the server at the URL in `config`, which [`Config::http`] creates.
 ///
@@ -135,6 +137,17 @@ impl Connector {
     /// When the config is not for HTTP, or the environment names an invalid proxy; the error then contains a [`SetupError`]. Also when the system has
     /// no thread left.
     pub fn connect(self) -> io::Result<Link> {
+        let (link, owner) = Link::new(self.config.clone());
+        drive(owner, self.transport()?)?;
+        Ok(link)
+    }
+
+    /// Creates only the transport, for [`drive`] or a driver of another kind of machine.
+    ///
+    /// # Errors
+    ///
+    /// Like [`connect`](Connector::connect).
+    pub fn transport(self) -> io::Result<ClientTransport> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let http = self.config.binding.http();
         let url = &http.ok_or(invalid(SetupError::NotHttp))?.url;
@@ -142,20 +155,28 @@ impl Connector {
             Some(chosen) => chosen,
             None => proxy::from_environment(url).map_err(invalid)?,
         };
-        let setup = Setup {
+        Ok(ClientTransport::new(Setup {
             new_connection: Box::new(client_connection::connection_factory(agent_config(
                 self.tls, proxy,
             ))),
             fields: self.fields,
             credentials: self.credentials,
-        };
-        let (link, owner) = Link::new(self.config);
-        let driver = Driver::new(owner, setup);
-        thread::Builder::new()
-            .name(THREAD_NAME.into())
-            .spawn(|| driver.run())?;
-        Ok(link)
+        }))
     }
+}
+
+/// Drives a link that the application has created with [`Link::new`], for example to attach a recorder to its owner. One thread drives the link and
+/// ends with it.
+///
+/// # Errors
+///
+/// When the system has no thread left.
+pub fn drive(owner: LinkOwner, transport: impl Transport + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name(THREAD_NAME.into());
+    let driver = move |clock| everlink_handle::drive(owner, transport, clock);
+    thread
+        .spawn(|| drop(run(ThreadPark::new(), driver)))
+        .map(drop)
 }
 
 /// Omits values, which may be secrets.

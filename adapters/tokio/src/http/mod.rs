@@ -1,7 +1,7 @@
 //! HTTP transports: a client on hyper's connections, a server on hyper's server, and a router for axum.
 //!
 //! This module makes no decisions. It has no retry policy, no redirects and no timeouts for requests: the machine decides which exchange begins and
-//! when it is aborted. `client_connection` is a connection and its exchange, and `ready_set` is the set of connections to poll. `proxy_connector`
+//! when it is aborted. `client` is the transport of a client, `client_exchange` is one exchange, and `client_connections` are the connections. `proxy_connector`
 //! connects to a server, and `fault` classifies hyper's errors.
 //!
 //! A server has an `endpoint`, which takes requests from hyper, and a `server_transport`, which passes them to the machine. `server_messages` are the
@@ -13,7 +13,9 @@ mod axum;
 #[cfg(feature = "http-client")]
 mod client;
 #[cfg(feature = "http-client")]
-mod client_connection;
+mod client_connections;
+#[cfg(feature = "http-client")]
+mod client_exchange;
 #[cfg(feature = "http-server")]
 mod connections;
 #[cfg(feature = "http-server")]
@@ -22,8 +24,6 @@ mod endpoint;
 mod fault;
 #[cfg(feature = "http-client")]
 mod proxy_connector;
-#[cfg(feature = "http-client")]
-mod ready_set;
 #[cfg(feature = "http-server")]
 mod response_body;
 #[cfg(feature = "http-server")]

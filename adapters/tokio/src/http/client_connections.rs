@@ -1,0 +1,249 @@
+//! The connections of a client: opens them, keeps idle ones in a list, and sends requests on them. Makes no decisions.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use everlink::{Epoch, Fault, FaultKind, Input, StreamId};
+use everlink_handle::InboxSender;
+use http::{Request, Response, Uri};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1;
+#[cfg(feature = "http2")]
+use hyper::client::conn::http2;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::Connection as _;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::fault::fault;
+use super::proxy_connector::ProxyConnector;
+
+/// How long an idle connection is used again. Some servers close theirs after 5 s, and a request that is sent at that moment is lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The connections of one epoch. Dropping it closes them.
+pub(super) struct ClientConnections {
+    https: HttpsConnector<ProxyConnector>,
+    /// The connections that can carry an exchange, the last used one at the end.
+    idle: Mutex<Vec<IdleConnection>>,
+}
+
+struct IdleConnection {
+    connection: ClientConnection,
+    since: Instant,
+}
+
+/// A connection to a server. A task of its own moves its bytes.
+pub(super) struct ClientConnection {
+    /// A URL on the server that it leads to.
+    server: Uri,
+    sender: Sender,
+    /// Whether it leads to a forwarding proxy, which needs the absolute URI.
+    is_forward_proxy: bool,
+}
+
+enum Sender {
+    /// Carries one exchange at a time.
+    Http1(http1::SendRequest<RequestBody>),
+    /// Carries many exchanges, and stays in the list meanwhile.
+    #[cfg(feature = "http2")]
+    Http2(http2::SendRequest<RequestBody>),
+}
+
+/// A response, or a fault, with the request itself if no byte of it was written.
+type Sent = Result<Response<Incoming>, (Fault, Option<Request<RequestBody>>)>;
+
+impl ClientConnections {
+    pub(super) const fn new(https: HttpsConnector<ProxyConnector>) -> ClientConnections {
+        ClientConnections {
+            https,
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Returns a list without connections, which opens them in the same way.
+    pub(super) fn renewed(&self) -> ClientConnections {
+        ClientConnections::new(self.https.clone())
+    }
+
+    /// Sends a request, whose URI is absolute, on an idle connection or on a new one. Returns the connection for [`keep`](ClientConnections::keep).
+    pub(super) async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Response<Incoming>, ClientConnection), Fault> {
+        let server = request.uri().clone();
+        loop {
+            let idle = self.take(&server);
+            let is_reused = idle.is_some();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => open(self.https.clone(), server.clone()).await?,
+            };
+            match connection.send(request, &server).await {
+                Ok(response) => return Ok((response, connection)),
+                // The server closed an idle connection before any byte of the request was written, so the request is sent again.
+                Err((_, Some(unsent))) if is_reused => request = unsent,
+                Err((fault, _)) => return Err(fault),
+            }
+        }
+    }
+
+    /// Keeps a connection whose exchange has ended.
+    pub(super) fn keep(&self, connection: ClientConnection) {
+        let since = Instant::now();
+        self.idle().push(IdleConnection { connection, since });
+    }
+
+    /// Returns the most recently used idle connection to this server.
+    fn take(&self, server: &Uri) -> Option<ClientConnection> {
+        let mut idle = self.idle();
+        idle.retain(|idle| !idle.connection.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT);
+        let leads_there = |idle: &IdleConnection| {
+            let to = &idle.connection.server;
+            to.scheme() == server.scheme() && to.authority() == server.authority()
+        };
+        let position = idle.iter().rposition(leads_there)?;
+        let taken = idle.remove(position).connection;
+        let shared = taken.shared();
+        drop(idle);
+        shared.into_iter().for_each(|shared| self.keep(shared));
+        Some(taken)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn open(
+    mut https: HttpsConnector<ProxyConnector>,
+    server: Uri,
+) -> Result<ClientConnection, Fault> {
+    let stream = https.call(server.clone()).await;
+    let stream = stream.map_err(|error| fault(&*error))?;
+    let connected = stream.connected();
+    #[cfg(feature = "http2")]
+    if connected.is_negotiated_h2() {
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let opened = http2::handshake(executor, stream).await;
+        let (sender, connection) = opened.map_err(|error| fault(&error))?;
+        // Errors of a connection reach the exchanges on it.
+        tokio::spawn(async { drop(connection.await) });
+        return Ok(ClientConnection {
+            server,
+            sender: Sender::Http2(sender),
+            is_forward_proxy: false,
+        });
+    }
+    let opened = http1::handshake(stream).await;
+    let (sender, connection) = opened.map_err(|error| fault(&error))?;
+    tokio::spawn(async { drop(connection.await) });
+    Ok(ClientConnection {
+        server,
+        sender: Sender::Http1(sender),
+        is_forward_proxy: connected.is_proxied(),
+    })
+}
+
+impl ClientConnection {
+    async fn send(&mut self, mut request: Request<RequestBody>, server: &Uri) -> Sent {
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                // The connection may still have to notice that its last exchange has ended.
+                if let Err(error) = sender.ready().await {
+                    return Err((fault(&error), Some(request)));
+                }
+                if !self.is_forward_proxy {
+                    *request.uri_mut() = path_of(server);
+                }
+                let sent = sender.try_send_request(request).await;
+                sent.map_err(|mut error| {
+                    let mut unsent = error.take_message();
+                    if let Some(unsent) = &mut unsent {
+                        *unsent.uri_mut() = server.clone();
+                    }
+                    (fault(error.error()), unsent)
+                })
+            }
+            #[cfg(feature = "http2")]
+            Sender::Http2(sender) => {
+                // The host is in the URI.
+                request.headers_mut().remove(http::header::HOST);
+                let sent = sender.try_send_request(request).await;
+                sent.map_err(|mut error| (fault(error.error()), error.take_message()))
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            #[cfg(feature = "http2")]
+            Sender::Http2(sender) => sender.is_closed(),
+        }
+    }
+
+    /// Returns the same connection for other exchanges, if it can carry several at once.
+    fn shared(&self) -> Option<ClientConnection> {
+        match &self.sender {
+            Sender::Http1(_) => None,
+            #[cfg(feature = "http2")]
+            Sender::Http2(sender) => Some(ClientConnection {
+                server: self.server.clone(),
+                sender: Sender::Http2(sender.clone()),
+                is_forward_proxy: self.is_forward_proxy,
+            }),
+        }
+    }
+}
+
+/// The path and query of a URL, which is all that the server itself is sent.
+fn path_of(url: &Uri) -> Uri {
+    let path = url.path_and_query().cloned();
+    path.map_or_else(Uri::default, Uri::from)
+}
+
+/// Converts the error of a value that HTTP cannot carry to a fault.
+pub(super) fn unsendable(error: impl Error) -> Fault {
+    Fault::with_detail(FaultKind::Other, error.to_string())
+}
+
+/// The body of a request. It reports the bytes that hyper takes.
+pub(super) struct RequestBody {
+    pub(super) bytes: Bytes,
+    pub(super) epoch: Epoch,
+    pub(super) stream: StreamId,
+    pub(super) results: InboxSender<(Epoch, Input<'static>)>,
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        let bytes = mem::take(&mut self.bytes);
+        let (stream, len) = (self.stream, bytes.len());
+        self.results.send((self.epoch, Input::Sent { stream, len }));
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}

@@ -1,0 +1,95 @@
+//! One exchange of a client, as a task: sends a request and reports the parts of its response. Makes no decisions.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use everlink::{Epoch, Fault, StreamId};
+use http::header::{AUTHORIZATION, HeaderValue};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::client_connections::{ClientConnections, RequestBody, unsendable};
+use super::fault::fault;
+
+/// A function that returns the present value of `Authorization`.
+pub(super) type Credentials = Arc<dyn Fn() -> BoxFuture<Option<String>> + Send + Sync>;
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A part of a response.
+pub(super) enum Part {
+    Bytes(Bytes),
+    End(Option<Fault>),
+    Head(StatusCode, HeaderMap),
+}
+
+/// A part of the response to this exchange of this epoch.
+pub(super) type ExchangePart = (Epoch, StreamId, Part);
+
+/// An exchange to begin.
+pub(super) struct Exchange {
+    pub(super) epoch: Epoch,
+    pub(super) stream: StreamId,
+    pub(super) connections: Arc<ClientConnections>,
+    pub(super) credentials: Option<Credentials>,
+    /// Takes the parts. It is bounded, so the response is read only as fast as the machine wants it.
+    pub(super) parts: mpsc::Sender<ExchangePart>,
+}
+
+/// A task that is aborted at once when this is dropped.
+pub(super) struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Exchange {
+    /// Begins the exchange. It is aborted when the result is dropped.
+    pub(super) fn begin(self, request: Request<RequestBody>) -> AbortOnDrop<()> {
+        AbortOnDrop(tokio::spawn(async move {
+            let end = Part::End(self.run(request).await.err());
+            self.report(end).await;
+        }))
+    }
+
+    async fn run(&self, mut request: Request<RequestBody>) -> Result<(), Fault> {
+        if let Some(value) = self.authorization().await? {
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        let (response, connection) = self.connections.send(request).await?;
+        let (head, mut body) = response.into_parts();
+        self.report(Part::Head(head.status, head.headers)).await;
+        while let Some(frame) = body.frame().await {
+            // A frame without data, such as trailers, is not part of the body.
+            if let Ok(bytes) = frame.map_err(|error| fault(&error))?.into_data() {
+                self.report(Part::Bytes(bytes)).await;
+            }
+        }
+        self.connections.keep(connection);
+        Ok(())
+    }
+
+    /// Returns the present credentials. The application's function runs as a task of its own, because it may panic.
+    async fn authorization(&self) -> Result<Option<HeaderValue>, Fault> {
+        let Some(credentials) = self.credentials.clone() else {
+            return Ok(None);
+        };
+        let mut task = AbortOnDrop(tokio::spawn(async move { credentials().await }));
+        let Some(value) = (&mut task.0).await.map_err(unsendable)? else {
+            return Ok(None);
+        };
+        let mut value = HeaderValue::from_str(&value).map_err(unsendable)?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    async fn report(&self, part: Part) {
+        // Fails only when the transport is dropped, and this task with it.
+        let _ = self.parts.send((self.epoch, self.stream, part)).await;
+    }
+}
