@@ -5,6 +5,7 @@ use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
 use crate::diagram;
+use crate::firmware;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
@@ -40,6 +41,7 @@ const STEPS: &[Step] = &[
         cargo("test --workspace --all-features --doc")
     }),
     ("the core without an operating system", run_without_std),
+    ("a board in QEMU, reset during calls", firmware::check),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("that no step grows", growth::check),

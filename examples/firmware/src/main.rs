@@ -78,14 +78,14 @@ fn config() -> Config {
         .with_instructions("A board with a temperature sensor and two LEDs.");
     // The key protects states that a server gives its client to keep. This server gives none, so the key need not be random.
     let mut config = Config::new(offer, [0; 16]);
-    // A request that exceeds a limit gets an error, and the next one is served. In the worst case each open request has an id as long
-    // as a message, and so have the replies in the queue: 8 * 3 KiB + 4 KiB + 2 * 3 KiB.
+    // A request that exceeds a limit gets an error, and the next one is served. The worst case is 8 requests with the longest ids (1 KiB
+    // each), a message of 8 KiB that grows (12 KiB) and is delivered (8 KiB), and full queues (5 KiB).
     let limits = &mut config.limits;
-    limits.message_bytes = 3 * 1024;
+    limits.message_bytes = 8 * 1024;
     limits.requests = 8;
     limits.queued_bytes = 4 * 1024;
     limits.write_window = 1024;
-    limits.undelivered_bytes = 4 * 1024;
+    limits.undelivered_bytes = 8 * 1024;
     limits.peer_bytes = 2 * 1024;
     limits.asks = 0;
     limits.listens = 2;

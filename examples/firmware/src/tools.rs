@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::{board, heap};
 
-/// The answer to `tools/list`. A tool that only reads says so: a link may then call it again if a reset cost the answer.
+/// The answer to `tools/list`. A tool that only reads says so, for hosts that ask a person before all other calls.
 const LIST: &str = include_str!("tools.json");
 
 /// The LED that `blink` uses.
