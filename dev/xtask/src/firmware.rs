@@ -39,11 +39,14 @@ pub(crate) fn check() -> Outcome {
     }
     for command in [
         "fmt --check",
-        "clippy --release -- --deny warnings",
-        "build --release",
+        "clippy --locked --release -- --deny warnings",
+        "build --locked --release",
     ] {
         cargo_with(command, |command| {
-            command.current_dir(root().join("examples/firmware"));
+            // cargo finds the target in the configuration of this directory.
+            command
+                .current_dir(root().join("examples/firmware"))
+                .env("CARGO_TARGET_DIR", target());
         })?;
     }
     cargo("build --package everlink-cli")?;

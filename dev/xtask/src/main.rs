@@ -21,6 +21,7 @@ mod size;
 mod step;
 mod test;
 mod transparent;
+mod wasm;
 
 use std::env;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ const COMMANDS: &[Command] = &[
     ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers", |_| test::run_long()),
     ("transparent --check", "", "check with a few libraries that the guard between a host and a server is invisible", |_| step::run_one(transparent::check)),
     ("transparent", "[WORD...]", "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md", transparent::run),
+    ("wasm", "", "run a client in WebAssembly from Node, and kill its server in the middle of calls", |_| step::run_one(wasm::check)),
 ];
 
 /// Returns the arguments if these words call this command.
