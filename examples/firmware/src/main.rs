@@ -79,7 +79,7 @@ fn config() -> Config {
     // The key protects states that a server gives its client to keep. This server gives none, so the key need not be random.
     let mut config = Config::new(offer, [0; 16]);
     // A request that exceeds a limit gets an error, and the next one is served. The worst case is 8 requests with the longest ids (1 KiB
-    // each), a message of 8 KiB that grows (12 KiB) and is delivered (8 KiB), and full queues (5 KiB).
+    // each), a message of 8 KiB whose buffer grows (16 KiB for a moment) and that is delivered (8 KiB), and full queues (5 KiB).
     let limits = &mut config.limits;
     limits.message_bytes = 8 * 1024;
     limits.requests = 8;
