@@ -1,12 +1,13 @@
 //! `cargo xtask firmware`: runs `examples/firmware` in QEMU behind the guard, and resets the board in the middle of calls.
 
+use core::time::Duration;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 

@@ -63,10 +63,10 @@ fn SysTick() {
     });
 }
 
-/// Sleeps until the deadline, until a byte has arrived, or, if bytes wait to be sent, until the UART takes one.
-pub(crate) fn sleep(until: Option<Instant>, has_output: bool) {
+/// Sleeps until the deadline. Ends early when a byte has arrived, if input is wanted, and when the UART takes a byte, if there is output.
+pub(crate) fn sleep(until: Option<Instant>, wants_input: bool, has_output: bool) {
     let is_over = || {
-        !RECEIVED.is_empty()
+        (wants_input && !RECEIVED.is_empty())
             || (has_output && UART0.can_send())
             || until.is_some_and(|until| until <= now())
     };

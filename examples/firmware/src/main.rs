@@ -54,10 +54,11 @@ fn main() -> ! {
         // Sleep until the next deadline of the server or of a tool, or until there is something to move.
         let deadline = server.poll_timeout().map(|deadline| deadline.at);
         let deadline = deadline.into_iter().chain(tools.deadline()).min();
-        board::sleep(deadline, !output.is_empty());
+        let wants_input = server.wants_input(StreamId::DUPLEX);
+        board::sleep(deadline, wants_input, !output.is_empty());
 
         // Feed what arrived, unless the server asks to stop. Then the bytes stay in the ring and in the UART.
-        if server.wants_input(StreamId::DUPLEX) {
+        if wants_input {
             let count = board::receive(&mut received);
             if count > 0 {
                 server.handle(board::now(), Input::bytes(&received[..count]));
