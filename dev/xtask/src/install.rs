@@ -76,6 +76,44 @@ pub(crate) fn rust_program(package: &str, version: &str) -> Result<PathBuf, Stri
     Ok(program.with_extension(env::consts::EXE_EXTENSION))
 }
 
+/// Whether the compiler has the standard library for this target. Installs it with rustup if it is missing.
+pub(crate) fn rust_target(name: &str) -> bool {
+    let has_library = || {
+        let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut command = Command::new(rustc);
+        command.args(["--print", "target-libdir", "--target", name]);
+        let output = command.stderr(Stdio::null()).output();
+        let directory = output
+            .ok()
+            .and_then(|output| String::from_utf8(output.stdout).ok());
+        directory.is_some_and(|directory| {
+            !directory.trim().is_empty() && Path::new(directory.trim()).is_dir()
+        })
+    };
+    if !has_library() {
+        eprintln!("installing the target {name}");
+        let _ = run_command(Command::new("rustup").args(["target", "add", name]));
+    }
+    has_library()
+}
+
+/// Whether this program is installed. If not, root installs it with `apt-get`, if the system has that.
+pub(crate) fn system_program(program: &str, package: &str) -> bool {
+    if !is_installed(program) && is_installed("apt-get") && is_root() {
+        eprintln!("installing {package}");
+        let words = ["install", "--yes", "--quiet", "--no-install-recommends"];
+        let mut command = Command::new("apt-get");
+        command.args(words).arg(package).stdout(Stdio::null());
+        let _ = run_command(command.env("DEBIAN_FRONTEND", "noninteractive"));
+    }
+    is_installed(program)
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
 /// Runs the installation, unless a file in the directory says that it was done.
 fn install_once(
     directory: &Path,

@@ -6,6 +6,7 @@ mod conformance;
 mod coverage;
 mod dependencies;
 mod diagram;
+mod firmware;
 mod footprint;
 mod fuzz;
 mod growth;
@@ -20,6 +21,7 @@ mod size;
 mod step;
 mod test;
 mod transparent;
+mod wasm;
 
 use std::env;
 use std::process::ExitCode;
@@ -42,6 +44,7 @@ const COMMANDS: &[Command] = &[
     ("coverage --check", "", "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers", |_| coverage::check().map(drop)),
     ("docs", "", "draw the state diagram in the README from the transition table", |_| diagram::run()),
     ("explore", "[--depth N] [MACHINE...]", "run all short input sequences of each machine, and check every rule", |words| step::cargo(&explore_arguments(words)).map(drop)),
+    ("firmware", "", "run the firmware in QEMU behind the guard, and reset the board in the middle of calls", |_| step::run_one(firmware::check)),
     ("fuzz --minimise", "[TARGET...]", "replace the committed corpora by a few inputs that take every branch", fuzz::minimise),
     ("fuzz --minutes", "N [TARGET...]", "run the fuzz targets one after the other, for N minutes in total", fuzz::run),
     ("growth", "", "count the cost of a step beside 1,000, 10,000 and 100,000 others, and write docs/GROWTH.md", |_| growth::run()),
@@ -58,6 +61,7 @@ const COMMANDS: &[Command] = &[
     ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers", |_| test::run_long()),
     ("transparent --check", "", "check with a few libraries that the guard between a host and a server is invisible", |_| step::run_one(transparent::check)),
     ("transparent", "[WORD...]", "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md", transparent::run),
+    ("wasm", "", "run a client in WebAssembly from Node, and kill its server in the middle of calls", |_| step::run_one(wasm::check)),
 ];
 
 /// Returns the arguments if these words call this command.

@@ -5,6 +5,7 @@ use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
 use crate::diagram;
+use crate::firmware;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
@@ -12,6 +13,7 @@ use crate::promises;
 use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 use crate::transparent;
+use crate::wasm;
 
 const STEPS: &[Step] = &[
     ("formatting", || cargo("fmt --all --check")),
@@ -40,6 +42,11 @@ const STEPS: &[Step] = &[
         cargo("test --workspace --all-features --doc")
     }),
     ("the core without an operating system", run_without_std),
+    ("a board in QEMU, reset during calls", firmware::check),
+    (
+        "a client in WebAssembly, whose server is killed",
+        wasm::check,
+    ),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("that no step grows", growth::check),
