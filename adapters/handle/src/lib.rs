@@ -31,6 +31,8 @@ mod drive;
 mod events;
 mod id_map;
 mod inbox;
+#[cfg(all(test, loom))]
+mod model;
 mod park;
 mod promise;
 mod proxy;

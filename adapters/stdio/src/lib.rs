@@ -52,6 +52,7 @@ use windows as system;
 
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::thread;
 
@@ -171,13 +172,33 @@ fn start_server<P: Park, R: Into<Response>>(
     function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
 ) -> io::Result<()> {
     let max_requests = owner.server().config().limits.requests.max(1);
-    let workers = Workers::new(max_requests, function);
+    let is_wanted = |task: &Task| !task.context.is_cancelled();
+    let workers = Workers::new(max_requests, is_wanted, move |task| answer(task, &function));
     start(park, move |clock| {
         drive_server(owner, transport, clock, move |_, task| {
             workers.run(task);
             None
         })
     })
+}
+
+/// Answers a request with the application's function. A request that was cancelled before its turn is not run. If the function panics, dropping the
+/// answer sends an error reply to the client.
+fn answer<R: Into<Response>>(
+    task: Task,
+    function: &impl Fn(Request, Context) -> Result<R, ErrorObject>,
+) {
+    let Task {
+        request,
+        context,
+        answer,
+    } = task;
+    if !context.is_cancelled() {
+        let run = AssertUnwindSafe(|| function(request, context).map(Into::into));
+        if let Ok(response) = catch_unwind(run) {
+            answer.respond(response);
+        }
+    }
 }
 
 /// Starts a thread that runs a driver.

@@ -1,97 +1,103 @@
-//! Threads that run the application's function, one per concurrent request. Does not know what a request is about.
+//! Threads that run the jobs of a server, one per concurrent request. Does not know what a job is.
 
 use std::collections::VecDeque;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use everlink::ErrorObject;
-use everlink::server::Request;
-use everlink_handle::{Context, Response, Task};
+#[cfg(loom)]
+use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// How long an idle thread is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A pool of threads that run tasks. Dropping it drops the queued tasks, and ends each thread after its present task.
-pub(crate) struct Workers(Arc<Pool>);
+/// A pool of threads that run jobs. Dropping it drops the queued jobs, and ends each thread after its present job.
+pub(crate) struct Workers<J>(Arc<Pool<J>>);
 
-struct Pool {
+struct Pool<J> {
     max_threads: usize,
-    function: Box<dyn Fn(Request, Context) -> Result<Response, ErrorObject> + Send + Sync>,
-    state: Mutex<State>,
+    run: Box<dyn Fn(J) + Send + Sync>,
+    is_wanted: fn(&J) -> bool,
+    state: Mutex<State<J>>,
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct State {
-    tasks: VecDeque<Task>,
+struct State<J> {
+    jobs: VecDeque<J>,
     threads: usize,
     idle: usize,
     is_closed: bool,
 }
 
-impl Workers {
-    /// Creates a pool of at most `max_threads` threads; further tasks wait.
-    pub(crate) fn new<R: Into<Response>>(
+impl<J: Send + 'static> Workers<J> {
+    /// Creates a pool of at most `max_threads` threads; further jobs wait. `run` runs a job and must not panic. A job that is no longer wanted is
+    /// dropped when the queue is long.
+    pub(crate) fn new(
         max_threads: usize,
-        function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
-    ) -> Workers {
+        is_wanted: fn(&J) -> bool,
+        run: impl Fn(J) + Send + Sync + 'static,
+    ) -> Workers<J> {
         Workers(Arc::new(Pool {
             max_threads,
-            function: Box::new(move |request, context| function(request, context).map(Into::into)),
-            state: Mutex::default(),
+            run: Box::new(run),
+            is_wanted,
+            state: Mutex::new(State {
+                jobs: VecDeque::new(),
+                threads: 0,
+                idle: 0,
+                is_closed: false,
+            }),
             changed: Condvar::new(),
         }))
     }
 
-    /// Runs a task on a thread. Without any thread, the task is dropped, which sends an error reply to its client.
-    pub(crate) fn run(&self, task: Task) {
+    /// Runs a job on a thread. If the system has no thread left, and there is none yet, the job is dropped.
+    pub(crate) fn run(&self, job: J) {
         let pool = &self.0;
         let mut state = pool.lock();
-        state.tasks.push_back(task);
+        state.jobs.push_back(job);
         let mut dropped = VecDeque::new();
-        if state.tasks.len() > pool.max_threads {
-            // The machine limits the wanted tasks; cancelled ones must not pile up.
-            let tasks = mem::take(&mut state.tasks).into_iter();
-            (dropped, state.tasks) = tasks.partition(|task| task.context.is_cancelled());
+        if state.jobs.len() > pool.max_threads {
+            // The machine limits the wanted jobs; others must not pile up.
+            let jobs = mem::take(&mut state.jobs).into_iter();
+            (state.jobs, dropped) = jobs.partition(pool.is_wanted);
         }
-        if state.tasks.len() > state.idle && state.threads < pool.max_threads {
+        if state.jobs.len() > state.idle && state.threads < pool.max_threads {
             let worker = Arc::clone(pool);
-            let thread = thread::Builder::new().name("everlink-task".into());
-            if thread.spawn(move || worker.run_thread()).is_ok() {
+            if spawn(move || worker.run_thread()) {
                 state.threads += 1;
             } else if state.threads == 0 {
-                dropped.append(&mut state.tasks);
+                dropped.append(&mut state.jobs);
             }
         }
         drop(state);
         pool.changed.notify_one();
-        // Dropping a task queues a command for the server, which must not happen under the lock.
+        // Dropping a job may run other code, which must not happen under the lock.
         drop(dropped);
     }
 }
 
-impl Drop for Workers {
+impl<J> Drop for Workers<J> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_closed = true;
-        let tasks = mem::take(&mut state.tasks);
+        let jobs = mem::take(&mut state.jobs);
         drop(state);
         self.0.changed.notify_all();
-        drop(tasks);
+        drop(jobs);
     }
 }
 
-impl Pool {
-    /// Runs tasks until the thread has been idle for [`IDLE_TIMEOUT`] or the pool is closed.
+impl<J> Pool<J> {
+    /// Runs jobs until the thread has been idle for [`IDLE_TIMEOUT`] or the pool is closed.
     fn run_thread(&self) {
         let mut state = self.lock();
         while !state.is_closed {
-            if let Some(task) = state.tasks.pop_front() {
+            if let Some(job) = state.jobs.pop_front() {
                 drop(state);
-                self.run_task(task);
+                (self.run)(job);
                 state = self.lock();
                 continue;
             }
@@ -100,30 +106,69 @@ impl Pool {
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
-            if timeout.timed_out() && state.tasks.is_empty() {
+            if timeout.timed_out() && state.jobs.is_empty() {
                 break;
             }
         }
         state.threads -= 1;
     }
 
-    fn run_task(&self, task: Task) {
-        let Task {
-            request,
-            context,
-            answer,
-        } = task;
-        // A task that was cancelled before its turn is not run. If its function panics, dropping the answer sends an error reply to the client.
-        if !context.is_cancelled() {
-            let guarded = AssertUnwindSafe(|| (self.function)(request, context));
-            if let Ok(response) = catch_unwind(guarded) {
-                answer.respond(response);
-            }
-        }
+    /// Locks the state and ignores poisoning: jobs run outside of the lock, so no panic leaves the state inconsistent.
+    fn lock(&self) -> MutexGuard<'_, State<J>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts a thread. Returns false if the system has none left.
+#[cfg(not(loom))]
+fn spawn(run: impl FnOnce() + Send + 'static) -> bool {
+    let thread = std::thread::Builder::new().name("everlink-task".into());
+    thread.spawn(run).is_ok()
+}
+
+#[cfg(loom)]
+fn spawn(run: impl FnOnce() + Send + 'static) -> bool {
+    loom::thread::spawn(run);
+    true
+}
+
+/// All interleavings, tried by loom: `RUSTFLAGS="--cfg loom" cargo test --lib model`.
+#[cfg(all(test, loom))]
+mod model {
+    use loom::model::Builder;
+    use loom::sync::mpsc::channel;
+
+    use super::*;
+
+    fn check(model: impl Fn() + Send + Sync + 'static) {
+        let mut builder = Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(model);
     }
 
-    /// Locks the state and ignores poisoning: the function runs outside of the lock, so no panic leaves the state inconsistent.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs two jobs one after the other, and drops the pool.
+    fn run_two_jobs(max_threads: usize) {
+        let (done, is_done) = channel();
+        let workers = Workers::new(
+            max_threads,
+            |_| true,
+            move |job: u8| {
+                let _ = done.send(job);
+            },
+        );
+        workers.run(1);
+        workers.run(2);
+        let sum = is_done.recv().unwrap() + is_done.recv().unwrap();
+        assert_eq!(sum, 3);
+    }
+
+    #[test]
+    fn every_job_runs_on_one_thread() {
+        check(|| run_two_jobs(1));
+    }
+
+    #[test]
+    fn every_job_runs_on_two_threads() {
+        check(|| run_two_jobs(2));
     }
 }

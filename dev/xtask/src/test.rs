@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     }),
     ("tests", tests),
     ("scripts, cut at random", || scripts_cut("random")),
+    ("interleavings of threads, with loom", interleavings),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
     ("lengths of files and functions", size::check),
@@ -112,6 +113,17 @@ fn scripts_cut(chunking: &str) -> Outcome {
             command.env("EVERLINK_CHUNKING", chunking);
         },
     )
+}
+
+/// Tries all interleavings of the hand-made synchronisation in the adapters, with a bounded number of preemptions. The flag changes every package, so
+/// the build has a directory of its own.
+fn interleavings() -> Outcome {
+    let packages = "--package everlink-handle --package everlink-stdio";
+    cargo_with(&format!("test {packages} --lib model"), |command| {
+        command
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", step::target().join("loom"));
+    })
 }
 
 fn runner() -> &'static str {

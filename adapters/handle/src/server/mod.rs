@@ -6,4 +6,6 @@ mod task;
 
 pub use owner::ServiceOwner;
 pub use service::Service;
+#[cfg(all(test, loom))]
+pub(crate) use task::CancelFlag;
 pub use task::{Answer, AskError, Context, Response, Task};

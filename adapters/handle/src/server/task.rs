@@ -221,7 +221,7 @@ impl fmt::Debug for Context {
 
 /// A one-shot event that any number of tasks can wait for.
 #[derive(Default)]
-pub(super) struct CancelFlag(Mutex<FlagState>);
+pub(crate) struct CancelFlag(Mutex<FlagState>);
 
 #[derive(Default)]
 struct FlagState {
@@ -232,7 +232,7 @@ struct FlagState {
 }
 
 impl CancelFlag {
-    pub(super) fn raise(&self) {
+    pub(crate) fn raise(&self) {
         let wakers = {
             let mut flag = lock(&self.0);
             flag.is_set = true;
@@ -241,7 +241,7 @@ impl CancelFlag {
         wakers.into_values().for_each(wake);
     }
 
-    fn wait_until_raised(&self) -> impl Future<Output = ()> {
+    pub(crate) fn wait_until_raised(&self) -> impl Future<Output = ()> {
         let number = {
             let mut flag = lock(&self.0);
             flag.last_number += 1;
