@@ -174,7 +174,7 @@ impl SendQueue {
 
     /// Takes the next message, with the number of times that it was turned away. A message waits while another one changes the same setting, because
     /// they must take effect in order.
-    pub(super) fn pop(&mut self, may_send: impl Fn(Option<&str>) -> bool) -> Option<(Frame, u32)> {
+    pub(super) fn pop(&mut self, may_send: impl Fn(&Frame) -> bool) -> Option<(Frame, u32)> {
         let at = self.next(may_send)?;
         let (frame, times) = self.waiting.remove(at)?;
         if self.waiting.is_empty() {
@@ -185,13 +185,17 @@ impl SendQueue {
         Some((frame, times))
     }
 
-    pub(super) fn has_next(&self, may_send: impl Fn(Option<&str>) -> bool) -> bool {
+    pub(super) fn has_next(&self, may_send: impl Fn(&Frame) -> bool) -> bool {
         self.next(may_send).is_some()
     }
 
-    fn next(&self, may_send: impl Fn(Option<&str>) -> bool) -> Option<usize> {
+    fn next(&self, may_send: impl Fn(&Frame) -> bool) -> Option<usize> {
+        // Most of the time.
+        if self.waiting.is_empty() {
+            return None;
+        }
         let mut all = self.waiting.iter();
-        all.position(|(frame, _)| may_send(frame.ordered_key()))
+        all.position(|(frame, _)| may_send(frame))
     }
 
     /// Drops all requests, but keeps answers to the server.

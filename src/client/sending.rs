@@ -196,7 +196,7 @@ impl Client {
 impl Client {
     pub(super) fn can_write(&self) -> bool {
         let has_next = || {
-            let may_send = |key: Option<&str>| self.binding.may_send(key);
+            let may_send = |frame: &Frame| self.binding.may_send(frame);
             self.cx.frames.has_next(may_send) || self.next_call().is_some()
         };
         self.binding.has_due() || self.may_write() && has_next()
@@ -211,7 +211,8 @@ impl Client {
         }
         let start = buf.len();
         let binding = &self.binding;
-        let load = if let Some((frame, times)) = self.cx.frames.pop(|key| binding.may_send(key)) {
+        let load = if let Some((frame, times)) = self.cx.frames.pop(|frame| binding.may_send(frame))
+        {
             self.session.writer().frame(buf, &frame, &self.cx.config);
             Load::Frame(frame, times)
         } else {
@@ -232,14 +233,19 @@ impl Client {
     }
 
     /// The call to send next.
+    #[inline]
     fn next_call(&self) -> Option<CallId> {
         match self.lifecycle.state() {
             State::Ready => {
-                let may_send = |key: Option<&str>| self.binding.may_send(key);
-                let next = self.requests.next_to_send(&self.cx, may_send);
-                next.filter(|_| !self.lifecycle.holds_calls_back(self.cx.now))
+                let next = self.requests.next_to_send(&self.cx, false);
+                let next = next.filter(|_| !self.lifecycle.holds_calls_back(self.cx.now));
+                if next.is_some() && self.binding.is_changing_settings() {
+                    let may_change = |key: &str| self.binding.may_change(key);
+                    return self.requests.next_to_send_if(may_change);
+                }
+                next
             }
-            State::Draining => self.requests.next_to_continue(&self.cx),
+            State::Draining => self.requests.next_to_send(&self.cx, true),
             State::Idle
             | State::Opening
             | State::Handshaking

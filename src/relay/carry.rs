@@ -83,7 +83,6 @@ impl Relay {
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
             answers: input.and_then(|input| input.answers),
             log_level: request.log_level,
-            ordered_key: carried.setting.as_ref().map(|it| it.key().into()),
         };
         if self.answers_unsubscribe(&carried) {
             return;

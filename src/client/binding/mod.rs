@@ -17,6 +17,7 @@ use crate::client::config::{self, BindingKind, Config, Limits, Policy};
 use crate::client::context::{Context, Timer};
 use crate::client::event::{Event, Session};
 use crate::client::failure::Cause;
+use crate::client::frame::Frame;
 use crate::client::lifecycle::ServerKind;
 use crate::client::lifecycle::close_steps::CloseStep;
 use crate::client::lifecycle::table::State;
@@ -375,11 +376,24 @@ impl Binding {
         }
     }
 
-    /// Whether a message that changes this setting can be sent before the others are answered. It must not overtake another change of the setting.
-    pub(super) fn may_send(&self, ordered_key: Option<&str>) -> bool {
+    /// Whether this message can be sent before the others are answered. A message that changes a setting must not overtake another one.
+    pub(super) fn may_send(&self, frame: &Frame) -> bool {
         match self {
-            Binding::Http(http) => http.may_send(ordered_key),
+            Binding::Http(http) => frame.ordered_key().is_none_or(|key| http.may_change(key)),
             Binding::Pipe(_) => true,
+        }
+    }
+
+    /// Whether no message is changing this setting.
+    pub(super) fn may_change(&self, key: &str) -> bool {
+        self.http().is_none_or(|http| http.may_change(key))
+    }
+
+    /// Whether a message that changes a setting is not answered yet. Only over HTTP can others overtake it.
+    pub(super) fn is_changing_settings(&self) -> bool {
+        match self {
+            Binding::Http(http) => http.is_changing_settings(),
+            Binding::Pipe(_) => false,
         }
     }
 

@@ -13,8 +13,8 @@ use crate::client::requests::deadlines::Clock;
 use crate::client::requests::options::CallOptions;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
-use crate::protocol::watch::List;
-use crate::protocol::{LogLevel, Method, Peer, Repeat, method};
+use crate::protocol::watch::{List, Setting};
+use crate::protocol::{LogLevel, Method, Owner, Peer, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 
@@ -29,14 +29,11 @@ pub(crate) struct Behalf {
     pub(crate) answers: Option<Payload>,
     /// The request state that the client returns: a string.
     pub(crate) state: Option<Payload>,
-    /// The setting of the session that the call changes, if any: see [`Setting::key`].
-    pub(crate) ordered_key: Option<Box<str>>,
 }
 
 impl Behalf {
     fn bytes(&self) -> usize {
-        let key = self.ordered_key.as_ref().map_or(0, |key| key.len());
-        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + key
+        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref())
     }
 }
 
@@ -165,9 +162,11 @@ impl Call {
         }
     }
 
-    /// The setting that the call changes, if any. Only a relay's client makes such calls.
-    pub(in crate::client) fn ordered_key(&self) -> Option<&str> {
-        self.behalf.as_ref()?.ordered_key.as_deref()
+    /// The setting that the call changes, if any: see [`Setting::key`]. Only a relay's client makes such calls.
+    pub(in crate::client) fn ordered_key(&self) -> Option<Box<str>> {
+        self.facts.filter(|facts| facts.owner == Owner::Link)?;
+        let setting = Setting::read(&self.method, self.params.as_ref())?;
+        Some(setting.key().into())
     }
 
     pub(in crate::client) fn bytes(&self) -> usize {
@@ -372,17 +371,21 @@ impl Calls {
         id
     }
 
-    pub(in crate::client) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// The first queued call.
+    pub(in crate::client) fn first_waiting(&self) -> Option<CallId> {
+        self.waiting.first().map(|((_, id), ())| *id)
     }
 
-    /// The first queued call that may be sent.
-    pub(in crate::client) fn first_waiting(
+    /// The first queued call that changes no setting, or one that may be changed now.
+    pub(in crate::client) fn first_waiting_for(
         &self,
-        may_send: impl Fn(Option<&str>) -> bool,
+        may_change: impl Fn(&str) -> bool,
     ) -> Option<CallId> {
         let mut ids = self.waiting.keys().map(|(_, id)| *id);
-        ids.find(|id| may_send(self.call(*id).and_then(Call::ordered_key)))
+        ids.find(|id| {
+            let key = self.call(*id).and_then(Call::ordered_key);
+            key.is_none_or(|key| may_change(&key))
+        })
     }
 
     /// The oldest queued call that carries the answers that its server wanted.
@@ -619,8 +622,7 @@ mod tests {
             log_level: None,
             answers: payload(r#"{"who":{"action":"accept"}}"#),
             state: payload(r#""half""#),
-            ordered_key: Some("file:///a".into()),
         }));
-        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6 + 9);
+        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6);
     }
 }

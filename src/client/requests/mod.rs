@@ -102,7 +102,7 @@ impl Requests {
 
     /// Whether a call is queued.
     pub(super) fn has_waiting(&self) -> bool {
-        self.calls.has_waiting()
+        self.calls.first_waiting().is_some()
     }
 
     pub(super) fn ids(&self) -> Vec<CallId> {
@@ -353,20 +353,22 @@ impl Requests {
         Ok(())
     }
 
-    /// The call to send next. `may_send` says whether a setting can be changed now.
-    pub(super) fn next_to_send(
-        &self,
-        cx: &Context,
-        may_send: impl Fn(Option<&str>) -> bool,
-    ) -> Option<CallId> {
-        let has_room = self.calls.in_flight() < cx.config.limits.calls_in_flight;
-        has_room.then(|| self.calls.first_waiting(may_send))?
+    /// The call to send next. While draining, only calls that continue with answers for their server.
+    pub(super) fn next_to_send(&self, cx: &Context, is_draining: bool) -> Option<CallId> {
+        if self.calls.in_flight() >= cx.config.limits.calls_in_flight {
+            return None;
+        }
+        if is_draining {
+            self.calls.first_continuing()
+        } else {
+            self.calls.first_waiting()
+        }
     }
 
-    /// The call to send next to a server that is to stop: it continues with the answers that the server wanted.
-    pub(super) fn next_to_continue(&self, cx: &Context) -> Option<CallId> {
-        let has_room = self.calls.in_flight() < cx.config.limits.calls_in_flight;
-        has_room.then(|| self.calls.first_continuing())?
+    /// The first queued call that changes no setting, or one that may be changed now.
+    #[cold]
+    pub(super) fn next_to_send_if(&self, may_change: impl Fn(&str) -> bool) -> Option<CallId> {
+        self.calls.first_waiting_for(may_change)
     }
 
     /// Records that a call is handed to the driver. Returns its wire id and itself.

@@ -32,13 +32,15 @@ impl HttpBinding {
             && self.exchanges.under_way() < limits.queued_bytes.max(1)
     }
 
-    pub(in crate::client::binding) fn may_send(&self, ordered_key: Option<&str>) -> bool {
-        let Some(key) = ordered_key else {
-            return true;
-        };
+    /// Whether no message is changing this setting.
+    pub(in crate::client::binding) fn may_change(&self, key: &str) -> bool {
         self.ordered_keys
             .values()
             .all(|changing| **changing != *key)
+    }
+
+    pub(in crate::client::binding) fn is_changing_settings(&self) -> bool {
+        self.ordered_keys.len() > 0
     }
 
     pub(in crate::client::binding) const fn has_due(&self) -> bool {
@@ -88,10 +90,9 @@ impl HttpBinding {
                 let call = facts.requests.call(*id);
                 (call.and_then(Call::wire), call.and_then(Call::ordered_key))
             }
-            Load::Frame(frame, _) => (frame.wire(), frame.ordered_key()),
+            Load::Frame(frame, _) => (frame.wire(), frame.ordered_key().map(Box::from)),
             Load::None => (None, None),
         };
-        let ordered_key = ordered_key.map(Box::from);
         // A call has a time limit of its own.
         let is_timed = !matches!(load, Load::Call(_)) && (wire.is_none() || ordered_key.is_some());
         let head = self.post(&message);
