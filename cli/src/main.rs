@@ -4,6 +4,7 @@
 //! replays. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
 //! `cleaner` ends servers if this process is killed. `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
 //! two small commands, and `call` also reads resources and gets prompts.
+#![forbid(unsafe_code)]
 
 mod args;
 mod call;
