@@ -124,6 +124,10 @@ fn servers_die_with_a_guard_that_is_killed() {
     let _serial = serial();
     let mut host = Host::start(&mut program());
     let server = host.server_process();
+    // The server blocks 50 ms after its answer. Then it no longer sees the end of its input, so only its job can end it.
+    host.call(3, "block", &json!({"ms": 600_000, "later": true}));
+    host.receive(3);
+    thread::sleep(Duration::from_millis(200));
     host.guard.0.kill().expect("it runs");
     assert!(server.has_ended_within(TIMEOUT));
 }
