@@ -31,6 +31,9 @@ const EVERLINK: &str = env!("CARGO_BIN_EXE_everlink");
 /// A limit for every wait. No step takes this long, not even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a call takes that is in flight when its server ends. If the server does not end, the reply to the call fails the test.
+const LONG_MS: u32 = 90_000;
+
 #[test]
 fn demo_keeps_every_promise_and_ends_in_order() {
     let _serial = serial();
@@ -92,7 +95,7 @@ async fn link_on_tokio_comes_back_after_its_server_is_killed_and_leaves_no_proce
     config.policy.retry.first = Duration::from_millis(10);
     let link = child::connect(server, config).expect("there is a runtime");
     let first = server_process(&link).await;
-    let in_flight = link.call_tool("sleep", json!({"ms": 600_000}));
+    let in_flight = link.call_tool("sleep", json!({"ms": LONG_MS}));
     // After the answer to a later call, the server has read the call in flight.
     assert_eq!(echo(&link, "first").await, "first");
     first.kill();
@@ -107,9 +110,7 @@ async fn link_on_tokio_comes_back_after_its_server_is_killed_and_leaves_no_proce
 #[test]
 fn guard_survives_the_kill_of_its_server_and_ends_it_with_its_input() {
     let _serial = serial();
-    let mut host = Host::start(&mut program());
-    let server = host.server_process();
-    host.call(3, "sleep", &json!({"ms": 600_000}));
+    let (mut host, server) = host_with_call_in_flight(&mut program());
     server.kill();
     let lost = host.receive(3);
     assert_eq!(lost["result"]["isError"], true, "{lost}");
@@ -125,7 +126,7 @@ fn servers_die_with_a_guard_that_is_killed() {
     let mut host = Host::start(&mut program());
     let server = host.server_process();
     // The server blocks 50 ms after its answer. Then it no longer sees the end of its input, so only its job can end it.
-    host.call(3, "block", &json!({"ms": 600_000, "later": true}));
+    host.call(3, "block", &json!({"ms": LONG_MS, "later": true}));
     host.receive(3);
     thread::sleep(Duration::from_millis(200));
     host.guard.0.kill().expect("it runs");
@@ -196,7 +197,10 @@ fn role_ctrl_break() {
 fn host_with_call_in_flight(guard: &mut Command) -> (Host, OtherProcess) {
     let mut host = Host::start(guard);
     let server = host.server_process();
-    host.call(3, "sleep", &json!({"ms": 600_000}));
+    host.call(3, "sleep", &json!({"ms": LONG_MS}));
+    // After the answer to a later call, the server has read the call in flight. Before, the guard could still send it to another server.
+    host.call(4, "echo", &json!({"message": ""}));
+    host.receive(4);
     (host, server)
 }
 

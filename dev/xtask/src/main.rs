@@ -20,6 +20,7 @@ mod size;
 mod step;
 mod test;
 mod transparent;
+mod windows;
 
 use std::env;
 use std::process::ExitCode;
@@ -58,6 +59,8 @@ const COMMANDS: &[Command] = &[
     ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers", |_| test::run_long()),
     ("transparent --check", "", "check with a few libraries that the guard between a host and a server is invisible", |_| step::run_one(transparent::check)),
     ("transparent", "[WORD...]", "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md", transparent::run),
+    ("windows", "", "run the tests of processes and of the program for Windows, in Wine", |_| step::run_one(windows::check)),
+    ("windows --lints", "", "lint all packages that are meant for Windows", |_| step::run_one(windows::lint)),
 ];
 
 /// Returns the arguments if these words call this command.

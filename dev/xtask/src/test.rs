@@ -12,6 +12,7 @@ use crate::promises;
 use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 use crate::transparent;
+use crate::windows;
 
 const STEPS: &[Step] = &[
     ("formatting", || cargo("fmt --all --check")),
@@ -46,6 +47,7 @@ const STEPS: &[Step] = &[
     ("packages by themselves", check_packages_alone),
     ("judged by the public conformance suite", conformance::check),
     ("that the guard is invisible", transparent::check),
+    ("Windows, in Wine", windows::check),
 ];
 
 /// Checks that take too long for every change, and find least beyond the others.
@@ -55,6 +57,8 @@ const LONG_STEPS: &[Step] = &[
     }),
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("among real peers", interop::check),
+    ("lints for Windows", windows::lint),
+    ("macOS, compiled only", windows::check_macos),
 ];
 
 pub(crate) fn run() -> Result<(), String> {
