@@ -10,7 +10,6 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::os::windows::process::CommandExt;
 use std::path::{self, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
@@ -36,7 +35,6 @@ const LONG_MS: u32 = 90_000;
 
 #[test]
 fn demo_keeps_every_promise_and_ends_in_order() {
-    let _serial = serial();
     let demo = program()
         .args(["demo", "--seconds", "2", "--json"])
         .output();
@@ -50,7 +48,6 @@ fn demo_keeps_every_promise_and_ends_in_order() {
 
 #[test]
 fn call_inspect_and_watch_reach_a_server_that_is_a_script_in_path() {
-    let _serial = serial();
     let scripts = ScriptDirectory::new();
     let run = |words: &[&str]| {
         let mut everlink = program();
@@ -88,7 +85,6 @@ fn call_inspect_and_watch_reach_a_server_that_is_a_script_in_path() {
 
 #[tokio::test]
 async fn link_on_tokio_comes_back_after_its_server_is_killed_and_leaves_no_process() {
-    let _serial = serial();
     let mut server = Command::new(EVERLINK);
     server.arg("demo-server");
     let mut config = Config::child("windows", "1.0");
@@ -109,7 +105,6 @@ async fn link_on_tokio_comes_back_after_its_server_is_killed_and_leaves_no_proce
 
 #[test]
 fn guard_survives_the_kill_of_its_server_and_ends_it_with_its_input() {
-    let _serial = serial();
     let (mut host, server) = host_with_call_in_flight(&mut program());
     server.kill();
     let lost = host.receive(3);
@@ -122,7 +117,6 @@ fn guard_survives_the_kill_of_its_server_and_ends_it_with_its_input() {
 
 #[test]
 fn servers_die_with_a_guard_that_is_killed() {
-    let _serial = serial();
     let mut host = Host::start(&mut program());
     let server = host.server_process();
     // The server blocks 50 ms after its answer. Then it no longer sees the end of its input, so only its job can end it.
@@ -135,14 +129,12 @@ fn servers_die_with_a_guard_that_is_killed() {
 
 #[test]
 fn ctrl_c_ends_the_guard_and_its_server() {
-    let _serial = serial();
     run_in_own_console("role_ctrl_c");
 }
 
 /// Wine 8 does not implement this event. There, this test ends early.
 #[test]
 fn ctrl_break_ends_the_guard_and_its_server() {
-    let _serial = serial();
     run_in_own_console("role_ctrl_break");
 }
 
@@ -212,7 +204,6 @@ fn assert_ends_in_order(mut host: Host, server: &OtherProcess) {
 
 #[test]
 fn guard_stores_offers_in_the_local_application_data() {
-    let _serial = serial();
     let directory = env::temp_dir().join(format!("everlink-data-{}", process::id()));
     let _ = fs::remove_dir_all(&directory);
     let mut host = Host::start(program().env("LOCALAPPDATA", &directory));
@@ -221,12 +212,6 @@ fn guard_stores_offers_in_the_local_application_data() {
     let stored = fs::read_dir(directory.join("everlink")).expect("it was created");
     assert_eq!(stored.count(), 1);
     fs::remove_dir_all(directory).expect("nobody uses it");
-}
-
-/// Runs one test at a time: the event of a console must not meet another test.
-fn serial() -> MutexGuard<'static, ()> {
-    static SERIAL: Mutex<()> = Mutex::new(());
-    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a command for the program, with a cache directory of its own.
