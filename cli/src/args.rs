@@ -318,7 +318,7 @@ pub(crate) struct Guard {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_message: usize,
     /// The directory that stores what a server offers (name, capabilities, instructions), so that later hosts need not wait while it starts; `off`
-    /// stores nothing [default: everlink in $XDG_CACHE_HOME or ~/.cache]
+    /// stores nothing [default: everlink in $XDG_CACHE_HOME or ~/.cache, on Windows in %LOCALAPPDATA%]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) remember: Option<PathBuf>,
     /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics

@@ -1,5 +1,7 @@
-//! Runs the cleaner: a second process of this program that kills the servers of a guard that was itself killed. Knows no server.
+//! Runs the cleaner: a second process of this program that kills the servers of a guard that was itself killed. Knows no server. Windows needs no
+//! cleaner: there, the job object of a server kills it when the guard has ended in any way.
 
+use std::env;
 use std::io::stdin;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -20,7 +22,11 @@ impl Cleaner {
         let reports = cleaner::report().ok()?;
         let start = move || {
             // A process group of its own keeps signals of a terminal away. `/proc/self/exe` finds the program even if its file was replaced.
-            let cleaner = Command::new("/proc/self/exe")
+            let program = match cfg!(target_os = "linux") {
+                true => "/proc/self/exe".into(),
+                false => env::current_exe().ok()?,
+            };
+            let cleaner = Command::new(program)
                 .arg0("everlink")
                 .arg(CLEANER_ARGUMENT)
                 .current_dir("/")
@@ -46,7 +52,7 @@ impl Cleaner {
 
 /// Whether this process was started as a cleaner.
 pub(crate) fn is_cleaner() -> bool {
-    let mut arguments = std::env::args_os();
+    let mut arguments = env::args_os();
     arguments
         .nth(1)
         .is_some_and(|argument| argument == CLEANER_ARGUMENT)

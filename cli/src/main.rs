@@ -2,11 +2,13 @@
 //!
 //! `args` defines the command line, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
 //! replays. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
-//! `cleaner` ends servers if this process is killed. Each other module is a command. `shell` has two small commands, and `call` also reads resources
-//! and gets prompts.
+//! `cleaner` ends servers if this process is killed. `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
+//! two small commands, and `call` also reads resources and gets prompts.
+#![forbid(unsafe_code)]
 
 mod args;
 mod call;
+#[cfg(unix)]
 mod cleaner;
 mod demo;
 mod guard;
@@ -18,16 +20,16 @@ mod replay;
 mod schema;
 mod shell;
 mod stderr_copy;
+mod system;
 mod target;
 mod watch;
 
-use std::future::pending;
+use std::fmt;
 use std::process::ExitCode;
-use std::{fmt, io};
 
 use args::{Args, Command};
 use output::{print, warn};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use system::ShutdownSignals;
 
 /// The error of a command.
 type Failure = Box<dyn std::error::Error>;
@@ -49,6 +51,7 @@ fn usage_error(text: impl Into<String>) -> Failure {
 }
 
 fn main() -> ExitCode {
+    #[cfg(unix)]
     if cleaner::is_cleaner() {
         return cleaner::run();
     }
@@ -91,50 +94,4 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// The signals that ask the program to end: `SIGINT`, `SIGTERM` and `SIGHUP`. A signal that arrives while no task waits for it is not lost.
-struct ShutdownSignals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// `None` if the program was started with `nohup`: it must outlive its terminal.
-    hangup: Option<Signal>,
-}
-
-impl ShutdownSignals {
-    /// Handles these signals from now on. They no longer end the program by themselves.
-    fn listen() -> io::Result<ShutdownSignals> {
-        Ok(ShutdownSignals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: match ignores_hangup() {
-                true => None,
-                false => Some(signal(SignalKind::hangup())?),
-            },
-        })
-    }
-
-    /// Waits for the next signal.
-    async fn next(&mut self) {
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = hangup => {}
-        }
-    }
-}
-
-/// Whether the parent process set `SIGHUP` to be ignored. Only Linux shows this.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // The lowest bit stands for signal 1, `SIGHUP`.
-    ignored.is_some_and(|mask| mask & 1 == 1)
 }

@@ -2,14 +2,10 @@
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
-use std::thread;
 
 use everlink::client::{Delivery, Event, State};
 use everlink::{Instant, relay, server};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 /// Prints the result of a command to standard output. A closed pipe is no error: the reader has read enough.
 pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
@@ -29,29 +25,9 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Waits until standard output is closed at the other end. A command that rarely writes would otherwise notice it too late.
-pub(crate) async fn stdout_closed() {
-    let (sender, receiver) = oneshot::channel();
-    let wait = move || {
-        let stdout = stdout();
-        let mut end = [PollFd::new(&stdout, PollFlags::empty())];
-        let mut polled = poll(&mut end, None);
-        while polled == Err(Errno::INTR) {
-            polled = poll(&mut end, None);
-        }
-        if polled.is_ok() {
-            let _ = sender.send(());
-        }
-    };
-    // The thread ends with the program at the latest.
-    let _ = thread::Builder::new()
-        .name("stdout-closed".into())
-        .spawn(wait);
-    if receiver.await.is_err() {
-        // Polling failed, or the thread could not start. Without it, the close cannot be detected.
-        std::future::pending::<()>().await;
-    }
-}
+/// Notified when an event could not be written to standard output.
+#[cfg(windows)]
+pub(crate) static STDOUT_FAILED: tokio::sync::Notify = tokio::sync::Notify::const_new();
 
 /// Writes a message for a person to standard error. Errors are ignored because there is no other place to report them.
 pub(crate) fn warn(text: &dyn Display) {
@@ -122,12 +98,16 @@ impl EventPrinter {
     }
 
     fn write(&self, line: &dyn Display) {
-        // Errors are ignored: the reader has closed the stream.
-        let _ = if self.is_on_stdout {
-            writeln!(stdout(), "{line}")
+        // Errors are otherwise ignored: the reader has closed the stream.
+        if self.is_on_stdout {
+            let _written = writeln!(stdout(), "{line}");
+            #[cfg(windows)]
+            if _written.is_err() {
+                STDOUT_FAILED.notify_one();
+            }
         } else {
-            writeln!(stderr(), "{line}")
-        };
+            let _ = writeln!(stderr(), "{line}");
+        }
     }
 }
 

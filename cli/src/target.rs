@@ -1,7 +1,5 @@
 //! Connects to the server that the arguments name. Knows no command.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::process;
 use std::sync::Arc;
 
@@ -14,6 +12,7 @@ use http::{HeaderName, HeaderValue};
 use crate::args::{Era, LinkOptions, RecordOptions, Target};
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, StderrCopy};
+use crate::system::split_assignment;
 use crate::{Failure, usage_error};
 
 impl LinkOptions {
@@ -169,19 +168,6 @@ impl Target {
         }
         Ok(connector)
     }
-}
-
-/// Splits `NAME=VALUE`. Neither part need be valid UTF-8.
-fn split_assignment(variable: &OsStr) -> Option<(&OsStr, &OsStr)> {
-    let bytes = variable.as_bytes();
-    let at = bytes
-        .iter()
-        .position(|byte| *byte == b'=')
-        .filter(|at| *at > 0)?;
-    Some((
-        OsStr::from_bytes(&bytes[..at]),
-        OsStr::from_bytes(&bytes[at + 1..]),
-    ))
 }
 
 /// Starts a link to the server behind `transport`.

@@ -7,8 +7,9 @@ use everlink::client::Event;
 
 use crate::args::Watch;
 use crate::monitor::NO_CREDENTIALS;
-use crate::output::{EventPrinter, as_json, severity, stdout_closed};
+use crate::output::{EventPrinter, as_json, severity};
 use crate::recording::Role;
+use crate::system::stdout_closed;
 use crate::{Failure, ShutdownSignals};
 
 pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {

@@ -27,8 +27,8 @@
 //! has a [`cleaner`].
 //!
 //! On Windows the server is in its own job object, and the whole job is ended with it, or with this process. This crate sets the creation flags. A
-//! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` means `npx.exe` there, so a script needs its
-//! full name, such as `npx.cmd`.
+//! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` also means a script `npx.cmd` there: the program
+//! is looked up in `PATH` with the extensions of `PATHEXT`.
 //!
 //! The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` runs the functions of a server. The others are
 //! the operating system's processes and pipes: `unix`, or `windows` with `threads`. On Unix, [`ChildTransport`] and [`StdioTransport`] work with the

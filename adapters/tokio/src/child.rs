@@ -37,5 +37,8 @@ pub type ChildTransport = everlink_stdio::ChildTransport<everlink_stdio::threads
 /// Creates the transport for this command.
 #[must_use]
 pub fn transport(command: Command) -> ChildTransport {
-    ChildTransport::new(command, Default::default())
+    #[cfg(unix)]
+    return ChildTransport::new(command, crate::reactor::TokioReactor);
+    #[cfg(windows)]
+    ChildTransport::new(command, ())
 }

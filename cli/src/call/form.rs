@@ -7,6 +7,7 @@ use everlink::{ErrorObject, Payload};
 use serde_json::{Map, Value, json};
 
 use crate::output::single_line;
+use crate::system::END_OF_INPUT_KEY;
 
 /// Asks the person for each field, and whether the answers may be sent.
 pub(super) fn ask_person(ask: &Ask) -> Result<Payload, ErrorObject> {
@@ -26,7 +27,7 @@ impl Form<'_> {
     fn fill(&self, input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<Value> {
         let message = self.0["message"].as_str().unwrap_or("something");
         writeln!(output, "\nThe server asks: {}", single_line(message))?;
-        writeln!(output, "(Ctrl-D cancels)")?;
+        writeln!(output, "({END_OF_INPUT_KEY} cancels)")?;
         let schema = &self.0["requestedSchema"];
         let required = schema["required"].as_array();
         let is_required =

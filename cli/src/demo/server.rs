@@ -3,7 +3,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::process::{self, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -13,13 +12,13 @@ use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Offer, Progress, Request};
 use everlink::{ErrorObject, Payload};
 use everlink_tokio::{Context, secret, stdio};
-use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::Failure;
 use crate::args::DemoServer;
+use crate::system::{duplicate_stdout, kill_this_process, stop_this_process};
 
 /// The number of lines written to standard error before the exit. They fill a pipe many times.
 const FLOOD_LINES: u32 = 20_000;
@@ -32,7 +31,7 @@ pub(crate) async fn run(args: DemoServer) -> Result<ExitCode, Failure> {
     let state = Arc::new(SharedState {
         diary: diary.map(Mutex::new),
         // Duplicated before `serve` takes over the standard streams, so that garbage can be written between the messages.
-        stdout: File::from(io::stdout().as_fd().try_clone_to_owned()?),
+        stdout: duplicate_stdout()?,
     });
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("everlink-demo", env!("CARGO_PKG_VERSION")).with_capabilities(tools);
@@ -205,8 +204,8 @@ impl SharedState {
                 (&self.stdout).write_all(br#"{"jsonrpc":"2.0","id":1,"resu"#)?;
                 process::exit(73)
             }
-            CrashKind::Hang => Ok(kill_process(getpid(), Signal::STOP)?),
-            CrashKind::Kill => Ok(kill_process(getpid(), Signal::KILL)?),
+            CrashKind::Hang => stop_this_process(),
+            CrashKind::Kill => kill_this_process(),
         }
     }
 }

@@ -39,8 +39,8 @@ const DISRUPTIONS: [(&str, Disruption); 7] = [
         "exit in the middle of a line",
         Disruption::Crash("half-line"),
     ),
-    ("hang (SIGSTOP)", Disruption::Crash("hang")),
-    ("kill -9", Disruption::Crash("kill")),
+    ("hang", Disruption::Crash("hang")),
+    ("kill", Disruption::Crash("kill")),
 ];
 
 #[derive(Clone, Copy)]

@@ -19,6 +19,7 @@ use everlink_tokio::Events;
 use everlink_tokio::stdio;
 
 use crate::args::{Guard, LogFormat, ServerStderr};
+#[cfg(unix)]
 use crate::cleaner::Cleaner;
 use crate::monitor::monitor_relay;
 use crate::output::{single_line, warn};
@@ -37,6 +38,7 @@ const HINT: &str = "waiting for an MCP host on standard input, which is a termin
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
+    #[cfg(unix)]
     let cleaner = Cleaner::start();
     let status_server = match args.status {
         Some(address) => Some(StatusServer::bind(address, &args.allow_host).await?),
@@ -71,6 +73,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     }
     log.end().await;
     server_stderr.end().await;
+    #[cfg(unix)]
     if let Some(cleaner) = cleaner {
         cleaner.stop();
     }

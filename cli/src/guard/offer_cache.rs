@@ -1,16 +1,16 @@
 //! Stores on disk what a server offered, so that a later host need not wait while the server starts. Errors are harmless: the host then waits.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use everlink::server::Offer;
 
 use crate::args::Target;
 use crate::recording::SavedOffer;
+use crate::system::{cache_directory, create_private_directory, private};
 
 /// The file that holds the offer of one server.
 #[derive(Clone, Debug)]
@@ -42,15 +42,11 @@ impl OfferCache {
             return Ok(());
         }
         if let Some(directory) = self.0.parent() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)?;
+            create_private_directory(directory)?;
         }
         let new = self.0.with_extension(std::process::id().to_string());
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let written = options
+        let written = private(options.write(true).create(true).truncate(true))
             .open(&new)
             .and_then(|mut file| file.write_all(&text));
         let stored = written.and_then(|()| fs::rename(&new, &self.0));
@@ -59,16 +55,6 @@ impl OfferCache {
         }
         stored
     }
-}
-
-/// Returns the user's cache directory, according to the XDG Base Directory Specification.
-fn cache_directory() -> Option<PathBuf> {
-    let absolute = |path: Option<std::ffi::OsString>| {
-        let path = path.map(PathBuf::from);
-        path.filter(|path| path.is_absolute())
-    };
-    let xdg_directory = absolute(std::env::var_os("XDG_CACHE_HOME"));
-    xdg_directory.or_else(|| Some(absolute(std::env::var_os("HOME"))?.join(".cache")))
 }
 
 /// Returns a hash of how the server is reached. Leaves out header fields and the values of environment variables, because they are secrets.

@@ -2,18 +2,17 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write, stderr};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::Failure;
 use crate::output::{EventPrinter, single_line, warn};
 use crate::stderr_copy::{Backlog, Chunk, block_on};
+use crate::system::{private, wait_for_stderr};
 
 /// The maximum number of bytes that are held until their line ends. 64 KiB is longer than any line that a person reads.
 const LINE_LIMIT: usize = 64 << 10;
@@ -132,7 +131,7 @@ fn write_all(mut bytes: &[u8]) {
             Ok(len) => bytes = &bytes[len..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None).is_err() {
+                if wait_for_stderr(&stderr).is_err() {
                     return;
                 }
             }
@@ -149,7 +148,7 @@ pub(super) fn append_to_file(
     let name = path.display().to_string();
     // Readable only by the user, because a server may write secrets.
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600);
+    private(options.append(true).create(true));
     let mut file = options
         .open(path)
         .map_err(|error| format!("--server-stderr {name}: cannot be opened: {error}"))?;

@@ -1,9 +1,8 @@
 //! Writes the lines of a recording to its file, in order. Holds a line back until the bytes in it are redacted. Does not know what lines mean.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use everlink::{Epoch, Instant, StreamId};
@@ -11,6 +10,7 @@ use serde::Serialize;
 
 use super::line::{Bytes, InputKind, Line, RecordedInput};
 use super::redact::{EventMask, Mask};
+use crate::system::{make_private, private};
 
 /// The maximum number of bytes in held lines. Above it, an unfinished name or text is treated as unknown.
 pub(super) const MAX_HELD_BYTES: usize = 1 << 20;
@@ -272,11 +272,8 @@ fn bytes_line(at: Instant, (is_downstream, epoch, stream): StreamKey, bytes: Vec
 /// Creates a file that only the user can read, because it holds messages of the server.
 fn create_private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let file = options.open(path)?;
-    // An existing file may be readable by others. Other kinds of files, such as pipes, keep their permissions.
-    if file.metadata()?.is_file() {
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
+    let file = private(options.write(true).create(true).truncate(true)).open(path)?;
+    // An existing file may be readable by others.
+    make_private(&file)?;
     Ok(file)
 }

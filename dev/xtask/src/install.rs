@@ -149,6 +149,13 @@ pub(crate) fn missing_program(missing: &str) -> Outcome {
     }
 }
 
+/// The outcome of a step that needs more than a usual machine has, and could not install it.
+pub(crate) fn skipped(missing: &str) -> Outcome {
+    Ok(Done::Skipped(format!(
+        "{missing} is missing and could not be installed"
+    )))
+}
+
 fn is_installed(program: &str) -> bool {
     let mut command = Command::new(program);
     command

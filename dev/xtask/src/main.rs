@@ -22,6 +22,7 @@ mod step;
 mod test;
 mod transparent;
 mod wasm;
+mod windows;
 
 use std::env;
 use std::process::ExitCode;
@@ -62,6 +63,8 @@ const COMMANDS: &[Command] = &[
     ("transparent --check", "", "check with a few libraries that the guard between a host and a server is invisible", |_| step::run_one(transparent::check)),
     ("transparent", "[WORD...]", "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md", transparent::run),
     ("wasm", "", "run a client in WebAssembly from Node, and kill its server in the middle of calls", |_| step::run_one(wasm::check)),
+    ("windows", "", "run the tests of processes and of the program for Windows, in Wine", |_| step::run_one(windows::check)),
+    ("windows --lints", "", "lint all packages that are meant for Windows", |_| step::run_one(windows::lint)),
 ];
 
 /// Returns the arguments if these words call this command.

@@ -14,6 +14,7 @@ use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 use crate::transparent;
 use crate::wasm;
+use crate::windows;
 
 const STEPS: &[Step] = &[
     ("formatting", || cargo("fmt --all --check")),
@@ -63,6 +64,9 @@ const LONG_STEPS: &[Step] = &[
     }),
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("among real peers", interop::check),
+    ("Windows, in Wine", windows::check),
+    ("lints for Windows", windows::lint),
+    ("macOS, compiled only", windows::check_macos),
 ];
 
 pub(crate) fn run() -> Result<(), String> {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::install::{missing_program, run_command, rust_target, skip_without};
+use crate::install::{run_command, rust_target, skip_without, skipped};
 use crate::step::{Outcome, cargo_with, root, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -12,11 +12,11 @@ const MAX_BYTES: u64 = 550_000;
 
 /// Fails if the module is too large, or if its link does not survive the death of a server.
 pub(crate) fn check() -> Outcome {
-    if let Some(skipped) = skip_without(&["node"]) {
-        return skipped;
+    if let Some(without_node) = skip_without(&["node"]) {
+        return without_node;
     }
     if !rust_target(TARGET) {
-        return missing_program(&format!("the target {TARGET}"));
+        return skipped(&format!("the target {TARGET}"));
     }
     let directory = root().join("examples/wasm");
     for command in [

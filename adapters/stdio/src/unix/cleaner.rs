@@ -13,7 +13,6 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_setfl};
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal};
 
 use super::session;
@@ -34,11 +33,26 @@ static REPORTS: Mutex<Option<File>> = Mutex::new(None);
 ///
 /// When the system has no descriptor left.
 pub fn report() -> io::Result<OwnedFd> {
-    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (reader, writer) = pipe()?;
     // A cleaner that does not read must not block a driver.
     fcntl_setfl(&writer, OFlags::NONBLOCK)?;
     *lock() = Some(writer.into());
     Ok(reader)
+}
+
+/// Creates a pipe that child processes do not inherit.
+#[cfg(not(target_vendor = "apple"))]
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    Ok(pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+/// Creates a socket pair that child processes do not inherit. Apple's systems have no call that creates such a pipe.
+#[cfg(target_vendor = "apple")]
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = std::os::unix::net::UnixStream::pair()?;
+    Ok((reader.into(), writer.into()))
 }
 
 /// Closes the pipe: the cleaner kills the servers that were started and not ended, and ends.

@@ -226,6 +226,8 @@ mod exit {
     }
 
     /// Has a thread wait for the process and then close its end of a socket pair.
+    ///
+    /// This is not done with `NOTE_EXIT` of `kqueue`: some systems report it before `waitid` can return the exit status.
     fn wait(pid: Pid) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         let wait = move || {

@@ -1,7 +1,8 @@
-//! Processes and their streams on Windows: `process_tree` spawns and ends processes, `standard_streams` takes over the standard streams of this
-//! process. The transports are those of `threads`.
+//! Processes and their streams on Windows: `process_tree` spawns and ends processes, `program_lookup` finds their files, and `standard_streams` takes
+//! over the standard streams of this process. The transports are those of `threads`.
 
 pub mod process_tree;
+mod program_lookup;
 pub mod standard_streams;
 
 /// Converts a `BOOL` of the Windows API to a `Result`.

@@ -7,7 +7,7 @@
     reason = "job objects are only available through the Windows API"
 )]
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::size_of_val;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::os::windows::process::CommandExt;
@@ -31,6 +31,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::check;
+use super::program_lookup::{Lookup, with_program};
 pub use crate::pipes::Pipes;
 
 /// A command that can be spawned repeatedly. Each spawn yields a [`ProcessTree`].
@@ -39,12 +40,11 @@ pub struct Spawner(Arc<Mutex<Command>>);
 
 impl Spawner {
     /// Prepares this command. Sets its standard streams and its creation flags; it has no window.
+    ///
+    /// Each spawn looks the program up like a shell does. A name such as `npx` also means a script `npx.cmd` or `npx.bat` in a directory of `PATH`.
     #[must_use]
     pub fn new(mut command: Command) -> Spawner {
-        command.stdin(Stdio::piped());
-        command.stdout(Stdio::piped());
-        command.stderr(Stdio::piped());
-        command.creation_flags(CREATE_NO_WINDOW | CREATE_SUSPENDED);
+        prepare(&mut command);
         Spawner(Arc::new(Mutex::new(command)))
     }
 
@@ -62,13 +62,36 @@ impl Spawner {
     }
 }
 
+fn prepare(command: &mut Command) {
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command.creation_flags(CREATE_NO_WINDOW | CREATE_SUSPENDED);
+}
+
 fn spawn_now(command: &mut Command) -> Result<(ProcessTree, Pipes), Fault> {
-    let spawned = job().and_then(|job| ProcessTree::of(job, command.spawn()?));
+    let lookup = Lookup::of(command);
+    let spawned = match lookup.script() {
+        Some(script) => {
+            let mut script = with_program(command, &script);
+            prepare(&mut script);
+            spawn_in_job(&mut script)
+        }
+        None => spawn_in_job(command),
+    };
     spawned.map_err(|error| {
         let program = command.get_program().to_string_lossy();
-        let detail = format!("`{program}` cannot be started: {error}");
+        let looked = match error.kind() {
+            ErrorKind::NotFound => format!("; {}", lookup.describe()),
+            _ => String::new(),
+        };
+        let detail = format!("`{program}` cannot be started: {error}{looked}");
         Fault::with_detail(Fault::from(&error).kind(), detail)
     })
+}
+
+fn spawn_in_job(command: &mut Command) -> io::Result<(ProcessTree, Pipes)> {
+    job().and_then(|job| ProcessTree::of(job, command.spawn()?))
 }
 
 /// A process and all its descendants. Dropping it kills all of them.
