@@ -1,12 +1,17 @@
 //! Tests that a recorder is called for every step of its machine, in order.
 
 use std::fmt::Debug;
+use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use everlink::relay::{self, Side};
-use everlink::{Config, Epoch, Input, Instant, Output};
-use everlink_handle::{Guard, Link, Recorder};
+use everlink::server;
+use everlink::{Config, Epoch, Input, Instant, Output, Server};
+use everlink_handle::{
+    Clock, Guard, Link, NoTransport, Recorder, Service, drive, drive_relay, drive_server,
+};
 use serde_json::json;
 
 /// A recorder that keeps one line per step.
@@ -140,4 +145,80 @@ fn recorder_of_a_guard_receives_every_step_of_both_sides() {
     let polls = steps.iter().filter(|step| step.starts_with("polled"));
     assert_eq!(polls.count(), outputs, "{steps:?}");
     assert!(events.count() > 0, "{steps:?}");
+}
+
+/// A recorder that keeps all bytes that were read and written.
+#[derive(Clone, Default)]
+struct ByteRecorder(Arc<Mutex<(Vec<u8>, Vec<u8>)>>);
+
+impl<A, E> Recorder<A, E> for ByteRecorder {
+    fn on_command(&mut self, _: Instant, _: &A) {}
+
+    fn on_input(&mut self, _: Instant, _: Side, _: Epoch, input: &Input<'_>) {
+        if let Input::Bytes { bytes, .. } = input {
+            self.0.lock().expect("no panic").0.extend_from_slice(bytes);
+        }
+    }
+
+    fn on_poll(&mut self, _: Option<(Side, &Output<E>)>, bytes: &[u8]) {
+        self.0.lock().expect("no panic").1.extend_from_slice(bytes);
+    }
+
+    fn on_timeout(&mut self, _: Instant) {}
+}
+
+#[test]
+fn recorder_of_a_server_sees_what_is_read_and_what_is_written() {
+    let offer = server::Offer::new("record", "1.0");
+    let config = server::Config::new(offer, [7; 16]);
+    let (_service, mut owner) = Service::new(Server::new(config));
+    let recorder = ByteRecorder::default();
+    owner.record(recorder.clone());
+    let initialize =
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\
+        \"2025-11-25\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n";
+    owner.handle(at(1), Input::bytes(&initialize[..]));
+    owner.advance(at(1));
+    let mut written = Vec::new();
+    while owner.poll_output(&mut written).is_some() {}
+    let (read, recorded) = recorder.0.lock().expect("no panic").clone();
+    assert_eq!(read, initialize);
+    assert_eq!(recorded, written);
+    assert!(!written.is_empty(), "it answers");
+}
+
+/// Drivers can be spawned on runtimes with many threads.
+#[test]
+fn drivers_are_send() {
+    fn assert_send(driver: impl Future + Send) {
+        drop(driver);
+    }
+    struct NoClock;
+    impl Clock for NoClock {
+        fn now(&mut self) -> Instant {
+            Instant::ZERO
+        }
+
+        fn poll_deadline(&mut self, _: &mut Context<'_>, _: Option<Instant>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+    let (_link, owner) = Link::new(Config::child("record", "1.0"));
+    assert_send(drive(owner, NoTransport::default(), NoClock));
+    let config = relay::Config::new(Config::child("record", "1.0"), [7; 16]);
+    let (_guard, owner) = Guard::new(config);
+    assert_send(drive_relay(
+        owner,
+        NoTransport::default(),
+        NoTransport::default(),
+        NoClock,
+    ));
+    let config = server::Config::new(server::Offer::new("record", "1.0"), [7; 16]);
+    let (_service, owner) = Service::new(Server::new(config));
+    assert_send(drive_server(
+        owner,
+        NoTransport::default(),
+        NoClock,
+        |_, _| None,
+    ));
 }
