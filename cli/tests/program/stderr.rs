@@ -25,11 +25,15 @@ fn start(options: &[&str], server: &[impl AsRef<std::ffi::OsStr>]) -> (Host, Chi
 
 /// Waits for a line that is exactly this.
 fn wait_for(lines: &Receiver<String>, wanted: &str) {
+    wait_until_a_line(lines, wanted, |line| line == wanted);
+}
+
+fn wait_until_a_line(lines: &Receiver<String>, wanted: &str, is_it: impl Fn(&str) -> bool) {
     let mut skipped = Vec::new();
     loop {
         let line = lines.recv_timeout(TIMEOUT);
         let line = line.unwrap_or_else(|_| panic!("no `{wanted}` in {skipped:#?}"));
-        if line == wanted {
+        if is_it(&line) {
             return;
         }
         skipped.push(line);
@@ -92,6 +96,9 @@ fn prefix_puts_the_name_of_the_server_before_each_line() {
     host.handshake_and_echo();
     wait_for(&lines, "[sh] one");
     wait_for(&lines, "[sh] two");
+    // The log knows the name of the server from here on.
+    let ready = "is ready: everlink-demo";
+    wait_until_a_line(&lines, ready, |line| line.contains(ready));
     host.send_call(3, "die", &json!({"how": "flood"}));
     host.receive(3);
     wait_for(
