@@ -44,11 +44,6 @@ const STEPS: &[Step] = &[
         cargo("test --workspace --all-features --doc")
     }),
     ("the core without an operating system", run_without_std),
-    ("a board in QEMU, reset during calls", firmware::check),
-    (
-        "a client in WebAssembly, whose server is killed",
-        wasm::check,
-    ),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("that no step grows", growth::check),
@@ -57,13 +52,18 @@ const STEPS: &[Step] = &[
     ("that the guard is invisible", transparent::check),
 ];
 
-/// Checks that take too long for every change, and find least beyond the others.
+/// Checks that take too long for every change, because they build for other targets, or that find least beyond the others.
 const LONG_STEPS: &[Step] = &[
     ("examples", || {
         cargo("build --workspace --all-features --examples")
     }),
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("among real peers", interop::check),
+    ("a board in QEMU, reset during calls", firmware::check),
+    (
+        "a client in WebAssembly, whose server is killed",
+        wasm::check,
+    ),
     ("Windows, in Wine", windows::check),
     ("lints for Windows", windows::lint),
     ("macOS, compiled only", windows::check_macos),
