@@ -21,14 +21,13 @@ const MAX_KEPT_BUFFER: usize = 64 << 10;
 /// The maximum number of inputs between two turns of the machine.
 const MAX_INPUTS: usize = 32;
 
-/// Drives a link until it is closed.
-///
-/// The future returns the owner when its transport is dropped. Dropping the owner completes [`Link::shutdown`](crate::Link::shutdown).
+/// Drives a link until it is closed. Then the transport is dropped, and after it the owner, which completes
+/// [`Link::shutdown`](crate::Link::shutdown).
 pub fn drive<T: Transport, C: Clock>(
     owner: LinkOwner,
     transport: T,
     clock: C,
-) -> impl Future<Output = LinkOwner> + Send {
+) -> impl Future<Output = ()> + Send {
     Driver::new(owner, NoTransport, transport, clock)
 }
 
@@ -38,7 +37,7 @@ pub fn drive_relay<F: Transport, B: Transport, C: Clock>(
     front: F,
     back: B,
     clock: C,
-) -> impl Future<Output = GuardOwner> + Send {
+) -> impl Future<Output = ()> + Send {
     Driver::new(owner, front, back, clock)
 }
 
@@ -61,7 +60,8 @@ pub type Answered = (Answer, Result<Response, ErrorObject>);
 
 /// A machine, as the driver sees it.
 trait Machine {
-    type Owner;
+    /// The result of the driver.
+    type End;
 
     /// Registers the driver's waker. Returns true if commands are already queued.
     fn register_waker(&self, driver: &Waker) -> bool;
@@ -83,7 +83,8 @@ trait Machine {
 
     fn is_closed(&self) -> bool;
 
-    fn into_owner(self) -> Self::Owner;
+    /// Ends the machine, when its transports are dropped.
+    fn end(self) -> Self::End;
 }
 
 /// The driver of a machine with up to two transports. It is written by hand, because an `async` block would hold its arguments twice.
@@ -117,9 +118,9 @@ impl<F, B, M, C> Driver<F, B, M, C> {
 impl<F, B, M, C> Unpin for Driver<F, B, M, C> {}
 
 impl<F: Transport, B: Transport, M: Machine, C: Clock> Future for Driver<F, B, M, C> {
-    type Output = M::Owner;
+    type Output = M::End;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<M::Owner> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<M::End> {
         let Driver { parts, clock } = self.get_mut();
         let is_closed = parts
             .as_mut()
@@ -131,7 +132,7 @@ impl<F: Transport, B: Transport, M: Machine, C: Clock> Future for Driver<F, B, M
                 machine,
             }) => {
                 drop((front, back));
-                Poll::Ready(machine.into_owner())
+                Poll::Ready(machine.end())
             }
             None => Poll::Pending,
         }
@@ -159,9 +160,11 @@ impl<F: Transport, B: Transport, M: Machine> Parts<F, B, M> {
                     break;
                 }
             }
-            let deadline = self.machine.poll_timeout().map(|deadline| deadline.at);
-            if !is_due && clock.poll_deadline(cx, deadline).is_pending() {
-                return Poll::Pending;
+            if !is_due {
+                let deadline = self.machine.poll_timeout().map(|deadline| deadline.at);
+                if clock.poll_deadline(cx, deadline).is_pending() {
+                    return Poll::Pending;
+                }
             }
             self.carry_out(now, &mut buffers.write);
             if self.machine.is_closed() {
@@ -257,7 +260,7 @@ impl Buffers {
 }
 
 impl Machine for LinkOwner {
-    type Owner = LinkOwner;
+    type End = ();
 
     fn register_waker(&self, driver: &Waker) -> bool {
         LinkOwner::register_waker(self, driver)
@@ -287,13 +290,11 @@ impl Machine for LinkOwner {
         LinkOwner::is_closed(self)
     }
 
-    fn into_owner(self) -> LinkOwner {
-        self
-    }
+    fn end(self) {}
 }
 
 impl Machine for GuardOwner {
-    type Owner = GuardOwner;
+    type End = ();
 
     fn register_waker(&self, driver: &Waker) -> bool {
         GuardOwner::register_waker(self, driver)
@@ -326,9 +327,7 @@ impl Machine for GuardOwner {
         GuardOwner::is_closed(self)
     }
 
-    fn into_owner(self) -> GuardOwner {
-        self
-    }
+    fn end(self) {}
 }
 
 /// A server and the function that starts the handlers of its requests.
@@ -338,7 +337,7 @@ struct ServerWithHandler<B> {
 }
 
 impl<B: FnMut(Instant, Task) -> Option<Answered>> Machine for ServerWithHandler<B> {
-    type Owner = ServiceOwner;
+    type End = ServiceOwner;
 
     fn register_waker(&self, driver: &Waker) -> bool {
         self.owner.register_waker(driver)
@@ -383,7 +382,7 @@ impl<B: FnMut(Instant, Task) -> Option<Answered>> Machine for ServerWithHandler<
         self.owner.is_closed()
     }
 
-    fn into_owner(self) -> ServiceOwner {
+    fn end(self) -> ServiceOwner {
         self.owner
     }
 }

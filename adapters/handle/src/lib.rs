@@ -15,7 +15,7 @@
 //! let (link, owner) = Link::new(Config::child("docs", "1.0"));
 //! drop(link); // the last handle: the link is to be shut down
 //!
-//! drop(run(ThreadPark::new(), |clock| drive(owner, NoTransport::default(), clock)));
+//! run(ThreadPark::new(), |clock| drive(owner, NoTransport::default(), clock));
 //! ```
 //!
 //! The modules: `drive` is the driver's loop, `transport` is what it is made of, and `park` runs it on a thread. `promise` is a value that arrives

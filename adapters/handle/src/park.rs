@@ -25,29 +25,30 @@ pub trait Park {
 ///
 /// This function starts no runtime: a future that needs one must bring its own.
 pub fn wait<F: Future>(future: F) -> F::Output {
-    run(ThreadPark::new(), |_| future)
+    run_with_timeouts(ThreadPark::new(), future, || None)
 }
 
 /// Runs the future on this thread, which sleeps as `park` says. The future may use the clock.
-pub fn run<F: Future>(mut park: impl Park, future: impl FnOnce(ThreadClock) -> F) -> F::Output {
+pub fn run<F: Future>(park: impl Park, future: impl FnOnce(ThreadClock) -> F) -> F::Output {
     let clock = ThreadClock::start();
-    let deadline = Arc::clone(&clock.deadline);
-    let mut now = clock.clone();
-    let mut future = pin!(future(clock));
+    let mut timeouts = clock.clone();
+    run_with_timeouts(park, future(clock), || timeouts.take_timeout())
+}
+
+/// Runs the future on this thread. After each poll, the thread sleeps for at most the next timeout.
+fn run_with_timeouts<F: Future>(
+    mut park: impl Park,
+    future: F,
+    mut take_timeout: impl FnMut() -> Option<Duration>,
+) -> F::Output {
+    let mut future = pin!(future);
     let waker = park.waker();
     let mut cx = Context::from_waker(&waker);
     loop {
-        deadline.store(NO_DEADLINE, Ordering::Relaxed);
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
             return value;
         }
-        let timeout = match deadline.load(Ordering::Relaxed) {
-            NO_DEADLINE => None,
-            at => Some(Duration::from_nanos(
-                at.saturating_sub(now.now().as_nanos()),
-            )),
-        };
-        park.park(timeout);
+        park.park(take_timeout());
     }
 }
 
@@ -67,6 +68,16 @@ impl ThreadClock {
         ThreadClock {
             origin: std::time::Instant::now(),
             deadline: Arc::new(AtomicU64::new(NO_DEADLINE)),
+        }
+    }
+
+    /// Returns the time until the deadline for which the future waits, and forgets the deadline.
+    fn take_timeout(&mut self) -> Option<Duration> {
+        match self.deadline.swap(NO_DEADLINE, Ordering::Relaxed) {
+            NO_DEADLINE => None,
+            at => Some(Duration::from_nanos(
+                at.saturating_sub(self.now().as_nanos()),
+            )),
         }
     }
 }

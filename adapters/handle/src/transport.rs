@@ -1,4 +1,4 @@
-//! What a driver is made of besides its machine: transports, which move bytes, and a clock. Implemented once per runtime.
+//! The two traits that a runtime implements for the driver: transports move bytes, and a clock sleeps.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};

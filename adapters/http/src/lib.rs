@@ -174,9 +174,7 @@ impl Connector {
 pub fn drive(owner: LinkOwner, transport: impl Transport + 'static) -> io::Result<()> {
     let thread = thread::Builder::new().name(THREAD_NAME.into());
     let driver = move |clock| everlink_handle::drive(owner, transport, clock);
-    thread
-        .spawn(|| drop(run(ThreadPark::new(), driver)))
-        .map(drop)
+    thread.spawn(|| run(ThreadPark::new(), driver)).map(drop)
 }
 
 /// Omits values, which may be secrets.

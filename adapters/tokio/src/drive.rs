@@ -23,8 +23,7 @@ const HANDLER_TIME: Duration = Duration::from_micros(200);
 
 /// Drives a link to its end, for applications that create its owner themselves. The future runs on a runtime with time enabled.
 pub fn drive(owner: LinkOwner, transport: impl Transport) -> impl Future<Output = ()> + Send {
-    let driver = everlink_handle::drive(owner, transport, TokioClock::default());
-    async { drop(driver.await) }
+    everlink_handle::drive(owner, transport, TokioClock::default())
 }
 
 /// Drives a relay to its end, for applications that create its owner themselves. The future runs on a runtime with time enabled.
@@ -33,8 +32,7 @@ pub fn drive_relay(
     front: impl Transport,
     back: impl Transport,
 ) -> impl Future<Output = ()> + Send {
-    let driver = everlink_handle::drive_relay(owner, front, back, TokioClock::default());
-    async { drop(driver.await) }
+    everlink_handle::drive_relay(owner, front, back, TokioClock::default())
 }
 
 /// Starts a relay between a downstream client and an upstream server, driven by a task on the present runtime.

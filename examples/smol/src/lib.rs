@@ -20,8 +20,7 @@ use everlink_stdio::{ChildTransport, PolledChild};
 pub fn connect(command: Command, config: Config) -> Link {
     let (link, owner) = Link::new(config);
     let transport = ChildTransport::<PolledChild<_>>::new(command, SmolReactor);
-    let driver = drive(owner, transport, SmolClock::start());
-    smol::spawn(async { drop(driver.await) }).detach();
+    smol::spawn(drive(owner, transport, SmolClock::start())).detach();
     link
 }
 
@@ -72,7 +71,6 @@ impl Reactor for SmolReactor {
         let descriptor = Arc::new(descriptor);
         match Async::new_nonblocking(Arc::clone(&descriptor)) {
             Ok(registered) => Ok(SmolRegistered(registered, interest)),
-            // Nobody else holds it.
             Err(error) => match Arc::into_inner(descriptor) {
                 Some(descriptor) => Err((descriptor, error)),
                 None => unreachable!("smol dropped its reference"),
