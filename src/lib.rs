@@ -154,6 +154,7 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+pub mod auth;
 pub mod client;
 mod driver;
 pub mod http;

@@ -110,12 +110,22 @@ impl Url {
         scheme
     }
 
-    fn authority(&self) -> &str {
+    /// Whether the scheme is `https`.
+    pub(crate) fn is_https(&self) -> bool {
+        self.scheme().eq_ignore_ascii_case("https")
+    }
+
+    /// The scheme, host and port as they were given.
+    pub(crate) fn base(&self) -> &str {
+        &self.text[..self.authority.end]
+    }
+
+    pub(crate) fn authority(&self) -> &str {
         &self.text[self.authority.clone()]
     }
 
     /// The path: empty, or with a leading slash.
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         &self.text[self.authority.end..self.path_end]
     }
 
@@ -131,10 +141,7 @@ impl Url {
 
     /// A URL with another path and query on the same host.
     fn with_path(&self, path: &str, query: &str) -> Result<Url, BadUrl> {
-        Url::parse(&format!(
-            "{}{path}{query}",
-            &self.text[..self.authority.end]
-        ))
+        Url::parse(&format!("{}{path}{query}", self.base()))
     }
 }
 
@@ -162,6 +169,36 @@ pub(crate) fn is_loopback(authority: &str) -> bool {
                 || host
                     .parse()
                     .is_ok_and(|address: Ipv4Addr| address.is_loopback())
+        }
+    }
+}
+
+/// Whether a host, with or without a port, is in a private network: the local machine, or an address that is not routed in the internet.
+pub(crate) fn is_private(authority: &str) -> bool {
+    let Ok((host, _)) = host_and_port(authority) else {
+        return false;
+    };
+    let is_private_v4 = |address: Ipv4Addr| {
+        let [first, second, ..] = address.octets();
+        address.is_private()
+            || address.is_loopback()
+            || address.is_link_local()
+            || address.is_unspecified()
+            || (first == 100 && (64..128).contains(&second))
+    };
+    match in_brackets(host) {
+        Some(address) => match address.to_ipv4_mapped() {
+            Some(mapped) => is_private_v4(mapped),
+            None => {
+                let [first, ..] = address.segments();
+                let is_local = matches!(first & 0xFFC0, 0xFE80) || matches!(first & 0xFE00, 0xFC00);
+                address.is_loopback() || address.is_unspecified() || is_local
+            }
+        },
+        None => {
+            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            let is_local_name = host == "localhost" || host.ends_with(".localhost");
+            is_local_name || host.parse().is_ok_and(is_private_v4)
         }
     }
 }

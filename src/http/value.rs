@@ -23,11 +23,22 @@ pub(crate) fn encode(text: &str) -> Cow<'_, str> {
     let digits = text.len().div_ceil(3).saturating_mul(4);
     let mut value = String::with_capacity(OPENING.len() + digits + CLOSING.len());
     value.push_str(OPENING);
-    for three in text.as_bytes().chunks(3) {
-        push_digits(&mut value, three);
-    }
+    push_base64(&mut value, text.as_bytes());
     value.push_str(CLOSING);
     Cow::Owned(value)
+}
+
+/// The Base64 of these bytes, padded.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    let mut value = String::new();
+    push_base64(&mut value, bytes);
+    value
+}
+
+fn push_base64(value: &mut String, bytes: &[u8]) {
+    for three in bytes.chunks(3) {
+        push_digits(value, three);
+    }
 }
 
 /// Decodes a field value. Returns `None` if the value is invalid (S-HDR-07, S-HDR-09).

@@ -1,0 +1,5 @@
+//! Tests of authorization: sign-ins, renewals, the store that processes share, and everything that can go wrong on the way.
+
+mod refresh;
+mod sign_in;
+mod support;

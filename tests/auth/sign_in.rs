@@ -1,0 +1,69 @@
+//! Sign-ins with a browser.
+
+use everlink::auth::{Event, State};
+use serde_json::json;
+
+use crate::support::{ISSUER, Process, SERVER, form, usual_web};
+
+#[test]
+fn a_challenge_leads_through_metadata_registration_and_a_browser_to_a_stored_token() {
+    let mut process = Process::start(usual_web(), |_| {});
+    assert_eq!(process.auth.state(), State::SignedOut);
+    assert_eq!(process.token(), None);
+    process.challenge(401, &[r#"Bearer scope="read write""#], None);
+    assert_eq!(process.auth.state(), State::Asking);
+    let visit = process.visits[0].clone();
+    assert!(visit.starts_with("https://as.example/authorize?response_type=code&"));
+    for (name, value) in [
+        ("client_id", "client-1"),
+        ("redirect_uri", "http://127.0.0.1:7777/callback"),
+        ("state", "state-1"),
+        ("code_challenge", "challenge-1"),
+        ("code_challenge_method", "S256"),
+        ("scope", "read write"),
+        ("resource", SERVER),
+    ] {
+        assert_eq!(form(&visit, name).as_deref(), Some(value), "{name}");
+    }
+    process.sign_in();
+    let (_, token) = process.token().unwrap();
+    assert_eq!(token, "Bearer access-1");
+    assert!(!process.is_redirect_open);
+    assert!(process.store.get().locks.is_empty());
+    {
+        let web = process.web.borrow();
+        assert_eq!(
+            web.urls(),
+            [
+                "https://mcp.example/.well-known/oauth-protected-resource/v1/mcp",
+                "https://as.example/.well-known/oauth-authorization-server",
+                "https://as.example/register",
+                "https://as.example/token",
+            ]
+        );
+        let registration = web.to("https://as.example/register")[0].json();
+        assert_eq!(registration["application_type"], "native");
+        assert_eq!(
+            registration["grant_types"],
+            json!(["authorization_code", "refresh_token"])
+        );
+        assert_eq!(
+            registration["redirect_uris"],
+            json!(["http://127.0.0.1:7777/callback"])
+        );
+        let request = web.to("https://as.example/token")[0];
+        for (name, value) in [
+            ("grant_type", "authorization_code"),
+            ("code", "code-1"),
+            ("code_verifier", "verifier-1"),
+            ("client_id", "client-1"),
+            ("resource", SERVER),
+        ] {
+            assert_eq!(request.form(name).as_deref(), Some(value), "{name}");
+        }
+    }
+    let stored = process.store.tokens().unwrap();
+    assert_eq!(stored["issuer"], ISSUER);
+    assert_eq!(stored["tokens"]["refresh"], "refresh-1");
+    assert!(matches!(process.events.last(), Some(Event::Authorized(_))));
+}
