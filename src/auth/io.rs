@@ -336,6 +336,24 @@ pub struct Authorized {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenId(pub(super) u64);
 
+impl TokenId {
+    /// The number, which is never zero.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The token with this number, or `None` for zero.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<TokenId> {
+        if number == 0 {
+            None
+        } else {
+            Some(TokenId(number))
+        }
+    }
+}
+
 /// The token to send now.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

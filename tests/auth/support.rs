@@ -108,7 +108,11 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    pub(crate) fn at(&mut self, url: impl Into<String>, handler: impl FnMut(&Sent) -> Answer + 'static) {
+    pub(crate) fn at(
+        &mut self,
+        url: impl Into<String>,
+        handler: impl FnMut(&Sent) -> Answer + 'static,
+    ) {
         self.handlers.insert(url.into(), Box::new(handler));
     }
 

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The modules: `drive` is the driver's loop, `transport` is what it is made of, and `park` runs it on a thread. `promise` is a value that arrives
-//! later. `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
+//! later. `credentials` is the interface of whatever knows the credentials of requests. `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
 //! recorders. For transports, `backlog` holds bytes that are yet to be written, `inbox` takes messages of threads, `id_map` is a hash map with
 //! internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them.
 
@@ -27,6 +27,7 @@ mod backlog;
 mod client;
 mod command_queue;
 mod commands;
+mod credentials;
 mod drive;
 mod events;
 mod id_map;
@@ -45,12 +46,15 @@ mod transport;
 pub use backlog::Backlog;
 pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
 pub use commands::{ClientCommand, LinkCommand};
+pub use credentials::{
+    Credentials, CredentialsFn, CredentialsFuture, RequestCredentials, Web, WebResponse,
+};
 pub use drive::{Answered, drive, drive_relay, drive_server};
 pub use events::Events;
 pub use id_map::{IdHasher, IdMap};
 pub use inbox::{Inbox, InboxSender};
 pub use park::{Park, ThreadClock, ThreadPark, run, wait};
-pub use promise::{Gone, Pending};
+pub use promise::{Gone, Pending, Promise, promise};
 pub use proxy::{Proxies, is_local_host};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};

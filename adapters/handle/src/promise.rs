@@ -53,16 +53,25 @@ impl fmt::Display for Gone {
 impl std::error::Error for Gone {}
 
 /// The sending side of a [`Pending`]. Dropping it without a value makes the receiver return [`Gone`].
-pub(crate) struct Promise<T>(Arc<Slot<T>>);
+pub struct Promise<T>(Arc<Slot<T>>);
 
-pub(crate) fn promise<T>() -> (Promise<T>, Pending<T>) {
+/// Creates a promise, and the side that waits for its value.
+#[must_use]
+pub fn promise<T>() -> (Promise<T>, Pending<T>) {
     let slot = Arc::new(Slot::new(()));
     (Promise(Arc::clone(&slot)), Pending(slot))
 }
 
 impl<T> Promise<T> {
-    pub(crate) fn resolve(self, value: T) {
+    /// Gives the value to the side that waits.
+    pub fn resolve(self, value: T) {
         self.0.settle(Some(value));
+    }
+}
+
+impl<T> fmt::Debug for Promise<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Promise")
     }
 }
 

@@ -8,8 +8,8 @@ use std::thread;
 
 use everlink::http::{Fields, RequestHead, ResponseHead, Verb};
 use everlink::{Fault, FaultKind, Input, StreamId};
-use everlink_handle::InboxSender;
-use ureq::http::{HeaderValue, Request, Response, header, request};
+use everlink_handle::{InboxSender, wait};
+use ureq::http::{HeaderName, HeaderValue, Request, Response, request};
 use ureq::{Agent, Body};
 
 use crate::client_connection::ClientConnection;
@@ -98,7 +98,7 @@ impl ExchangeThread {
     }
 
     fn exchange(&self) -> Result<(), Fault> {
-        let request = self.request()?;
+        let (request, ticket) = self.request()?;
         let response = match self.head.verb {
             Verb::Post => self
                 .agent
@@ -108,11 +108,15 @@ impl ExchangeThread {
         let response = response.map_err(fault)?;
         let stream = self.stream;
         let head = Box::new(head_of(&response));
+        if let Some(credentials) = &self.setup.credentials {
+            credentials.on_response(ticket, &head);
+        }
         self.send_input(Input::Response { stream, head });
         self.read(response.into_body())
     }
 
-    fn request(&self) -> Result<request::Builder, Fault> {
+    /// Builds the request, and returns the number of its credentials.
+    fn request(&self) -> Result<(request::Builder, u64), Fault> {
         let mut request = Request::builder()
             .method(self.head.verb.as_str())
             .uri(&*self.head.target);
@@ -122,17 +126,19 @@ impl ExchangeThread {
         for (name, value) in &self.setup.fields {
             request = request.header(name, value);
         }
-        let credentials = self
-            .setup
-            .credentials
-            .as_ref()
-            .and_then(|credentials| credentials());
-        if let (Some(credentials), Some(fields)) = (credentials, request.headers_mut()) {
-            let mut value = HeaderValue::try_from(credentials).map_err(unsendable)?;
+        let Some(credentials) = &self.setup.credentials else {
+            return Ok((request, 0));
+        };
+        let credentials = wait(credentials.for_request(self.head.verb, &self.head.target));
+        for (name, value) in credentials.fields {
+            let name = HeaderName::try_from(&*name).map_err(unsendable)?;
+            let mut value = HeaderValue::try_from(value).map_err(unsendable)?;
             value.set_sensitive(true);
-            fields.insert(header::AUTHORIZATION, value);
+            if let Some(fields) = request.headers_mut() {
+                fields.insert(name, value);
+            }
         }
-        Ok(request)
+        Ok((request, credentials.ticket))
     }
 
     /// Reports the body as it arrives, one chunk at a time.
@@ -159,13 +165,13 @@ impl ExchangeThread {
     }
 }
 
-fn head_of(response: &Response<Body>) -> ResponseHead<'static> {
+pub(crate) fn head_of(response: &Response<Body>) -> ResponseHead<'static> {
     let fields = response.headers().iter();
     let fields = fields.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
     ResponseHead::new(response.status().as_u16()).with_fields(Fields::from_iter(fields))
 }
 
 /// Converts the error of a request that HTTP cannot carry to a fault. The texts of these errors quote no value.
-fn unsendable(error: impl ToString) -> Fault {
+pub(crate) fn unsendable(error: impl ToString) -> Fault {
     Fault::with_detail(FaultKind::Other, error.to_string())
 }

@@ -19,24 +19,27 @@
 //! attempt of the system cannot be interrupted. The link does not wait for that thread, which ends when the system call returns.
 //!
 //! The modules: `transport` carries out what the core says, `exchange` is one request and its response, and `client_connection` the connection under
-//! it. `proxy` picks the proxy, and `fault` classifies errors.
+//! it. `web` does single exchanges for whatever gets the credentials. `proxy` picks the proxy, and `fault` classifies errors.
 
 mod client_connection;
 mod exchange;
 mod fault;
 mod proxy;
 mod transport;
+mod web;
 
+use std::future::ready;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use everlink::Config;
-use everlink_handle::{LinkOwner, ThreadPark, Transport, run};
+use everlink_handle::{Credentials, CredentialsFn, LinkOwner, ThreadPark, Transport, run};
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
 use ureq::{Agent, Proxy};
 
 pub use transport::ClientTransport;
+pub use web::HttpWeb;
 
 pub use everlink_handle::{
     Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult, wait,
@@ -60,12 +63,10 @@ pub fn connect(config: Config) -> io::Result<Link> {
 pub struct Connector {
     config: Config,
     fields: Vec<(HeaderName, HeaderValue)>,
-    credentials: Option<Box<Credentials>>,
+    credentials: Option<Box<dyn Credentials>>,
     tls: TlsConfig,
     proxy: Option<Option<Proxy>>,
 }
-
-type Credentials = dyn Fn() -> Option<String> + Send + Sync;
 
 impl Connector {
     /// Prepares a link to the server at the URL in `config`, which [`Config::http`] creates.
@@ -88,6 +89,13 @@ impl Connector {
         mut self,
         credentials: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Connector {
+        let credentials = CredentialsFn(move || ready(credentials()));
+        self.credentials = Some(Box::new(credentials));
+        self
+    }
+
+    /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response.
+    pub fn with_authorization(mut self, credentials: impl Credentials + 'static) -> Connector {
         self.credentials = Some(Box::new(credentials));
         self
     }
@@ -148,6 +156,10 @@ impl Connector {
     ///
     /// Like [`connect`](Connector::connect).
     pub fn transport(self) -> io::Result<ClientTransport> {
+        self.setup().map(ClientTransport::new)
+    }
+
+    fn setup(self) -> io::Result<Setup> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let http = self.config.binding.http();
         let url = &http.ok_or(invalid(SetupError::NotHttp))?.url;
@@ -155,13 +167,13 @@ impl Connector {
             Some(chosen) => chosen,
             None => proxy::from_environment(url).map_err(invalid)?,
         };
-        Ok(ClientTransport::new(Setup {
+        Ok(Setup {
             new_connection: Box::new(client_connection::connection_factory(agent_config(
                 self.tls, proxy,
             ))),
             fields: self.fields,
             credentials: self.credentials,
-        }))
+        })
     }
 }
 
@@ -234,7 +246,7 @@ const THREAD_NAME: &str = "everlink-http";
 struct Setup {
     new_connection: Box<dyn Fn() -> ClientConnection + Send + Sync>,
     fields: Vec<(HeaderName, HeaderValue)>,
-    credentials: Option<Box<Credentials>>,
+    credentials: Option<Box<dyn Credentials>>,
 }
 
 /// Builds the library's config: it reports every response unchanged, follows no redirect and has no timeout.

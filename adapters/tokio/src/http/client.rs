@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use everlink::http::{RequestHead, ResponseHead};
+use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{IdMap, Inbox, Link, Transport};
+use everlink_handle::{Credentials, CredentialsFn, IdMap, Inbox, Link, Transport};
 use http::header::{HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
@@ -18,7 +18,7 @@ use rustls::crypto::ring;
 use tokio::sync::mpsc;
 
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
-use super::client_exchange::{AbortOnDrop, Credentials, Exchange, ExchangePart, Part};
+use super::client_exchange::{AbortOnDrop, Exchange, ExchangePart, Part};
 use super::proxy_connector::ProxyConnector;
 use super::{copy_into, fields, known};
 use crate::drive::{drive, start};
@@ -50,7 +50,7 @@ pub fn connect(config: Config) -> io::Result<Link> {
 /// The options of a connection: credentials, header fields, certificates and proxy.
 #[derive(Clone, Default)]
 pub struct Connector {
-    credentials: Option<Credentials>,
+    credentials: Option<Arc<dyn Credentials>>,
     fields: HeaderMap,
     proxy: Option<String>,
     tls: Option<ClientConfig>,
@@ -74,7 +74,14 @@ impl Connector {
     where
         F: Future<Output = Option<String>> + Send + 'static,
     {
-        self.credentials = Some(Arc::new(move || Box::pin(credentials())));
+        self.credentials = Some(Arc::new(CredentialsFn(credentials)));
+        self
+    }
+
+    /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response.
+    #[must_use]
+    pub fn with_authorization(mut self, credentials: impl Credentials + 'static) -> Connector {
+        self.credentials = Some(Arc::new(credentials));
         self
     }
 
@@ -130,9 +137,24 @@ impl Connector {
     /// Creates only the transport, for a driver of another kind of machine.
     #[must_use]
     pub fn transport(self) -> ClientTransport {
+        let (connections, proxy_connector) = self.connections();
+        ClientTransport {
+            connections: Arc::new(connections),
+            proxy_connector,
+            credentials: self.credentials,
+            fields: self.fields,
+            is_open: false,
+            in_flight: IdMap::default(),
+            parts: mpsc::channel(MAX_UNREAD_PARTS),
+            results: Inbox::new(),
+        }
+    }
+
+    /// The connections with these certificates and this proxy.
+    pub(super) fn connections(&self) -> (ClientConnections, ProxyConnector) {
         let proxy_connector = ProxyConnector::new(self.proxy.as_deref());
         let builder = HttpsConnectorBuilder::new();
-        let builder = match self.tls {
+        let builder = match self.tls.clone() {
             Some(tls) => builder.with_tls_config(tls),
             None => builder
                 .with_provider_and_webpki_roots(ring::default_provider())
@@ -142,16 +164,7 @@ impl Connector {
         #[cfg(feature = "http2")]
         let builder = builder.enable_http2();
         let https = builder.wrap_connector(proxy_connector.clone());
-        ClientTransport {
-            connections: Arc::new(ClientConnections::new(https)),
-            proxy_connector,
-            credentials: self.credentials,
-            fields: self.fields,
-            is_open: false,
-            in_flight: IdMap::default(),
-            parts: mpsc::channel(MAX_UNREAD_PARTS),
-            results: Inbox::new(),
-        }
+        (ClientConnections::new(https), proxy_connector)
     }
 }
 
@@ -164,7 +177,7 @@ pub struct ClientTransport {
     /// The connections of the present epoch. A new epoch starts with none, because the old ones may be why the last epoch ended.
     connections: Arc<ClientConnections>,
     proxy_connector: ProxyConnector,
-    credentials: Option<Credentials>,
+    credentials: Option<Arc<dyn Credentials>>,
     /// The header fields of every request.
     fields: HeaderMap,
     /// Whether an epoch is open. Requests are dropped while none is.
@@ -265,32 +278,9 @@ impl ClientTransport {
     }
 
     fn request_fields(&self, head: &RequestHead<'_>, url: &Uri) -> Result<HeaderMap, Fault> {
-        let no_host = || Fault::with_detail(FaultKind::Other, "the URL has no host");
-        let host = url.host().ok_or_else(no_host)?;
-        let default_port = match url.scheme_str() {
-            Some("https") => 443,
-            _ => 80,
-        };
-        let host = match url.port_u16().filter(|port| *port != default_port) {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        };
-        let mut fields = HeaderMap::with_capacity(16);
-        for (name, value) in head.fields.iter() {
-            let value = HeaderValue::from_bytes(value).map_err(unsendable)?;
-            let name = match known(name) {
-                Some(name) => name.clone(),
-                None => name.parse().map_err(unsendable)?,
-            };
-            fields.append(name, value);
-        }
+        let mut fields = header_map(&head.fields)?;
         fields.extend(self.fields.clone());
-        if let Some(value) = self.proxy_connector.proxy_authorization(url) {
-            fields.append(PROXY_AUTHORIZATION, value);
-        }
-        if !fields.contains_key(HOST) {
-            fields.insert(HOST, host.parse().map_err(unsendable)?);
-        }
+        complete_fields(&mut fields, url, &self.proxy_connector)?;
         Ok(fields)
     }
 
@@ -313,6 +303,45 @@ impl ClientTransport {
             }
         }
     }
+}
+
+/// Converts header fields.
+pub(super) fn header_map(fields: &Fields<'_>) -> Result<HeaderMap, Fault> {
+    let mut map = HeaderMap::with_capacity(16);
+    for (name, value) in fields.iter() {
+        let value = HeaderValue::from_bytes(value).map_err(unsendable)?;
+        let name = match known(name) {
+            Some(name) => name.clone(),
+            None => name.parse().map_err(unsendable)?,
+        };
+        map.append(name, value);
+    }
+    Ok(map)
+}
+
+/// Adds the fields that a request to this URL needs: the host, and the credentials for the proxy.
+pub(super) fn complete_fields(
+    fields: &mut HeaderMap,
+    url: &Uri,
+    proxy_connector: &ProxyConnector,
+) -> Result<(), Fault> {
+    let no_host = || Fault::with_detail(FaultKind::Other, "the URL has no host");
+    let host = url.host().ok_or_else(no_host)?;
+    let default_port = match url.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    };
+    let host = match url.port_u16().filter(|port| *port != default_port) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    if let Some(value) = proxy_connector.proxy_authorization(url) {
+        fields.append(PROXY_AUTHORIZATION, value);
+    }
+    if !fields.contains_key(HOST) {
+        fields.insert(HOST, host.parse().map_err(unsendable)?);
+    }
+    Ok(())
 }
 
 #[cfg(all(test, feature = "http-server"))]

@@ -1,12 +1,12 @@
 //! One exchange of a client, as a task: sends a request and reports the parts of its response. Makes no decisions.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use everlink::http::{ResponseHead, Verb};
 use everlink::{Epoch, Fault, StreamId};
-use http::header::{AUTHORIZATION, HeaderValue};
+use everlink_handle::Credentials;
+use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
@@ -14,10 +14,6 @@ use tokio::task::JoinHandle;
 
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
 use super::fault::fault;
-
-/// A function that returns the present value of `Authorization`.
-pub(super) type Credentials = Arc<dyn Fn() -> BoxFuture<Option<String>> + Send + Sync>;
-type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A part of a response.
 pub(super) enum Part {
@@ -34,7 +30,7 @@ pub(super) struct Exchange {
     pub(super) epoch: Epoch,
     pub(super) stream: StreamId,
     pub(super) connections: Arc<ClientConnections>,
-    pub(super) credentials: Option<Credentials>,
+    pub(super) credentials: Option<Arc<dyn Credentials>>,
     /// Takes the parts. It is bounded, so the response is read only as fast as the machine wants it.
     pub(super) parts: mpsc::Sender<ExchangePart>,
 }
@@ -58,11 +54,15 @@ impl Exchange {
     }
 
     async fn run(&self, mut request: Request<RequestBody>) -> Result<(), Fault> {
-        if let Some(value) = self.authorization().await? {
-            request.headers_mut().insert(AUTHORIZATION, value);
-        }
+        let ticket = self.add_credentials(&mut request).await?;
         let (response, connection) = self.connections.send(request).await?;
         let (head, mut body) = response.into_parts();
+        if let Some(credentials) = &self.credentials {
+            let response = ResponseHead::new(head.status.as_u16());
+            let fields = head.headers.iter();
+            let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+            credentials.on_response(ticket, &response.with_fields(fields.collect()));
+        }
         self.report(Part::Head(head.status, head.headers)).await;
         while let Some(frame) = body.frame().await {
             // A frame without data, such as trailers, is not part of the body.
@@ -74,18 +74,24 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns the present credentials. The application's function runs as a task of its own, because it may panic.
-    async fn authorization(&self) -> Result<Option<HeaderValue>, Fault> {
+    /// Adds the present credentials, and returns their number. The application's function runs as a task of its own, because it may panic.
+    async fn add_credentials(&self, request: &mut Request<RequestBody>) -> Result<u64, Fault> {
         let Some(credentials) = self.credentials.clone() else {
-            return Ok(None);
+            return Ok(0);
         };
-        let mut task = AbortOnDrop(tokio::spawn(async move { credentials().await }));
-        let Some(value) = (&mut task.0).await.map_err(unsendable)? else {
-            return Ok(None);
-        };
-        let mut value = HeaderValue::from_str(&value).map_err(unsendable)?;
-        value.set_sensitive(true);
-        Ok(Some(value))
+        let verb = Verb::parse(request.method().as_str());
+        let url = request.uri().to_string();
+        let mut task = AbortOnDrop(tokio::spawn(async move {
+            credentials.for_request(verb, &url).await
+        }));
+        let credentials = (&mut task.0).await.map_err(unsendable)?;
+        for (name, value) in credentials.fields {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(unsendable)?;
+            let mut value = HeaderValue::from_str(&value).map_err(unsendable)?;
+            value.set_sensitive(true);
+            request.headers_mut().insert(name, value);
+        }
+        Ok(credentials.ticket)
     }
 
     async fn report(&self, part: Part) {

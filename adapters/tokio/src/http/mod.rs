@@ -34,6 +34,8 @@ mod server_messages;
 mod server_transport;
 #[cfg(feature = "http-server")]
 mod store;
+#[cfg(feature = "http-client")]
+mod web;
 
 #[cfg(feature = "axum")]
 pub use self::axum::{router, router_with_store};
@@ -51,6 +53,8 @@ pub use server::{serve, serve_with_store};
 pub use server_transport::ServerTransport;
 #[cfg(feature = "http-server")]
 pub use store::Store;
+#[cfg(feature = "http-client")]
+pub use web::HttpWeb;
 
 use std::borrow::Cow;
 use std::mem;

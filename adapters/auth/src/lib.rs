@@ -1,0 +1,216 @@
+//! OAuth for MCP clients: drives the [authorizer](everlink::auth) of `everlink`.
+//!
+//! An [`Authorization`] belongs to one account at one server. It gets tokens, renews them, and keeps them in a [`Store`] that processes share. Give it
+//! to a connector of `everlink-http` or `everlink-tokio`: it adds the credentials to every request, and learns from every response.
+//!
+//! One thread drives the authorizer. This crate makes no decisions: the core decides what is asked, of whom, and when. HTTP is done by a [`Web`], which
+//! the adapters for HTTP have. People are asked by a [`Person`].
+//!
+//! The modules: `driver` is the thread, `store` keeps records, `redirect` waits for the browser, and `sign` has the cryptography.
+
+mod driver;
+mod redirect;
+mod sign;
+mod store;
+
+use std::fmt;
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use everlink::auth::{Authorized, Config, DeviceCode, Event, Need, Refusal, Secret, State};
+use everlink::http::{Fields, ResponseHead, Url, Verb};
+use everlink_handle::{Credentials, CredentialsFuture, Pending, promise};
+
+pub use everlink_handle::{Web, WebResponse};
+
+pub use redirect::Redirect;
+pub use sign::PrivateKey;
+pub use store::{FileStore, LockGuard, MemoryStore, Store};
+
+use driver::{Command, Driver};
+
+/// The person at this computer, or a program in their place. The functions must not block.
+pub trait Person: Send + Sync {
+    /// Opens a URL in the browser, or shows it.
+    fn visit(&self, url: &Url);
+
+    /// Shows a code for a sign-in on another device.
+    fn show_code(&self, code: &DeviceCode);
+
+    /// Something happened.
+    fn event(&self, _event: &Event) {}
+
+    /// Gives a token of the platform or of the user, or signs one with [`PrivateKey::client_assertion`].
+    ///
+    /// # Errors
+    ///
+    /// When it has none; the text says why.
+    fn give(&self, _need: &Need) -> Result<Secret, String> {
+        driver::no_secret()
+    }
+}
+
+/// What an [`Authorization`] works with.
+#[non_exhaustive]
+pub struct Options {
+    /// Does HTTP exchanges.
+    pub web: Arc<dyn Web>,
+    /// Keeps the tokens.
+    pub store: Arc<dyn Store>,
+    /// Asks people.
+    pub person: Arc<dyn Person>,
+    /// Where the browser is sent after a sign-in.
+    pub redirect: Redirect,
+    /// A redirect URI at which this program cannot listen. Somebody gives the URL of the last page to [`Authorization::redirected`].
+    pub fixed_redirect_uri: Option<String>,
+}
+
+impl Options {
+    /// Options with the usual redirect.
+    pub fn new(
+        web: impl Web + 'static,
+        store: impl Store + 'static,
+        person: impl Person + 'static,
+    ) -> Options {
+        Options {
+            web: Arc::new(web),
+            store: Arc::new(store),
+            person: Arc::new(person),
+            redirect: Redirect::default(),
+            fixed_redirect_uri: None,
+        }
+    }
+}
+
+/// The authorization of one account at one server. Its clones are the same.
+#[derive(Clone)]
+pub struct Authorization(Arc<Inner>);
+
+struct Inner {
+    commands: Sender<Command>,
+    status: Arc<Mutex<Status>>,
+}
+
+/// What an authorization is doing.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Status {
+    /// The state of the authorizer; `None` before it has begun.
+    pub state: Option<State>,
+    /// The issuer, the scopes and the expiry of the tokens in use.
+    pub authorized: Option<Authorized>,
+    /// The page at which a person must sign in now.
+    pub url: Option<Url>,
+    /// The code with which a person must sign in now, on another device.
+    pub code: Option<DeviceCode>,
+}
+
+impl Authorization {
+    /// Starts the thread that drives the authorizer. It ends when the last clone is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread left.
+    pub fn start(config: Config, options: Options) -> io::Result<Authorization> {
+        let (sender, commands) = channel();
+        let status = Arc::<Mutex<Status>>::default();
+        let driver = Driver::new(
+            config,
+            options,
+            (sender.clone(), commands),
+            Arc::clone(&status),
+        );
+        let thread = thread::Builder::new().name("everlink-auth".into());
+        thread.spawn(|| driver.run())?;
+        Ok(Authorization(Arc::new(Inner {
+            commands: sender,
+            status,
+        })))
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.clone()
+    }
+
+    /// Gets a token, whatever failed before. A person may have to sign in.
+    pub fn sign_in(&self) -> Pending<Result<Authorized, Refusal>> {
+        let (promise, pending) = promise();
+        self.send(Command::SignIn(promise));
+        pending
+    }
+
+    /// Waits for the outcome of the last challenge: call it when the link reports that the server wants credentials, and tell the link.
+    pub fn settled(&self) -> Pending<Result<Authorized, Refusal>> {
+        let (promise, pending) = promise();
+        self.send(Command::Settled(promise));
+        pending
+    }
+
+    /// Deletes the tokens, here and in the store. Returns whether the authorization server has revoked them.
+    pub fn sign_out(&self) -> Pending<bool> {
+        let (promise, pending) = promise();
+        self.send(Command::SignOut(promise));
+        pending
+    }
+
+    /// Gives the URL of the last page of a sign-in, which a person has pasted.
+    pub fn redirected(&self, url: &str) {
+        self.send(Command::Redirected(url.to_owned(), None));
+    }
+
+    /// Gives up the sign-in that is under way.
+    pub fn cancel(&self) {
+        self.send(Command::Cancel);
+    }
+
+    fn send(&self, command: Command) {
+        // Fails only if the driver has panicked. Then promises are broken, and those that wait are told.
+        let _ = self.0.commands.send(command);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Close);
+    }
+}
+
+impl Credentials for Authorization {
+    fn for_request(&self, verb: Verb, url: &str) -> CredentialsFuture {
+        let (promise, pending) = promise();
+        self.send(Command::Token(verb, url.to_owned(), promise));
+        Box::pin(async { pending.await.unwrap_or_default() })
+    }
+
+    fn on_response(&self, ticket: u64, head: &ResponseHead<'_>) {
+        let copied = |name: &'static str| {
+            let values = head.fields.all(name);
+            values
+                .map(move |value| (name, value.to_vec()))
+                .collect::<Vec<_>>()
+        };
+        let status = head.status;
+        if matches!(status, 401 | 403) {
+            let fields = [copied("www-authenticate"), copied("dpop-nonce")].concat();
+            let fields = Fields::from_iter(fields);
+            self.send(Command::Challenge {
+                status,
+                fields,
+                under: ticket,
+            });
+        } else if head.fields.has("dpop-nonce") {
+            self.send(Command::Observe(Fields::from_iter(copied("dpop-nonce"))));
+        }
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authorization({:?})", self.status().state)
+    }
+}
