@@ -246,6 +246,21 @@ pub struct Request {
     pub proof: Option<Proof>,
 }
 
+impl Request {
+    /// A request for a page, which belongs to no authorizer.
+    #[must_use]
+    pub fn get(url: Url) -> Request {
+        Request {
+            exchange: ExchangeId(0),
+            verb: Verb::Get,
+            url,
+            fields: Fields::new(),
+            body: Vec::new(),
+            proof: None,
+        }
+    }
+}
+
 /// Shows neither the values of fields nor the body, because they may be secrets.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use conformance::client::{ClientRun, Failure, answer};
 use everlink::client::Event;
+use everlink_auth::Authorization;
+use everlink_tokio::http::Connector;
 use everlink_tokio::{Events, Link};
 
 #[tokio::main]
@@ -19,20 +21,42 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), Failure> {
     let client_run = ClientRun::from_process()?;
+    let mut authorization = None;
     let link = match client_run.guard()? {
         Some(guard) => everlink_tokio::child::connect(guard, client_run.config()?)?,
-        None => everlink_tokio::http::connect(client_run.config()?)?,
+        None => {
+            let mut connector = Connector::new();
+            authorization = client_run.authorization(connector.web()?)?;
+            if let Some(authorization) = &authorization {
+                connector = connector.with_authorization(authorization.clone());
+            }
+            connector.connect(client_run.config()?)?
+        }
     };
-    tokio::spawn(handle_events(link.clone(), link.events()));
+    tokio::spawn(handle_events(link.clone(), link.events(), authorization));
     client_run.run(&link).await?;
     link.shutdown().await?;
     Ok(())
 }
 
 /// Prints events to standard error, and answers the server's questions.
-async fn handle_events(link: Link, mut events: Events<Event>) {
+async fn handle_events(
+    link: Link,
+    mut events: Events<Event>,
+    authorization: Option<Authorization>,
+) {
     while let Some(event) = events.recv().await {
         eprintln!("{event}");
+        if let (Event::AuthRequired(_), Some(authorization)) = (&*event, &authorization) {
+            let (settled, link) = (authorization.settled(), link.clone());
+            tokio::spawn(async move {
+                match settled.await {
+                    Ok(Ok(_)) => link.authorized(),
+                    Ok(Err(refusal)) => link.denied(&refusal.to_string()),
+                    Err(gone) => link.denied(&gone.to_string()),
+                }
+            });
+        }
         if let Event::Ask(ask) = &*event {
             if let Ok(Err(misuse)) = link.answer(ask.ask, answer(ask)).await {
                 eprintln!("the answer was not taken: {misuse}");

@@ -1,9 +1,10 @@
 //! Reads the task of a client from the command line and the environment, as the suite sets them. Must not depend on an adapter or on the
 //! results.
 //!
-//! `scenarios` has the steps, and `answers` the answers to questions of the server.
+//! `scenarios` has the steps, `answers` the answers to questions of the server, and `authorization` what a scenario with OAuth needs.
 
 mod answers;
+mod authorization;
 mod scenarios;
 
 use std::env::{self, VarError};

@@ -33,6 +33,12 @@ pub(super) async fn run_scenario(
         "http-custom-headers" => call_from_context(link, context).await,
         "json-schema-2020-12-preservation" => echo_schema(link).await,
         "sep-2322-client-request-state" => call_all_concurrently(link).await,
+        _ if scenario.starts_with("auth/") => {
+            link.ready().await??;
+            link.list_tools().await?;
+            link.call_tool("test-tool", json!({})).await?;
+            Ok(())
+        }
         _ => Err("there is no such scenario here".into()),
     }
 }
