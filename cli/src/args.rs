@@ -11,6 +11,8 @@ use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
+use crate::authorization::AuthOptions;
+
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
 #[command(name = "everlink", version, about, max_term_width = 100, after_help = EXAMPLES)]
@@ -103,6 +105,14 @@ Examples:
   everlink inspect --url https://example.com/mcp --header 'X-Key: 1234'
   everlink inspect --json -- my-server | jq '.tools[].name'";
 
+const LOGIN_EXAMPLES: &str = "\
+Examples:
+  everlink login https://example.com/mcp
+  everlink login --device https://example.com/mcp
+  everlink login --account work https://example.com/mcp
+  everlink status https://example.com/mcp
+  everlink logout https://example.com/mcp";
+
 const PROMPT_USAGE: &str = "\
 everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] -- <COMMAND>...
        everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] --url <URL>";
@@ -192,6 +202,16 @@ pub(crate) enum Command {
     /// or a list could not be read.
     #[command(override_usage = INSPECT_USAGE, after_help = INSPECT_EXAMPLES)]
     Inspect(Inspect),
+    /// Sign in at a server (OAuth), for all commands that use it later
+    ///
+    /// Opens a browser, and stores the tokens in a file that only you can read. They are renewed when it is time. Exit status: 0 you are signed in, 2
+    /// wrong usage, 4 the sign-in failed.
+    #[command(after_help = LOGIN_EXAMPLES)]
+    Login(Login),
+    /// Sign out: delete the tokens for a server, and revoke them if its authorization server can do that
+    ///
+    /// Exit status: 0 there are no tokens any more, 2 wrong usage, 4 they could not be deleted.
+    Logout(Login),
     /// Get a prompt, filled in with arguments
     ///
     /// Prints each message with its role. Exit status: as for call.
@@ -208,6 +228,10 @@ pub(crate) enum Command {
     /// in the recording, 1 they differ, 4 the file cannot be read or is not a recording.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
+    /// Show whether you are signed in at a server: the issuer, the scopes, and until when
+    ///
+    /// Exit status: 0 you are signed in, 1 you are not, 2 wrong usage.
+    Status(Login),
     /// Show the events of a connection and the changes of its server, as they happen
     ///
     /// Runs until a signal ends it, or its output is closed. Exit status: 0 success, 2 wrong usage, 4 a second signal ended it.
@@ -236,6 +260,17 @@ pub(crate) struct Call {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct Login {
+    /// The URL of the server
+    pub(crate) url: String,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) auth: AuthOptions,
 }
 
 #[derive(Debug, Arguments)]
@@ -454,6 +489,9 @@ pub(crate) struct Target {
     pub(crate) env: Vec<OsString>,
 
     #[command(flatten)]
+    pub(crate) auth: AuthOptions,
+
+    #[command(flatten)]
     pub(crate) record_options: RecordOptions,
 }
 
@@ -515,7 +553,7 @@ pub(crate) enum Era {
 }
 
 /// Parses a timeout in seconds. Zero is an error because a timeout of zero would already have expired.
-fn parse_timeout(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
     match parse_seconds(text)? {
         Duration::ZERO => Err("must be more than 0 seconds".to_owned()),
         timeout => Ok(timeout),

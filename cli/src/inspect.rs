@@ -10,7 +10,8 @@ use everlink_tokio::{CallError, Events, Link, NotReady};
 use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
-use crate::monitor::{NO_CREDENTIALS, RETRIES, handshake_timed_out, monitor_link};
+use crate::authorization::SignIn;
+use crate::monitor::{RETRIES, handshake_timed_out, monitor_link};
 use crate::output::{print, single_line, warn};
 use crate::recording::Role;
 use crate::schema::{Parameter, parameters, prompt_parameters};
@@ -31,13 +32,14 @@ const LISTS: [(&str, &str, List); 4] = [
 pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
     args.target.link_options.retries.get_or_insert(RETRIES);
-    let link = args.target.start_link(Role::Inspect)?;
-    let monitoring = tokio::spawn(monitor_link(link.events(), link.clone()));
+    let (link, sign_in) = args.target.start_link(Role::Inspect)?;
+    let monitoring = monitor_link(link.events(), link.clone(), sign_in.clone());
+    let monitoring = tokio::spawn(monitoring);
     let events = link.events();
     let report = tokio::select! {
         biased;
         ended = handshake_timed_out(link.events()) => Err(timeout_error(&ended)),
-        report = query_server(&link) => report,
+        report = query_server(&link, &sign_in) => report,
         () = signals.next() => Err("interrupted before the server had answered every request".into()),
     };
     monitoring.abort();
@@ -74,8 +76,9 @@ fn timeout_error(ended: &Ended) -> Failure {
 }
 
 /// Fetches the server's identity and all of its lists.
-async fn query_server(link: &Link) -> Result<Value, Failure> {
-    let session = link.ready().await?.map_err(|error| not_ready(&error))?;
+async fn query_server(link: &Link, sign_in: &SignIn) -> Result<Value, Failure> {
+    let ready = link.ready().await?;
+    let session = ready.map_err(|error| not_ready(&error, sign_in))?;
     let mut report = identity(&session);
     for (name, _, list) in LISTS {
         report[name] = match link.list(list).await {
@@ -87,10 +90,10 @@ async fn query_server(link: &Link) -> Result<Value, Failure> {
     Ok(report)
 }
 
-fn not_ready(error: &NotReady) -> Failure {
+fn not_ready(error: &NotReady, sign_in: &SignIn) -> Failure {
     match &error.last_end {
         Some(ended) if ended.cause == Cause::Unauthorized => {
-            format!("{ended}; {NO_CREDENTIALS}").into()
+            format!("{ended}; {}", sign_in.advice()).into()
         }
         Some(ended) => ended.to_string().into(),
         None => error.to_string().into(),

@@ -1,18 +1,20 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
 //! `args` defines the command line, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
-//! replays. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
+//! replays. `authorization` signs in at servers. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
 //! `cleaner` ends servers if this process is killed. `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
 //! two small commands, and `call` also reads resources and gets prompts.
 #![forbid(unsafe_code)]
 
 mod args;
+mod authorization;
 mod call;
 #[cfg(unix)]
 mod cleaner;
 mod demo;
 mod guard;
 mod inspect;
+mod login;
 mod monitor;
 mod output;
 mod recording;
@@ -81,9 +83,12 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::DemoServer(server) => demo::server::run(server).await,
         Command::Guard(guard) => guard::run(guard).await,
         Command::Inspect(inspect) => inspect::run(inspect).await,
+        Command::Login(login) => login::login(login).await,
+        Command::Logout(logout) => login::logout(logout).await,
         Command::Prompt(prompt) => call::prompt(prompt).await,
         Command::Read(read) => call::read(read).await,
         Command::Replay(replay) => replay::run(&replay),
+        Command::Status(status) => login::status(status).await,
         Command::Watch(watch) => watch::run(watch).await,
         Command::Completions { shell } => {
             print(&shell::completions(shell))?;

@@ -1,4 +1,4 @@
-//! Watches the events of a link for a command: refuses requests for credentials and explains delays. Knows no command.
+//! Watches the events of a link for a command: answers requests for credentials and explains delays. Knows no command.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -8,11 +8,8 @@ use everlink::client::{Cause, Ended, Event};
 use everlink_tokio::{Events, Guard, Link};
 use tokio::time::sleep;
 
+use crate::authorization::SignIn;
 use crate::output::warn;
-
-/// Advice for a server that wants credentials. The program takes credentials only from its arguments.
-pub(crate) const NO_CREDENTIALS: &str =
-    "give it a token with --bearer-env VARIABLE, or a header with --header";
 
 /// The default of `--retries` for commands with a person who waits for one result. Two retries take about one second.
 pub(crate) const RETRIES: u32 = 2;
@@ -22,11 +19,13 @@ pub(crate) const RETRIES: u32 = 2;
 const RETRY_NOTICE_DELAY: Duration = Duration::from_millis(20);
 
 /// Watches a link for a person who waits for one result, and says why it takes longer. The caller aborts it when the outcome is known.
-pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link) {
+pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link, sign_in: SignIn) {
     let mut last_end = None;
     while let Some(event) = events.recv().await {
         match &*event {
-            Event::AuthRequired(_) => link.denied(NO_CREDENTIALS),
+            Event::AuthRequired(_) => {
+                drop(tokio::spawn(sign_in.clone().answer_link(link.clone())));
+            }
             Event::Ended(ended) if ended.counted && !is_handshake_timeout(ended) => {
                 last_end = Some(Ended::clone(ended));
             }
@@ -58,11 +57,15 @@ fn is_handshake_timeout(ended: &Ended) -> bool {
     matches!(ended.cause, Cause::HandshakeTimedOut | Cause::OpenTimedOut)
 }
 
-/// Refuses requests for credentials on the link behind a relay. Other events are logged elsewhere.
-pub(crate) async fn monitor_relay(mut events: Events<everlink::relay::Event>, guard: Guard) {
+/// Answers requests for credentials of the link behind a relay. Other events are logged elsewhere.
+pub(crate) async fn monitor_relay(
+    mut events: Events<everlink::relay::Event>,
+    guard: Guard,
+    sign_in: SignIn,
+) {
     while let Some(event) = events.recv().await {
         if let everlink::relay::Event::Upstream(Event::AuthRequired(_)) = &*event {
-            guard.denied(NO_CREDENTIALS);
+            tokio::spawn(sign_in.clone().answer_relay(guard.clone()));
         }
     }
 }

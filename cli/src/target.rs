@@ -10,6 +10,7 @@ use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
 use http::{HeaderName, HeaderValue};
 
 use crate::args::{Era, LinkOptions, RecordOptions, Target};
+use crate::authorization::{self, Audience, OAuth, SignIn};
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, StderrCopy};
 use crate::system::split_assignment;
@@ -53,20 +54,22 @@ enum UpstreamTransport {
 
 impl Target {
     /// Starts a link to the server.
-    pub(crate) fn start_link(&self, role: Role) -> Result<Link, Failure> {
+    pub(crate) fn start_link(&self, role: Role) -> Result<(Link, SignIn), Failure> {
+        let sign_in = self.sign_in(Audience::Terminal)?;
         let (url, link_options, record_options) = (
             self.url.as_deref(),
             &self.link_options,
             &self.record_options,
         );
-        match self.transport()? {
+        let link = match self.transport(&sign_in)? {
             UpstreamTransport::Child(child) => {
-                start_link(role, url, link_options, record_options, *child)
+                start_link(role, url, link_options, record_options, *child)?
             }
             UpstreamTransport::Http(http) => {
-                start_link(role, url, link_options, record_options, *http)
+                start_link(role, url, link_options, record_options, *http)?
             }
-        }
+        };
+        Ok((link, sign_in))
     }
 
     /// Starts a relay between the host and the server. The standard error of a child process is copied to `stderr_backlog`.
@@ -75,10 +78,11 @@ impl Target {
         role: Role,
         host: impl Transport + 'static,
         stderr_backlog: Option<Arc<Backlog>>,
+        sign_in: &SignIn,
     ) -> Result<Guard, Failure> {
         let (url, link_options, key) = (self.url.as_deref(), &self.link_options, secret());
         let config = role.relay_config(role.link_config(url, link_options)?, link_options, key);
-        let transport = self.transport()?;
+        let transport = self.transport(sign_in)?;
         let (guard, mut owner) = Guard::new(config);
         let seed = owner.relay().upstream().config().seed;
         if let Some(recorder) =
@@ -101,9 +105,29 @@ impl Target {
         Ok(guard)
     }
 
-    fn transport(&self) -> Result<UpstreamTransport, Failure> {
+    /// Prepares the sign-in at the server, if it is reached over HTTP and no credentials are given.
+    pub(crate) fn sign_in(&self, audience: Audience) -> Result<SignIn, Failure> {
+        let is_field = |field: &String| {
+            let (name, _) = field.split_once(':').unwrap_or_default();
+            name.trim().eq_ignore_ascii_case("authorization")
+        };
+        let is_given = self.bearer_env.is_some() || self.header.iter().any(is_field);
+        let authorization = match &self.url {
+            Some(url) if !is_given && self.auth.oauth == OAuth::Auto => {
+                let connector = self.connector()?;
+                Some(authorization::start(url, &self.auth, &connector, audience)?)
+            }
+            _ => None,
+        };
+        Ok(SignIn::new(authorization))
+    }
+
+    fn transport(&self, sign_in: &SignIn) -> Result<UpstreamTransport, Failure> {
         Ok(match &self.url {
-            Some(_) => UpstreamTransport::Http(Box::new(self.connector()?.transport())),
+            Some(_) => {
+                let connector = sign_in.add_to(self.connector()?);
+                UpstreamTransport::Http(Box::new(connector.transport()))
+            }
             None => UpstreamTransport::Child(Box::new(child::transport(self.command()?))),
         })
     }

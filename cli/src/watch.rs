@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use everlink::client::Event;
 
 use crate::args::Watch;
-use crate::monitor::NO_CREDENTIALS;
 use crate::output::{EventPrinter, as_json, severity};
 use crate::recording::Role;
 use crate::system::stdout_closed;
@@ -14,7 +13,7 @@ use crate::{Failure, ShutdownSignals};
 
 pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
-    let link = args.target.start_link(Role::Watch)?;
+    let (link, sign_in) = args.target.start_link(Role::Watch)?;
     let printer = EventPrinter::on_stdout();
     let mut events = link.events();
     // Makes the link connect. The result arrives as an event.
@@ -47,7 +46,7 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
             printer.print_line(events.at(), severity(&event), &event);
         }
         if let Event::AuthRequired(_) = &*event {
-            link.denied(NO_CREDENTIALS);
+            tokio::spawn(sign_in.clone().answer_link(link.clone()));
         }
     }
 }

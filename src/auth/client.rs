@@ -104,6 +104,11 @@ impl Authorizer {
             .map(|flow| flow.issuer())
             .unwrap_or_default();
         if !(200..300).contains(&head.status) {
+            // Nothing says that there is an authorization server at all.
+            if self.flow.as_ref().is_some_and(|flow| flow.is_by_convention) {
+                let server = self.config.server.to_string().into();
+                return self.fail(Refusal::NoSignIn { server });
+            }
             let answer = documents::refusal(head.status, body);
             return self.fail(Refusal::ClientRefused { issuer, answer });
         }

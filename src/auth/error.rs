@@ -83,6 +83,12 @@ pub enum Refusal {
         /// The issuer.
         issuer: Box<str>,
     },
+    /// The server publishes nothing about a sign-in, and is no authorization server itself.
+    #[error("{server} wants credentials and does not say how to get them")]
+    NoSignIn {
+        /// The server.
+        server: Box<str>,
+    },
     /// The server asked for more than three sign-ins in a short time.
     #[error("the server still refuses access after {count} sign-ins; it says: {said}")]
     NotAccepted {

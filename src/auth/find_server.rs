@@ -150,6 +150,7 @@ impl Authorizer {
             },
             (_, None) => {
                 flow.server = ServerMetadata::by_convention(&origin);
+                flow.is_by_convention = true;
                 self.server_known();
             }
             (_, Some(issuer)) => {

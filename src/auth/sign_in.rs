@@ -54,6 +54,8 @@ pub(super) struct Flow {
     /// The issuer that was looked up. `None` for a server that names none: then its own origin is asked.
     pub(super) issuer: Option<Box<str>>,
     pub(super) server: ServerMetadata,
+    /// Whether nothing is published, so that the endpoints are a guess.
+    pub(super) is_by_convention: bool,
     pub(super) token_endpoint: Option<Url>,
     pub(super) place: Option<Place>,
     /// The identity that the store has.

@@ -20,7 +20,7 @@ use everlink_handle::{Promise, RequestCredentials, WebResponse};
 use crate::redirect::{Listener, Page};
 use crate::sign::{dpop_proof, new_dpop_key, pkce_challenge, random_text};
 use crate::store::LockGuard;
-use crate::{Options, Status};
+use crate::{Options, RedirectSender, Status};
 
 /// The pause between two attempts to take a lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -298,7 +298,8 @@ impl Driver {
             }
             Output::Visit { url } => {
                 self.change_status(|status| status.url = Some(url.clone()));
-                self.options.person.visit(&url);
+                let redirect = RedirectSender(self.sender.clone());
+                self.options.person.visit(&url, &redirect);
             }
             // The thread of an exchange that was aborted ends by itself, and its result is dropped.
             _ => {}
@@ -363,6 +364,9 @@ impl Driver {
         };
         if preparation.dpop {
             prepared.dpop_key = Some(new_dpop_key()?);
+        }
+        if self.authorizer.config().grant.needs_person() {
+            self.options.person.is_there()?;
         }
         if preparation.redirect {
             prepared.redirect_uri = match &self.options.fixed_redirect_uri {

@@ -33,8 +33,17 @@ use driver::{Command, Driver};
 
 /// The person at this computer, or a program in their place. The functions must not block.
 pub trait Person: Send + Sync {
-    /// Opens a URL in the browser, or shows it.
-    fn visit(&self, url: &Url);
+    /// Whether somebody can be asked to sign in at all.
+    ///
+    /// # Errors
+    ///
+    /// When nobody can; the text says what to do instead.
+    fn is_there(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Opens a URL in the browser, or shows it. If the browser cannot come back by itself, its last URL is sent with `redirect`.
+    fn visit(&self, url: &Url, redirect: &RedirectSender);
 
     /// Shows a code for a sign-in on another device.
     fn show_code(&self, code: &DeviceCode);
@@ -52,6 +61,24 @@ pub trait Person: Send + Sync {
     }
 }
 
+/// Takes the URL of the last page of a sign-in, if nothing listens for the browser.
+#[derive(Clone)]
+pub struct RedirectSender(Sender<Command>);
+
+impl RedirectSender {
+    /// Gives the URL, or its query. One that does not belong to the sign-in is ignored.
+    pub fn send(&self, url: &str) {
+        // Fails only when the authorization has ended.
+        let _ = self.0.send(Command::Redirected(url.to_owned(), None));
+    }
+}
+
+impl fmt::Debug for RedirectSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RedirectSender")
+    }
+}
+
 /// What an [`Authorization`] works with.
 #[non_exhaustive]
 pub struct Options {
@@ -63,7 +90,7 @@ pub struct Options {
     pub person: Arc<dyn Person>,
     /// Where the browser is sent after a sign-in.
     pub redirect: Redirect,
-    /// A redirect URI at which this program cannot listen. Somebody gives the URL of the last page to [`Authorization::redirected`].
+    /// A redirect URI at which this program does not listen. The person gives the URL of the last page to the [`RedirectSender`].
     pub fixed_redirect_uri: Option<String>,
 }
 
@@ -156,11 +183,6 @@ impl Authorization {
         let (promise, pending) = promise();
         self.send(Command::SignOut(promise));
         pending
-    }
-
-    /// Gives the URL of the last page of a sign-in, which a person has pasted.
-    pub fn redirected(&self, url: &str) {
-        self.send(Command::Redirected(url.to_owned(), None));
     }
 
     /// Gives up the sign-in that is under way.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use everlink::Fault;
 use everlink::auth::Request;
@@ -48,6 +49,12 @@ pub trait Web: Send + Sync {
     ///
     /// When there is no response.
     fn exchange(&self, request: Request) -> Result<WebResponse, Vec<Fault>>;
+}
+
+impl<W: Web + ?Sized> Web for Arc<W> {
+    fn exchange(&self, request: Request) -> Result<WebResponse, Vec<Fault>> {
+        (**self).exchange(request)
+    }
 }
 
 /// The response to an exchange of a [`Web`].

@@ -127,8 +127,8 @@ async fn run_operation(
     let mut signals = ShutdownSignals::listen()?;
     let is_person = stdin().is_terminal() && stderr().is_terminal();
     target.link_options.retries.get_or_insert(RETRIES);
-    let link = target.start_link(Role::Call { is_person })?;
-    let monitoring = tokio::spawn(monitor_link(link.events(), link.clone()));
+    let (link, sign_in) = target.start_link(Role::Call { is_person })?;
+    let monitoring = tokio::spawn(monitor_link(link.events(), link.clone(), sign_in));
     if is_person {
         tokio::spawn(answer_asks(link.events(), link.clone()));
     }

@@ -19,6 +19,7 @@ use everlink_tokio::Events;
 use everlink_tokio::stdio;
 
 use crate::args::{Guard, LogFormat, ServerStderr};
+use crate::authorization::{Audience, SignIn};
 #[cfg(unix)]
 use crate::cleaner::Cleaner;
 use crate::monitor::monitor_relay;
@@ -46,13 +47,19 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     };
     let offer_cache = OfferCache::of(args.remember.as_deref(), &args.target);
     let server_stderr = ServerStderrCopy::start(&args)?;
-    let (guard, host_listener) =
-        start_relay(&args, offer_cache.as_ref(), server_stderr.backlog()).await?;
+    let sign_in = args.target.sign_in(Audience::Host(args.log))?;
+    let (guard, host_listener) = start_relay(
+        &args,
+        offer_cache.as_ref(),
+        server_stderr.backlog(),
+        &sign_in,
+    )
+    .await?;
     let notices = notices(status_server.as_ref(), host_listener.as_ref());
     let is_process = args.target.url.is_none();
     let printer = server_stderr.printer(&args);
     let log = log::start(args.log, notices, guard.events(), is_process, printer)?;
-    tokio::spawn(monitor_relay(guard.events(), guard.clone()));
+    tokio::spawn(monitor_relay(guard.events(), guard.clone(), sign_in));
     if let Some(offer_cache) = offer_cache {
         tokio::spawn(store_offers(offer_cache, guard.events()));
     }
@@ -85,6 +92,7 @@ async fn start_relay(
     args: &Guard,
     offer_cache: Option<&OfferCache>,
     stderr_backlog: Option<Arc<Backlog>>,
+    sign_in: &SignIn,
 ) -> Result<(everlink_tokio::Guard, Option<HostListener>), Failure> {
     let role = |endpoint| Role::Guard {
         endpoint,
@@ -99,7 +107,7 @@ async fn start_relay(
         let (host_listener, transport) =
             HostListener::bind(&args.listen, &args.allow_host, &args.cors).await?;
         let role = role(Some(Box::new(host_listener.endpoint())));
-        let guard = target.start_relay(role, transport, stderr_backlog)?;
+        let guard = target.start_relay(role, transport, stderr_backlog, sign_in)?;
         return Ok((guard, Some(host_listener)));
     }
     if !args.allow_host.is_empty() && args.status.is_none() {
@@ -115,7 +123,7 @@ async fn start_relay(
     if stdin().is_terminal() && args.log == LogFormat::Text {
         warn(&HINT);
     }
-    let guard = target.start_relay(role(None), stdio::transport()?, stderr_backlog)?;
+    let guard = target.start_relay(role(None), stdio::transport()?, stderr_backlog, sign_in)?;
     Ok((guard, None))
 }
 

@@ -1,16 +1,17 @@
 //! Authorization as the scenarios with OAuth need it. In place of a person, it reads the page of a sign-in, which redirects at once.
 
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::path::PathBuf;
+use std::process::{self, Command};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, fs, thread};
 
-use everlink::Payload;
 use everlink::auth::{
     ClientAuthentication, Config, DeviceCode, Event, Grant, IdentityProvider, KnownClient, Need,
     Request, Secret,
 };
 use everlink::http::Url;
-use everlink_auth::{Authorization, MemoryStore, Options, Person, PrivateKey, Web};
+use everlink_auth::{Authorization, MemoryStore, Options, Person, PrivateKey, RedirectSender, Web};
 use serde::Deserialize;
 
 use super::{ClientRun, Failure};
@@ -43,24 +44,73 @@ impl ClientRun {
         if self.is_guarded || !self.scenario.starts_with("auth/") {
             return Ok(None);
         }
-        let context = match &self.context {
-            Some(context) => Payload::parse::<Context>(context)?,
-            None => Context::default(),
-        };
-        let person = Arc::new(Suite {
-            web: Arc::new(web),
+        let context = self.auth_context()?;
+        let web: Arc<dyn Web> = Arc::new(web);
+        let person = Suite {
+            web: Arc::clone(&web),
             context: context.clone(),
-            authorization: OnceLock::new(),
-        });
-        let mut options = Options::new(
-            SharedWeb(Arc::clone(&person.web)),
-            MemoryStore::default(),
-            SharedPerson(Arc::clone(&person)),
-        );
+        };
+        let mut options = Options::new(web, MemoryStore::default(), person);
         options.fixed_redirect_uri = Some(REDIRECT_URI.into());
-        let authorization = Authorization::start(self.auth_config(&context)?, options)?;
-        person.authorization.get_or_init(|| authorization.clone());
-        Ok(Some(authorization))
+        let config = self.auth_config(&context)?;
+        Ok(Some(Authorization::start(config, options)?))
+    }
+
+    /// Adds the options with which the guard signs in.
+    pub(super) fn add_auth_options(&self, guard: &mut Command) -> Result<(), Failure> {
+        if !self.scenario.starts_with("auth/") {
+            return Ok(());
+        }
+        let context = self.auth_context()?;
+        // Every run has its own tokens.
+        let directory = env::temp_dir().join(format!("everlink-conformance-{}", process::id()));
+        let file = |name: &str, content: &str| -> Result<PathBuf, Failure> {
+            fs::create_dir_all(&directory)?;
+            let path = directory.join(name);
+            fs::write(&path, content)?;
+            Ok(path)
+        };
+        guard
+            .arg("--follow-sign-in")
+            .arg("--auth-directory")
+            .arg(&directory);
+        guard.args(["--client-metadata-url", CLIENT_DOCUMENT]);
+        guard.args(["--callback-host", "localhost", "--callback-port", "3000"]);
+        if self.scenario.starts_with("auth/dpop") {
+            guard.arg("--dpop");
+        }
+        if let Some(id) = &context.client_id {
+            guard.args(["--client-id", id]);
+        }
+        if let Some(secret) = &context.client_secret {
+            guard.env("CONFORMANCE_SECRET", secret);
+            guard.args(["--client-secret-env", "CONFORMANCE_SECRET"]);
+        }
+        if let Some(pem) = &context.private_key_pem {
+            guard.arg("--private-key").arg(file("key.pem", pem)?);
+        }
+        if self.scenario.starts_with("auth/client-credentials") {
+            guard.arg("--client-credentials");
+        }
+        if let Some(token) = &context.valid_jwt {
+            guard.arg("--workload-token").arg(file("workload", token)?);
+        }
+        if let (Some(endpoint), Some(id), Some(token)) = (
+            &context.idp_token_endpoint,
+            &context.idp_client_id,
+            &context.idp_id_token,
+        ) {
+            guard.args(["--idp-token-endpoint", endpoint, "--idp-client-id", id]);
+            guard.arg("--id-token").arg(file("identity", token)?);
+        }
+        Ok(())
+    }
+
+    fn auth_context(&self) -> Result<Context, Failure> {
+        Ok(match &self.context {
+            Some(context) => context.parse()?,
+            None => Context::default(),
+        })
     }
 
     fn auth_config(&self, context: &Context) -> Result<Config, Failure> {
@@ -99,29 +149,17 @@ impl ClientRun {
 struct Suite {
     web: Arc<dyn Web>,
     context: Context,
-    authorization: OnceLock<Authorization>,
 }
 
-struct SharedPerson(Arc<Suite>);
-
-impl Person for SharedPerson {
-    fn visit(&self, url: &Url) {
-        let (suite, url) = (Arc::clone(&self.0), url.clone());
-        thread::spawn(move || {
-            let answer = suite.web.exchange(Request::get(url));
-            let location = match &answer {
-                Ok(answer) => answer.head.fields.get("location"),
-                Err(faults) => return eprintln!("the sign-in page cannot be read: {faults:?}"),
-            };
-            match location {
-                // The authorization is set before the first request.
-                Some(location) => {
-                    if let Some(authorization) = suite.authorization.get() {
-                        authorization.redirected(location);
-                    }
-                }
+impl Person for Suite {
+    fn visit(&self, url: &Url, redirect: &RedirectSender) {
+        let (web, url, redirect) = (Arc::clone(&self.web), url.clone(), redirect.clone());
+        thread::spawn(move || match web.exchange(Request::get(url)) {
+            Ok(page) => match page.head.fields.get("location") {
+                Some(location) => redirect.send(location),
                 None => eprintln!("the sign-in page redirects nowhere"),
-            }
+            },
+            Err(faults) => eprintln!("the sign-in page cannot be read: {faults:?}"),
         });
     }
 
@@ -134,7 +172,7 @@ impl Person for SharedPerson {
     }
 
     fn give(&self, need: &Need) -> Result<Secret, String> {
-        let context = &self.0.context;
+        let context = &self.context;
         let missing = || "the scenario has no such token".to_owned();
         match need {
             Need::ClientAssertion {
@@ -164,16 +202,5 @@ impl Person for SharedPerson {
                 .map(Secret::from)
                 .ok_or_else(missing),
         }
-    }
-}
-
-struct SharedWeb(Arc<dyn Web>);
-
-impl Web for SharedWeb {
-    fn exchange(
-        &self,
-        request: Request,
-    ) -> Result<everlink_auth::WebResponse, Vec<everlink::Fault>> {
-        self.0.exchange(request)
     }
 }

@@ -85,6 +85,7 @@ impl ClientRun {
         }
         let mut guard = Command::new(env::current_exe()?.with_file_name("everlink"));
         guard.args(["guard", "--url", &self.url]);
+        self.add_auth_options(&mut guard)?;
         Ok(Some(guard))
     }
 

@@ -1,0 +1,133 @@
+//! Signs in at servers that want it. `options` has the options, and `person` asks whoever is at this computer.
+
+mod options;
+mod person;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use everlink::auth::Refusal;
+use everlink_auth::{Authorization, Options};
+use everlink_tokio::http::Connector;
+use everlink_tokio::{Guard, Link};
+use tokio::time::timeout;
+
+pub(crate) use options::{AuthOptions, OAuth};
+pub(crate) use person::Audience;
+
+use crate::Failure;
+use person::Person;
+
+/// How long a host waits for a sign-in before its call is answered with the URL. Hosts give up after 60 s, and some after 30.
+const HOST_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The advice after every refusal of a server to which no credentials were given.
+const NO_CREDENTIALS: &str =
+    "give it a token with --bearer-env VARIABLE, or a header with --header";
+
+/// Starts the authorization for a server. `connector` has the certificates and the proxy for its exchanges.
+pub(crate) fn start(
+    url: &str,
+    options: &AuthOptions,
+    connector: &Connector,
+    audience: Audience,
+) -> Result<Authorization, Failure> {
+    let config = options.config(url)?;
+    let web = Arc::new(connector.web()?);
+    let person = Person::new(url, options, audience, &web)?;
+    let mut auth_options = Options::new(web, options.store()?, person);
+    auth_options.redirect = options.redirect();
+    if options.paste || options.follow_sign_in {
+        let redirect = options.redirect();
+        let port = redirect.port.unwrap_or(DEFAULT_PORT);
+        let uri = format!("http://{}:{port}{}", redirect.host, redirect.path);
+        auth_options.fixed_redirect_uri = Some(uri);
+    }
+    Ok(Authorization::start(config, auth_options)?)
+}
+
+/// The port in a redirect URI at which nothing listens.
+const DEFAULT_PORT: u16 = 33418;
+
+/// Answers links that want credentials. Its clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct SignIn {
+    /// `None` if credentials were given, or the server is a child process.
+    authorization: Option<Authorization>,
+    /// The text of the last refusal.
+    refusal: Arc<Mutex<Option<String>>>,
+}
+
+impl SignIn {
+    pub(crate) fn new(authorization: Option<Authorization>) -> SignIn {
+        SignIn {
+            authorization,
+            refusal: Arc::default(),
+        }
+    }
+
+    /// Lets the connector send the tokens.
+    pub(crate) fn add_to(&self, connector: Connector) -> Connector {
+        match &self.authorization {
+            Some(authorization) => connector.with_authorization(authorization.clone()),
+            None => connector,
+        }
+    }
+
+    /// Answers a link that wants credentials, when the outcome is known.
+    pub(crate) async fn answer_link(self, link: Link) {
+        match self.settle().await {
+            Ok(()) => link.authorized(),
+            Err(why) => link.denied(&why),
+        }
+    }
+
+    /// Answers a relay that wants credentials, but does not let its host wait longer than hosts do. The sign-in goes on behind the answer.
+    pub(crate) async fn answer_relay(self, guard: Guard) {
+        if let Ok(outcome) = timeout(HOST_PATIENCE, self.settle()).await {
+            return match outcome {
+                Ok(()) => guard.authorized(),
+                Err(why) => guard.denied(&why),
+            };
+        }
+        guard.denied(&self.invitation());
+        if self.settle().await.is_ok() {
+            guard.authorized();
+        }
+    }
+
+    /// Waits for the outcome of a challenge. An error says why there are no credentials, and what to do.
+    async fn settle(&self) -> Result<(), String> {
+        let Some(authorization) = &self.authorization else {
+            return Err(NO_CREDENTIALS.into());
+        };
+        let why = match authorization.settled().await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(refusal @ Refusal::NoSignIn { .. })) => format!("{refusal}; {NO_CREDENTIALS}"),
+            Ok(Err(refusal)) => refusal.to_string(),
+            Err(gone) => gone.to_string(),
+        };
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
+        Err(why)
+    }
+
+    /// Why there are no credentials, or what to do about it.
+    pub(crate) fn advice(&self) -> String {
+        let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        refusal.clone().unwrap_or_else(|| NO_CREDENTIALS.into())
+    }
+
+    /// Says how to sign in, while a sign-in is open.
+    fn invitation(&self) -> String {
+        let status = self.authorization.as_ref().map(Authorization::status);
+        let status = status.unwrap_or_default();
+        match (&status.url, &status.code) {
+            (Some(url), _) => format!("sign in at {} and then call again", url.as_str()),
+            (None, Some(code)) => {
+                let (page, code) = (code.url.as_str(), &code.code);
+                format!("sign in at {page} with the code {code} and then call again")
+            }
+            (None, None) => "the sign-in is under way: call again in a moment".into(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Asks whoever is at this computer to sign in: opens a browser, shows URLs and codes, and reads what is pasted.
+
+use std::io::{BufRead as _, IsTerminal as _, stderr, stdin};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs, thread};
+
+use everlink::auth::{DeviceCode, Event, Need, Request, Secret};
+use everlink::http::Url;
+use everlink_auth::{PrivateKey, RedirectSender, Web as _};
+use everlink_tokio::http::HttpWeb;
+use serde_json::json;
+
+use super::AuthOptions;
+use crate::Failure;
+use crate::args::LogFormat;
+use crate::output::warn;
+
+/// Who can be asked to sign in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The user of the host that started this program, with a log of this format. Standard input is not theirs.
+    Host(LogFormat),
+    /// A person at the terminal, if there is one.
+    Terminal,
+}
+
+/// Asks a person.
+pub(super) struct Person {
+    server: String,
+    audience: Audience,
+    opens_browser: bool,
+    pastes: bool,
+    /// Reads the sign-in page in place of a person.
+    follows: Option<Arc<HttpWeb>>,
+    private_key: Option<PrivateKey>,
+    /// The file with the token of the platform, or of the user.
+    token_file: Option<PathBuf>,
+}
+
+impl Person {
+    pub(super) fn new(
+        server: &str,
+        options: &AuthOptions,
+        audience: Audience,
+        web: &Arc<HttpWeb>,
+    ) -> Result<Person, Failure> {
+        let token_file = options
+            .workload_token
+            .as_ref()
+            .or(options.id_token.as_ref());
+        Ok(Person {
+            server: server.to_owned(),
+            audience,
+            opens_browser: !options.no_browser && !options.paste,
+            pastes: options.paste,
+            follows: options.follow_sign_in.then(|| Arc::clone(web)),
+            private_key: options.private_key()?,
+            token_file: token_file.cloned(),
+        })
+    }
+
+    /// Shows a text. `json` is its form in a log of JSON.
+    fn say(&self, text: &str, json: &serde_json::Value) {
+        match self.audience {
+            Audience::Host(LogFormat::Off) => {}
+            Audience::Host(LogFormat::Json) => eprintln!("{json}"),
+            Audience::Host(LogFormat::Text) | Audience::Terminal => warn(&text),
+        }
+    }
+}
+
+impl everlink_auth::Person for Person {
+    fn is_there(&self) -> Result<(), String> {
+        let is_at_terminal = stdin().is_terminal() || stderr().is_terminal();
+        let is_there = match self.audience {
+            Audience::Host(_) => true,
+            Audience::Terminal => is_at_terminal || self.follows.is_some(),
+        };
+        match is_there {
+            true => Ok(()),
+            false => Err(format!(
+                "there is no terminal at which to ask somebody; run `everlink login {}` first",
+                self.server
+            )),
+        }
+    }
+
+    fn visit(&self, url: &Url, redirect: &RedirectSender) {
+        if let Some(web) = &self.follows {
+            return follow(Arc::clone(web), url.clone(), redirect.clone());
+        }
+        let page = url.as_str();
+        self.say(&format!("sign in at {page}"), &json!({"sign_in": page}));
+        if self.opens_browser {
+            // It may be the browser itself that runs until it is closed.
+            let page = page.to_owned();
+            thread::spawn(move || webbrowser::open(&page));
+        }
+        if self.pastes {
+            warn(
+                &"after the sign-in, the browser shows a page that it cannot open: paste its URL here",
+            );
+            let redirect = redirect.clone();
+            thread::spawn(move || {
+                for line in stdin().lock().lines().map_while(Result::ok) {
+                    redirect.send(line.trim());
+                }
+            });
+        }
+    }
+
+    fn show_code(&self, code: &DeviceCode) {
+        let (page, typed) = (code.url.as_str(), &*code.code);
+        let mut text = format!("sign in at {page} with the code {typed}");
+        if let Some(url) = &code.url_with_code {
+            text.push_str(&format!(", or at {}", url.as_str()));
+        }
+        self.say(&text, &json!({"sign_in": page, "code": typed}));
+    }
+
+    fn event(&self, event: &Event) {
+        if let Event::StoreFailed { why } = event {
+            let text =
+                format!("the tokens cannot be stored, and are lost when this program ends: {why}");
+            self.say(&text, &json!({"store_failed": why}));
+        }
+    }
+
+    fn give(&self, need: &Need) -> Result<Secret, String> {
+        if let Need::ClientAssertion {
+            client_id,
+            audience,
+            algorithms,
+        } = need
+        {
+            let key = self.private_key.as_ref();
+            let key = key.ok_or("the client needs a private key: name it with --private-key")?;
+            let unix = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            return key.client_assertion(client_id, audience, algorithms, unix.as_secs());
+        }
+        let file = self
+            .token_file
+            .as_ref()
+            .ok_or("no file with a token was named")?;
+        let token = fs::read_to_string(file);
+        let token = token.map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Secret::new(token.trim()))
+    }
+}
+
+/// Reads the sign-in page, which redirects at once.
+fn follow(web: Arc<HttpWeb>, url: Url, redirect: RedirectSender) {
+    thread::spawn(move || match web.exchange(Request::get(url)) {
+        Ok(page) => match page.head.fields.get("location") {
+            Some(location) => redirect.send(location),
+            None => warn(&"the sign-in page redirects nowhere"),
+        },
+        Err(faults) => warn(&format_args!("the sign-in page cannot be read: {faults:?}")),
+    });
+}

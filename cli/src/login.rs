@@ -1,0 +1,114 @@
+//! Implements `everlink login`, `everlink logout` and `everlink status`.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use everlink::auth::{Authorized, State};
+use everlink_auth::Authorization;
+use everlink_tokio::http::Connector;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::args::Login;
+use crate::authorization::{self, Audience};
+use crate::output::{print, single_line};
+use crate::{Failure, ShutdownSignals};
+
+/// Signs in.
+pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
+    let mut signals = ShutdownSignals::listen()?;
+    let authorization = start(&args)?;
+    let outcome = tokio::select! {
+        outcome = authorization.sign_in() => outcome?,
+        () = signals.next() => return Err("interrupted before the sign-in was complete".into()),
+    };
+    let authorized = outcome.map_err(|refusal| refusal.to_string())?;
+    show(&args, Some(&authorized))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Signs out.
+pub(crate) async fn logout(args: Login) -> Result<ExitCode, Failure> {
+    let authorization = start(&args)?;
+    let was_signed_in = loaded(&authorization).await.is_some();
+    let is_revoked = authorization.sign_out().await?;
+    if loaded(&authorization).await.is_some() {
+        return Err("the tokens could not be deleted".into());
+    }
+    if args.json {
+        print(&json!({"signed_out": was_signed_in, "revoked": is_revoked}))?;
+    } else {
+        print(&match (was_signed_in, is_revoked) {
+            (false, _) => "you were not signed in",
+            (true, true) => "signed out; the tokens are revoked",
+            (true, false) => {
+                "signed out; the tokens are deleted here, but the authorization server did not revoke them"
+            }
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows who is signed in.
+pub(crate) async fn status(args: Login) -> Result<ExitCode, Failure> {
+    let authorization = start(&args)?;
+    let authorized = loaded(&authorization).await;
+    show(&args, authorized.as_ref())?;
+    Ok(match authorized {
+        Some(_) => ExitCode::SUCCESS,
+        None => ExitCode::from(1),
+    })
+}
+
+fn start(args: &Login) -> Result<Authorization, Failure> {
+    authorization::start(&args.url, &args.auth, &Connector::new(), Audience::Terminal)
+}
+
+/// Waits until the store was read, and returns what it has.
+async fn loaded(authorization: &Authorization) -> Option<Authorized> {
+    loop {
+        let status = authorization.status();
+        match status.state {
+            None | Some(State::Loading) => sleep(Duration::from_millis(2)).await,
+            Some(_) => return status.authorized,
+        }
+    }
+}
+
+fn show(args: &Login, authorized: Option<&Authorized>) -> Result<(), Failure> {
+    if args.json {
+        let shown = authorized.map(|authorized| {
+            json!({
+                "issuer": authorized.issuer,
+                "scopes": authorized.scopes.iter().collect::<Vec<_>>(),
+                "expires": authorized.expires,
+            })
+        });
+        print(&shown.unwrap_or(Value::Null))?;
+        return Ok(());
+    }
+    let Some(authorized) = authorized else {
+        print(&format_args!("not signed in at {}", args.url))?;
+        return Ok(());
+    };
+    let mut text = format!("signed in at {} by {}", args.url, authorized.issuer);
+    if !authorized.scopes.is_empty() {
+        text.push_str(&format!(", with the scopes {}", authorized.scopes));
+    }
+    text.push_str(&lifetime(authorized.expires));
+    print(&single_line(&text))?;
+    Ok(())
+}
+
+/// How long the access token is valid. It is renewed when it has expired, if there is a refresh token.
+fn lifetime(expires: Option<u64>) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    match expires.map(|at| at.saturating_sub(now.as_secs())) {
+        None => String::new(),
+        Some(0) => "; the access token has expired, and is renewed at its next use".into(),
+        Some(seconds @ ..120) => format!("; the access token is valid for {seconds} s"),
+        Some(seconds) => format!("; the access token is valid for {} min", seconds / 60),
+    }
+}
