@@ -3,14 +3,17 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use everlink::auth::{Authorized, State};
+use everlink::Config;
+use everlink::auth::{Authorized, Refusal, State};
+use everlink::client::Cause;
 use everlink_auth::Authorization;
 use everlink_tokio::http::Connector;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::args::Login;
-use crate::authorization::{self, Audience};
+use crate::authorization::{self, Audience, SignIn};
+use crate::monitor::monitor_link;
 use crate::output::{print, single_line};
 use crate::{Failure, ShutdownSignals};
 
@@ -18,13 +21,42 @@ use crate::{Failure, ShutdownSignals};
 pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
     let authorization = start(&args)?;
-    let outcome = tokio::select! {
-        outcome = authorization.sign_in() => outcome?,
+    tokio::select! {
+        signed_in = sign_in(&args, &authorization) => match signed_in? {
+            Some(authorized) => show(&args, Some(&authorized))?,
+            None => print(&format_args!("{} wants no sign-in", args.url))?,
+        },
         () = signals.next() => return Err("interrupted before the sign-in was complete".into()),
-    };
-    let authorized = outcome.map_err(|refusal| refusal.to_string())?;
-    show(&args, Some(&authorized))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Connects to the server, whose answer says what it wants, and signs in. Returns `None` if the server wants nothing.
+async fn sign_in(
+    args: &Login,
+    authorization: &Authorization,
+) -> Result<Option<Authorized>, Failure> {
+    let config = Config::http("everlink", env!("CARGO_PKG_VERSION"), &args.url)?;
+    let answers = SignIn::new(Some(authorization.clone()));
+    let link = answers.add_to(Connector::new()).connect(config)?;
+    let monitoring = monitor_link(link.events(), link.clone(), answers.clone());
+    let monitoring = tokio::spawn(monitoring);
+    let ready = link.ready().await?;
+    monitoring.abort();
+    link.shutdown().await?;
+    if let Err(not_ready) = ready {
+        return Err(match &not_ready.last_end {
+            Some(ended) if ended.cause == Cause::Unauthorized => answers.advice().into(),
+            Some(ended) => ended.to_string().into(),
+            None => not_ready.to_string().into(),
+        });
+    }
+    // Some servers want a token only for calls.
+    match authorization.sign_in().await? {
+        Ok(authorized) => Ok(Some(authorized)),
+        Err(Refusal::NoSignIn { .. }) => Ok(None),
+        Err(refusal) => Err(refusal.to_string().into()),
+    }
 }
 
 /// Signs out.

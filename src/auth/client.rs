@@ -319,6 +319,8 @@ pub(super) fn authenticate(
             form.push("client_secret", secret);
         }
         ClientAuthentication::Basic => {
+            // Some servers look for the id in the body only.
+            form.push("client_id", &client.id);
             let mut pair = String::new();
             form::encode(&client.id, &mut pair);
             pair.push(':');
