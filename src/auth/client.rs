@@ -229,8 +229,9 @@ fn registration(config: &Config, flow: &Flow) -> Map<String, Value> {
     let supported = flow.server.token_endpoint_auth_methods_supported.as_ref();
     let methods = [
         ClientAuthentication::None,
-        ClientAuthentication::Basic,
+        // Some servers look for the secret in the body only, though they say otherwise.
         ClientAuthentication::Post,
+        ClientAuthentication::Basic,
     ];
     let method = methods
         .into_iter()

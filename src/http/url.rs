@@ -116,7 +116,8 @@ impl Url {
     }
 
     /// The scheme, host and port as they were given.
-    pub(crate) fn base(&self) -> &str {
+    #[must_use]
+    pub fn base(&self) -> &str {
         &self.text[..self.authority.end]
     }
 
@@ -125,7 +126,8 @@ impl Url {
     }
 
     /// The path: empty, or with a leading slash.
-    pub(crate) fn path(&self) -> &str {
+    #[must_use]
+    pub fn path(&self) -> &str {
         &self.text[self.authority.end..self.path_end]
     }
 

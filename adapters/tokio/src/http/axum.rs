@@ -5,11 +5,12 @@ use std::future::Future;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
+use axum::routing::get;
 use everlink::server::Config;
 use everlink_handle::{Service, ServiceOwner};
 
 use super::server::build_server;
-use super::{Endpoint, ServerTransport, Store};
+use super::{Endpoint, Protection, ServerTransport, Store};
 use crate::drive::Handler;
 
 /// Creates a router that serves MCP, with a task on the present runtime, to be merged or nested into the router of an application.
@@ -36,6 +37,33 @@ pub fn router_with_store(
 ) -> (Router, Service) {
     let transport = ServerTransport::with_store(store);
     route(build_server(config, handler, transport))
+}
+
+/// Creates a router like [`router`], for clients with a valid token. The second router serves the metadata of the server: merge it into the router of the
+/// application, at the root.
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn protected_router(
+    config: Config,
+    protection: Protection,
+    handler: impl Handler,
+) -> (Router, Router, Service) {
+    let (endpoint, transport) = ServerTransport::new();
+    let endpoint = endpoint.with_protection(protection.clone());
+    let (router, service) = route(build_server(config, handler, (endpoint, transport)));
+    let mut metadata = Router::new();
+    let [with_path, at_root] = protection.metadata_paths().map(str::to_owned);
+    let answer = || {
+        let protection = protection.clone();
+        get(async move || protection.metadata_response().map(Body::from))
+    };
+    metadata = metadata.route(&at_root, answer());
+    if with_path != at_root {
+        metadata = metadata.route(&with_path, answer());
+    }
+    (router, metadata, service)
 }
 
 fn route(

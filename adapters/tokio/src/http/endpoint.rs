@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connections::{Connection, Connections, http1};
+use super::protection::Protection;
 use super::response_body::{ClientPresence, ResponseBody};
 use super::server_messages::{
     ExchangeMessage, NewRequest, RequestMessage, ResponseStart, UnreportedBody,
@@ -43,6 +44,7 @@ pub struct Endpoint {
     requests: mpsc::Sender<RequestMessage>,
     /// All other messages.
     message_sender: mpsc::UnboundedSender<ExchangeMessage>,
+    protection: Option<Protection>,
 }
 
 impl Endpoint {
@@ -55,7 +57,15 @@ impl Endpoint {
             next: Arc::new(AtomicU64::new(StreamId::DUPLEX.number() + 1)),
             requests,
             message_sender,
+            protection: None,
         }
+    }
+
+    /// Lets in only requests with a valid token.
+    #[must_use]
+    pub fn with_protection(mut self, protection: Protection) -> Endpoint {
+        self.protection = Some(protection);
+        self
     }
 
     /// Accepts connections on this listener until `end` completes. Then accepts no more, and gives the open ones up to `grace` to close. There are
@@ -96,6 +106,13 @@ impl Endpoint {
     where
         B: Body<Data = Bytes, Error: Display>,
     {
+        let request = match &self.protection {
+            None => request,
+            Some(protection) => match protection.admit(request).await {
+                Ok(request) => request,
+                Err(response) => return response.map(ResponseBody::plain),
+            },
+        };
         let (mut parts, body) = request.into_parts();
         let connection = parts.extensions.remove::<Connection>();
         let mut incoming = pin!(body);

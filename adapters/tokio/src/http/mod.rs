@@ -6,7 +6,7 @@
 //!
 //! A server has an `endpoint`, which takes requests from hyper, and a `server_transport`, which passes them to the machine. `server_messages` are the
 //! messages between them, and `response_body` is the body that hyper sends. `connections` limits the connections of a server, and `store` runs its
-//! requests to a store of sessions.
+//! requests to a store of sessions. `protection` lets in only requests with a valid token.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -22,6 +22,8 @@ mod connections;
 mod endpoint;
 #[cfg(feature = "http-client")]
 mod fault;
+#[cfg(feature = "http-server")]
+mod protection;
 #[cfg(feature = "http-client")]
 mod proxy_connector;
 #[cfg(feature = "http-server")]
@@ -38,7 +40,7 @@ mod store;
 mod web;
 
 #[cfg(feature = "axum")]
-pub use self::axum::{router, router_with_store};
+pub use self::axum::{protected_router, router, router_with_store};
 #[cfg(feature = "http-client")]
 pub use client::{ClientTransport, Connector, connect};
 #[cfg(feature = "http-server")]
@@ -46,9 +48,11 @@ pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
 pub use endpoint::{Endpoint, User};
 #[cfg(feature = "http-server")]
+pub use protection::{Access, Protection};
+#[cfg(feature = "http-server")]
 pub use response_body::ResponseBody;
 #[cfg(feature = "http-server")]
-pub use server::{serve, serve_with_store};
+pub use server::{serve, serve_protected, serve_with_store};
 #[cfg(feature = "http-server")]
 pub use server_transport::ServerTransport;
 #[cfg(feature = "http-server")]

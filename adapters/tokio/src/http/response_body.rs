@@ -73,24 +73,34 @@ static COMMON: [HeaderValue; 4] = [
 pub struct ResponseBody {
     first: Bytes,
     rest: Option<mpsc::UnboundedReceiver<Piece>>,
-    presence: ClientPresence,
+    /// `None` for a response that no machine knows.
+    presence: Option<ClientPresence>,
 }
 
 impl ResponseBody {
+    /// The body of a response that no machine knows.
+    pub(super) const fn plain(bytes: Bytes) -> ResponseBody {
+        ResponseBody {
+            first: bytes,
+            rest: None,
+            presence: None,
+        }
+    }
+
     /// Builds the response. Its body reports to the transport how much hyper has taken.
     pub(super) fn respond(
         answer: ResponseStart,
         presence: ClientPresence,
     ) -> Response<ResponseBody> {
         let valid = "the machine writes valid status codes and header fields";
-        let mut body = ResponseBody {
+        let mut presence = presence;
+        let is_end = answer.first.is_empty() && answer.rest.is_none();
+        (presence.is_response_read, presence.is_end_reported) = (is_end, is_end);
+        let mut response = Response::new(ResponseBody {
             first: answer.first,
             rest: answer.rest,
-            presence,
-        };
-        body.presence.is_response_read = body.is_end_stream();
-        body.presence.is_end_reported = body.is_end_stream();
-        let mut response = Response::new(body);
+            presence: Some(presence),
+        });
         *response.status_mut() = StatusCode::from_u16(answer.head.status).expect(valid);
         let fields = response.headers_mut();
         for (name, value) in answer.head.fields.iter() {
@@ -110,15 +120,18 @@ impl ResponseBody {
     fn take_piece(&mut self) -> Frame<Bytes> {
         let len = self.first.len().min(MAX_PIECE);
         let bytes = self.first.split_to(len);
-        let stream = self.presence.stream;
-        let sent = Input::Sent { stream, len };
-        self.presence.is_end_reported = self.is_end_stream();
-        let message = if self.presence.is_end_reported {
-            ExchangeMessage::Last(stream, sent)
-        } else {
-            ExchangeMessage::Input(sent)
-        };
-        let _ = self.presence.message_sender.send(message);
+        let is_end = self.is_end_stream();
+        if let Some(presence) = &mut self.presence {
+            let stream = presence.stream;
+            let sent = Input::Sent { stream, len };
+            presence.is_end_reported = is_end;
+            let message = if is_end {
+                ExchangeMessage::Last(stream, sent)
+            } else {
+                ExchangeMessage::Input(sent)
+            };
+            let _ = presence.message_sender.send(message);
+        }
         Frame::data(bytes)
     }
 }
@@ -146,7 +159,10 @@ impl Body for ResponseBody {
         if !self.first.is_empty() {
             frame = Some(Ok(self.take_piece()));
         }
-        self.presence.is_response_read = self.is_end_stream();
+        let is_end = self.is_end_stream();
+        if let Some(presence) = &mut self.presence {
+            presence.is_response_read = is_end;
+        }
         Poll::Ready(frame)
     }
 

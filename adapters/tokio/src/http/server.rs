@@ -7,6 +7,7 @@ use everlink_handle::{Service, ServiceOwner};
 use tokio::net::TcpListener;
 
 use super::endpoint::Endpoint;
+use super::protection::Protection;
 use super::server_transport::ServerTransport;
 use super::store::Store;
 use crate::drive::{self, Handler};
@@ -79,6 +80,22 @@ pub fn serve_with_store(
 ) -> Service {
     let transport = ServerTransport::with_store(store);
     listen(listener, config, handler, transport)
+}
+
+/// Serves HTTP like [`serve`], to clients with a valid token.
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn serve_protected(
+    listener: TcpListener,
+    config: Config,
+    protection: Protection,
+    handler: impl Handler,
+) -> Service {
+    let (endpoint, transport) = ServerTransport::new();
+    let endpoint = endpoint.with_protection(protection);
+    listen(listener, config, handler, (endpoint, transport))
 }
 
 fn listen(

@@ -6,6 +6,7 @@ mod faulty_proxy;
 #[cfg(feature = "http2")]
 mod http2;
 mod messages;
+mod protection;
 mod server_shutdown;
 mod server_transport;
 mod stores;

@@ -1,0 +1,155 @@
+//! Servers that are protected with OAuth.
+
+use axum::Router;
+use everlink::{Config, Dialect};
+use everlink_tokio::http::{Access, Connector, Protection, protected_router, serve_protected};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::{ERAS, run_isolated, server_config, tools};
+
+/// Accepts two tokens. One of them lacks a scope.
+async fn verify(token: String) -> Option<Access> {
+    match &*token {
+        "sesame" => Some(Access::new("Ali Baba", ["read", "write"])),
+        "simsim" => Some(Access::new("Cassim", ["read"])),
+        _ => None,
+    }
+}
+
+async fn listen() -> (TcpListener, String, Protection) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let url = format!("http://{address}/api/mcp");
+    let protection = Protection::new(&url, ["https://login.example.com"], verify);
+    let protection = protection.expect("a URL").with_scopes(["read", "write"]);
+    (listener, address, protection)
+}
+
+/// Sends a request, and returns the whole response.
+async fn get(address: &str, path: &str, fields: &str) -> String {
+    let mut socket = TcpStream::connect(address).await.expect("a server");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");
+    socket
+        .write_all(request.as_bytes())
+        .await
+        .expect("it is sent");
+    let mut response = String::new();
+    socket
+        .read_to_string(&mut response)
+        .await
+        .expect("a response");
+    response
+}
+
+fn body(response: &str) -> Value {
+    let (_, body) = response.split_once("\r\n\r\n").expect("a body");
+    serde_json::from_str(body).expect("JSON")
+}
+
+#[test]
+fn metadata_is_at_both_paths_and_a_challenge_names_it() {
+    run_isolated(async || {
+        let (listener, address, protection) = listen().await;
+        let (_tools, handler) = tools();
+        let service = serve_protected(listener, server_config(), protection, handler);
+        for path in [
+            "/.well-known/oauth-protected-resource/api/mcp",
+            "/.well-known/oauth-protected-resource",
+        ] {
+            let metadata = body(&get(&address, path, "").await);
+            assert_eq!(metadata["resource"], format!("http://{address}/api/mcp"));
+            assert_eq!(
+                metadata["authorization_servers"],
+                json!(["https://login.example.com"])
+            );
+            assert_eq!(metadata["scopes_supported"], json!(["read", "write"]));
+        }
+        let challenge = format!(
+            "www-authenticate: Bearer resource_metadata=\"http://{address}/.well-known/oauth-protected-resource/api/mcp\", scope=\"read write\""
+        );
+        for (fields, status, error) in [
+            ("", "401", ""),
+            ("Authorization: Basic sesame\r\n", "401", ""),
+            (
+                "Authorization: Bearer wrong\r\n",
+                "401",
+                ", error=\"invalid_token\"",
+            ),
+            (
+                "Authorization: Bearer simsim\r\n",
+                "403",
+                ", error=\"insufficient_scope\"",
+            ),
+        ] {
+            let response = get(&address, "/api/mcp", fields).await;
+            assert!(
+                response.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{response}"
+            );
+            assert!(
+                response.contains(&format!("{challenge}{error}\r\n")),
+                "{response}"
+            );
+        }
+        service.shutdown().await.expect("it ends");
+    });
+}
+
+#[test]
+fn handler_sees_the_user_of_a_valid_token_in_an_axum_application() {
+    run_isolated(async || {
+        for dialect in ERAS {
+            let (listener, address, protection) = listen().await;
+            let (_tools, handler) = tools();
+            let (mcp, metadata, service) = protected_router(server_config(), protection, handler);
+            let application = Router::new().nest("/api/mcp", mcp).merge(metadata);
+            let (end, ended) = tokio::sync::oneshot::channel::<()>();
+            let serving = axum::serve(listener, application)
+                .with_graceful_shutdown(async { drop(ended.await) });
+            let serving = tokio::spawn(async { serving.await });
+            assert_eq!(
+                who(&address, dialect, "Bearer sesame").await.as_deref(),
+                Ok("Ali Baba")
+            );
+            let refused = who(&address, dialect, "Bearer wrong").await;
+            assert!(refused.is_err_and(|why| why.contains("no, no")));
+            let path = "/.well-known/oauth-protected-resource/api/mcp";
+            let metadata = body(&get(&address, path, "").await);
+            assert_eq!(metadata["resource"], format!("http://{address}/api/mcp"));
+            service.shutdown().await.expect("it ends");
+            drop(end);
+            serving.await.expect("it ends").expect("no error");
+        }
+    });
+}
+
+/// Asks the server who is asking.
+async fn who(address: &str, dialect: Dialect, authorization: &str) -> Result<String, String> {
+    let mut config =
+        Config::http("client", "1", &format!("http://{address}/api/mcp")).expect("a URL");
+    config.dialect = dialect;
+    let value = authorization.to_owned();
+    let connector = Connector::new().with_credentials(move || {
+        let value = value.clone();
+        async { Some(value) }
+    });
+    let link = connector.connect(config).expect("a runtime");
+    let (denier, mut events) = (link.clone(), link.events());
+    let denying = tokio::spawn(async move {
+        while let Some(event) = events.recv().await {
+            if let everlink::client::Event::AuthRequired(_) = &*event {
+                denier.denied("no, no");
+            }
+        }
+    });
+    let answer = link.call_tool("who", json!({})).await;
+    link.shutdown().await.expect("it ends");
+    drop(link);
+    denying.abort();
+    answer
+        .map(|answer| answer.text())
+        .map_err(|error| error.to_string())
+}
