@@ -43,6 +43,32 @@ impl Resources {
             })),
         }
     }
+
+    /// Says what these resources have more and less than others.
+    #[must_use]
+    pub fn difference(&self, other: &Resources) -> String {
+        let kinds = [
+            ("children", &self.children, &other.children),
+            ("threads", &self.threads, &other.threads),
+            ("descriptors", &self.descriptors, &other.descriptors),
+        ];
+        let mut parts = Vec::new();
+        for (kind, own, others) in kinds {
+            for (word, items) in [
+                ("more", surplus(own, others)),
+                ("fewer", surplus(others, own)),
+            ] {
+                if !items.is_empty() {
+                    parts.push(format!(
+                        "{} {word} {kind}: {}",
+                        items.len(),
+                        items.join(", ")
+                    ));
+                }
+            }
+        }
+        parts.join("; ")
+    }
 }
 
 impl fmt::Display for Resources {
@@ -63,6 +89,17 @@ pub fn resident_bytes() -> (u64, u64) {
         kilobytes.expect("/proc/self/status has the field") << 10
     };
     (field("VmRSS:"), field("RssAnon:"))
+}
+
+/// The items of one list that remain when those of the other are taken out.
+fn surplus(own: &[String], others: &[String]) -> Vec<String> {
+    let mut rest = own.to_vec();
+    for other in others {
+        if let Some(at) = rest.iter().position(|item| item == other) {
+            rest.remove(at);
+        }
+    }
+    rest
 }
 
 /// Removes the inode number: `pipe:[123]` becomes `pipe`.

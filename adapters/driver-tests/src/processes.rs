@@ -1,16 +1,16 @@
 //! Finds spawned processes by a mark in their environment, even after they lost their parent.
 
-use std::env::current_exe;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, id};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::kit::helper;
+
 /// The environment variable that holds the mark.
-const MARK_VARIABLE: &str = "DRIVER_TESTS";
+const MARK_VARIABLE: &str = "EVERLINK_DRIVER_TESTS";
 
 /// All processes with one mark. Kills them when dropped, so that a failed test leaves none behind.
 #[derive(Debug)]
@@ -36,25 +36,25 @@ impl ProcessSet {
         command
     }
 
-    /// A command that spawns a `bad-child` with these options.
+    /// A command that spawns a bad child with these options. The bad child is this program: its `main` must create a [`Kit`](crate::Kit) first.
     #[must_use]
     pub fn bad_child(&self, options: &[&str]) -> Command {
-        let mut command = self.command(program("bad-child"));
+        let mut command = self.helper("bad-child");
         command.args(options);
+        command
+    }
+
+    /// A command that spawns a helper of the kit.
+    pub(crate) fn helper(&self, name: &str) -> Command {
+        let mut command = helper(name);
+        command.env(MARK_VARIABLE, &self.mark);
         command
     }
 
     /// The processes of the set that run or are stopped; zombies have no environment.
     #[must_use]
     pub fn alive(&self) -> Vec<Process> {
-        let mark = format!("{MARK_VARIABLE}={}", self.mark);
-        let has_mark = |process: &Process| {
-            let environment =
-                fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-            environment
-                .split(|byte| *byte == 0)
-                .any(|variable| variable == mark.as_bytes())
-        };
+        let has_mark = |process: &Process| process.mark().is_some_and(|mark| mark == self.mark);
         let mut alive = all_processes();
         alive.retain(has_mark);
         alive
@@ -105,6 +105,17 @@ impl Process {
         }
     }
 
+    /// The mark in its environment. A zombie has none.
+    fn mark(&self) -> Option<String> {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.find_map(|variable| {
+            let variable = std::str::from_utf8(variable).ok()?;
+            let mark = variable.strip_prefix(MARK_VARIABLE)?.strip_prefix('=')?;
+            Some(mark.to_owned())
+        })
+    }
+
     fn read(pid: i32) -> Option<Process> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The program name is in parentheses and may contain any character.
@@ -135,15 +146,12 @@ pub(crate) fn all_processes() -> Vec<Process> {
         .collect()
 }
 
-/// Finds a program of this crate: beside this program or, for a test, in the parent directory.
-pub(crate) fn program(name: &str) -> PathBuf {
-    let exe = current_exe().expect("the program has a path");
-    let mut candidates = exe
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|directory| directory.join(name));
-    candidates.find(|path| path.is_file()).unwrap_or_else(|| {
-        panic!("{name} is not built: run `cargo build --package driver-tests --bins`")
-    })
+/// Kills all processes of the sets that the process with this id has created.
+pub(crate) fn kill_processes_of(creator: u32) {
+    let prefix = format!("{creator}-");
+    for process in all_processes() {
+        if process.mark().is_some_and(|mark| mark.starts_with(&prefix)) {
+            process.signal(Signal::KILL);
+        }
+    }
 }

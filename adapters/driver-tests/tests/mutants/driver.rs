@@ -1,0 +1,413 @@
+//! A small driver on threads, with switches for faults. Without a fault it is correct.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use everlink::{Config, Epoch, ExitStatus, Fault as IoFault, Input, Instant, Output};
+use everlink_driver_tests::{Connect, Driver};
+use everlink_handle::{Clock, Inbox, Link, ThreadClock, ThreadPark, Transport, drive, run};
+use everlink_stdio::process_tree::{Pipes, ProcessTree, Spawner};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::mutants::Fault;
+use crate::pipes::{ReadResult, ReaderThread, WriterThread, watch_exit};
+
+/// The driver, as the kit sees it.
+pub(crate) struct ThreadDriver {
+    name: &'static str,
+    fault: Option<Fault>,
+}
+
+impl ThreadDriver {
+    pub(crate) const fn new(name: &'static str, fault: Option<Fault>) -> ThreadDriver {
+        ThreadDriver { name, fault }
+    }
+}
+
+impl Driver for ThreadDriver {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn run(&self, program: &mut dyn FnMut(&Connect<'_>)) {
+        program(&|command, config| connect(command, config, self.fault));
+    }
+}
+
+fn connect(command: Command, config: Config, fault: Option<Fault>) -> io::Result<Link> {
+    let (link, owner) = Link::new(config);
+    let transport = ChildTransport::new(command, fault);
+    let thread = thread::Builder::new().name("driver".into());
+    thread.spawn(move || {
+        drop(run(ThreadPark::new(), |clock| {
+            drive(owner, transport, DriverClock { clock, fault })
+        }));
+    })?;
+    Ok(link)
+}
+
+struct DriverClock {
+    clock: ThreadClock,
+    fault: Option<Fault>,
+}
+
+impl Clock for DriverClock {
+    fn now(&mut self) -> Instant {
+        self.clock.now()
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, deadline: Option<Instant>) -> Poll<()> {
+        let deadline = deadline.filter(|_| self.fault != Some(Fault::TimerIgnored));
+        self.clock.poll_deadline(cx, deadline)
+    }
+}
+
+/// One child process after another.
+struct ChildTransport {
+    fault: Option<Fault>,
+    spawner: Spawner,
+    epoch: Option<Epoch>,
+    /// Outputs for a child that is being spawned.
+    early: Early,
+    child: Option<Child>,
+    /// With the fault `ReleasedLate`: the child of the epoch before.
+    old_child: Option<Child>,
+    /// Reads that wait until the machine wants them.
+    held_output: VecDeque<ReadResult>,
+    is_exited: bool,
+    /// With the fault `UnreadBytesDroppedAtExit`: whether output is no longer reported.
+    is_cut: bool,
+    /// Inputs that are reported first.
+    results: VecDeque<Input<'static>>,
+    inbox: Inbox<(Epoch, Message)>,
+    /// With the fault `ExitDoesNotWake`: an inbox whose messages wake nobody.
+    silent_inbox: Inbox<(Epoch, Message)>,
+}
+
+#[derive(Default)]
+struct Early {
+    closes: bool,
+    kills: bool,
+}
+
+struct Child {
+    fault: Option<Fault>,
+    /// `None` only after the drop.
+    tree: Option<ProcessTree>,
+    stdin: Option<WriterThread>,
+    stdout: ReaderThread,
+    stderr: ReaderThread,
+}
+
+/// A message of one of the threads.
+enum Message {
+    Exited,
+    Spawned(Result<(ProcessTree, Pipes), IoFault>),
+    Stderr(ReadResult),
+    Stdout(ReadResult),
+    Written(Result<usize, IoFault>),
+}
+
+impl ChildTransport {
+    fn new(command: Command, fault: Option<Fault>) -> ChildTransport {
+        ChildTransport {
+            fault,
+            spawner: Spawner::new(command),
+            epoch: None,
+            early: Early::default(),
+            child: None,
+            old_child: None,
+            held_output: VecDeque::new(),
+            is_exited: false,
+            is_cut: false,
+            results: VecDeque::new(),
+            inbox: Inbox::new(),
+            silent_inbox: Inbox::new(),
+        }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn open(&mut self, epoch: Epoch) {
+        self.epoch = Some(epoch);
+        self.early = Early::default();
+        let sender = self.inbox.sender();
+        self.spawner
+            .spawn(move |spawned| sender.send((epoch, Message::Spawned(spawned))));
+    }
+
+    fn release(&mut self) {
+        self.epoch = None;
+        self.held_output.clear();
+        self.results.clear();
+        (self.is_exited, self.is_cut) = (false, false);
+        let child = self.child.take();
+        if self.has(Fault::ReleasedLate) {
+            self.old_child = child;
+        }
+    }
+
+    /// Takes over a child that was spawned.
+    fn attach(&mut self, epoch: Epoch, tree: ProcessTree, pipes: Pipes) -> io::Result<()> {
+        let exit_fd = tree.exit_fd().try_clone_to_owned()?;
+        if self.has(Fault::DescriptorKept) {
+            std::mem::forget(exit_fd.try_clone()?);
+        }
+        let (pipes_open, pipes_ended) = channel::<()>();
+        let exit_inbox = match self.fault {
+            Some(Fault::ExitDoesNotWake) => &self.silent_inbox,
+            _ => &self.inbox,
+        };
+        let exits = exit_inbox.sender();
+        watch_exit(exit_fd, pipes_ended, self.fault, move || {
+            exits.send((epoch, Message::Exited));
+        });
+        let written = self.inbox.sender();
+        let reader = |message: fn(ReadResult) -> Message, is_open: Sender<()>| {
+            let reads = self.inbox.sender();
+            move |read| {
+                let _held_until_the_end = &is_open;
+                reads.send((epoch, message(read)));
+            }
+        };
+        let stderr_message = match self.fault {
+            Some(Fault::StderrReadAsOutput) => Message::Stdout,
+            _ => Message::Stderr,
+        };
+        let (stdout, stderr) = (
+            reader(Message::Stdout, pipes_open.clone()),
+            reader(stderr_message, pipes_open),
+        );
+        self.child = Some(Child {
+            fault: self.fault,
+            tree: Some(tree),
+            stdin: Some(WriterThread::new(pipes.stdin, self.fault, move |result| {
+                written.send((epoch, Message::Written(result)));
+            })),
+            stdout: ReaderThread::new(pipes.stdout, self.fault, stdout),
+            stderr: ReaderThread::new(pipes.stderr, self.fault, stderr),
+        });
+        Ok(())
+    }
+
+    fn on_spawned(
+        &mut self,
+        epoch: Epoch,
+        spawned: Result<(ProcessTree, Pipes), IoFault>,
+    ) -> Option<Input<'static>> {
+        let attached = spawned.and_then(|(tree, pipes)| Ok(self.attach(epoch, tree, pipes)?));
+        match attached {
+            Ok(()) => {
+                if let Some(child) = &mut self.child {
+                    if self.early.kills {
+                        child.kill();
+                    }
+                    if self.early.closes {
+                        child.stdin = None;
+                    }
+                }
+                Some(Input::Opened)
+            }
+            Err(_) if self.has(Fault::SpawnErrorSwallowed) => None,
+            Err(fault) => Some(Input::open_failed(vec![fault])),
+        }
+    }
+
+    fn on_message(&mut self, epoch: Epoch, message: Message) -> Option<Input<'static>> {
+        match message {
+            Message::Exited => {
+                self.is_exited = true;
+                None
+            }
+            Message::Spawned(spawned) => self.on_spawned(epoch, spawned),
+            Message::Stderr(Ok(bytes)) if !bytes.is_empty() => {
+                if !self.has(Fault::StderrNotDrained) {
+                    self.child.iter().for_each(|child| child.stderr.read_next());
+                }
+                Some(Input::stderr(bytes))
+            }
+            // The end of standard error is not reported.
+            Message::Stderr(_) => None,
+            Message::Stdout(_) if self.is_cut => None,
+            Message::Stdout(read) => {
+                self.held_output.push_back(read);
+                None
+            }
+            Message::Written(Ok(len)) => Some(Input::sent(len)),
+            Message::Written(Err(_)) if self.has(Fault::WriteErrorSwallowed) => None,
+            Message::Written(Err(fault)) => Some(Input::write_failed(vec![fault])),
+        }
+    }
+
+    fn on_output(&mut self, read: ReadResult) -> Option<Input<'static>> {
+        match read {
+            Ok(bytes) if !bytes.is_empty() => {
+                if let Some(child) = &self.child {
+                    child.stdout.read_next();
+                    if self.has(Fault::StderrReadAsOutput) {
+                        child.stderr.read_next();
+                    }
+                }
+                Some(Input::bytes(bytes))
+            }
+            _ if self.has(Fault::EndNotReported) => None,
+            end => Some(Input::end(end.err().into_iter().collect::<Vec<_>>())),
+        }
+    }
+
+    fn on_exit(&mut self) -> Option<Input<'static>> {
+        self.is_exited = false;
+        if self.has(Fault::ExitNotReported) {
+            return None;
+        }
+        if self.has(Fault::UnreadBytesDroppedAtExit) {
+            // Closes the pipes at once.
+            self.is_cut = true;
+            self.results.push_back(Input::end(Vec::new()));
+        }
+        let tree = self.child.as_ref().and_then(|child| child.tree.as_ref());
+        let status = tree.and_then(ProcessTree::exit_status);
+        Some(Input::exited(status.unwrap_or(ExitStatus::Unknown)))
+    }
+
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Message)> {
+        let mut nobody = Context::from_waker(Waker::noop());
+        match self.silent_inbox.poll_recv(&mut nobody) {
+            Poll::Pending => self.inbox.poll_recv(cx),
+            ready => ready,
+        }
+    }
+}
+
+impl Transport for ChildTransport {
+    fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
+        let fault = self.fault;
+        let has = |it: Fault| fault == Some(it);
+        let Some(child) = &mut self.child else {
+            match output {
+                Output::Open { epoch } => self.open(epoch),
+                Output::CloseWrite { .. } => self.early.closes = true,
+                Output::Release { .. } => self.release(),
+                Output::Terminate { .. } | Output::Kill { .. } => self.early.kills = true,
+                _ => {}
+            }
+            return;
+        };
+        match output {
+            Output::Write { .. } => {
+                child.stdin.iter().for_each(|stdin| stdin.write(bytes));
+                if has(Fault::SentWhenQueued) {
+                    self.results.push_back(Input::sent(bytes.len()));
+                }
+            }
+            Output::CloseWrite { .. } if has(Fault::CloseWriteIgnored) => {}
+            Output::CloseWrite { .. } => {
+                if has(Fault::GraceSkipped) {
+                    child.kill();
+                }
+                child.stdin = None;
+            }
+            Output::Terminate { .. } if has(Fault::SigtermNotSent) => {}
+            Output::Terminate { .. } => child.tree().terminate(),
+            Output::Kill { .. } if has(Fault::KillIgnored) => {}
+            Output::Kill { .. } => child.kill(),
+            Output::Inspect { .. } if has(Fault::ActivityNotReported) => {}
+            Output::Inspect { .. } => {
+                let activity = child.tree().activity();
+                self.results.extend(activity);
+            }
+            Output::Release { .. } => self.release(),
+            _ => {}
+        }
+    }
+
+    fn poll_input<'r>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reads: bool,
+        _: &'r mut [u8],
+    ) -> Poll<(Epoch, Input<'r>)> {
+        loop {
+            let Some(epoch) = self.epoch else {
+                // What arrives without an epoch is dropped.
+                match self.poll_message(cx) {
+                    Poll::Ready(_) => continue,
+                    Poll::Pending => return Poll::Pending,
+                }
+            };
+            let input = if let Some(result) = self.results.pop_front() {
+                Some(result)
+            } else if (reads || self.is_exited) && !self.held_output.is_empty() {
+                // Held output precedes the exit, so it is reported even if no input is wanted.
+                let read = self.held_output.pop_front();
+                read.and_then(|read| self.on_output(read))
+            } else if self.is_exited {
+                self.on_exit()
+            } else {
+                let Poll::Ready((of, message)) = self.poll_message(cx) else {
+                    return Poll::Pending;
+                };
+                let mixes = self.has(Fault::EpochsMixed) && matches!(message, Message::Stdout(_));
+                if of != epoch && !mixes {
+                    continue;
+                }
+                self.on_message(epoch, message)
+            };
+            if let Some(input) = input {
+                return Poll::Ready((epoch, input));
+            }
+        }
+    }
+}
+
+impl Child {
+    fn tree(&self) -> &ProcessTree {
+        self.tree.as_ref().expect("it is there until the drop")
+    }
+
+    fn kill(&self) {
+        if self.fault == Some(Fault::OnlyLeaderKilled) {
+            let _ = kill_process(pid(self.tree()), Signal::KILL);
+        } else {
+            self.tree().kill();
+        }
+    }
+}
+
+/// Dropping the tree kills all processes and reaps the child.
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Some(tree) = self.tree.take() else { return };
+        match self.fault {
+            Some(Fault::OnlyLeaderKilled) => {
+                let pid = pid(&tree);
+                let _ = kill_process(pid, Signal::KILL);
+                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
+                std::mem::forget(tree);
+            }
+            Some(Fault::ZombieKept) => {
+                tree.kill();
+                std::mem::forget(tree);
+            }
+            _ => drop(tree),
+        }
+    }
+}
+
+/// The id of the process behind a descriptor for its exit.
+fn pid(tree: &ProcessTree) -> Pid {
+    let path = format!("/proc/self/fdinfo/{}", tree.exit_fd().as_fd().as_raw_fd());
+    let info = fs::read_to_string(path).expect("/proc is mounted");
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
+    let pid = pid.and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
+    pid.expect("the descriptor belongs to a process")
+}

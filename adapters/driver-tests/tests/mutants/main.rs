@@ -1,0 +1,49 @@
+//! Shows that the kit finds planted faults: a correct driver passes every check, and each mutant of it fails the check that is named for it.
+//!
+//! `driver` is a small driver on threads with switches for faults, `pipes` has its threads, and `mutants` lists the faults.
+#![cfg(target_os = "linux")]
+
+mod driver;
+mod mutants;
+mod pipes;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use everlink_driver_tests::{Driver, Kit, Outcome, Test, find_check, run_tests};
+
+use driver::ThreadDriver;
+use mutants::{MUTANTS, Mutant};
+
+/// How long a check waits with a mutant. A mutant that hangs costs this time; one that is merely slow would fail for the wrong reason.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const CORRECT: ThreadDriver = ThreadDriver::new("correct", None);
+
+fn main() -> ExitCode {
+    let mutants: Vec<ThreadDriver> = MUTANTS.iter().map(Mutant::driver).collect();
+    let drivers = mutants.iter().chain([&CORRECT]);
+    let drivers: Vec<&dyn Driver> = drivers.map(|driver| driver as &dyn Driver).collect();
+    let kit = Kit::new(&drivers).with_patience(PATIENCE);
+    let mut tests = Kit::new(&[&CORRECT]).tests();
+    for (mutant, driver) in MUTANTS.iter().zip(&mutants) {
+        let name = format!("mutants::{}", mutant.name);
+        tests.push(Test::new(name, move || expect_caught(kit, mutant, driver)));
+    }
+    run_tests(&tests)
+}
+
+/// Runs the check that must catch the mutant.
+fn expect_caught(kit: Kit<'_>, mutant: &Mutant, driver: &ThreadDriver) -> Result<(), String> {
+    let check = find_check(mutant.caught_by).ok_or("the kit has no such check")?;
+    match kit.run_check(driver, check) {
+        Outcome::Failed(text) if text.contains(mutant.problem) => {
+            println!("{text}");
+            Ok(())
+        }
+        other => Err(format!(
+            "expected that {} fails with a text that has `{}`, found: {other:?}",
+            mutant.caught_by, mutant.problem
+        )),
+    }
+}
