@@ -16,6 +16,8 @@ pub struct Check {
 /// What a check needs of a driver besides links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
+    /// [`Driver::drive_guard`].
+    Guard,
     Nothing,
     /// [`Driver::ends_with_run`].
     RuntimeEnd,
@@ -58,6 +60,7 @@ impl Check {
     #[must_use]
     pub fn reason_to_skip(&self, driver: &dyn Driver) -> Option<&'static str> {
         match self.needs {
+            Needs::Guard if driver.drive_guard().is_none() => Some("the driver has no relay"),
             Needs::RuntimeEnd if !driver.ends_with_run() => {
                 Some("the end of `run` does not end the driver")
             }

@@ -5,10 +5,15 @@ use std::process::Command;
 
 use everlink::server::Request;
 use everlink::{Config, ErrorObject, Payload, server};
-use everlink_handle::{Context, Link};
+use everlink_handle::{Context, GuardOwner, Link};
+
+use crate::silent_host::SilentHost;
 
 /// Opens a link to the child that the command spawns. A running driver moves its bytes.
 pub type Connect<'a> = dyn Fn(Command, Config) -> io::Result<Link> + 'a;
+
+/// Drives a relay between this host and the child that the command spawns, for example with [`drive_relay`](everlink_handle::drive_relay).
+pub type DriveGuard<'a> = dyn Fn(GuardOwner, SilentHost, Command) -> io::Result<()> + 'a;
 
 /// Serves the client on the standard streams of this process until the client closes them.
 pub type Serve = fn(server::Config, Answer) -> io::Result<()>;
@@ -38,6 +43,12 @@ pub trait Driver: Sync {
     /// processes: they are created when needed, and live as long as the process.
     fn kept_threads(&self) -> &[&str] {
         &["everlink-spawn"]
+    }
+
+    /// Returns the function that drives a relay, if the driver has one. Only a relay stops reading from its server for long, so without it the check
+    /// of that is ignored.
+    fn drive_guard(&self) -> Option<Box<DriveGuard<'_>>> {
+        None
     }
 
     /// Returns the function that serves a client, if the driver has one. Without it, the checks of servers are ignored.

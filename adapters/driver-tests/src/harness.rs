@@ -249,7 +249,7 @@ impl LinkExt for Link {
 /// Waits for the outcome of a call.
 #[track_caller]
 pub(crate) fn outcome(call: Call<ToolResult>) -> Result<ToolResult, CallError> {
-    await_soon("a call ends", call)
+    await_soon("the call ends, with a reply or a failure", call)
 }
 
 /// The reply to a call that must succeed.

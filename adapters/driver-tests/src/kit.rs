@@ -211,7 +211,7 @@ fn run_check_here(driver: &dyn Driver, check: &Check, scratch_dir: &Path) {
         harness.wait_for_no_processes();
     });
     assert_eq!(runs, 1, "`Driver::run` must call the program exactly once");
-    if !wait_until(|| count_resources(driver) == before) {
+    if !wait_until(|| count_resources(driver).are_like(&before)) {
         let difference = count_resources(driver).difference(&before);
         panic!("expected the same resources after the check as before. Found: {difference}");
     }

@@ -40,7 +40,8 @@
 //!               at src/checks/closing.rs:89
 //! ```
 //!
-//! A driver whose runtime must be entered or ended implements [`Driver`]. With [`Driver::serve`] the kit also checks its servers. [`checks`] is
+//! A driver whose runtime must be entered or ended implements [`Driver`]. With [`Driver::serve`] and
+//! [`Driver::drive_guard`] the kit also checks its servers and relays. [`checks`] is
 //! the list of all checks, each with its requirement. [`Kit`] runs checks from a program and returns a [`Report`].
 //!
 //! # Why `harness = false`
@@ -67,18 +68,20 @@ mod processes;
 mod report;
 mod resources;
 mod runner;
+mod silent_host;
 
 use std::process::ExitCode;
 
 pub use check::Check;
 pub use checks::{checks, find_check};
-pub use driver::{Answer, Connect, Driver, Serve, SimpleDriver};
+pub use driver::{Answer, Connect, DriveGuard, Driver, Serve, SimpleDriver};
 pub use expect::wait_until;
 pub use kit::Kit;
 pub use processes::{Process, ProcessSet};
 pub use report::{Outcome, Report};
 pub use resources::{Resources, resident_bytes};
 pub use runner::{Test, run_tests};
+pub use silent_host::SilentHost;
 
 /// Runs the selected checks with all of these drivers: the `main` of a test with `harness = false`.
 ///

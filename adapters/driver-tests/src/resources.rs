@@ -44,6 +44,20 @@ impl Resources {
         }
     }
 
+    /// Whether these resources are the same as before.
+    ///
+    /// A thread that has just been started has the name of this program until it sets its own. So a thread that had the program's name before may
+    /// have another name now.
+    #[must_use]
+    pub fn are_like(&self, before: &Resources) -> bool {
+        let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let renamed = surplus(&before.threads, &self.threads);
+        self.children == before.children
+            && self.descriptors == before.descriptors
+            && self.threads.len() == before.threads.len()
+            && renamed.iter().all(|name| name == program.trim_end())
+    }
+
     /// Says what these resources have more and less than others.
     #[must_use]
     pub fn difference(&self, other: &Resources) -> String {
@@ -102,9 +116,12 @@ fn surplus(own: &[String], others: &[String]) -> Vec<String> {
     rest
 }
 
-/// Removes the inode number: `pipe:[123]` becomes `pipe`.
+/// Removes the inode number: `pipe:[123]` becomes `pipe`. Keeps names: `anon_inode:[pidfd]`.
 fn kind(target: &str) -> &str {
-    target.split_once(":[").map_or(target, |(kind, _)| kind)
+    match target.split_once(":[") {
+        Some((kind, rest)) if rest.starts_with(|c: char| c.is_ascii_digit()) => kind,
+        _ => target,
+    }
 }
 
 fn names_in(directory: &str) -> Vec<String> {

@@ -72,17 +72,25 @@ pub fn run_tests(tests: &[Test<'_>]) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    let (selected, ignored): (Vec<_>, Vec<_>) = selected
+        .into_iter()
+        .partition(|test| test.ignored.is_none() || options.runs_ignored);
     println!("\nrunning {} tests", selected.len());
-    let failures = run_selected(&selected, &options);
+    for test in &ignored {
+        let reason = test.ignored.as_deref().unwrap_or_default();
+        println!("test {} ... ignored, {reason}", test.name);
+    }
+    let failures = run_selected(&selected, options.threads);
     for (name, text) in &failures {
         println!("\n---- {name} ----\n{text}");
     }
     let (failed, ran) = (failures.len(), selected.len());
     let result = if failed == 0 { "ok" } else { "FAILED" };
     println!(
-        "\ntest result: {result}. {} passed; {failed} failed; {} filtered out\n",
+        "\ntest result: {result}. {} passed; {failed} failed; {} ignored; {} filtered out\n",
         ran - failed,
-        tests.len() - ran
+        ignored.len(),
+        tests.len() - ran - ignored.len()
     );
     if failed == 0 {
         ExitCode::SUCCESS
@@ -92,14 +100,10 @@ pub fn run_tests(tests: &[Test<'_>]) -> ExitCode {
 }
 
 /// Runs tests on several threads. Returns the failures.
-fn run_selected(tests: &[&Test<'_>], options: &Options) -> Vec<(String, String)> {
+fn run_selected(tests: &[&Test<'_>], threads: usize) -> Vec<(String, String)> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let run_next = || {
         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(reason) = test.ignored.as_ref().filter(|_| !options.runs_ignored) {
-                println!("test {} ... ignored, {reason}", test.name);
-                continue;
-            }
             let outcome = (test.run)();
             let word = if outcome.is_ok() { "ok" } else { "FAILED" };
             println!("test {} ... {word}", test.name);
@@ -110,7 +114,7 @@ fn run_selected(tests: &[&Test<'_>], options: &Options) -> Vec<(String, String)>
         }
     };
     thread::scope(|scope| {
-        for _ in 0..options.threads {
+        for _ in 0..threads {
             scope.spawn(run_next);
         }
     });

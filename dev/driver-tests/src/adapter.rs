@@ -1,9 +1,15 @@
 //! Lists the adapters that spawn processes, as drivers for the kit. Must not depend on any test.
 
+use std::future::Future;
 use std::io;
+use std::process::Command;
 use std::thread;
 
-use everlink_driver_tests::{Connect, Driver, Serve};
+use everlink_driver_tests::{Connect, DriveGuard, Driver, Serve, SilentHost};
+use everlink_handle::{GuardOwner, Park, ThreadClock, ThreadPark, drive_relay, run};
+use everlink_stdio::reactor::PollReactor;
+use everlink_stdio::threads::ThreadedChild;
+use everlink_stdio::{ChildTransport, PolledChild};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -15,6 +21,7 @@ type Program<'a> = dyn FnMut(&Connect<'_>) + 'a;
 pub struct Adapter {
     name: &'static str,
     run_inside: fn(&mut Program<'_>),
+    drive_guard: fn(GuardOwner, SilentHost, Command) -> io::Result<()>,
     serve: Serve,
     has_runtime: bool,
 }
@@ -25,6 +32,14 @@ pub const ADAPTERS: &[&dyn Driver] = &[&STDIO, &THREADS, &TOKIO, &TOKIO_ALONE];
 const STDIO: Adapter = Adapter {
     name: "stdio",
     run_inside: |program| program(&everlink_stdio::connect),
+    drive_guard: |owner, host, command| {
+        let reactor = PollReactor::new()?;
+        let child = ChildTransport::<PolledChild<_>>::new(command, reactor.clone());
+        start(
+            move || reactor,
+            move |clock| drive_relay(owner, host, child, clock),
+        )
+    },
     serve: |config, answer| {
         let service = everlink_stdio::serve(config, answer)?;
         service.closed().wait().map_err(io::Error::other)
@@ -35,6 +50,12 @@ const STDIO: Adapter = Adapter {
 const THREADS: Adapter = Adapter {
     name: "threads",
     run_inside: |program| program(&everlink_stdio::with_threads::connect),
+    drive_guard: |owner, host, command| {
+        let child = ChildTransport::<ThreadedChild>::new(command, ());
+        start(ThreadPark::new, move |clock| {
+            drive_relay(owner, host, child, clock)
+        })
+    },
     serve: |config, answer| {
         let service = everlink_stdio::with_threads::serve(config, answer)?;
         service.closed().wait().map_err(io::Error::other)
@@ -49,6 +70,7 @@ const TOKIO: Adapter = Adapter {
         let _guard = runtime.enter();
         program(&everlink_tokio::child::connect);
     },
+    drive_guard: drive_guard_on_tokio,
     serve: |config, answer| {
         let runtime = multi_threaded_runtime();
         let _guard = runtime.enter();
@@ -78,6 +100,7 @@ const TOKIO_ALONE: Adapter = Adapter {
         })
         .expect_err("the sender is dropped");
     },
+    drive_guard: drive_guard_on_tokio,
     serve: |config, answer| {
         single_threaded_runtime().block_on(async {
             let answer = move |request, context| async move { answer(request, context) };
@@ -101,6 +124,10 @@ impl Driver for Adapter {
         self.has_runtime
     }
 
+    fn drive_guard(&self) -> Option<Box<DriveGuard<'_>>> {
+        Some(Box::new(self.drive_guard))
+    }
+
     fn serve(&self) -> Option<Serve> {
         Some(self.serve)
     }
@@ -111,6 +138,23 @@ impl Driver for Adapter {
 pub fn find_adapter(name: &str) -> Option<&'static dyn Driver> {
     let mut all = ADAPTERS.iter().copied();
     all.find(|adapter| adapter.name() == name)
+}
+
+/// Starts a thread that runs a driver.
+fn start<P: Park, D: Future>(
+    park: impl FnOnce() -> P + Send + 'static,
+    driver: impl FnOnce(ThreadClock) -> D + Send + 'static,
+) -> io::Result<()> {
+    let thread = thread::Builder::new().name("guard".into());
+    thread.spawn(move || drop(run(park(), driver))).map(drop)
+}
+
+fn drive_guard_on_tokio(owner: GuardOwner, host: SilentHost, command: Command) -> io::Result<()> {
+    let child = everlink_tokio::child::transport(command);
+    drop(tokio::spawn(everlink_tokio::drive_relay(
+        owner, host, child,
+    )));
+    Ok(())
 }
 
 /// A runtime with one worker thread; the program blocks its own thread.

@@ -1,17 +1,20 @@
 //! Checks children that neither answer nor exit: stopped by a signal, or no longer reading.
 
+use std::thread;
+
 use everlink::client::{Cause, Delivery, FailureKind, Misuse, Sign, State, TimeLimit};
-use everlink::{ExitStatus, Hang, Keepalive};
-use everlink_handle::CallError;
+use everlink::{ExitStatus, Hang, Keepalive, relay};
+use everlink_handle::{CallError, Guard, secret};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::check::{Check, check};
-use crate::expect::{expect, expect_eq, expect_ne, expect_soon};
+use crate::check::{Check, Needs, check};
+use crate::expect::{await_soon, expect, expect_eq, expect_ne, expect_soon};
 use crate::harness::{
     Harness, LinkExt, expect_exit, failed, failure, long_timeouts, millis, outcome, reply,
     short_grace,
 };
+use crate::silent_host::SilentHost;
 
 pub(super) const CHECKS: &[Check] = &[
     check!(
@@ -34,6 +37,11 @@ pub(super) const CHECKS: &[Check] = &[
         f_009_call_reported_as_not_sent_is_never_read_by_the_child,
         "A call that failed as not sent is never read, however long the child lives.",
     ),
+    check!(
+        relay_stops_reading_the_child_while_its_host_does_not_read,
+        "While the machine wants no input, the child's output stays in the pipe, so that memory is bounded.",
+    )
+    .needs(Needs::Guard),
 ];
 
 fn calls_to_a_stopped_child_time_out_and_shutdown_kills_it(harness: &Harness<'_>) {
@@ -178,4 +186,54 @@ fn f_009_call_reported_as_not_sent_is_never_read_by_the_child(harness: &Harness<
         expect(&what, has_one, &deliveries);
     }
     expect_exit(&link.shut_down(), ExitStatus::Code(0));
+}
+
+/// The replies that the relay may read before it stops: those that its queues hold, and the next one.
+const MAX_READ: u64 = 64 << 20;
+/// The size of one reply, and the number of replies: four times as much as may be read.
+const REPLY: usize = 2 << 20;
+const REPLIES: usize = 128;
+
+fn relay_stops_reading_the_child_while_its_host_does_not_read(harness: &Harness<'_>) {
+    let (guard, owner) = Guard::new(relay::Config::new(short_grace(), secret()));
+    let (host, control) = SilentHost::new();
+    let drive = harness
+        .driver
+        .drive_guard()
+        .expect("the driver has a relay");
+    drive(owner, host, harness.processes.bad_child(&[])).expect("a relay can be started");
+    for id in 0..REPLIES {
+        control.send(&flood_request(id));
+    }
+    let bytes_read = || {
+        let status = await_soon("the relay returns its status", guard.status());
+        let status = status.unwrap_or_else(|_| panic!("expected that the relay is driven"));
+        status.upstream_stats.bytes_in
+    };
+    expect_soon("a reply is read", || bytes_read() > REPLY as u64);
+    // The driver makes a turn for each look. If it ignores the machine, it reads more in each of them.
+    let (mut read, mut looks) = (0, 0);
+    while looks < 100 {
+        let now = bytes_read();
+        looks = if now == read { looks + 1 } else { 0 };
+        read = now;
+        let what = format!("less than {MAX_READ} bytes are read for a host that does not read");
+        expect(&what, read < MAX_READ, read);
+        thread::sleep(millis(2));
+    }
+    control.disconnect();
+    let closed = await_soon("the relay ends with its host", guard.closed());
+    expect("the relay ends with its host", closed.is_ok(), closed);
+    harness.wait_for_no_processes();
+}
+
+/// A modern request, which needs no handshake.
+fn flood_request(id: usize) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "silent-host", "version": "1.0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": "flood", "arguments": {"bytes": REPLY}, "_meta": meta});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
 }

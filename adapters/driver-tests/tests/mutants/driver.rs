@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fs;
+use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
@@ -11,8 +12,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use everlink::{Config, Epoch, ExitStatus, Fault as IoFault, Input, Instant, Output};
-use everlink_driver_tests::{Connect, Driver};
-use everlink_handle::{Clock, Inbox, Link, ThreadClock, ThreadPark, Transport, drive, run};
+use everlink_driver_tests::{Connect, DriveGuard, Driver};
+use everlink_handle::{
+    Clock, Inbox, Link, ThreadClock, ThreadPark, Transport, drive, drive_relay, run,
+};
 use everlink_stdio::process_tree::{Pipes, ProcessTree, Spawner};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -39,18 +42,37 @@ impl Driver for ThreadDriver {
     fn run(&self, program: &mut dyn FnMut(&Connect<'_>)) {
         program(&|command, config| connect(command, config, self.fault));
     }
+
+    fn drive_guard(&self) -> Option<Box<DriveGuard<'_>>> {
+        let fault = self.fault;
+        Some(Box::new(move |owner, host, command| {
+            let transport = ChildTransport::new(command, fault);
+            start(fault, move |clock| {
+                drive_relay(owner, host, transport, clock)
+            })
+        }))
+    }
 }
 
 fn connect(command: Command, config: Config, fault: Option<Fault>) -> io::Result<Link> {
     let (link, owner) = Link::new(config);
     let transport = ChildTransport::new(command, fault);
-    let thread = thread::Builder::new().name("driver".into());
-    thread.spawn(move || {
-        drop(run(ThreadPark::new(), |clock| {
-            drive(owner, transport, DriverClock { clock, fault })
-        }));
-    })?;
+    start(fault, move |clock| drive(owner, transport, clock))?;
     Ok(link)
+}
+
+/// Starts a thread that runs a driver.
+fn start<D: Future>(
+    fault: Option<Fault>,
+    driver: impl FnOnce(DriverClock) -> D + Send + 'static,
+) -> io::Result<()> {
+    let thread = thread::Builder::new().name("driver".into());
+    let run = move || {
+        drop(run(ThreadPark::new(), |clock| {
+            driver(DriverClock { clock, fault })
+        }));
+    };
+    thread.spawn(run).map(drop)
 }
 
 struct DriverClock {
@@ -336,6 +358,7 @@ impl Transport for ChildTransport {
         reads: bool,
         _: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
+        let reads = reads || self.has(Fault::ReadsWhenNotWanted);
         loop {
             let Some(epoch) = self.epoch else {
                 // What arrives without an epoch is dropped.

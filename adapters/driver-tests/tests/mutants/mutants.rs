@@ -17,6 +17,7 @@ pub(crate) enum Fault {
     KillIgnored,
     OnlyLeaderKilled,
     PartialWriteCountedAsWhole,
+    ReadsWhenNotWanted,
     ReleasedLate,
     SentWhenQueued,
     SigtermNotSent,
@@ -70,7 +71,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "bytes_dropped_when_pipe_is_full",
         Fault::BytesDroppedWhenPipeIsFull,
         "requests_up_to_4_mib_arrive_complete",
-        "a call ends. It did not happen",
+        "the call ends, with a reply or a failure. It did not happen",
     ),
     Mutant::new(
         "close_write_ignored",
@@ -82,7 +83,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "descriptor_kept",
         Fault::DescriptorKept,
         "s_stdio_15_child_that_exits_on_eof_is_not_signalled",
-        "1 more descriptors",
+        "1 more descriptors: anon_inode:[pidfd]",
     ),
     Mutant::new(
         "end_not_reported",
@@ -100,7 +101,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "exit_does_not_wake",
         Fault::ExitDoesNotWake,
         "f_003_child_death_is_seen_while_a_grandchild_holds_stdout",
-        "a call ends. It did not happen",
+        "the call ends, with a reply or a failure. It did not happen",
     ),
     Mutant::new(
         "exit_not_reported",
@@ -130,7 +131,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "partial_write_counted_as_whole",
         Fault::PartialWriteCountedAsWhole,
         "requests_up_to_4_mib_arrive_complete",
-        "a call ends. It did not happen",
+        "the call ends, with a reply or a failure. It did not happen",
+    ),
+    Mutant::new(
+        "reads_when_not_wanted",
+        Fault::ReadsWhenNotWanted,
+        "relay_stops_reading_the_child_while_its_host_does_not_read",
+        "bytes are read for a host that does not read",
     ),
     Mutant::new(
         "released_late",
@@ -160,7 +167,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "stderr_not_drained",
         Fault::StderrNotDrained,
         "f_005_child_that_floods_stderr_from_its_first_byte_serves_calls",
-        "a call ends. It did not happen",
+        "the call ends, with a reply or a failure. It did not happen",
     ),
     Mutant::new(
         "stderr_read_as_output",
@@ -184,7 +191,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "write_error_swallowed",
         Fault::WriteErrorSwallowed,
         "f_010_child_that_closed_stdin_is_replaced",
-        "a call ends. It did not happen",
+        "the call ends, with a reply or a failure. It did not happen",
     ),
     Mutant::new(
         "zombie_kept",
