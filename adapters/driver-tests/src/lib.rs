@@ -90,3 +90,10 @@ pub use silent_host::SilentHost;
 pub fn main(drivers: &[&dyn Driver]) -> ExitCode {
     run_tests(&Kit::new(drivers).tests())
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+mod readme {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+}

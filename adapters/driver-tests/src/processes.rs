@@ -70,13 +70,14 @@ impl Default for ProcessSet {
 impl Drop for ProcessSet {
     fn drop(&mut self) {
         for process in self.alive() {
-            process.signal(Signal::KILL);
+            process.kill();
         }
     }
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Process {
     /// Its process id.
     pub pid: i32,
@@ -97,8 +98,13 @@ impl Process {
         self.args.iter().any(|own| own == word)
     }
 
+    /// Kills the process, not its group.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
     /// Signals the process, not its group.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid) {
             // The process may have exited already.
             let _ = kill_process(pid, signal);
@@ -151,7 +157,7 @@ pub(crate) fn kill_processes_of(creator: u32) {
     let prefix = format!("{creator}-");
     for process in all_processes() {
         if process.mark().is_some_and(|mark| mark.starts_with(&prefix)) {
-            process.signal(Signal::KILL);
+            process.kill();
         }
     }
 }

@@ -61,3 +61,23 @@ impl fmt::Display for Report {
         write!(f, "{failed} of {} checks failed", self.outcomes.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Report};
+    use crate::checks::checks;
+
+    #[test]
+    fn report_lists_failures_and_counts_them() {
+        let outcomes = [
+            Outcome::Passed,
+            Outcome::Failed("it leaks".into()),
+            Outcome::Skipped("no server"),
+        ];
+        let report = Report::new(checks().zip(outcomes));
+        assert_eq!(report.to_string(), "it leaks\n1 of 3 checks failed");
+        assert!(!report.is_passed());
+        let passed = Report::new(checks().zip([Outcome::Passed]));
+        assert!(passed.is_passed());
+    }
+}

@@ -8,6 +8,7 @@ use crate::processes::all_processes;
 
 /// The resources of this process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Resources {
     /// Its children, zombies included, as debug text.
     pub children: Vec<String>,

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use everlink::client::{CallOptions, Cause, Delivery, FailureKind, State};
 use everlink::{ExitStatus, FaultKind};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::check::{Check, check};
@@ -77,7 +77,7 @@ pub(super) const CHECKS: &[Check] = &[
 fn f_001_child_killed_while_idle_is_replaced_without_a_call(harness: &Harness<'_>) {
     let link = harness.link(&["stderr=I was here\n"], long_timeouts());
     let pid = link.server_pid();
-    harness.child().signal(Signal::KILL);
+    harness.child().kill();
     link.wait_ready_in(2);
     let ended = link.ended();
     expect_eq("the cause of the end", &ended.cause, &Cause::Died);
@@ -93,7 +93,7 @@ fn f_002_killing_the_child_fails_100_calls_in_flight_once_and_replaces_it(harnes
     let calls: Vec<_> = (0..100).map(|_| link.tool("hang", json!({}))).collect();
     // The server has read the other calls when it answers this one.
     expect_eq("the process that answers", link.server_pid(), first);
-    harness.child().signal(Signal::KILL);
+    harness.child().kill();
     for call in calls {
         let failure = failure(call);
         expect_eq("the kind of failure", &failure.kind, &FailureKind::Lost);
@@ -141,7 +141,7 @@ fn f_002_idempotent_call_in_flight_is_answered_by_the_next_child(harness: &Harne
     let again = CallOptions::new().idempotent();
     let sleep = link.with(again).tool("sleep", json!({"ms": 300}));
     expect_eq("the process that answers", link.server_pid(), first);
-    harness.child().signal(Signal::KILL);
+    harness.child().kill();
     expect_eq("the reply of the next child", reply(sleep).text(), "slept");
     link.shut_down();
 }

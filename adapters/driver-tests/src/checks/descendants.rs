@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 
 use everlink::ExitStatus;
 use everlink::client::{Cause, State};
-use rustix::process::Signal;
 use serde_json::json;
 
 use crate::check::{Check, check};
@@ -88,7 +87,7 @@ fn f_012_server_that_outlives_its_wrapper_is_killed_and_restarted(harness: &Harn
     let shell = harness.process_with_arg("-c");
     // The server is a child of the wrapper.
     expect_ne("the process that answers", first, shell.pid);
-    shell.signal(Signal::KILL);
+    shell.kill();
     expect_soon("the link is ready in another epoch", || {
         link.state() == State::Ready && link.epoch().number() > 1
     });
@@ -205,7 +204,7 @@ fn wait_for_daemon(harness: &Harness<'_>) {
 fn kill_only_survivor(harness: &Harness<'_>) {
     let left = harness.processes.alive();
     expect("only the daemon is left", left.len() == 1, &left);
-    left[0].signal(Signal::KILL);
+    left[0].kill();
 }
 
 /// Spawns a program that holds a link to a child of this command, and waits until the link is ready.

@@ -34,3 +34,21 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
 pub fn find_check(name: &str) -> Option<&'static Check> {
     checks().find(|check| check.name() == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::checks;
+
+    #[test]
+    fn checks_have_unique_names_and_a_sentence_each() {
+        let mut names: Vec<&str> = checks().map(|check| check.name()).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for check in checks() {
+            let sentence = check.requirement();
+            assert!(sentence.ends_with('.'), "{}: {sentence}", check.name());
+        }
+    }
+}

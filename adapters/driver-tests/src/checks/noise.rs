@@ -183,7 +183,7 @@ fn late_output_of_an_old_child_does_not_reach_the_new_epoch(harness: &Harness<'_
         let written = lines.filter(|line| line == "wrote").count();
         written >= 50 || harness.are_gone(std::slice::from_ref(&daemon))
     });
-    daemon.signal(rustix::process::Signal::KILL);
+    daemon.kill();
     expect_soon("the daemon is gone", || {
         harness.are_gone(std::slice::from_ref(&daemon))
     });

@@ -1,5 +1,8 @@
 //! Shows that the kit finds planted faults: a correct driver passes every check, and each mutant of it fails the check that is named for it.
 //!
+//! `cargo test --package everlink-driver-tests --test mutants -- --ignored` runs all checks with each mutant and prints those that catch it. It
+//! takes a quarter of an hour.
+//!
 //! `driver` is a small driver on threads with switches for faults, `pipes` has its threads, and `mutants` lists the faults.
 #![cfg(target_os = "linux")]
 
@@ -29,6 +32,9 @@ fn main() -> ExitCode {
     for (mutant, driver) in MUTANTS.iter().zip(&mutants) {
         let name = format!("mutants::{}", mutant.name);
         tests.push(Test::new(name, move || expect_caught(kit, mutant, driver)));
+        let name = format!("all_checks::{}", mutant.name);
+        let run_all = Test::new(name, move || expect_caught_by_all(kit, mutant, driver));
+        tests.push(run_all.ignored("takes minutes"));
     }
     run_tests(&tests)
 }
@@ -45,5 +51,20 @@ fn expect_caught(kit: Kit<'_>, mutant: &Mutant, driver: &ThreadDriver) -> Result
             "expected that {} fails with a text that has `{}`, found: {other:?}",
             mutant.caught_by, mutant.problem
         )),
+    }
+}
+
+/// Runs all checks with the mutant, and prints those that catch it.
+fn expect_caught_by_all(
+    kit: Kit<'_>,
+    mutant: &Mutant,
+    driver: &ThreadDriver,
+) -> Result<(), String> {
+    let report = kit.run(driver);
+    let caught_by: Vec<&str> = report.failures().map(|(check, _)| check.name()).collect();
+    println!("{}: {} checks: {caught_by:?}", mutant.name, caught_by.len());
+    match caught_by.contains(&mutant.caught_by) {
+        true => Ok(()),
+        false => Err(format!("{report}\nnot among them: {}", mutant.caught_by)),
     }
 }

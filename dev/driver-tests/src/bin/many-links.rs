@@ -19,7 +19,7 @@ use everlink::Config;
 use everlink::client::FailureKind;
 use everlink_driver_tests::{Connect, Kit, ProcessSet, Resources, resident_bytes, wait_until};
 use everlink_handle::{Call, CallError, Link, ToolResult};
-use rustix::process::{Resource, Signal, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 /// The sleep between two passes over all links.
@@ -148,7 +148,7 @@ fn flood(link: &Link) -> Call<ToolResult> {
 fn kill_some(processes: &ProcessSet, kills: usize, rng: &mut Rng) -> usize {
     let children = processes.alive();
     for _ in 0..kills.min(children.len()) {
-        children[rng.below(children.len())].signal(Signal::KILL);
+        children[rng.below(children.len())].kill();
     }
     kills
 }
