@@ -98,6 +98,19 @@ impl Process {
         self.args.iter().any(|own| own == word)
     }
 
+    /// Whether all its threads sleep. A thread that waits for the CPU does not sleep.
+    pub(crate) fn is_asleep(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return false;
+        };
+        let mut stats =
+            threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+        stats.all(|stat| {
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('S'))
+        })
+    }
+
     /// Kills the process, not its group.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
