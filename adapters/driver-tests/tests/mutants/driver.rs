@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fs;
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Poll, Waker};
@@ -16,11 +14,10 @@ use everlink_driver_tests::{Connect, DriveGuard, Driver};
 use everlink_handle::{
     Clock, Inbox, Link, ThreadClock, ThreadPark, Transport, drive, drive_relay, run,
 };
-use everlink_stdio::process_tree::{Pipes, ProcessTree, Spawner};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::mutants::Fault;
 use crate::pipes::{ReadResult, ReaderThread, WriterThread, watch_exit};
+use crate::process::{Process, Source, Spawned};
 
 /// The driver, as the kit sees it.
 pub(crate) struct ThreadDriver {
@@ -94,7 +91,7 @@ impl Clock for DriverClock {
 /// One child process after another.
 struct ChildTransport {
     fault: Option<Fault>,
-    spawner: Spawner,
+    source: Source,
     epoch: Option<Epoch>,
     /// Outputs for a child that is being spawned.
     early: Early,
@@ -120,9 +117,7 @@ struct Early {
 }
 
 struct Child {
-    fault: Option<Fault>,
-    /// `None` only after the drop.
-    tree: Option<ProcessTree>,
+    process: Process,
     stdin: Option<WriterThread>,
     stdout: ReaderThread,
     stderr: ReaderThread,
@@ -131,7 +126,7 @@ struct Child {
 /// A message of one of the threads.
 enum Message {
     Exited,
-    Spawned(Result<(ProcessTree, Pipes), IoFault>),
+    Spawned(Result<Spawned, IoFault>),
     Stderr(ReadResult),
     Stdout(ReadResult),
     Written(Result<usize, IoFault>),
@@ -141,7 +136,7 @@ impl ChildTransport {
     fn new(command: Command, fault: Option<Fault>) -> ChildTransport {
         ChildTransport {
             fault,
-            spawner: Spawner::new(command),
+            source: Source::new(command, fault),
             epoch: None,
             early: Early::default(),
             child: None,
@@ -163,7 +158,7 @@ impl ChildTransport {
         self.epoch = Some(epoch);
         self.early = Early::default();
         let sender = self.inbox.sender();
-        self.spawner
+        self.source
             .spawn(move |spawned| sender.send((epoch, Message::Spawned(spawned))));
     }
 
@@ -179,8 +174,8 @@ impl ChildTransport {
     }
 
     /// Takes over a child that was spawned.
-    fn attach(&mut self, epoch: Epoch, tree: ProcessTree, pipes: Pipes) -> io::Result<()> {
-        let exit_fd = tree.exit_fd().try_clone_to_owned()?;
+    fn attach(&mut self, epoch: Epoch, spawned: Spawned) -> io::Result<()> {
+        let exit_fd = spawned.process.exit_fd()?;
         if self.has(Fault::DescriptorKept) {
             std::mem::forget(exit_fd.try_clone()?);
         }
@@ -210,13 +205,16 @@ impl ChildTransport {
             reader(stderr_message, pipes_open),
         );
         self.child = Some(Child {
-            fault: self.fault,
-            tree: Some(tree),
-            stdin: Some(WriterThread::new(pipes.stdin, self.fault, move |result| {
-                written.send((epoch, Message::Written(result)));
-            })),
-            stdout: ReaderThread::new(pipes.stdout, self.fault, stdout),
-            stderr: ReaderThread::new(pipes.stderr, self.fault, stderr),
+            process: spawned.process,
+            stdin: Some(WriterThread::new(
+                spawned.stdin,
+                self.fault,
+                move |result| {
+                    written.send((epoch, Message::Written(result)));
+                },
+            )),
+            stdout: ReaderThread::new(spawned.stdout, self.fault, stdout),
+            stderr: ReaderThread::new(spawned.stderr, self.fault, stderr),
         });
         Ok(())
     }
@@ -224,14 +222,14 @@ impl ChildTransport {
     fn on_spawned(
         &mut self,
         epoch: Epoch,
-        spawned: Result<(ProcessTree, Pipes), IoFault>,
+        spawned: Result<Spawned, IoFault>,
     ) -> Option<Input<'static>> {
-        let attached = spawned.and_then(|(tree, pipes)| Ok(self.attach(epoch, tree, pipes)?));
+        let attached = spawned.and_then(|spawned| Ok(self.attach(epoch, spawned)?));
         match attached {
             Ok(()) => {
                 if let Some(child) = &mut self.child {
                     if self.early.kills {
-                        child.kill();
+                        child.process.kill();
                     }
                     if self.early.closes {
                         child.stdin = None;
@@ -296,8 +294,10 @@ impl ChildTransport {
             self.is_cut = true;
             self.results.push_back(Input::end(Vec::new()));
         }
-        let tree = self.child.as_ref().and_then(|child| child.tree.as_ref());
-        let status = tree.and_then(ProcessTree::exit_status);
+        let status = self
+            .child
+            .as_ref()
+            .and_then(|child| child.process.exit_status());
         Some(Input::exited(status.unwrap_or(ExitStatus::Unknown)))
     }
 
@@ -334,17 +334,17 @@ impl Transport for ChildTransport {
             Output::CloseWrite { .. } if has(Fault::CloseWriteIgnored) => {}
             Output::CloseWrite { .. } => {
                 if has(Fault::GraceSkipped) {
-                    child.kill();
+                    child.process.kill();
                 }
                 child.stdin = None;
             }
             Output::Terminate { .. } if has(Fault::SigtermNotSent) => {}
-            Output::Terminate { .. } => child.tree().terminate(),
+            Output::Terminate { .. } => child.process.terminate(),
             Output::Kill { .. } if has(Fault::KillIgnored) => {}
-            Output::Kill { .. } => child.kill(),
+            Output::Kill { .. } => child.process.kill(),
             Output::Inspect { .. } if has(Fault::ActivityNotReported) => {}
             Output::Inspect { .. } => {
-                let activity = child.tree().activity();
+                let activity = child.process.activity();
                 self.results.extend(activity);
             }
             Output::Release { .. } => self.release(),
@@ -390,47 +390,4 @@ impl Transport for ChildTransport {
             }
         }
     }
-}
-
-impl Child {
-    fn tree(&self) -> &ProcessTree {
-        self.tree.as_ref().expect("it is there until the drop")
-    }
-
-    fn kill(&self) {
-        if self.fault == Some(Fault::OnlyLeaderKilled) {
-            let _ = kill_process(pid(self.tree()), Signal::KILL);
-        } else {
-            self.tree().kill();
-        }
-    }
-}
-
-/// Dropping the tree kills all processes and reaps the child.
-impl Drop for Child {
-    fn drop(&mut self) {
-        let Some(tree) = self.tree.take() else { return };
-        match self.fault {
-            Some(Fault::OnlyLeaderKilled) => {
-                let pid = pid(&tree);
-                let _ = kill_process(pid, Signal::KILL);
-                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-                std::mem::forget(tree);
-            }
-            Some(Fault::ZombieKept) => {
-                tree.kill();
-                std::mem::forget(tree);
-            }
-            _ => drop(tree),
-        }
-    }
-}
-
-/// The id of the process behind a descriptor for its exit.
-fn pid(tree: &ProcessTree) -> Pid {
-    let path = format!("/proc/self/fdinfo/{}", tree.exit_fd().as_fd().as_raw_fd());
-    let info = fs::read_to_string(path).expect("/proc is mounted");
-    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
-    let pid = pid.and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?));
-    pid.expect("the descriptor belongs to a process")
 }

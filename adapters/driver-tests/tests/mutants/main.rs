@@ -3,12 +3,14 @@
 //! `cargo test --package everlink-driver-tests --test mutants -- --ignored` runs all checks with each mutant and prints those that catch it. It
 //! takes a quarter of an hour.
 //!
-//! `driver` is a small driver on threads with switches for faults, `pipes` has its threads, and `mutants` lists the faults.
+//! `driver` is a small driver on threads with switches for faults, `pipes` has its threads, `process` its processes, and `mutants` lists the
+//! faults.
 #![cfg(target_os = "linux")]
 
 mod driver;
 mod mutants;
 mod pipes;
+mod process;
 
 use std::process::ExitCode;
 use std::time::Duration;
