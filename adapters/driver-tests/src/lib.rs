@@ -52,8 +52,8 @@
 //!
 //! # Limits
 //!
-//! The kit reads `/proc`, so it works on Linux only. On other systems this crate is empty. The waits of a check have a limit of 30 s, which
-//! [`Kit::with_patience`] changes. No other verdict depends on time.
+//! The kit reads `/proc`, so it works on Linux only. On other systems this crate is empty. A check waits up to 30 s for what must happen, or as
+//! long as [`Kit::with_patience`] says. No check measures speed.
 #![cfg(target_os = "linux")]
 
 mod bad_child;
