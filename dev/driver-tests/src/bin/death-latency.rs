@@ -9,8 +9,9 @@ use std::env::args;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use driver_tests::{ADAPTERS, Adapter, Connect, ProcessSet};
+use driver_tests::{ADAPTERS, find_adapter};
 use everlink::Config;
+use everlink_driver_tests::{Connect, Kit, ProcessSet};
 use everlink_handle::{CallError, Link};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -19,6 +20,8 @@ use serde_json::json;
 const PAUSE: Duration = Duration::from_millis(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
+    // Here the children of this program become bad children.
+    let _ = Kit::new(ADAPTERS);
     let mut arguments = args().skip(1);
     let times = arguments
         .next()
@@ -27,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .next()
         .map_or(Ok(100), |argument| argument.parse())?;
     let adapters = match arguments.next() {
-        Some(name) => vec![Adapter::by_name(&name).ok_or("there is no such adapter")?],
+        Some(name) => vec![find_adapter(&name).ok_or("there is no such adapter")?],
         None => ADAPTERS.to_vec(),
     };
     println!(
@@ -37,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{:46}{:>10}{:>10}{:>10}", "", "median", "p99", "max");
     for adapter in adapters {
         let mut deaths = Vec::new();
-        adapter.run(|connect| deaths = measure_deaths(connect, times, calls));
+        adapter.run(&mut |connect| deaths = measure_deaths(connect, times, calls));
         let row = |what: &str, of: fn(&Death) -> Duration| {
             let mut spans: Vec<Duration> = deaths.iter().map(of).collect();
             spans.sort_unstable();
@@ -45,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let (median, p99, max) = (at(50), at(99), at(100));
             println!(
                 "{:8}{what:38}{median:>7.2} ms{p99:>7.2} ms{max:>7.2} ms",
-                adapter.name
+                adapter.name()
             );
         };
         row("from the kill to the last call settled", |death| {
@@ -57,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let uninformative: usize = deaths.iter().map(|death| death.uninformative).sum();
         println!(
             "{:8}texts without the signal or the last words: {uninformative} of {}",
-            adapter.name,
+            adapter.name(),
             times * calls
         );
     }

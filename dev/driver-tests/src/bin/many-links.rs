@@ -14,11 +14,12 @@ use std::task::{Context, Poll, Waker};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use driver_tests::{Adapter, Connect, ProcessSet, Resources, resident_bytes, wait_until};
+use driver_tests::{ADAPTERS, find_adapter};
 use everlink::Config;
 use everlink::client::FailureKind;
+use everlink_driver_tests::{Connect, Kit, ProcessSet, Resources, resident_bytes, wait_until};
 use everlink_handle::{Call, CallError, Link, ToolResult};
-use rustix::process::{Resource, Signal, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 
 /// The sleep between two passes over all links.
@@ -31,6 +32,8 @@ const CHILDREN_PER_KILL: usize = 100;
 const GROWTH: u64 = 5;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
+    // Here the children of this program become bad children.
+    let _ = Kit::new(ADAPTERS);
     let mut arguments = args().skip(1);
     let links = arguments
         .next()
@@ -39,14 +42,14 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         .next()
         .map_or(Ok(60), |argument| argument.parse())?;
     let name = arguments.next().unwrap_or("stdio".into());
-    let adapter = Adapter::by_name(&name).ok_or("there is no such adapter")?;
+    let adapter = find_adapter(&name).ok_or("there is no such adapter")?;
     allow_many_descriptors()?;
     println!("{links} links through {name} for {seconds} s");
 
-    adapter.run(|_| ());
+    adapter.run(&mut |_| ());
     let mut samples = vec![Sample::take("before")];
     let mut outcomes = Outcomes::default();
-    adapter.run(|connect| {
+    adapter.run(&mut |connect| {
         outcomes = run_links(connect, links, Duration::from_secs(seconds), &mut samples);
     });
     let is_like_before = |now: &Sample| now.has_same_counts(&samples[0]);
@@ -145,7 +148,7 @@ fn flood(link: &Link) -> Call<ToolResult> {
 fn kill_some(processes: &ProcessSet, kills: usize, rng: &mut Rng) -> usize {
     let children = processes.alive();
     for _ in 0..kills.min(children.len()) {
-        children[rng.below(children.len())].signal(Signal::KILL);
+        children[rng.below(children.len())].kill();
     }
     kills
 }

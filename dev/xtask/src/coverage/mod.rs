@@ -13,6 +13,8 @@ use self::matrix::{CitingTest, Matrix};
 use self::scope::{Class, Scope};
 use crate::step::{self, Done, Outcome};
 
+/// The checks of the driver kit. They are functions without an attribute.
+const CHECKS: &str = "adapters/driver-tests/src/checks";
 /// The path of the report.
 const REPORT: &str = "docs/COVERAGE.md";
 
@@ -109,6 +111,7 @@ fn sources() -> Result<Vec<Source>, String> {
             walk(&tests, &mut sources)?;
         }
     }
+    walk(CHECKS, &mut sources)?;
     Ok(sources)
 }
 
@@ -148,7 +151,11 @@ fn unreadable(path: &str, error: &std::io::Error) -> String {
 }
 
 fn citing_tests(source: &Source) -> Result<Vec<CitingTest>, String> {
-    let tests = scan::tests(&source.text).map_err(|error| format!("{}: {error}", source.path))?;
+    let scan = match source.path.starts_with(CHECKS) {
+        true => scan::functions,
+        false => scan::tests,
+    };
+    let tests = scan(&source.text).map_err(|error| format!("{}: {error}", source.path))?;
     let citing_test = |test: scan::Test| CitingTest {
         path: source.path.clone(),
         name: format!("{}::{}", source.path, test.name),

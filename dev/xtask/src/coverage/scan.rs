@@ -16,8 +16,22 @@ pub(crate) struct Test {
 /// Returns the tests in `source` in order, also those in the arguments of a macro. A test that a macro names is not found.
 pub(crate) fn tests(source: &str) -> Result<Vec<Test>, String> {
     let mut tests = Vec::new();
-    collect(source, parse(source)?, &mut tests);
+    collect(source, parse(source)?, Wanted::Tests, &mut tests);
     Ok(tests)
+}
+
+/// Returns all functions in `source` in order. For checks of the driver kit: they are tests, but have no attribute. A function that is no check cites nothing.
+pub(crate) fn functions(source: &str) -> Result<Vec<Test>, String> {
+    let mut functions = Vec::new();
+    collect(source, parse(source)?, Wanted::All, &mut functions);
+    Ok(functions)
+}
+
+/// The functions that are collected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    Tests,
 }
 
 /// Splits Rust source into tokens.
@@ -28,7 +42,7 @@ pub(crate) fn parse(source: &str) -> Result<TokenStream, String> {
 }
 
 /// Appends the tests among these tokens and in their groups.
-fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
+fn collect(source: &str, tokens: TokenStream, wanted: Wanted, tests: &mut Vec<Test>) {
     let mut attributes = Attributes::default();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -41,7 +55,9 @@ fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
                     attributes.is_test |= is_test(attribute.stream());
                 }
             }
-            TokenTree::Ident(word) if word == "fn" && attributes.is_test => {
+            TokenTree::Ident(word)
+                if word == "fn" && (attributes.is_test || wanted == Wanted::All) =>
+            {
                 let name = tokens.next();
                 let body = tokens.find_map(|token| match token {
                     TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => Some(body),
@@ -66,7 +82,7 @@ fn collect(source: &str, tokens: TokenStream, tests: &mut Vec<Test>) {
             TokenTree::Group(group)
                 if group.delimiter() == Delimiter::Parenthesis && attributes.is_test => {}
             TokenTree::Group(group) => {
-                collect(source, group.stream(), tests);
+                collect(source, group.stream(), wanted, tests);
                 attributes = Attributes::default();
             }
             TokenTree::Ident(_) | TokenTree::Literal(_) => {}
@@ -161,7 +177,7 @@ fn is_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ids, tests};
+    use super::{functions, ids, tests};
 
     /// The tests of `source`, each with its name and its ids.
     fn found_tests(source: &str) -> Vec<String> {
@@ -304,6 +320,20 @@ mod tests {
             fn c() {}
         ";
         assert_eq!(found_tests(source), ["a: S-A-01 S-A-02", "b:", "c:"]);
+    }
+
+    #[test]
+    fn checks_need_no_attribute() {
+        let source = r#"
+            const CHECKS: &[Check] = &[check!(f_001_a, "It is.")];
+            fn f_001_a(harness: &Harness<'_>) { helper(|it: fn(u8)| it); }
+            /// F-002
+            fn b() {}
+        "#;
+        let found = functions(source).expect("it is Rust");
+        let names: Vec<&str> = found.iter().map(|test| test.name.as_str()).collect();
+        assert_eq!(names, ["f_001_a", "b"]);
+        assert!(found[1].cites.contains("F-002"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A server on its standard streams that misbehaves as its arguments say: `bad-child [OPTION]...`
+//! A server on its standard streams that misbehaves as its options say. It is this program, started as a helper.
 //!
 //! It does not use everlink, so it cannot share a mistake with it. `options` has its behaviour as a process, `tools` its tools, and
 //! `writer` its output. It speaks both eras, unless `era=legacy` or `era=modern` is among its options.
@@ -22,8 +22,9 @@ const LEGACY: &str = "2025-11-25";
 const MODERN: &str = "2026-07-28";
 const UNKNOWN_METHOD: i64 = -32601;
 
-fn main() {
-    let options = Options::from_args();
+/// Runs the server with these options until the end of its input.
+pub(crate) fn run(options: &[String]) {
+    let options = Options::new(options);
     options.apply_at_start();
     let writer = Arc::new(MessageWriter::new(&options));
     let mut input = stdin().lock();

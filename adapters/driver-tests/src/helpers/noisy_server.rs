@@ -1,31 +1,29 @@
-//! A server on one adapter whose tool misuses the standard streams: `noisy-server ADAPTER`
+//! A server on the driver under test whose tool misuses the standard streams.
 //!
 //! The tool prints to standard output and runs programs that read standard input and print. The server itself makes its streams
 //! non-blocking, as a parent process may have done.
 
-use std::env::args;
-use std::error::Error;
 use std::process::Command;
 
-use driver_tests::Adapter;
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Offer, Request};
 use everlink::{ErrorObject, Payload};
-use everlink_handle::Context;
+use everlink_handle::{Context, secret};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::stdio::{stdin, stdout};
 use serde_json::{Value, json};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let adapter = args().nth(1).and_then(|name| Adapter::by_name(&name));
-    let adapter = adapter.ok_or("usage: noisy-server ADAPTER")?;
+use crate::driver::Driver;
+
+pub(crate) fn run(driver: &dyn Driver) {
     for stream in [stdin(), stdout()] {
-        fcntl_setfl(stream, fcntl_getfl(stream)? | OFlags::NONBLOCK)?;
+        let flags = fcntl_getfl(stream).expect("the stream is open");
+        fcntl_setfl(stream, flags | OFlags::NONBLOCK).expect("the stream is open");
     }
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("noisy-server", "1.0").with_capabilities(tools);
-    adapter.serve(Config::new(offer, everlink_stdio::secret()), answer)?;
-    Ok(())
+    let serve = driver.serve().expect("the driver has a server");
+    serve(Config::new(offer, secret()), answer).expect("the server runs");
 }
 
 fn answer(request: Request, _: Context) -> Result<Payload, ErrorObject> {

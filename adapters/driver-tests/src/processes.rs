@@ -1,16 +1,16 @@
 //! Finds spawned processes by a mark in their environment, even after they lost their parent.
 
-use std::env::current_exe;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, id};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::kit::helper;
+
 /// The environment variable that holds the mark.
-const MARK_VARIABLE: &str = "DRIVER_TESTS";
+const MARK_VARIABLE: &str = "EVERLINK_DRIVER_TESTS";
 
 /// All processes with one mark. Kills them when dropped, so that a failed test leaves none behind.
 #[derive(Debug)]
@@ -36,25 +36,25 @@ impl ProcessSet {
         command
     }
 
-    /// A command that spawns a `bad-child` with these options.
+    /// A command that spawns a bad child with these options. The bad child is this program: its `main` must create a [`Kit`](crate::Kit) first.
     #[must_use]
     pub fn bad_child(&self, options: &[&str]) -> Command {
-        let mut command = self.command(program("bad-child"));
+        let mut command = self.helper("bad-child");
         command.args(options);
+        command
+    }
+
+    /// A command that spawns a helper of the kit.
+    pub(crate) fn helper(&self, name: &str) -> Command {
+        let mut command = helper(name);
+        command.env(MARK_VARIABLE, &self.mark);
         command
     }
 
     /// The processes of the set that run or are stopped; zombies have no environment.
     #[must_use]
     pub fn alive(&self) -> Vec<Process> {
-        let mark = format!("{MARK_VARIABLE}={}", self.mark);
-        let has_mark = |process: &Process| {
-            let environment =
-                fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-            environment
-                .split(|byte| *byte == 0)
-                .any(|variable| variable == mark.as_bytes())
-        };
+        let has_mark = |process: &Process| process.mark().is_some_and(|mark| mark == self.mark);
         let mut alive = all_processes();
         alive.retain(has_mark);
         alive
@@ -70,13 +70,14 @@ impl Default for ProcessSet {
 impl Drop for ProcessSet {
     fn drop(&mut self) {
         for process in self.alive() {
-            process.signal(Signal::KILL);
+            process.kill();
         }
     }
 }
 
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Process {
     /// Its process id.
     pub pid: i32,
@@ -97,12 +98,41 @@ impl Process {
         self.args.iter().any(|own| own == word)
     }
 
+    /// Whether all its threads sleep. A thread that waits for the CPU does not sleep.
+    pub(crate) fn is_asleep(&self) -> bool {
+        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return false;
+        };
+        let mut stats =
+            threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+        stats.all(|stat| {
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('S'))
+        })
+    }
+
+    /// Kills the process, not its group.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
     /// Signals the process, not its group.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid) {
             // The process may have exited already.
             let _ = kill_process(pid, signal);
         }
+    }
+
+    /// The mark in its environment. A zombie has none.
+    fn mark(&self) -> Option<String> {
+        let environment = fs::read(format!("/proc/{}/environ", self.pid)).ok()?;
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.find_map(|variable| {
+            let variable = std::str::from_utf8(variable).ok()?;
+            let mark = variable.strip_prefix(MARK_VARIABLE)?.strip_prefix('=')?;
+            Some(mark.to_owned())
+        })
     }
 
     fn read(pid: i32) -> Option<Process> {
@@ -135,15 +165,12 @@ pub(crate) fn all_processes() -> Vec<Process> {
         .collect()
 }
 
-/// Finds a program of this crate: beside this program or, for a test, in the parent directory.
-pub(crate) fn program(name: &str) -> PathBuf {
-    let exe = current_exe().expect("the program has a path");
-    let mut candidates = exe
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|directory| directory.join(name));
-    candidates.find(|path| path.is_file()).unwrap_or_else(|| {
-        panic!("{name} is not built: run `cargo build --package driver-tests --bins`")
-    })
+/// Kills all processes of the sets that the process with this id has created.
+pub(crate) fn kill_processes_of(creator: u32) {
+    let prefix = format!("{creator}-");
+    for process in all_processes() {
+        if process.mark().is_some_and(|mark| mark.starts_with(&prefix)) {
+            process.kill();
+        }
+    }
 }

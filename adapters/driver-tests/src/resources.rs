@@ -8,6 +8,7 @@ use crate::processes::all_processes;
 
 /// The resources of this process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Resources {
     /// Its children, zombies included, as debug text.
     pub children: Vec<String>,
@@ -43,6 +44,46 @@ impl Resources {
             })),
         }
     }
+
+    /// Whether these resources are the same as before.
+    ///
+    /// A thread that has just been started has the name of this program until it sets its own. So a thread that had the program's name before may
+    /// have another name now.
+    #[must_use]
+    pub fn are_like(&self, before: &Resources) -> bool {
+        let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+        let renamed = surplus(&before.threads, &self.threads);
+        self.children == before.children
+            && self.descriptors == before.descriptors
+            && self.threads.len() == before.threads.len()
+            && renamed.iter().all(|name| name == program.trim_end())
+    }
+
+    /// Says what these resources have more and less than others.
+    #[must_use]
+    pub fn difference(&self, other: &Resources) -> String {
+        let kinds = [
+            ("children", &self.children, &other.children),
+            ("threads", &self.threads, &other.threads),
+            ("descriptors", &self.descriptors, &other.descriptors),
+        ];
+        let mut parts = Vec::new();
+        for (kind, own, others) in kinds {
+            for (word, items) in [
+                ("more", surplus(own, others)),
+                ("fewer", surplus(others, own)),
+            ] {
+                if !items.is_empty() {
+                    parts.push(format!(
+                        "{} {word} {kind}: {}",
+                        items.len(),
+                        items.join(", ")
+                    ));
+                }
+            }
+        }
+        parts.join("; ")
+    }
 }
 
 impl fmt::Display for Resources {
@@ -65,9 +106,23 @@ pub fn resident_bytes() -> (u64, u64) {
     (field("VmRSS:"), field("RssAnon:"))
 }
 
-/// Removes the inode number: `pipe:[123]` becomes `pipe`.
+/// The items of one list that remain when those of the other are taken out.
+fn surplus(own: &[String], others: &[String]) -> Vec<String> {
+    let mut rest = own.to_vec();
+    for other in others {
+        if let Some(at) = rest.iter().position(|item| item == other) {
+            rest.remove(at);
+        }
+    }
+    rest
+}
+
+/// Removes the inode number: `pipe:[123]` becomes `pipe`. Keeps names: `anon_inode:[pidfd]`.
 fn kind(target: &str) -> &str {
-    target.split_once(":[").map_or(target, |(kind, _)| kind)
+    match target.split_once(":[") {
+        Some((kind, rest)) if rest.starts_with(|c: char| c.is_ascii_digit()) => kind,
+        _ => target,
+    }
 }
 
 fn names_in(directory: &str) -> Vec<String> {

@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::options::Options;
+use super::options::Options;
 
 /// The output that all threads share.
-pub(crate) struct MessageWriter {
+pub(super) struct MessageWriter {
     /// Whether each reply is preceded by a line on standard error that looks like a reply.
     writes_fake_replies: bool,
     questions: AtomicU64,
@@ -20,7 +20,7 @@ pub(crate) struct MessageWriter {
 }
 
 impl MessageWriter {
-    pub(crate) fn new(options: &Options) -> MessageWriter {
+    pub(super) fn new(options: &Options) -> MessageWriter {
         MessageWriter {
             writes_fake_replies: options.has("stderr-replies"),
             questions: AtomicU64::new(0),
@@ -29,7 +29,7 @@ impl MessageWriter {
     }
 
     /// Writes a result that is valid in both eras: a client ignores members that it does not know.
-    pub(crate) fn reply(&self, id: &Value, mut result: Value) {
+    pub(super) fn reply(&self, id: &Value, mut result: Value) {
         if self.writes_fake_replies {
             let fake_reply =
                 json!({"jsonrpc": "2.0", "id": id, "error": {"code": 1, "message": "fake"}});
@@ -43,18 +43,18 @@ impl MessageWriter {
         self.write_message(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    pub(crate) fn refuse(&self, id: &Value, code: i64, message: &str) {
+    pub(super) fn refuse(&self, id: &Value, code: i64, message: &str) {
         self.write_message(
             &json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}),
         );
     }
 
-    pub(crate) fn notify(&self, method: &str, params: Value) {
+    pub(super) fn notify(&self, method: &str, params: Value) {
         self.write_message(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
     /// Sends a request to the client, as servers of the legacy era do. The receiver gets the answer.
-    pub(crate) fn ask(&self, method: &str) -> Receiver<Value> {
+    pub(super) fn ask(&self, method: &str) -> Receiver<Value> {
         let (answer, answers) = channel();
         let id = format!("q{}", self.questions.fetch_add(1, Ordering::Relaxed));
         self.pending().insert(id.clone(), answer);
@@ -62,7 +62,7 @@ impl MessageWriter {
         answers
     }
 
-    pub(crate) fn deliver_answer(&self, id: &Value, message: &Value) {
+    pub(super) fn deliver_answer(&self, id: &Value, message: &Value) {
         let asker = id.as_str().and_then(|id| self.pending().remove(id));
         if let Some(asker) = asker {
             let _ = asker.send(message["result"].clone());
@@ -70,7 +70,7 @@ impl MessageWriter {
     }
 
     /// Writes bytes without a line end.
-    pub(crate) fn write_raw(&self, piece: &[u8]) {
+    pub(super) fn write_raw(&self, piece: &[u8]) {
         let mut out = stdout().lock();
         // A closed pipe is no error here: the client may be gone.
         let _ = out.write_all(piece).and_then(|()| out.flush());

@@ -5,6 +5,7 @@
 //! | `banner` | prints lines that are no messages on standard output, before anything else |
 //! | `daemon` | spawns a process that calls `setsid` |
 //! | `daemon-stdout-holder` | the same, and that process holds the standard output |
+//! | `daemon-stdout-writer=FILE` | on its first start only: the same, and when this file exists, that process writes lines until it cannot |
 //! | `exit=CODE` | exits at once |
 //! | `fail-first=K` | exits at once on its first K starts, which it counts in the log |
 //! | `flood-stderr` | writes to standard error for ever, and reads nothing before the first 8 MiB |
@@ -20,18 +21,19 @@
 //! | `stderr-replies` | writes lines that look like replies to standard error |
 //! | `stdout-holder` | spawns a process that holds the standard output |
 
-use std::env::{args, current_exe};
 use std::fs::{self, OpenOptions};
 use std::io::{Write, stderr, stdout};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Stdio, exit};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{setpgid, setsid};
 use serde_json::Value;
 
-use crate::sleep_then_exit;
+use super::sleep_then_exit;
+use crate::kit::helper;
 
 /// With `flood-stderr`: the bytes written before the first read. No pipe holds as many.
 const FIRST_STDERR_BYTES: usize = 8 << 20;
@@ -39,25 +41,31 @@ const FIRST_STDERR_BYTES: usize = 8 << 20;
 /// The option of the processes that the server spawns: they only sleep.
 const SLEEP_ONLY: &str = "sleep-only";
 
-/// The arguments.
-pub(crate) struct Options(Vec<String>);
+/// The option for a process that writes to an old standard output.
+const STDOUT_WRITER: &str = "daemon-stdout-writer";
+
+/// The number of milliseconds for which that process lives at most.
+const MAX_LATE_LINES: u32 = 600_000;
+
+/// The options.
+pub(super) struct Options(Vec<String>);
 
 impl Options {
-    pub(crate) fn from_args() -> Options {
-        Options(args().skip(1).collect())
+    pub(super) fn new(options: &[String]) -> Options {
+        Options(options.to_vec())
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(super) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|option| option == name)
     }
 
-    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
         let mut options = self.0.iter();
         options.find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// Applies all options that take effect before the first read.
-    pub(crate) fn apply_at_start(&self) {
+    pub(super) fn apply_at_start(&self) {
         if self.has(SLEEP_ONLY) {
             self.run_sleep_only();
         }
@@ -74,7 +82,7 @@ impl Options {
         }
     }
 
-    pub(crate) fn write_log(&self, entry: &Value) {
+    pub(super) fn write_log(&self, entry: &Value) {
         let (Some(path), Some(entry)) = (self.value("log"), entry.as_str()) else {
             return;
         };
@@ -86,10 +94,12 @@ impl Options {
     /// Safe Rust cannot ignore a signal, so this restarts the program through a shell that can.
     fn ignore_sigterm(&self) {
         if self.has("ignore-term") {
+            let bad_child = helper("bad-child");
             let mut shell = Command::new("sh");
             shell
                 .args(["-c", r#"trap '' TERM; exec "$0" "$@""#])
-                .arg(own_exe());
+                .arg(bad_child.get_program())
+                .args(bad_child.get_args());
             let error = shell.args(self.without("ignore-term")).exec();
             panic!("there is no shell: {error}");
         }
@@ -113,15 +123,12 @@ impl Options {
             exit(code);
         }
         if let Some(deaths) = self.number("fail-first") {
-            let log = fs::read_to_string(self.value("log").unwrap_or_default());
-            let log = log.expect("`fail-first` needs `log`");
-            let starts = log.lines().filter(|entry| *entry == "start").count();
-            if i32::try_from(starts).is_ok_and(|starts| starts <= deaths) {
+            if i32::try_from(self.starts()).is_ok_and(|starts| starts <= deaths) {
                 exit(7);
             }
         }
         if self.has("fork") {
-            spawn(Command::new(own_exe()).args(self.without("fork")));
+            spawn(helper("bad-child").args(self.without("fork")));
             exit(0);
         }
     }
@@ -136,7 +143,7 @@ impl Options {
             "own-group-orphan",
         ] {
             if self.has(name) {
-                let mut helper = Command::new(own_exe());
+                let mut helper = helper("bad-child");
                 helper.args([SLEEP_ONLY, name]);
                 helper.stdin(Stdio::null()).stderr(Stdio::null());
                 if !name.ends_with("stdout-holder") {
@@ -145,6 +152,24 @@ impl Options {
                 spawn(&mut helper);
             }
         }
+        if let (Some(file), Some(log)) = (self.value(STDOUT_WRITER), self.value("log")) {
+            if self.starts() == 1 {
+                let mut helper = helper("bad-child");
+                helper.args([
+                    SLEEP_ONLY,
+                    &format!("{STDOUT_WRITER}={file}"),
+                    &format!("log={log}"),
+                ]);
+                spawn(helper.stdin(Stdio::null()).stderr(Stdio::null()));
+            }
+        }
+    }
+
+    /// The number of starts in the log, this one included.
+    fn starts(&self) -> usize {
+        let log = fs::read_to_string(self.value("log").unwrap_or_default());
+        let log = log.expect("this option needs `log`");
+        log.lines().filter(|entry| *entry == "start").count()
     }
 
     /// Only sleeps. It does not notice when a pipe that it holds closes.
@@ -152,14 +177,37 @@ impl Options {
         if self.has("daemon") || self.has("daemon-stdout-holder") {
             setsid().expect("the process leads no group");
         }
+        if let Some(file) = self.value(STDOUT_WRITER) {
+            setsid().expect("the process leads no group");
+            self.write_lines_after(Path::new(file));
+        }
         if self.has("own-group-orphan") {
-            spawn(Command::new(own_exe()).args([SLEEP_ONLY, "own-group"]));
+            spawn(helper("bad-child").args([SLEEP_ONLY, "own-group"]));
             exit(0);
         }
         if self.has("own-group") {
             setpgid(None, None).expect("the process leads no session");
         }
         sleep_then_exit();
+    }
+
+    /// Waits for the file, then writes lines to standard output until that fails. The log counts them.
+    fn write_lines_after(&self, file: &Path) -> ! {
+        for _ in 0..MAX_LATE_LINES {
+            let line = b"a line of an old child\n";
+            if file.exists() {
+                if stdout()
+                    .write_all(line)
+                    .and_then(|()| stdout().flush())
+                    .is_err()
+                {
+                    exit(0);
+                }
+                self.write_log(&"wrote".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        exit(0);
     }
 
     fn without(&self, name: &str) -> impl Iterator<Item = &String> {
@@ -187,8 +235,4 @@ const BANNER: &[u8] = b"\n\
 )]
 fn spawn(command: &mut Command) {
     command.spawn().expect("the program can be spawned");
-}
-
-fn own_exe() -> PathBuf {
-    current_exe().expect("the program has a path")
 }

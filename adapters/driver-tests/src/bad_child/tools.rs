@@ -10,8 +10,8 @@ use rustix::process::{Signal, getpid, kill_process};
 use rustix::stdio::dup2_stdin;
 use serde_json::{Value, json};
 
-use crate::writer::MessageWriter;
-use crate::{UNKNOWN_METHOD, sleep_then_exit};
+use super::writer::MessageWriter;
+use super::{UNKNOWN_METHOD, sleep_then_exit};
 
 const NAMES: [&str; 12] = [
     "ask",
@@ -29,16 +29,16 @@ const NAMES: [&str; 12] = [
 ];
 
 /// The result of `tools/list`.
-pub(crate) fn listed() -> Value {
+pub(super) fn listed() -> Value {
     let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
     NAMES.into_iter().map(tool).collect()
 }
 
 /// One call of a tool.
-pub(crate) struct Call {
+pub(super) struct Call {
     id: Value,
-    pub(crate) name: String,
-    pub(crate) arguments: Value,
+    pub(super) name: String,
+    pub(super) arguments: Value,
     /// The token for progress notifications.
     token: Value,
     is_modern: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn new(id: Value, params: &Value) -> Call {
+    pub(super) fn new(id: Value, params: &Value) -> Call {
         let meta = &params["_meta"];
         Call {
             id,
@@ -61,7 +61,7 @@ impl Call {
         }
     }
 
-    pub(crate) fn run(&self, writer: &MessageWriter) {
+    pub(super) fn run(&self, writer: &MessageWriter) {
         match &*self.name {
             "ask" => self.ask(writer),
             "stop_reading" => self.reply_text(writer, "no further input is read"),
