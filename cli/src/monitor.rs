@@ -63,9 +63,18 @@ pub(crate) async fn monitor_relay(
     guard: Guard,
     sign_in: SignIn,
 ) {
+    let mut was_ready = false;
     while let Some(event) = events.recv().await {
-        if let everlink::relay::Event::Upstream(Event::AuthRequired(_)) = &*event {
-            tokio::spawn(sign_in.clone().answer_relay(guard.clone()));
+        let everlink::relay::Event::Upstream(event) = &*event else {
+            continue;
+        };
+        match event {
+            Event::AuthRequired(_) => {
+                let answering = sign_in.clone().answer_relay(guard.clone(), was_ready);
+                drop(tokio::spawn(answering));
+            }
+            Event::Ready(_) => was_ready = true,
+            _ => {}
         }
     }
 }

@@ -236,3 +236,8 @@ impl fmt::Debug for Authorization {
         write!(f, "Authorization({:?})", self.status().state)
     }
 }
+
+/// Runs the example of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

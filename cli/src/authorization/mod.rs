@@ -18,8 +18,11 @@ pub(crate) use person::Audience;
 use crate::Failure;
 use person::Person;
 
-/// How long a host waits for a sign-in before its call is answered with the URL. Hosts give up after 60 s, and some after 30.
-const HOST_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a call of a host waits for a sign-in before it is answered with the URL. Some hosts give up after 30 s.
+const CALL_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long `initialize` waits for a sign-in. A host that gets an error drops the server, so it waits nearly as long as most hosts do.
+const INITIALIZE_PATIENCE: Duration = Duration::from_secs(50);
 
 /// The advice after every refusal of a server to which no credentials were given.
 const NO_CREDENTIALS: &str =
@@ -83,8 +86,12 @@ impl SignIn {
     }
 
     /// Answers a relay that wants credentials, but does not let its host wait longer than hosts do. The sign-in goes on behind the answer.
-    pub(crate) async fn answer_relay(self, guard: Guard) {
-        if let Ok(outcome) = timeout(HOST_PATIENCE, self.settle()).await {
+    pub(crate) async fn answer_relay(self, guard: Guard, was_ready: bool) {
+        let patience = match was_ready {
+            true => CALL_PATIENCE,
+            false => INITIALIZE_PATIENCE,
+        };
+        if let Ok(outcome) = timeout(patience, self.settle()).await {
             return match outcome {
                 Ok(()) => guard.authorized(),
                 Err(why) => guard.denied(&why),
