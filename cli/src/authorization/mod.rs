@@ -111,6 +111,9 @@ impl SignIn {
         let why = match authorization.settled().await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(refusal @ Refusal::NoSignIn { .. })) => format!("{refusal}; {NO_CREDENTIALS}"),
+            Ok(Err(refusal @ Refusal::CannotPrepare { .. })) => {
+                format!("{refusal}, or {NO_CREDENTIALS}")
+            }
             Ok(Err(refusal)) => refusal.to_string(),
             Err(gone) => gone.to_string(),
         };
