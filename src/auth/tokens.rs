@@ -63,7 +63,7 @@ impl Authorizer {
         is_renewable.then(|| (self.now.at + left).max(self.history.renew_after))
     }
 
-    fn lock_record(&mut self, key: Key) {
+    pub(super) fn lock_record(&mut self, key: Key) {
         self.store.record_lock = Some(key.clone());
         let lock = Lock::Record;
         self.outputs.push_back(Output::Lock { key, lock });
@@ -118,7 +118,7 @@ impl Authorizer {
         self.history.is_renewed_for_server = false;
     }
 
-    fn refresh(&mut self) {
+    pub(super) fn refresh(&mut self) {
         let Some(held) = &self.held else {
             return;
         };
@@ -401,7 +401,7 @@ impl Authorizer {
         self.save();
     }
 
-    fn token_came(&mut self) {
+    pub(super) fn token_came(&mut self) {
         self.token += 1;
         self.exchanges.nonce_repeats = 0;
         self.history.obtained = Some(self.now.at);
@@ -430,179 +430,6 @@ impl Authorizer {
         } else {
             self.wanted = None;
             self.emit(Event::Refused(refusal));
-        }
-    }
-
-    /// Tokens came at the end of a sign-in.
-    fn tokens_arrived(&mut self, tokens: Tokens) {
-        let Some(flow) = &mut self.flow else {
-            return;
-        };
-        if tokens.is_bound && flow.prepared.dpop_key.is_none() {
-            let url = flow.token_endpoint.as_ref().map(ToString::to_string);
-            return self.fail(Refusal::BadDocument {
-                document: Document::TokenAnswer,
-                url: url.unwrap_or_default().into(),
-                why: "its token is bound to a key, and none was given".into(),
-            });
-        }
-        flow.tokens = Some(tokens);
-        let key = flow
-            .place
-            .as_ref()
-            .map(|place| place.key(&self.config.account));
-        self.go(Cue::Tokens);
-        if let Some(key) = key {
-            self.lock_record(key);
-        }
-    }
-
-    /// Replaces the tokens in use, and in the store.
-    fn store_tokens(&mut self) {
-        if self.take_tokens() {
-            self.store.after_save = AfterSave::Use;
-            self.save();
-        }
-    }
-
-    /// Takes the tokens of the sign-in into use.
-    fn take_tokens(&mut self) -> bool {
-        let resource_parameter = self.resource_parameter();
-        let Some(flow) = &mut self.flow else {
-            return false;
-        };
-        let parts = (
-            flow.place.clone(),
-            flow.client.clone(),
-            &flow.token_endpoint,
-        );
-        let (Some(place), Some(mut client), Some(token_endpoint)) = parts else {
-            return false;
-        };
-        if client.source == ClientSource::Known {
-            // The configuration has it.
-            client.secret = None;
-        }
-        self.held = Some(Record {
-            place,
-            resource_parameter,
-            client,
-            token_endpoint: token_endpoint.as_str().into(),
-            revocation_endpoint: flow.server.revocation_endpoint.as_deref().map(Into::into),
-            tokens: flow.tokens.take(),
-            requested: flow.requested.clone(),
-            dpop_key: flow.prepared.dpop_key.clone(),
-        });
-        self.token_came();
-        self.history.is_renewed_for_server = false;
-        true
-    }
-
-    /// Saves the record in use, and where it is.
-    fn save(&mut self) {
-        let Some(held) = &self.held else {
-            return;
-        };
-        let key = held.place.key(&self.config.account);
-        let record = record::write(held);
-        let is_place_new = self.store.place.as_ref() != Some(&held.place);
-        let place = is_place_new.then(|| (held.place.clone(), record::write(&held.place)));
-        self.go(Cue::Save);
-        self.outputs.push_back(Output::Save { key, record });
-        self.store.saves = 1;
-        if let Some((place, record)) = place {
-            let key = self.server_key();
-            self.outputs.push_back(Output::Save { key, record });
-            self.store.place = Some(place);
-            self.store.saves = 2;
-        }
-        self.arm(self.config.exchange_timeout);
-    }
-
-    /// The key of the record that says where the tokens are.
-    pub(super) fn server_key(&self) -> Key {
-        Key::Server {
-            server: self.config.server.to_string().into(),
-            account: self.config.account.clone(),
-        }
-    }
-
-    pub(super) fn saved(&mut self) {
-        self.store.saves = self.store.saves.saturating_sub(1);
-        if self.store.saves > 0 {
-            return;
-        }
-        match self.state {
-            State::Saving => {
-                self.store.is_stored = true;
-                self.save_ended();
-            }
-            State::Deleting => self.deleted(),
-            _ => {}
-        }
-    }
-
-    fn save_ended(&mut self) {
-        self.release();
-        match self.store.after_save {
-            AfterSave::Use => self.use_tokens(),
-            AfterSave::SignIn => self.sign_in_if_wanted(),
-        }
-    }
-
-    /// Signs in if somebody waits for a token. Otherwise, nobody is bothered before the server is needed again.
-    fn sign_in_if_wanted(&mut self) {
-        if self.wanted.is_some() {
-            self.begin_sign_in();
-        } else {
-            self.settle();
-        }
-    }
-
-    /// Reports the tokens in use, or renews them first.
-    pub(super) fn use_tokens(&mut self) {
-        self.settle();
-        if self.has_living_token() {
-            self.emit_authorized();
-        } else if self.has_refresh_token() {
-            self.renew();
-        }
-    }
-
-    /// The store failed. Tokens then live only in this process.
-    pub(super) fn store_failed(&mut self, why: &str) {
-        let is_of_store = matches!(
-            self.state,
-            State::Loading
-                | State::Queueing
-                | State::Locking
-                | State::Storing
-                | State::Saving
-                | State::Leaving
-                | State::Deleting
-        );
-        if !is_of_store {
-            return;
-        }
-        self.emit(Event::StoreFailed {
-            why: super::error::printable(why),
-        });
-        match self.state {
-            State::Loading => self.load_ended(),
-            State::Queueing => self.turn_came(None),
-            State::Locking => self.refresh(),
-            State::Storing => {
-                self.take_tokens();
-                self.store.is_stored = false;
-                self.release();
-                self.use_tokens();
-            }
-            State::Saving => {
-                self.store.is_stored = false;
-                self.save_ended();
-            }
-            State::Leaving => self.delete_under_lock(None),
-            _ => self.deleted(),
         }
     }
 

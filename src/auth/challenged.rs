@@ -1,0 +1,145 @@
+//! Decides what to do about a challenge of the server: use the token that there is, renew it, read the store again, sign in, or give up.
+
+use super::error::{self, Refusal};
+use super::io::{Event, Now, TokenId};
+use super::scope::Scopes;
+use super::sign_in::Wanted;
+use super::table::Cue;
+use super::{Authorizer, HOLD, HOLD_FINAL, LIVED, MAX_SIGN_INS, challenge};
+use crate::driver::Instant;
+use crate::http::{Fields, names};
+
+impl Authorizer {
+    /// The server refused a request with 401 or 403. `under` is the token that the request carried. One [`Event::Authorized`] or
+    /// [`Event::Refused`] follows.
+    pub fn challenge(
+        &mut self,
+        now: Now,
+        status: u16,
+        fields: &Fields<'_>,
+        under: Option<TokenId>,
+    ) {
+        self.now = now;
+        let has_nonce = self.note_nonce(&self.config.server.origin(), fields);
+        let texts = fields.all(names::WWW_AUTHENTICATE);
+        let texts = texts.filter_map(|text| core::str::from_utf8(text).ok());
+        let challenge = challenge::choose(challenge::parse(texts), self.config.dpop);
+        let parameter = |name| challenge.as_ref().and_then(|chosen| chosen.get(name));
+        let error = parameter("error");
+        if error == Some("use_dpop_nonce") && has_nonce && self.has_living_token() {
+            self.exchanges.nonce_repeats += 1;
+            if self.exchanges.nonce_repeats <= MAX_SIGN_INS as u8 {
+                return self.emit_authorized();
+            }
+        }
+        let is_step_up = status == 403 && error == Some("insufficient_scope");
+        if status != 401 && !is_step_up {
+            return self.emit(Event::Refused(Refusal::Forbidden { status }));
+        }
+        let is_of_older = under.is_none_or(|token| token.0 < self.token);
+        if is_of_older && self.has_living_token() {
+            return self.emit_authorized();
+        }
+        self.history.said = error::printable(
+            parameter("error_description")
+                .or(error)
+                .unwrap_or("nothing"),
+        );
+        let wanted = Wanted {
+            scopes: Scopes::parse(parameter("scope").unwrap_or_default()),
+            metadata_url: parameter("resource_metadata").map(Into::into),
+            refused: self.access_token().cloned(),
+            is_step_up,
+        };
+        self.wanted = Some(wanted);
+        if self.state.is_idle() {
+            self.satisfy_challenge(is_step_up);
+        }
+    }
+
+    /// Gets a token, whatever failed before: renews the one that there is, or begins a sign-in.
+    pub fn sign_in(&mut self, now: Now) {
+        self.now = now;
+        self.history.sign_ins = 0;
+        self.history.failure = None;
+        self.history.renew_after = Instant::ZERO;
+        if self.has_living_token() {
+            return self.emit_authorized();
+        }
+        self.wanted.get_or_insert_with(Wanted::default);
+        if self.state.is_idle() {
+            self.satisfy();
+        }
+    }
+
+    /// Gives up the sign-in that is under way, if there is one. The tokens are kept.
+    pub fn cancel(&mut self, now: Now) {
+        self.now = now;
+        if self.state.is_signing_in() {
+            self.fail(Refusal::Cancelled);
+        }
+    }
+
+    /// Handles a challenge for which nothing is under way yet.
+    fn satisfy_challenge(&mut self, is_step_up: bool) {
+        if self.has_token_lived() {
+            self.history.sign_ins = 0;
+            self.history.is_renewed_for_server = false;
+        }
+        let may_renew = !is_step_up && !self.history.is_renewed_for_server;
+        if may_renew && self.has_refresh_token() && self.history.renew_after <= self.now.at {
+            self.history.is_renewed_for_server = true;
+            return self.renew();
+        }
+        self.satisfy();
+    }
+
+    /// Gets a token for those that wait: from the store if nothing else may be tried now, else by renewal or a sign-in.
+    pub(super) fn satisfy(&mut self) {
+        let is_held = self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS;
+        let is_refused = self
+            .wanted
+            .as_ref()
+            .is_some_and(|wanted| wanted.refused.is_some());
+        if is_held {
+            self.go(Cue::Reload);
+            self.load();
+        } else if self.has_refresh_token() && !is_refused {
+            self.renew();
+        } else {
+            self.begin_sign_in();
+        }
+    }
+
+    /// The failure after which nothing is tried yet.
+    pub(super) fn failure_in_force(&self) -> Option<&Refusal> {
+        let (refusal, until) = self.history.failure.as_ref()?;
+        (self.now.at < *until).then_some(refusal)
+    }
+
+    /// Whether the tokens in use were of use: they came some time ago, or reached their natural end.
+    fn has_token_lived(&self) -> bool {
+        let is_old = self
+            .history
+            .obtained
+            .is_some_and(|obtained| obtained + LIVED <= self.now.at);
+        let tokens = self.held.as_ref().and_then(|held| held.tokens.as_ref());
+        is_old || tokens.is_some_and(|tokens| !tokens.is_alive(self.now.unix))
+    }
+
+    /// Ends what is under way with a failure. The tokens that there are stay.
+    pub(super) fn fail(&mut self, refusal: Refusal) {
+        self.release();
+        let hold = if refusal.is_final() { HOLD_FINAL } else { HOLD };
+        let is_held = !matches!(refusal, Refusal::SignInTimedOut { .. });
+        let until = if is_held {
+            self.now.at + hold
+        } else {
+            self.now.at
+        };
+        self.history.failure = Some((refusal.clone(), until));
+        self.settle();
+        self.wanted = None;
+        self.emit(Event::Refused(refusal));
+    }
+}
