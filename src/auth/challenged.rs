@@ -27,14 +27,18 @@ impl Authorizer {
         let parameter = |name| challenge.as_ref().and_then(|chosen| chosen.get(name));
         let error = parameter("error");
         if error == Some("use_dpop_nonce") && has_nonce && self.has_living_token() {
-            self.exchanges.nonce_repeats += 1;
+            self.exchanges.nonce_repeats = self.exchanges.nonce_repeats.saturating_add(1);
             if self.exchanges.nonce_repeats <= MAX_SIGN_INS as u8 {
                 return self.emit_authorized();
             }
         }
         let is_step_up = status == 403 && error == Some("insufficient_scope");
         if status != 401 && !is_step_up {
-            return self.emit(Event::Refused(Refusal::Forbidden { status }));
+            // One outcome answers all challenges, so this one waits for the outcome of those before it.
+            if self.wanted.is_none() {
+                self.emit(Event::Refused(Refusal::Forbidden { status }));
+            }
+            return;
         }
         let is_of_older = under.is_none_or(|token| token.0 < self.token);
         if is_of_older && self.has_living_token() {
@@ -75,7 +79,7 @@ impl Authorizer {
     /// Gives up the sign-in that is under way, if there is one. The tokens are kept.
     pub fn cancel(&mut self, now: Now) {
         self.now = now;
-        if self.state.is_signing_in() {
+        if self.state.is_signing_in() && self.flow.is_some() {
             self.fail(Refusal::Cancelled);
         }
     }
@@ -85,6 +89,11 @@ impl Authorizer {
         if self.has_token_lived() {
             self.history.sign_ins = 0;
             self.history.is_renewed_for_server = false;
+        }
+        let has_paused = self.history.failure.is_some() && self.failure_in_force().is_none();
+        if has_paused && !self.config.grant.needs_person() {
+            // After the pause, a program tries again by itself.
+            self.history.sign_ins %= MAX_SIGN_INS;
         }
         let may_renew = !is_step_up && !self.history.is_renewed_for_server;
         if may_renew && self.has_refresh_token() && self.history.renew_after <= self.now.at {
@@ -96,12 +105,11 @@ impl Authorizer {
 
     /// Gets a token for those that wait: from the store if nothing else may be tried now, else by renewal or a sign-in.
     pub(super) fn satisfy(&mut self) {
-        let is_held = self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS;
         let is_refused = self
             .wanted
             .as_ref()
             .is_some_and(|wanted| wanted.refused.is_some());
-        if is_held {
+        if self.is_held() {
             self.go(Cue::Reload);
             self.load();
         } else if self.has_refresh_token() && !is_refused {
@@ -111,8 +119,18 @@ impl Authorizer {
         }
     }
 
+    /// Whether nothing may be tried now: something failed a moment ago, or there were too many sign-ins, or the next renewal must wait.
+    pub(super) fn is_held(&self) -> bool {
+        let is_step_up = self.wanted.as_ref().is_some_and(|wanted| wanted.is_step_up);
+        let awaits_renewal = self.history.renew_after > self.now.at
+            && self.has_refresh_token()
+            && !self.history.is_renewed_for_server
+            && !is_step_up;
+        self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS || awaits_renewal
+    }
+
     /// The failure after which nothing is tried yet.
-    pub(super) fn failure_in_force(&self) -> Option<&Refusal> {
+    fn failure_in_force(&self) -> Option<&Refusal> {
         let (refusal, until) = self.history.failure.as_ref()?;
         (self.now.at < *until).then_some(refusal)
     }
@@ -130,7 +148,21 @@ impl Authorizer {
     /// Ends what is under way with a failure. The tokens that there are stay.
     pub(super) fn fail(&mut self, refusal: Refusal) {
         self.release();
-        let hold = if refusal.is_final() { HOLD_FINAL } else { HOLD };
+        let needs_person = self.config.grant.needs_person();
+        if !needs_person {
+            if refusal.is_transient() {
+                // An authorization server that was away has not refused anything.
+                self.history.sign_ins = self.history.sign_ins.saturating_sub(1);
+            }
+            // A program renews its token by another sign-in.
+            self.history.renew_after = self.back_off();
+        }
+        let is_at_limit = self.history.sign_ins >= MAX_SIGN_INS;
+        let hold = if refusal.is_final() || is_at_limit {
+            HOLD_FINAL
+        } else {
+            HOLD
+        };
         let is_held = !matches!(refusal, Refusal::SignInTimedOut { .. });
         let until = if is_held {
             self.now.at + hold
@@ -138,6 +170,23 @@ impl Authorizer {
             self.now.at
         };
         self.history.failure = Some((refusal.clone(), until));
+        self.settle();
+        let is_awaited = self.wanted.take().is_some();
+        // The failure of a renewal that a program began by itself concerns nobody while the token lives.
+        if is_awaited || needs_person {
+            self.emit(Event::Refused(refusal));
+        }
+    }
+
+    /// Repeats the last failure, because nothing may be tried now. That does not prolong the time for which nothing is tried.
+    pub(super) fn fail_as_before(&mut self) {
+        let Some((refusal, _)) = self.history.failure.clone() else {
+            return self.fail(Refusal::NotAccepted {
+                count: self.history.sign_ins,
+                said: self.history.said.clone(),
+            });
+        };
+        self.release();
         self.settle();
         self.wanted = None;
         self.emit(Event::Refused(refusal));

@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use serde_json::{Map, Value, json};
 
-use super::Authorizer;
 use super::config::{ClientAuthentication, Config, Grant};
 use super::documents::{self, Registration, ServerMetadata, allows, check_url};
 use super::error::{Document, Endpoint, Refusal};
@@ -17,6 +16,7 @@ use super::record::{Client, ClientSource, Record};
 use super::secret::Secret;
 use super::sign_in::Flow;
 use super::table::Cue;
+use super::{Authorizer, MAX_SIGN_INS};
 use crate::http::url::is_loopback;
 use crate::http::{Fields, ResponseHead, Url, Verb, value};
 
@@ -103,11 +103,14 @@ impl Authorizer {
             .as_ref()
             .map(|flow| flow.issuer())
             .unwrap_or_default();
+        if matches!(head.status, 408 | 425 | 429 | 500..) {
+            let why = format!("status {}", head.status);
+            return self.unreachable(url, &why, None);
+        }
+        let is_by_convention = self.flow.as_ref().is_some_and(|flow| flow.is_by_convention);
         if !(200..300).contains(&head.status) {
-            // Nothing says that there is an authorization server at all.
-            if self.flow.as_ref().is_some_and(|flow| flow.is_by_convention) {
-                let server = self.config.server.to_string().into();
-                return self.fail(Refusal::NoSignIn { server });
+            if is_by_convention {
+                return self.fail_without_server();
             }
             let answer = documents::refusal(head.status, body);
             return self.fail(Refusal::ClientRefused { issuer, answer });
@@ -117,8 +120,16 @@ impl Authorizer {
                 self.emit(Event::registered(&issuer, &client));
                 self.client_known(client);
             }
+            // A page for people, for example.
+            Err(_) if is_by_convention => self.fail_without_server(),
             Err(refusal) => self.fail(refusal),
         }
+    }
+
+    /// Nothing says that there is an authorization server at all.
+    fn fail_without_server(&mut self) {
+        let server = self.config.server.to_string().into();
+        self.fail(Refusal::NoSignIn { server });
     }
 
     /// Takes what the authorization server answered, which may differ from what was asked.
@@ -167,8 +178,14 @@ impl Authorizer {
             return false;
         };
         let source = flow.client.as_ref().map(|client| client.source);
-        let can_register = flow.server.registration_endpoint.is_some();
-        if flow.has_replaced_client || source == Some(ClientSource::Known) || !can_register {
+        let can_register =
+            flow.server.registration_endpoint.is_some() && self.config.client.registers;
+        let is_at_limit = self.history.sign_ins >= MAX_SIGN_INS;
+        if is_at_limit
+            || flow.has_replaced_client
+            || source == Some(ClientSource::Known)
+            || !can_register
+        {
             return false;
         }
         flow.has_replaced_client = true;

@@ -39,6 +39,10 @@ impl Authorizer {
     }
 
     pub(super) fn device_code_arrived(&mut self, url: &Url, head: &ResponseHead<'_>, body: &[u8]) {
+        if matches!(head.status, 408 | 425 | 429 | 500..) {
+            let why = alloc::format!("status {}", head.status);
+            return self.unreachable(url, &why, None);
+        }
         if !(200..300).contains(&head.status) {
             let answer = documents::refusal(head.status, body);
             let is_of_client = matches!(&*answer.error, "unauthorized_client" | "invalid_client");

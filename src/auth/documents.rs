@@ -244,7 +244,9 @@ pub(super) fn token_outcome(
         return Err(bad(format!("its token_type is {}", printable(kind))));
     }
     let is_sendable = |byte: u8| matches!(byte, b'!'..=b'~');
-    if access.expose().is_empty() || !access.expose().bytes().all(is_sendable) {
+    let is_sendable =
+        |token: &Secret| !token.expose().is_empty() && token.expose().bytes().all(is_sendable);
+    if !is_sendable(&access) {
         return Err(bad(
             "its access_token cannot be sent in a header field".into()
         ));
@@ -252,8 +254,11 @@ pub(super) fn token_outcome(
     Ok(TokenOutcome::Tokens(Box::new(Tokens {
         access,
         is_bound,
-        refresh: answer.refresh_token,
-        identity: answer.id_token,
+        // Some servers send an empty text instead of none.
+        refresh: answer
+            .refresh_token
+            .filter(|token| !token.expose().is_empty()),
+        identity: answer.id_token.filter(is_sendable),
         scopes: match answer.scope {
             Some(scope) => Scopes::parse(&scope),
             None => requested.clone(),

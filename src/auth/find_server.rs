@@ -12,7 +12,7 @@ use super::documents::{
 use super::error::{Document, Endpoint, Refusal, printable};
 use super::io::Output;
 use super::record::Place;
-use super::sign_in::Flow;
+use super::sign_in::{Flow, Wanted};
 use super::table::{Cue, State};
 use super::{Authorizer, Lock, MAX_SIGN_INS, discovery};
 use crate::http::retry_after::retry_after;
@@ -27,7 +27,11 @@ impl Authorizer {
         if self.history.sign_ins >= MAX_SIGN_INS {
             return self.fail_as_before();
         }
-        let wanted = self.wanted.clone().unwrap_or_default();
+        // If nobody waits for a token, a program renews the one in use.
+        let wanted = self.wanted.clone().unwrap_or_else(|| Wanted {
+            refused: self.access_token().cloned(),
+            ..Wanted::default()
+        });
         let metadata_url = wanted.metadata_url.clone();
         self.flow = Some(Box::new(Flow {
             wanted,
@@ -51,18 +55,6 @@ impl Authorizer {
             Ok(urls) => self.read_metadata(urls),
             Err(refusal) => self.fail(refusal),
         }
-    }
-
-    /// Repeats the last failure, because too many sign-ins have begun.
-    pub(super) fn fail_as_before(&mut self) {
-        let refusal = match self.history.failure.take() {
-            Some((refusal, _)) => refusal,
-            None => Refusal::NotAccepted {
-                count: self.history.sign_ins,
-                said: self.history.said.clone(),
-            },
-        };
-        self.fail(refusal);
     }
 
     fn use_fixed_endpoints(&mut self) {
@@ -177,10 +169,13 @@ impl Authorizer {
                 found: printable(&found.resource),
             });
         }
-        // The issuer of earlier tokens, if the server still names it.
-        let known = self.store.place.as_ref().map(|place| &*place.issuer);
+        // The issuer of the client that was given, or of earlier tokens, if the server still names it.
+        let given = self.config.client.known.as_ref();
+        let given = given.and_then(|known| known.issuer.as_deref());
+        let known = given.or(self.place().map(|place| &*place.issuer));
         let servers = &found.authorization_servers;
-        let known = servers.iter().find(|issuer| Some(issuer.as_str()) == known);
+        let is_known = |issuer: &&String| known.is_some_and(|known| is_issuer(issuer, known));
+        let known = servers.iter().find(is_known);
         let Some(issuer) = known.or(servers.first()).cloned() else {
             return self.fail(Refusal::BadDocument {
                 document: Document::ResourceMetadata,
@@ -304,12 +299,18 @@ impl Authorizer {
         Ok((token_endpoint, Place { issuer, resource }))
     }
 
+    /// Where the tokens of this client are, or were.
+    fn place(&self) -> Option<&Place> {
+        let held = self.held.as_ref().map(|held| &held.place);
+        self.store.place.as_ref().or(held)
+    }
+
     /// An identity that was given belongs to one issuer.
     fn check_known_client(&self, issuer: &str) -> Result<(), Refusal> {
         let Some(known) = &self.config.client.known else {
             return Ok(());
         };
-        let before = self.store.place.as_ref().map(|place| &*place.issuer);
+        let before = self.place().map(|place| &*place.issuer);
         match known.issuer.as_deref().or(before) {
             Some(expected) if !is_issuer(expected, issuer) => Err(Refusal::OtherIssuer {
                 expected: expected.into(),

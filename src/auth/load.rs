@@ -1,9 +1,9 @@
 //! Reads the store: first where the tokens for a server are, then the tokens.
 
+use super::Authorizer;
 use super::io::Output;
 use super::record::{self, Place, Record};
 use super::table::State;
-use super::{Authorizer, MAX_SIGN_INS};
 
 impl Authorizer {
     /// Reads what the store has about this server.
@@ -28,16 +28,15 @@ impl Authorizer {
             }
             return self.load_ended();
         }
-        let found = record::read::<Record>(found).filter(|record| self.is_of_config(record));
-        if let Some(record) = found {
-            let refused = self
-                .wanted
-                .as_ref()
-                .and_then(|wanted| wanted.refused.as_ref());
-            let access = record.tokens.as_ref().map(|tokens| &tokens.access);
-            if access.is_some() && refused != access {
+        match record::read_tokens(found) {
+            Some(record) if !self.is_of_config(&record) => {
+                // They belong to another identity, which says nothing about this one.
+                self.store.place = None;
+            }
+            Some(record) if self.is_news(&record) && !self.is_refused(&record) => {
                 self.adopt(record);
             }
+            _ => {}
         }
         self.load_ended();
     }
@@ -48,21 +47,38 @@ impl Authorizer {
         if self.wanted.is_none() {
             return;
         }
-        let is_held = self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS;
-        let refused = self
-            .wanted
-            .as_ref()
-            .and_then(|wanted| wanted.refused.as_ref());
-        let is_refused = refused.is_some() && refused == self.access_token();
-        if self.has_living_token() {
+        let is_refused = self.held.as_ref().is_some_and(|held| self.is_refused(held));
+        if self.has_living_token() && !is_refused {
             self.emit_authorized();
         } else if self.has_refresh_token() && !is_refused && self.history.renew_after <= self.now.at
         {
             self.renew();
-        } else if is_held {
+        } else if self.is_held() {
             self.fail_as_before();
         } else {
             self.satisfy();
         }
+    }
+
+    /// Whether a record of the store has other tokens than those in use, and they are not older. Tokens that could not be stored are newer than
+    /// those that they replaced.
+    pub(super) fn is_news(&self, record: &Record) -> bool {
+        let ours = self.held.as_ref().and_then(|held| held.tokens.as_ref());
+        match (&record.tokens, ours) {
+            (Some(theirs), Some(ours)) if !self.store.is_stored => theirs.obtained > ours.obtained,
+            (Some(theirs), ours) => Some(theirs) != ours,
+            (None, _) => false,
+        }
+    }
+
+    /// Whether the server has refused the access token of this record, or the authorization server its refresh token.
+    pub(super) fn is_refused(&self, record: &Record) -> bool {
+        let Some(tokens) = &record.tokens else {
+            return false;
+        };
+        let wanted = self.wanted.as_ref();
+        let refused = wanted.and_then(|wanted| wanted.refused.as_ref());
+        let is_spent = tokens.refresh.is_some() && tokens.refresh == self.store.spent;
+        refused == Some(&tokens.access) || is_spent
     }
 }

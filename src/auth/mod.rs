@@ -120,6 +120,8 @@ struct Store {
     saves: u8,
     /// What follows when the record is saved.
     after_save: AfterSave,
+    /// A refresh token that was refused while no lock was held, so that it may still be in the store.
+    spent: Option<Secret>,
 }
 
 /// What follows when a record is saved.
@@ -236,7 +238,10 @@ impl Authorizer {
             | State::Storing
             | State::Saving => true,
             State::SignedIn => self.renew_if_due(),
-            state => state.is_signing_in() && !self.config.grant.needs_person(),
+            state => {
+                let needs_person = self.flow.is_some() && self.config.grant.needs_person();
+                state.is_signing_in() && !needs_person
+            }
         };
         if is_moving {
             TokenPoll::Pending

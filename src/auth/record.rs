@@ -9,6 +9,7 @@ use super::config::ClientAuthentication;
 use super::io::Key;
 use super::scope::Scopes;
 use super::secret::Secret;
+use crate::http::Url;
 
 /// Where the tokens for a server are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +117,11 @@ impl Tokens {
 /// Reads a record. A damaged one counts as missing: its owner signs in again.
 pub(super) fn read<'t, T: Deserialize<'t>>(record: Option<&'t [u8]>) -> Option<T> {
     serde_json::from_slice(record?).ok()
+}
+
+/// Reads a record with tokens. One whose endpoint is no URL counts as damaged.
+pub(super) fn read_tokens(record: Option<&[u8]>) -> Option<Record> {
+    read(record).filter(|record: &Record| Url::parse(&record.token_endpoint).is_ok())
 }
 
 /// Writes a record.

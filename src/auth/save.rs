@@ -81,7 +81,7 @@ impl Authorizer {
         };
         let key = held.place.key(&self.config.account);
         let record = record::write(held);
-        let is_place_new = self.store.place.as_ref() != Some(&held.place);
+        let is_place_new = self.store.place.as_ref() != Some(&held.place) || !self.store.is_stored;
         let place = is_place_new.then(|| (held.place.clone(), record::write(&held.place)));
         self.go(Cue::Save);
         self.outputs.push_back(Output::Save { key, record });
@@ -142,6 +142,8 @@ impl Authorizer {
             self.emit_authorized();
         } else if self.has_refresh_token() {
             self.renew();
+        } else {
+            self.sign_in_if_wanted();
         }
     }
 
@@ -165,8 +167,17 @@ impl Authorizer {
         });
         match self.state {
             State::Loading => self.load_ended(),
-            State::Queueing => self.turn_came(None),
-            State::Locking => self.refresh(),
+            State::Queueing => {
+                // What this process knows is all there is.
+                let place = self.flow.as_ref().and_then(|flow| flow.place.clone());
+                let held = self.held.clone();
+                self.turn_came(held.filter(|held| Some(&held.place) == place.as_ref()));
+            }
+            State::Locking => {
+                // There is no lock to release.
+                self.store.record_lock = None;
+                self.refresh();
+            }
             State::Storing => {
                 self.take_tokens();
                 self.store.is_stored = false;

@@ -19,6 +19,7 @@ use super::scope::Scopes;
 use super::secret::{Secret, is_same};
 use super::table::{Cue, State};
 use crate::driver::Instant;
+use crate::http::url::is_loopback;
 use crate::http::{Fields, Url, Verb};
 
 /// How often a request for metadata, or for tokens of a program, is repeated.
@@ -93,6 +94,8 @@ impl Authorizer {
     /// This process has the turn to sign in. Uses what another process has stored meanwhile, or prepares a sign-in.
     pub(super) fn turn_came(&mut self, stored: Option<Record>) {
         let stored = stored.filter(|record| self.is_of_config(record));
+        let is_news = |record: &Record| self.is_news(record) && !self.is_refused(record);
+        let is_news = stored.as_ref().is_some_and(is_news);
         let Some(flow) = &mut self.flow else {
             return;
         };
@@ -102,7 +105,7 @@ impl Authorizer {
                 let is_other = wanted.refused.as_ref() != Some(&tokens.access);
                 let is_wide = !wanted.is_step_up || tokens.scopes.has_all(&wanted.scopes);
                 let is_renewable = tokens.refresh.is_some() || tokens.is_alive(self.now.unix);
-                is_other && is_wide && is_renewable
+                is_news && is_other && is_wide && is_renewable
             })
         };
         let mut scopes = wanted.scopes.clone();
@@ -110,6 +113,7 @@ impl Authorizer {
             Some(record) if is_usable(&record) => {
                 self.release();
                 self.adopt(record);
+                self.history.is_renewed_for_server = false;
                 return self.use_tokens();
             }
             Some(record) => {
@@ -151,8 +155,16 @@ impl Authorizer {
         else {
             return;
         };
+        let flaw = match self.config.grant {
+            Grant::AuthorizationCode => flaw(&prepared),
+            _ => None,
+        };
+        // Kept even if it has a flaw, so that its redirect is closed.
         flow.prepared = prepared;
-        self.choose_client();
+        match flaw {
+            None => self.choose_client(),
+            Some(flaw) => self.cannot_prepare(flaw),
+        }
     }
 
     pub(super) fn cannot_prepare(&mut self, why: &str) {
@@ -242,7 +254,11 @@ impl Authorizer {
         let Some(flow) = self.flow.as_mut().filter(|_| self.state == State::Asking) else {
             return;
         };
-        let query = query.split_once('?').map_or(query, |(_, query)| query);
+        // The whole URL has a question mark before the first parameter. Later ones belong to a value.
+        let query = match query.split_once('?') {
+            Some((before, query)) if !before.contains(['=', '&']) => query,
+            _ => query,
+        };
         let query = query.split_once('#').map_or(query, |(query, _)| query);
         let pairs: alloc::vec::Vec<(String, String)> = form::decode(query).collect();
         let get = |name: &str| {
@@ -364,5 +380,29 @@ impl Authorizer {
             }
             (_, _) => self.fail(refusal),
         }
+    }
+}
+
+/// Why a sign-in with a browser would not be safe with this.
+fn flaw(prepared: &Prepared) -> Option<&'static str> {
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_verifier = |verifier: &Secret| {
+        let verifier = verifier.expose();
+        (43..=128).contains(&verifier.len()) && verifier.bytes().all(is_unreserved)
+    };
+    let is_safe = |uri: Url| uri.is_https() || is_loopback(uri.authority());
+    if !Url::parse(&prepared.redirect_uri).is_ok_and(is_safe) {
+        Some("the redirect URI is neither https nor http to this computer")
+    } else if prepared
+        .state
+        .as_ref()
+        .is_none_or(|state| state.expose().is_empty())
+    {
+        Some("the driver gave no state")
+    } else if !prepared.verifier.as_ref().is_some_and(is_verifier) || prepared.challenge.is_empty()
+    {
+        Some("the driver gave no PKCE verifier of 43 to 128 characters with its challenge")
+    } else {
+        None
     }
 }

@@ -72,7 +72,7 @@ impl Authorizer {
 
     /// A lock is held, and this is the record.
     pub(super) fn locked(&mut self, found: Option<&[u8]>) {
-        let stored: Option<Record> = record::read(found);
+        let stored = record::read_tokens(found);
         match self.state {
             State::Queueing => self.turn_came(stored),
             State::Locking => self.renew_under_lock(stored),
@@ -85,9 +85,8 @@ impl Authorizer {
     /// Uses the tokens that another process has stored meanwhile, or renews those in use.
     fn renew_under_lock(&mut self, stored: Option<Record>) {
         let stored = stored.filter(|record| self.is_of_config(record));
-        let ours = self.held.as_ref().and_then(|held| held.tokens.as_ref());
         match stored {
-            Some(record) if record.tokens.is_some() && record.tokens.as_ref() != ours => {
+            Some(record) if self.is_news(&record) => {
                 self.adopt(record);
                 if self.has_living_token() {
                     self.release();
@@ -115,7 +114,6 @@ impl Authorizer {
         self.held = Some(record);
         self.token += 1;
         self.history.obtained = Some(self.now.at);
-        self.history.is_renewed_for_server = false;
     }
 
     pub(super) fn refresh(&mut self) {
@@ -367,10 +365,14 @@ impl Authorizer {
         };
         let is_registered = held.client.source != ClientSource::Known;
         if &*answer.error == "invalid_grant" || (is_of_client && is_registered) {
-            held.tokens = None;
+            let spent = held.tokens.take().and_then(|tokens| tokens.refresh);
             if is_of_client {
                 // The client registers again.
                 held.client.secret_expires = Some(0);
+            }
+            if self.store.record_lock.is_none() {
+                // Another process may have stored new tokens. They must not be deleted.
+                return self.look_for_others(spent);
             }
             self.store.after_save = AfterSave::SignIn;
             return self.save();
@@ -384,6 +386,15 @@ impl Authorizer {
         } else {
             self.renewal_failed(refusal, None);
         }
+    }
+
+    /// Reads the store again, because the refresh token was refused while no lock was held.
+    fn look_for_others(&mut self, spent: Option<Secret>) {
+        self.store.spent = spent;
+        self.release();
+        self.settle();
+        self.go(Cue::Reload);
+        self.load();
     }
 
     /// New tokens came for the refresh token.
@@ -408,15 +419,24 @@ impl Authorizer {
         self.history.failed_renewals = 0;
         self.history.renew_after = Instant::ZERO;
         self.history.failure = None;
+        if let Some(wanted) = &mut self.wanted {
+            // The authorization server may give the same token again. Then the server decides again.
+            wanted.refused = None;
+        }
+    }
+
+    /// Counts a renewal that failed. Returns when the next one may begin.
+    pub(super) fn back_off(&mut self) -> Instant {
+        self.history.failed_renewals = self.history.failed_renewals.saturating_add(1);
+        let backoff = Duration::from_secs(1 << self.history.failed_renewals.min(9));
+        self.now.at + backoff.min(MAX_BACKOFF)
     }
 
     /// A renewal failed. The tokens stay, and the next attempt waits.
     pub(super) fn renewal_failed(&mut self, refusal: Refusal, pause: Option<Duration>) {
         self.release();
-        self.history.failed_renewals += 1;
-        let backoff = Duration::from_secs(1 << self.history.failed_renewals.min(9));
         let pause = pause.unwrap_or_default().min(MAX_RETRY_AFTER);
-        let until = self.now.at + backoff.min(MAX_BACKOFF).max(pause);
+        let until = self.back_off().max(self.now.at + pause);
         self.history.renew_after = until;
         self.history.failure = Some((refusal.clone(), until));
         // The server has not refused a token that was renewed.

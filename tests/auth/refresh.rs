@@ -3,9 +3,19 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use everlink::auth::State;
+use everlink::auth::{Event, Refusal, State, TokenPoll};
+use serde_json::json;
 
-use crate::support::{Process, START, usual_web};
+use crate::support::*;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Answers the token endpoint like this from now on.
+fn tokens_are(process: &Process, answer: Answer) {
+    process.web.borrow_mut().at(TOKEN, move |_| answer.clone());
+}
 
 #[test]
 fn a_token_is_renewed_before_it_expires_without_a_browser() {
@@ -19,6 +29,7 @@ fn a_token_is_renewed_before_it_expires_without_a_browser() {
     );
 }
 
+/// A-REF-03: the stored expiry is absolute, so the next process knows it.
 #[test]
 fn the_next_process_renews_an_expired_token_of_the_store() {
     let process = Process::signed_in(usual_web());
@@ -31,6 +42,7 @@ fn the_next_process_renews_an_expired_token_of_the_store() {
     assert!(next.visits.is_empty());
 }
 
+/// A-REF-02
 #[test]
 fn a_refused_token_is_renewed_first_and_then_a_person_is_asked() {
     let mut process = Process::signed_in(usual_web());
@@ -40,4 +52,305 @@ fn a_refused_token_is_renewed_first_and_then_a_person_is_asked() {
     process.unauthorized();
     assert_eq!(process.auth.state(), State::Asking);
     assert_eq!(process.visits.len(), 2);
+}
+
+/// A-REF-01: a grant without a refresh token ends in a sign-in, and nothing is tried before the server is needed.
+#[test]
+fn expired_token_without_a_refresh_token_is_not_sent_and_bothers_nobody() {
+    let mut web = usual_web();
+    web.at(TOKEN, |_| {
+        Answer::json(200, json!({"access_token": "a", "expires_in": 60}))
+    });
+    let mut process = Process::signed_in(web);
+    process.pass(seconds(3600));
+    assert_eq!(process.token(), None);
+    assert_eq!(
+        (process.visits.len(), process.web.borrow().to(TOKEN).len()),
+        (1, 1)
+    );
+    process.unauthorized();
+    assert_eq!(process.visits.len(), 2);
+}
+
+/// A-REF-03: a minute before the end, and never in the first half of the life.
+#[test]
+fn time_of_renewal_follows_the_lifetime() {
+    for (lifetime, renewed_at) in [(3600, 3540), (100, 50), (10, 5)] {
+        let mut web = usual_web();
+        web.at(TOKEN, move |_| {
+            Answer::json(200, merged(tokens(1), json!({"expires_in": lifetime})))
+        });
+        let mut process = Process::signed_in(web);
+        process.pass(seconds(renewed_at - 1));
+        assert_eq!(process.web.borrow().to(TOKEN).len(), 1, "{lifetime}");
+        process.pass(seconds(1));
+        assert_eq!(process.web.borrow().to(TOKEN).len(), 2, "{lifetime}");
+    }
+}
+
+/// A-REF-03: the computer slept, so the clock of deadlines stood still.
+#[test]
+fn token_that_expired_while_the_computer_slept_is_renewed_and_not_sent() {
+    let mut process = Process::signed_in(usual_web());
+    process.unix += 7200;
+    let now = process.now();
+    assert!(matches!(process.auth.poll_token(now), TokenPoll::Pending));
+    process.run();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+}
+
+/// A-REF-04
+#[test]
+fn renewal_keeps_what_the_answer_leaves_out() {
+    for refresh in [json!(null), json!("")] {
+        let mut process = Process::start(usual_web(), |_| {});
+        process.challenge(401, &[r#"Bearer scope="read""#], None);
+        process.sign_in();
+        let answer = json!({"access_token": "new", "refresh_token": refresh, "expires_in": 3600});
+        tokens_are(&process, Answer::json(200, answer));
+        process.unauthorized();
+        let stored = process.store.tokens().unwrap();
+        assert_eq!(stored["tokens"]["access"], "new");
+        assert_eq!(stored["tokens"]["refresh"], "refresh-1", "{refresh}");
+        assert_eq!(stored["tokens"]["scopes"], "read");
+    }
+}
+
+/// A-REF-07: while the authorization server is away, the old token is used as long as it lives, and nothing is forgotten.
+#[test]
+fn trouble_at_a_renewal_keeps_everything() {
+    let troubles = [
+        Answer::status(500),
+        Answer::status(503),
+        Answer::status(429),
+        Answer::Broken,
+        Answer::Never,
+        refusal(400, "temporarily_unavailable"),
+        Answer::Body(200, everlink::http::Fields::new(), b"<html>".to_vec()),
+    ];
+    for trouble in troubles {
+        let shown = format!("{trouble:?}");
+        let mut process = Process::signed_in(usual_web());
+        tokens_are(&process, trouble);
+        process.pass(seconds(3590));
+        assert_eq!(process.token().unwrap().1, "Bearer access-1", "{shown}");
+        process.pass(seconds(7200));
+        let stored = process.store.tokens().unwrap();
+        assert_eq!(stored["tokens"]["refresh"], "refresh-1", "{shown}");
+        assert_eq!(process.visits.len(), 1, "{shown}");
+        assert!(process.locks().is_empty(), "{shown}");
+        let attempts = process.web.borrow().to(TOKEN).len();
+        assert!((5..50).contains(&attempts), "{attempts} attempts: {shown}");
+        let mut count = 1;
+        process.web.borrow_mut().at(TOKEN, move |_| {
+            count += 1;
+            Answer::json(200, tokens(count))
+        });
+        process.pass(seconds(400));
+        assert_eq!(process.token().unwrap().1, "Bearer access-2", "{shown}");
+    }
+}
+
+/// A-REF-07: callers that go on asking during an outage must not open a browser: a refresh token is there.
+#[test]
+fn callers_during_an_outage_are_refused_and_no_browser_opens() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, Answer::status(503));
+    process.unix += 7200;
+    for step in 0..720 {
+        process.unauthorized();
+        match process.events.last() {
+            Some(Event::Refused(refusal)) => assert!(refusal.is_transient(), "{step}: {refusal}"),
+            other => panic!("{other:?}"),
+        }
+        process.pass(seconds(10));
+    }
+    assert_eq!(process.visits.len(), 1);
+    assert!(process.web.borrow().to(TOKEN).len() < 50);
+    process.web.borrow_mut().at(TOKEN, counted_tokens());
+    process.pass(seconds(400));
+    assert!(process.token().is_some());
+    assert_eq!(process.visits.len(), 1);
+}
+
+/// A-REF-07: a pause that the authorization server asks for is kept.
+#[test]
+fn retry_after_of_a_renewal_is_kept() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, Answer::status(429).with("Retry-After", "600"));
+    process.pass(seconds(3540 + 599));
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
+    process.pass(seconds(2));
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 3);
+}
+
+/// A-REF-06, A-REF-07: only this error ends a grant. Nobody is bothered before the server is needed again.
+#[test]
+fn invalid_grant_ends_the_grant_and_keeps_the_client() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, refusal(400, "invalid_grant"));
+    process.pass(seconds(3600));
+    assert_eq!(process.auth.state(), State::SignedOut);
+    assert_eq!(process.visits.len(), 1);
+    let stored = process.store.tokens().unwrap();
+    assert_eq!(stored.get("tokens"), None);
+    assert_eq!(stored["client"]["id"], "client-1");
+    process.unauthorized();
+    assert_eq!(process.visits.len(), 2);
+    assert_eq!(process.web.borrow().to(REGISTER).len(), 1);
+}
+
+/// A-REF-08: the switch for authorization servers that refuse the parameter is tested in `redirect`.
+#[test]
+fn renewal_has_the_refresh_token_the_client_and_the_resource() {
+    let mut process = Process::signed_in(usual_web());
+    process.unauthorized();
+    let web = process.web.borrow();
+    let sent = web.to(TOKEN)[1];
+    for (name, value) in [
+        ("grant_type", "refresh_token"),
+        ("refresh_token", "refresh-1"),
+        ("client_id", "client-1"),
+        ("resource", SERVER),
+    ] {
+        assert_eq!(sent.form(name).as_deref(), Some(value), "{name}");
+    }
+    assert_eq!(sent.form("scope"), None);
+}
+
+/// A-REF-09: a server that refuses fresh tokens must not open window after window.
+#[test]
+fn server_that_refuses_fresh_tokens_causes_three_sign_ins_and_names_its_reason() {
+    let mut process = Process::start(usual_web(), |_| {});
+    for _ in 0..50 {
+        let under = process.token().map(|(id, _)| id);
+        let demand = r#"Bearer error="invalid_token", error_description="wrong audience""#;
+        process.challenge(401, &[demand], under);
+        if process.auth.state() == State::Asking {
+            process.sign_in();
+        }
+    }
+    assert_eq!(process.visits.len(), 3);
+    assert!(process.web.borrow().to(TOKEN).len() <= 6);
+    let text = process.refusal();
+    assert!(
+        text.contains("3 sign-ins") && text.contains("wrong audience"),
+        "{text}"
+    );
+}
+
+/// A-REF-09: an authorization server may return the token that the server has just refused.
+#[test]
+fn token_that_comes_back_unchanged_ends_in_a_refusal_and_no_loop() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, Answer::json(200, tokens(1)));
+    for _ in 0..20 {
+        process.unauthorized();
+        if process.auth.state() == State::Asking {
+            process.sign_in();
+        }
+        process.pass(seconds(1));
+    }
+    assert!(process.auth.state().is_idle());
+    assert!(process.visits.len() <= 3);
+    assert!(process.web.borrow().to(TOKEN).len() < 10);
+    assert!(matches!(process.events.last(), Some(Event::Refused(_))));
+}
+
+/// A-REF-10: a lock is held for seconds, and never while a token is merely used.
+#[test]
+fn no_lock_is_held_while_a_token_is_used() {
+    let mut process = Process::signed_in(usual_web());
+    for _ in 0..5 {
+        assert!(process.locks().is_empty());
+        process.pass(seconds(3541));
+        assert!(process.token().is_some());
+    }
+}
+
+/// A-REF-10: an exchange that never ends holds the lock no longer than the time for an exchange.
+#[test]
+fn lock_of_a_renewal_that_never_ends_is_released_after_the_timeout() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, Answer::Never);
+    process.pass(seconds(3540));
+    assert_eq!(process.auth.state(), State::Refreshing);
+    assert_eq!(process.locks().len(), 1);
+    process.pass(seconds(31));
+    assert!(process.locks().is_empty());
+}
+
+/// A refusal that is neither about the grant nor about the client leads to a person, if somebody waits. The tokens are kept until others replace
+/// them.
+#[test]
+fn odd_refusal_of_a_renewal_asks_a_person_and_keeps_the_tokens() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, refusal(400, "invalid_target"));
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    process.redirect("?error=access_denied&state=state-2");
+    let stored = process.store.tokens().unwrap();
+    assert_eq!(stored["tokens"]["refresh"], "refresh-1");
+    assert!(process.locks().is_empty());
+}
+
+/// A record whose endpoint is no URL must not stop the machine for ever.
+#[test]
+fn damaged_endpoint_in_the_store_leads_to_a_sign_in() {
+    let process = Process::signed_in(usual_web());
+    let (web, store) = (Rc::clone(&process.web), process.store.clone());
+    drop(process);
+    for record in store.get().records.values_mut() {
+        let text = String::from_utf8(record.clone()).unwrap();
+        *record = text.replace(TOKEN, "nonsense").into_bytes();
+    }
+    let mut next = Process::sharing(&web, &store, START + 7200, |_| {});
+    next.unauthorized();
+    assert_eq!(next.auth.state(), State::Asking);
+    assert!(
+        next.locks()
+            .iter()
+            .all(|(_, lock)| *lock == everlink::auth::Lock::SignIn)
+    );
+}
+
+/// The wait for a token, and the wait for its renewal, are told apart from having none.
+#[test]
+fn caller_waits_for_a_renewal_that_is_under_way() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, Answer::Never);
+    process.unix += 7200;
+    for _ in 0..3 {
+        let now = process.now();
+        assert!(matches!(process.auth.poll_token(now), TokenPoll::Pending));
+        process.run();
+    }
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
+    process.pass(seconds(31));
+    let now = process.now();
+    let polled = process.auth.poll_token(now);
+    assert!(matches!(polled, TokenPoll::Unauthenticated), "{polled:?}");
+}
+
+/// An explicit sign-in with a usable refresh token needs no person.
+#[test]
+fn explicit_sign_in_renews_an_expired_token() {
+    let mut process = Process::signed_in(usual_web());
+    process.unix += 7200;
+    let now = process.now();
+    process.auth.sign_in(now);
+    process.run();
+    assert_eq!(process.visits.len(), 1);
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    assert_eq!(process.outcomes(), 2);
+    // With a token that lives, there is nothing to do.
+    let now = process.now();
+    process.auth.sign_in(now);
+    process.run();
+    assert_eq!(process.outcomes(), 3);
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
+    assert!(!matches!(
+        process.events.last(),
+        Some(Event::Refused(Refusal::Cancelled))
+    ));
 }

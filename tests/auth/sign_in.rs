@@ -29,7 +29,7 @@ fn a_challenge_leads_through_metadata_registration_and_a_browser_to_a_stored_tok
     let (_, token) = process.token().unwrap();
     assert_eq!(token, "Bearer access-1");
     assert!(!process.is_redirect_open);
-    assert!(process.store.get().locks.is_empty());
+    assert!(process.locks().is_empty());
     {
         let web = process.web.borrow();
         assert_eq!(
@@ -55,7 +55,10 @@ fn a_challenge_leads_through_metadata_registration_and_a_browser_to_a_stored_tok
         for (name, value) in [
             ("grant_type", "authorization_code"),
             ("code", "code-1"),
-            ("code_verifier", "verifier-1"),
+            (
+                "code_verifier",
+                "verifier-1.......................................",
+            ),
             ("client_id", "client-1"),
             ("resource", SERVER),
         ] {

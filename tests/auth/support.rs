@@ -1,205 +1,20 @@
 //! A driver of authorizers whose web, store and clock are values. It answers every output at once, unless a test holds the answer back.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use everlink::auth::{
-    Authorizer, Config, Event, Input, Key, Lock, Need, Now, Output, Preparation, Prepared, Request,
-    Secret, State, TokenId, TokenPoll,
+    Authorizer, Config, Event, ExchangeId, Input, Key, Lock, Need, Now, Output, Preparation,
+    Prepared, Request, Secret, State, TokenId, TokenPoll,
 };
-use everlink::http::{Fields, ResponseHead, Url, Verb};
+use everlink::http::{Fields, ResponseHead, Url};
 use everlink::{Fault, FaultKind, Instant};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-/// The MCP server.
-pub(crate) const SERVER: &str = "https://mcp.example/v1/mcp";
-/// The issuer.
-pub(crate) const ISSUER: &str = "https://as.example";
-/// The time at which tests begin, in seconds since 1970.
-pub(crate) const START: u64 = 1_800_000_000;
-
-/// An answer of the web.
-#[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    Body(u16, Fields<'static>, Vec<u8>),
-    /// No answer: the connection breaks.
-    Broken,
-    /// No answer yet.
-    Never,
-}
-
-impl Answer {
-    pub(crate) fn json(status: u16, body: Value) -> Answer {
-        Answer::Body(status, Fields::new(), body.to_string().into_bytes())
-    }
-
-    pub(crate) fn status(status: u16) -> Answer {
-        Answer::Body(status, Fields::new(), Vec::new())
-    }
-
-    pub(crate) fn with(self, name: &'static str, value: &str) -> Answer {
-        match self {
-            Answer::Body(status, fields, body) => {
-                Answer::Body(status, fields.and(name, value.to_owned()), body)
-            }
-            other => other,
-        }
-    }
-}
-
-/// A request that was sent.
-#[derive(Clone, Debug)]
-pub(crate) struct Sent {
-    pub(crate) verb: Verb,
-    pub(crate) url: String,
-    pub(crate) fields: Vec<(String, String)>,
-    pub(crate) body: String,
-    pub(crate) has_proof: bool,
-}
-
-impl Sent {
-    /// The value of a form parameter.
-    pub(crate) fn form(&self, name: &str) -> Option<String> {
-        form(&self.body, name)
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
-    }
-
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        let mut fields = self.fields.iter();
-        let found = fields.find(|(of, _)| of.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
-    }
-}
-
-/// The value of a parameter in a form or in the query of a URL.
-pub(crate) fn form(text: &str, name: &str) -> Option<String> {
-    let text = text.split_once('?').map_or(text, |(_, query)| query);
-    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-    let mut named = pairs.filter(|(of, _)| *of == name);
-    let (_, value) = named.next()?;
-    assert!(named.next().is_none(), "{name} comes twice");
-    let mut decoded = Vec::new();
-    let mut bytes = value.bytes();
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => {
-                let digits = [bytes.next().unwrap(), bytes.next().unwrap()];
-                u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
-            }
-            b'+' => b' ',
-            other => other,
-        });
-    }
-    Some(String::from_utf8(decoded).unwrap())
-}
-
-type Handler = Box<dyn FnMut(&Sent) -> Answer>;
-
-/// A web of documents and endpoints, with the log of all requests.
-#[derive(Default)]
-pub(crate) struct Web {
-    handlers: BTreeMap<String, Handler>,
-    pub(crate) log: Vec<Sent>,
-}
-
-impl Web {
-    pub(crate) fn at(
-        &mut self,
-        url: impl Into<String>,
-        handler: impl FnMut(&Sent) -> Answer + 'static,
-    ) {
-        self.handlers.insert(url.into(), Box::new(handler));
-    }
-
-    pub(crate) fn document(&mut self, url: impl Into<String>, body: Value) {
-        self.at(url, move |_| Answer::json(200, body.clone()));
-    }
-
-    fn answer(&mut self, request: &Request) -> Answer {
-        let fields = request.fields.iter();
-        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        let sent = Sent {
-            verb: request.verb,
-            url: request.url.as_str().to_owned(),
-            fields: fields
-                .map(|(name, value)| (name.to_owned(), text(value)))
-                .collect(),
-            body: text(&request.body),
-            has_proof: request.proof.is_some(),
-        };
-        self.log.push(sent.clone());
-        match self.handlers.get_mut(&sent.url) {
-            Some(handler) => handler(&sent),
-            None => Answer::status(404),
-        }
-    }
-
-    /// The URLs of all requests.
-    pub(crate) fn urls(&self) -> Vec<&str> {
-        self.log.iter().map(|sent| sent.url.as_str()).collect()
-    }
-
-    /// The requests to a URL.
-    pub(crate) fn to(&self, url: &str) -> Vec<&Sent> {
-        self.log.iter().filter(|sent| sent.url == url).collect()
-    }
-}
-
-/// The metadata of an authorization server that can do everything.
-pub(crate) fn server_metadata(issuer: &str) -> Value {
-    json!({
-        "issuer": issuer,
-        "authorization_endpoint": format!("{issuer}/authorize"),
-        "token_endpoint": format!("{issuer}/token"),
-        "registration_endpoint": format!("{issuer}/register"),
-        "revocation_endpoint": format!("{issuer}/revoke"),
-        "device_authorization_endpoint": format!("{issuer}/device"),
-        "response_types_supported": ["code"],
-        "code_challenge_methods_supported": ["S256"],
-    })
-}
-
-/// A web with a server and its authorization server, which gives out the tokens `access-1`, `refresh-1` and so on, for an hour each.
-pub(crate) fn usual_web() -> Web {
-    let mut web = Web::default();
-    web.document(
-        "https://mcp.example/.well-known/oauth-protected-resource/v1/mcp",
-        json!({"resource": SERVER, "authorization_servers": [ISSUER]}),
-    );
-    web.document(
-        format!("{ISSUER}/.well-known/oauth-authorization-server"),
-        server_metadata(ISSUER),
-    );
-    web.at(format!("{ISSUER}/register"), |_| {
-        Answer::json(201, json!({"client_id": "client-1"}))
-    });
-    web.at(format!("{ISSUER}/token"), counted_tokens());
-    web.at(format!("{ISSUER}/revoke"), |_| Answer::status(200));
-    web
-}
-
-/// Gives out the tokens `access-1`, `refresh-1` and so on.
-pub(crate) fn counted_tokens() -> impl FnMut(&Sent) -> Answer {
-    let mut count = 0;
-    move |_| {
-        count += 1;
-        Answer::json(200, tokens(count))
-    }
-}
-
-pub(crate) fn tokens(number: u32) -> Value {
-    json!({
-        "access_token": format!("access-{number}"),
-        "refresh_token": format!("refresh-{number}"),
-        "token_type": "Bearer",
-        "expires_in": 3600,
-    })
-}
+pub(crate) use crate::web::*;
 
 /// A store that several authorizers share.
 #[derive(Clone, Default)]
@@ -208,9 +23,16 @@ pub(crate) struct Store(Rc<RefCell<StoreState>>);
 #[derive(Default)]
 pub(crate) struct StoreState {
     pub(crate) records: BTreeMap<Key, Vec<u8>>,
-    pub(crate) locks: BTreeSet<(Key, Lock)>,
+    /// The locks, and the processes that hold them.
+    pub(crate) locks: BTreeMap<(Key, Lock), u32>,
     /// If set, every access fails.
     pub(crate) is_broken: bool,
+    /// If set, no lock can be taken, and everything else works.
+    pub(crate) has_no_locks: bool,
+    /// If set, nothing can be written, and everything else works.
+    pub(crate) is_read_only: bool,
+    /// If set, no access is answered.
+    pub(crate) is_silent: bool,
 }
 
 impl Store {
@@ -227,8 +49,12 @@ impl Store {
     }
 }
 
+/// The number of the next process.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
 /// One process: an authorizer and its driver.
 pub(crate) struct Process {
+    number: u32,
     pub(crate) auth: Authorizer,
     pub(crate) web: Rc<RefCell<Web>>,
     pub(crate) store: Store,
@@ -243,8 +69,14 @@ pub(crate) struct Process {
     pub(crate) is_redirect_open: bool,
     /// Locks that are wanted and held by another process.
     pub(crate) waiting: Vec<(Key, Lock)>,
-    /// The tokens that the driver gives, in order.
+    /// The exchanges that have no answer yet.
+    pub(crate) pending: Vec<ExchangeId>,
+    /// The tokens that the driver gives, in order. It can give nothing when they are used up.
     pub(crate) gifts: Vec<&'static str>,
+    /// If not empty, the driver cannot prepare a sign-in, for this reason.
+    pub(crate) unprepared: &'static str,
+    /// If set, the driver does not answer when a sign-in is to be prepared.
+    pub(crate) is_unprepared: bool,
     pub(crate) redirect_uri: &'static str,
     redirects: u32,
 }
@@ -272,6 +104,7 @@ impl Process {
             unix,
         };
         let mut process = Process {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             auth: Authorizer::new(config, now),
             web: Rc::clone(web),
             store: store.clone(),
@@ -284,6 +117,9 @@ impl Process {
             needs: Vec::new(),
             is_redirect_open: false,
             waiting: Vec::new(),
+            pending: Vec::new(),
+            unprepared: "",
+            is_unprepared: false,
             gifts: vec!["gift-1", "gift-2", "gift-3"],
             redirect_uri: "http://127.0.0.1:7777/callback",
             redirects: 0,
@@ -299,16 +135,54 @@ impl Process {
         }
     }
 
-    /// Carries out all outputs.
+    /// Carries out all outputs, and takes the locks that have become free.
     pub(crate) fn run(&mut self) {
-        while let Some(output) = self.auth.poll_output() {
-            self.carry_out(output);
+        let mut count = 0;
+        loop {
+            while let Some(output) = self.auth.poll_output() {
+                self.carry_out(output);
+                count += 1;
+                assert!(count < 1000, "{:?} never comes to rest", self.auth.state());
+            }
+            let is_free = |wanted: &(Key, Lock)| !self.store.get().locks.contains_key(wanted);
+            let Some(at) = self.waiting.iter().position(is_free) else {
+                break;
+            };
+            let (key, lock) = self.waiting.remove(at);
+            self.lock(key, lock);
         }
         assert!(
             self.auth.state().is_idle() || self.auth.poll_timeout().is_some(),
             "{:?} waits without a deadline",
             self.auth.state()
         );
+    }
+
+    fn lock(&mut self, key: Key, lock: Lock) {
+        let now = self.now();
+        let wanted = (key, lock);
+        if self.store.get().is_broken || self.store.get().has_no_locks {
+            let why = "no locks";
+            return self.auth.handle(now, Input::StoreFailed { why });
+        }
+        if self.store.get().locks.contains_key(&wanted) {
+            return self.waiting.push(wanted);
+        }
+        self.store.get().locks.insert(wanted.clone(), self.number);
+        self.read(
+            |auth, record| auth.handle(now, Input::Locked { record }),
+            &wanted.0,
+        );
+    }
+
+    /// The locks that this process holds or waits for.
+    pub(crate) fn locks(&self) -> Vec<(Key, Lock)> {
+        let state = self.store.get();
+        let held = state.locks.iter();
+        let held = held.filter(|(_, owner)| **owner == self.number);
+        held.map(|(lock, _)| lock.clone())
+            .chain(self.waiting.iter().cloned())
+            .collect()
     }
 
     fn carry_out(&mut self, output: Output) {
@@ -318,33 +192,23 @@ impl Process {
                 |auth, record| auth.handle(now, Input::Loaded { record }),
                 &key,
             ),
-            Output::Lock { key, lock } => {
-                let is_broken = self.store.get().is_broken;
-                if is_broken {
-                    self.auth
-                        .handle(now, Input::StoreFailed { why: "disk full" });
-                } else if self.store.get().locks.insert((key.clone(), lock)) {
-                    self.read(
-                        |auth, record| auth.handle(now, Input::Locked { record }),
-                        &key,
-                    );
-                } else {
-                    self.waiting.push((key, lock));
-                }
-            }
+            Output::Lock { key, lock } => self.lock(key, lock),
             Output::Unlock { key, lock } => {
-                let waiting = self
-                    .waiting
-                    .iter()
-                    .position(|wanted| *wanted == (key.clone(), lock));
-                match waiting {
-                    Some(at) => drop(self.waiting.remove(at)),
-                    None => drop(self.store.get().locks.remove(&(key, lock))),
+                let wanted = (key, lock);
+                self.waiting.retain(|waiting| *waiting != wanted);
+                let mut store = self.store.get();
+                if store.locks.get(&wanted) == Some(&self.number) {
+                    store.locks.remove(&wanted);
                 }
             }
             Output::Save { key, record } => self.write(|records| drop(records.insert(key, record))),
             Output::Delete { key } => self.write(|records| drop(records.remove(&key))),
             Output::Request(request) => self.exchange(&request),
+            Output::Prepare(_) if self.is_unprepared => {}
+            Output::Prepare(_) if !self.unprepared.is_empty() => {
+                let why = self.unprepared;
+                self.auth.handle(now, Input::CannotGive { why });
+            }
             Output::Prepare(preparation) => {
                 self.redirects += 1;
                 let is_redirect = preparation.redirect;
@@ -358,7 +222,7 @@ impl Process {
                         String::new()
                     },
                     state: Some(Secret::new(format!("state-{}", self.redirects))),
-                    verifier: Some(Secret::new(format!("verifier-{}", self.redirects))),
+                    verifier: Some(Secret::new(format!("verifier-{:.<40}", self.redirects))),
                     challenge: format!("challenge-{}", self.redirects),
                     dpop_key,
                 };
@@ -366,6 +230,10 @@ impl Process {
             }
             Output::Give(need) => {
                 self.needs.push(need);
+                if self.gifts.is_empty() {
+                    let why = "the key is locked";
+                    return self.auth.handle(now, Input::CannotGive { why });
+                }
                 let gift = self.gifts.remove(0);
                 self.auth.handle(now, Input::Given(Secret::new(gift)));
             }
@@ -373,16 +241,20 @@ impl Process {
             Output::ShowCode(code) => self.codes.push(code.code.to_string()),
             Output::CloseRedirect => self.is_redirect_open = false,
             Output::Event(event) => self.events.push(event),
-            Output::Abort { .. } => {}
+            Output::Abort { exchange } => self.pending.retain(|pending| *pending != exchange),
             other => panic!("{other:?}"),
         }
     }
 
     fn read(&mut self, feed: impl FnOnce(&mut Authorizer, Option<&[u8]>), key: &Key) {
-        let (record, is_broken) = {
+        let (record, is_broken, is_silent) = {
             let store = self.store.get();
-            (store.records.get(key).cloned(), store.is_broken)
+            let record = store.records.get(key).cloned();
+            (record, store.is_broken, store.is_silent)
         };
+        if is_silent {
+            return;
+        }
         if is_broken {
             let now = self.now();
             self.auth
@@ -393,8 +265,14 @@ impl Process {
     }
 
     fn write(&mut self, change: impl FnOnce(&mut BTreeMap<Key, Vec<u8>>)) {
-        let is_broken = self.store.get().is_broken;
+        let (is_broken, is_silent) = {
+            let store = self.store.get();
+            (store.is_broken || store.is_read_only, store.is_silent)
+        };
         let now = self.now();
+        if is_silent {
+            return;
+        }
         if is_broken {
             self.auth
                 .handle(now, Input::StoreFailed { why: "disk full" });
@@ -406,7 +284,16 @@ impl Process {
 
     fn exchange(&mut self, request: &Request) {
         let answer = self.web.borrow_mut().answer(request);
-        let (now, exchange) = (self.now(), request.exchange);
+        self.pending.push(request.exchange);
+        self.answer(request.exchange, answer);
+    }
+
+    /// An answer to an exchange arrives.
+    pub(crate) fn answer(&mut self, exchange: ExchangeId, answer: Answer) {
+        let now = self.now();
+        if !matches!(answer, Answer::Never) {
+            self.pending.retain(|pending| *pending != exchange);
+        }
         match answer {
             Answer::Body(status, fields, body) => {
                 let mut head = ResponseHead::new(status);
@@ -432,7 +319,10 @@ impl Process {
     /// Lets time pass, and runs the timers on the way.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.clock + time;
+        let mut count = 0;
         loop {
+            count += 1;
+            assert!(count < 10_000, "{:?} never sleeps", self.auth.state());
             let next = self
                 .auth
                 .poll_timeout()
@@ -510,6 +400,12 @@ impl Process {
             process.events
         );
         process
+    }
+
+    /// How many outcomes were reported: that there is a token, or that there is none.
+    pub(crate) fn outcomes(&self) -> usize {
+        let is_outcome = |event: &&Event| matches!(event, Event::Authorized(_) | Event::Refused(_));
+        self.events.iter().filter(is_outcome).count()
     }
 
     /// The text of the last refusal.

@@ -1,0 +1,118 @@
+//! Challenges of the server: which of them lead to a sign-in.
+
+use everlink::auth::{Event, Refusal, State};
+use serde_json::json;
+
+use crate::support::*;
+
+/// A-CHAL-01, A-CHAL-02: several lines, several schemes in one line, quoted commas, escapes and any case are legal.
+#[test]
+fn bearer_challenge_is_found_between_other_schemes() {
+    let demands = [
+        r#"Negotiate YQ==, Basic realm="a, Bearer scope=\"wrong\"""#,
+        r#"bEaReR ReAlM="x", ERROR="invalid_token", SCOPE = "read \"quoted\"", Digest nonce=1"#,
+    ];
+    let mut process = Process::start(usual_web(), |_| {});
+    process.challenge(401, &demands, None);
+    let scope = form(&process.visits[0], "scope");
+    assert_eq!(scope.as_deref(), Some("read \"quoted\""));
+}
+
+/// A-CHAL-02: a server whose tokens are bound may send no other challenge.
+#[test]
+fn dpop_challenge_without_a_bearer_challenge_is_followed() {
+    let mut web = usual_web();
+    web.document(
+        "https://mcp.example/custom",
+        json!({"resource": SERVER, "authorization_servers": [ISSUER]}),
+    );
+    let demand = r#"DPoP algs="ES256", resource_metadata="https://mcp.example/custom""#;
+    let mut process = Process::start(web, |_| {});
+    process.challenge(401, &[demand], None);
+    assert_eq!(process.web.borrow().urls()[0], "https://mcp.example/custom");
+    assert_eq!(process.auth.state(), State::Asking);
+}
+
+/// A-CHAL-03
+#[test]
+fn challenge_without_a_field_leads_to_the_well_known_urls() {
+    for demands in [&[][..], &["Basic realm=x"], &["Bearer"], &["\u{1}"]] {
+        let mut process = Process::start(usual_web(), |_| {});
+        process.challenge(401, demands, None);
+        assert_eq!(process.web.borrow().urls()[0], RESOURCE);
+        assert_eq!(process.auth.state(), State::Asking);
+    }
+}
+
+/// A-CHAL-04: the URL is complete.
+#[test]
+fn metadata_url_of_the_challenge_is_used_as_it_is() {
+    let mut web = usual_web();
+    let url = "https://mcp.example/custom/metadata.json?tenant=1";
+    web.document(
+        url,
+        json!({"resource": SERVER, "authorization_servers": [ISSUER]}),
+    );
+    let mut process = Process::start(web, |_| {});
+    let demand = format!(r#"Bearer resource_metadata="{url}""#);
+    process.challenge(401, &[&demand], None);
+    assert_eq!(process.web.borrow().urls()[0], url);
+    assert_eq!(process.auth.state(), State::Asking);
+}
+
+/// A-CHAL-05
+#[test]
+fn refusal_with_403_is_final_unless_it_names_insufficient_scope() {
+    for demands in [&[][..], &["Bearer"], &[r#"Bearer error="invalid_token""#]] {
+        let mut process = Process::signed_in(usual_web());
+        let (id, _) = process.token().unwrap();
+        let sent = process.web.borrow().log.len();
+        process.challenge(403, demands, Some(id));
+        assert!(matches!(
+            process.events.last(),
+            Some(Event::Refused(Refusal::Forbidden { status: 403, .. }))
+        ));
+        assert_eq!(process.web.borrow().log.len(), sent);
+        assert_eq!(process.visits.len(), 1);
+        assert!(process.token().is_some(), "the token is kept");
+    }
+}
+
+/// A-CHAL-05: one outcome answers all challenges, so the refusal of one request must not answer those that wait for a person.
+#[test]
+fn plain_403_during_a_sign_in_does_not_refuse_those_that_wait() {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    process.challenge(403, &[], None);
+    assert_eq!(process.outcomes(), 0);
+    process.sign_in();
+    assert_eq!(process.outcomes(), 1);
+    assert!(matches!(process.events.last(), Some(Event::Authorized(_))));
+}
+
+/// A-CHAL-07: nothing is asked for before the server asks.
+#[test]
+fn nothing_is_sent_before_the_first_challenge() {
+    let mut process = Process::start(usual_web(), |_| {});
+    assert_eq!(process.token(), None);
+    assert!(process.web.borrow().log.is_empty());
+    assert!(process.events.is_empty());
+}
+
+/// One flow serves all challenges, with one outcome.
+#[test]
+fn ten_challenges_lead_to_one_sign_in_and_one_outcome() {
+    let mut process = Process::start(usual_web(), |_| {});
+    for _ in 0..10 {
+        process.unauthorized();
+    }
+    process.sign_in();
+    assert_eq!((process.visits.len(), process.outcomes()), (1, 1));
+    for _ in 0..10 {
+        // These requests went out before there was a token.
+        process.challenge(401, &["Bearer"], None);
+    }
+    assert_eq!((process.visits.len(), process.outcomes()), (1, 11));
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 1);
+}

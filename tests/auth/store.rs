@@ -1,0 +1,383 @@
+//! The store, which several processes share: one renewal for all, and no process loses what another has stored.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use everlink::auth::{Event, Key, State};
+use serde_json::json;
+
+use crate::support::*;
+
+/// A token endpoint that gives each refresh token away once, and ends the whole grant when one is used twice.
+fn rotating() -> impl FnMut(&Sent) -> Answer {
+    let mut count = 0;
+    let mut is_over = false;
+    move |sent| {
+        let newest = format!("refresh-{count}");
+        if sent
+            .form("refresh_token")
+            .is_some_and(|used| used != newest)
+        {
+            is_over = true;
+        }
+        if is_over && sent.form("refresh_token").is_some() {
+            return refusal(400, "invalid_grant");
+        }
+        is_over = false;
+        count += 1;
+        Answer::json(200, tokens(count))
+    }
+}
+
+fn rotating_web() -> Web {
+    let mut web = usual_web();
+    web.at(TOKEN, rotating());
+    web
+}
+
+/// Two processes that share the tokens of one sign-in.
+fn two(web: Web) -> (Process, Process) {
+    let one = Process::signed_in(web);
+    let two = Process::sharing(&one.web, &one.store, START, |_| {});
+    (one, two)
+}
+
+fn refreshes(process: &Process) -> usize {
+    let web = process.web.borrow();
+    let all = web.to(TOKEN);
+    let is_refresh = |sent: &&&Sent| sent.form("refresh_token").is_some();
+    all.iter().filter(is_refresh).count()
+}
+
+/// A-REF-05: one renewal serves both, for a month.
+#[test]
+fn two_processes_renew_a_rotating_token_once_for_both() {
+    let (mut one, mut two) = two(rotating_web());
+    for hour in 1..=24 * 30 {
+        one.pass(Duration::from_secs(3600));
+        two.pass(Duration::from_secs(3600));
+        let tokens = (one.token(), two.token());
+        assert!(tokens.0.is_some() && tokens.1.is_some(), "hour {hour}");
+        assert!(
+            refreshes(&one) <= hour + 15,
+            "hour {hour}: {}",
+            refreshes(&one)
+        );
+    }
+    assert_eq!((one.visits.len(), two.visits.len()), (1, 0));
+    assert!(one.store.get().locks.is_empty());
+}
+
+/// A-REF-05: the second one waits for the lock, and finds new tokens behind it.
+#[test]
+fn process_that_waited_for_the_lock_uses_the_tokens_behind_it() {
+    let (mut one, mut two) = two(rotating_web());
+    one.web.borrow_mut().at(TOKEN, |_| Answer::Never);
+    one.unauthorized();
+    assert_eq!(one.auth.state(), State::Refreshing);
+    two.unauthorized();
+    assert_eq!(two.auth.state(), State::Locking);
+    let exchange = one.pending[0];
+    one.answer(exchange, Answer::json(200, tokens(2)));
+    one.run();
+    two.run();
+    assert_eq!(two.token().unwrap().1, "Bearer access-2");
+    assert_eq!(refreshes(&one), 1);
+    assert_eq!((one.outcomes(), two.outcomes()), (2, 1));
+}
+
+/// A-REF-05: a process that holds the lock for ever does not stop the others for ever.
+#[test]
+fn lock_that_is_never_released_is_given_up_with_an_error() {
+    let (one, mut two) = two(rotating_web());
+    let key = one
+        .store
+        .get()
+        .records
+        .keys()
+        .find(|key| matches!(key, Key::Tokens { .. }))
+        .cloned();
+    one.store
+        .get()
+        .locks
+        .insert((key.unwrap(), everlink::auth::Lock::Record), 0);
+    two.unauthorized();
+    two.pass(Duration::from_secs(31));
+    assert!(two.auth.state().is_idle());
+    assert!(two.refusal().contains("lock"), "{}", two.refusal());
+    assert_eq!(refreshes(&two), 0, "nothing is renewed without the lock");
+    assert!(two.visits.is_empty());
+    assert!(two.waiting.is_empty());
+}
+
+/// A-REF-06: the loser's refusal never deletes the winner's tokens, even where a store has no locks.
+#[test]
+fn refused_renewal_does_not_delete_the_tokens_of_a_sibling() {
+    let (mut one, mut two) = two(rotating_web());
+    one.store.get().has_no_locks = true;
+    let web = Rc::clone(&one.web);
+    web.borrow_mut().at(TOKEN, |_| Answer::Never);
+    one.unauthorized();
+    two.unauthorized();
+    let (winner, loser) = (one.pending[0], two.pending[0]);
+    one.answer(winner, Answer::json(200, tokens(2)));
+    one.run();
+    two.answer(loser, refusal(400, "invalid_grant"));
+    two.run();
+    let stored = one.store.tokens().unwrap();
+    assert_eq!(stored["tokens"]["refresh"], "refresh-2");
+    assert_eq!(two.token().unwrap().1, "Bearer access-2");
+    assert!(two.visits.is_empty());
+    assert_eq!(two.outcomes(), 1);
+}
+
+/// A-REF-06: without locks, a grant that is over for everybody leads to one sign-in and no loop.
+#[test]
+fn grant_that_is_over_leads_to_a_sign_in_also_without_locks() {
+    let mut process = Process::signed_in(rotating_web());
+    process.store.get().has_no_locks = true;
+    process
+        .web
+        .borrow_mut()
+        .at(TOKEN, |_| refusal(400, "invalid_grant"));
+    process.unix += 7200;
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    assert_eq!(refreshes(&process), 1);
+}
+
+/// A sign-in of a sibling is used by those that waited for it.
+#[test]
+fn sign_in_of_a_sibling_is_adopted() {
+    let mut one = Process::start(usual_web(), |_| {});
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    one.unauthorized();
+    two.unauthorized();
+    assert_eq!(two.auth.state(), State::Queueing);
+    one.sign_in();
+    two.run();
+    assert_eq!(two.token().unwrap().1, "Bearer access-1");
+    assert!(two.visits.is_empty());
+    assert_eq!(two.outcomes(), 1);
+    assert_eq!(one.web.borrow().to(REGISTER).len(), 1);
+    assert!(one.store.get().locks.is_empty());
+}
+
+/// A sibling whose person refused passes the turn on, and nobody waits without end.
+#[test]
+fn turn_passes_on_when_the_sign_in_of_a_sibling_fails() {
+    let mut one = Process::start(usual_web(), |_| {});
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    one.unauthorized();
+    two.unauthorized();
+    one.redirect("?error=access_denied&state=state-1");
+    two.run();
+    assert_eq!(two.auth.state(), State::Asking);
+    two.sign_in();
+    assert_eq!(two.outcomes(), 1);
+}
+
+/// A sign-in elsewhere ends the time in which nothing is tried.
+#[test]
+fn process_that_gave_up_finds_the_sign_in_of_a_sibling() {
+    let mut one = Process::start(usual_web(), |_| {});
+    one.unauthorized();
+    one.redirect("?error=access_denied&state=state-1");
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    two.unauthorized();
+    two.sign_in();
+    one.unauthorized();
+    assert_eq!(one.token().unwrap().1, "Bearer access-1");
+    assert_eq!(one.visits.len(), 1);
+}
+
+/// A sibling that signs out ends the grant for all.
+#[test]
+fn sign_out_of_a_sibling_ends_the_grant() {
+    let (mut one, mut two) = two(usual_web());
+    let now = one.now();
+    one.auth.sign_out(now);
+    one.run();
+    two.pass(Duration::from_secs(3541));
+    assert_eq!(refreshes(&two), 0);
+    assert_eq!(two.auth.state(), State::SignedOut);
+    assert!(two.visits.is_empty());
+}
+
+/// A-REF-05: a store that fails is told, and the tokens live on in this process.
+#[test]
+fn broken_store_is_told_and_the_tokens_live_in_memory() {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.store.get().is_broken = true;
+    process.unauthorized();
+    process.sign_in();
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+    assert!(
+        process
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::StoreFailed { .. }))
+    );
+    assert_eq!(process.outcomes(), 1);
+    process.pass(Duration::from_secs(3541));
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    assert_eq!(process.visits.len(), 1);
+}
+
+/// A-REF-05: the refresh token in memory is newer than the one in the store, which was used up.
+#[test]
+fn tokens_that_could_not_be_saved_are_not_replaced_by_older_ones() {
+    let mut process = Process::signed_in(rotating_web());
+    process.store.get().is_read_only = true;
+    process.pass(Duration::from_secs(3541));
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    process.store.get().is_read_only = false;
+    process.pass(Duration::from_secs(3600));
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+    let stored = process.store.tokens().unwrap();
+    assert_eq!(stored["tokens"]["refresh"], "refresh-3");
+    assert_eq!(process.visits.len(), 1);
+}
+
+/// A-REF-05: the same, where the server refuses the token.
+#[test]
+fn refused_token_that_could_not_be_saved_is_renewed_with_the_newest_refresh_token() {
+    let mut process = Process::signed_in(rotating_web());
+    process.store.get().is_read_only = true;
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    process.pass(Duration::from_secs(700));
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+    assert_eq!(process.visits.len(), 1);
+}
+
+/// A store that recovers gets everything that the next process needs.
+#[test]
+fn store_that_recovers_has_all_records_after_the_next_renewal() {
+    let mut process = Process::start(rotating_web(), |_| {});
+    process.store.get().is_read_only = true;
+    process.unauthorized();
+    process.sign_in();
+    process.store.get().is_read_only = false;
+    process.pass(Duration::from_secs(3541));
+    let (web, store) = (Rc::clone(&process.web), process.store.clone());
+    drop(process);
+    let mut next = Process::sharing(&web, &store, START + 3541, |_| {});
+    assert_eq!(next.token().unwrap().1, "Bearer access-2");
+}
+
+/// A store that does not answer delays a sign-in, and does not prevent it.
+#[test]
+fn store_that_never_answers_is_given_up_after_a_deadline() {
+    let web = Rc::new(std::cell::RefCell::new(usual_web()));
+    let store = Store::default();
+    store.get().is_silent = true;
+    let mut process = Process::sharing(&web, &store, START, |_| {});
+    assert_eq!(process.auth.state(), State::Loading);
+    process.pass(Duration::from_secs(31));
+    assert_eq!(process.auth.state(), State::SignedOut);
+    process.unauthorized();
+    process.pass(Duration::from_secs(601));
+    assert!(process.auth.state().is_idle(), "{:?}", process.auth.state());
+    assert_eq!(process.outcomes(), 1);
+    assert!(process.locks().is_empty());
+}
+
+/// A damaged record costs a sign-in, and nothing else.
+#[test]
+fn damaged_record_counts_as_missing() {
+    let process = Process::signed_in(usual_web());
+    let (web, store) = (Rc::clone(&process.web), process.store.clone());
+    drop(process);
+    let whole = store.get().records.clone();
+    for key in whole.keys() {
+        for damage in [&b""[..], b"{", b"[]", b"null", b"\xff", b"{\"issuer\":1}"] {
+            let mut records = whole.clone();
+            records.insert(key.clone(), damage.to_vec());
+            store.get().records = records;
+            let mut next = Process::sharing(&web, &store, START, |_| {});
+            assert_eq!(next.auth.state(), State::SignedOut);
+            next.unauthorized();
+            // Where only the place was lost, the tokens are found again.
+            if next.auth.state() == State::Asking {
+                next.sign_in();
+            }
+            assert_eq!(next.auth.state(), State::SignedIn);
+        }
+    }
+}
+
+/// A-SEC-04: the issuer, the resource and the account name the tokens. The port of the redirect does not.
+#[test]
+fn tokens_are_stored_by_issuer_resource_and_account() {
+    let web = Rc::new(std::cell::RefCell::new(usual_web()));
+    let store = Store::default();
+    for account in ["", "work"] {
+        let mut process = Process::sharing(&web, &store, START, |config| {
+            config.account = account.into();
+        });
+        assert_eq!(process.token(), None, "{account:?}");
+        process.unauthorized();
+        process.sign_in();
+    }
+    let expected = |account: &str| Key::Tokens {
+        issuer: ISSUER.into(),
+        resource: SERVER.into(),
+        account: account.into(),
+    };
+    let state = store.get();
+    assert!(state.records.contains_key(&expected("")));
+    assert!(state.records.contains_key(&expected("work")));
+    assert_eq!(state.records.len(), 4);
+}
+
+/// A-SEC-04, A-USE-02: servers that share a resource share its tokens, and a server with another one gets none of them.
+#[test]
+fn server_of_the_same_resource_needs_no_second_sign_in() {
+    let shared = json!({"resource": "https://mcp.example", "authorization_servers": [ISSUER]});
+    let mut web = usual_web();
+    web.document(RESOURCE, shared.clone());
+    let second = "https://mcp.example/.well-known/oauth-protected-resource/v2/mcp";
+    web.document(second, shared);
+    let third = "https://mcp.example/.well-known/oauth-protected-resource/v3/mcp";
+    web.document(
+        third,
+        json!({"resource": "https://mcp.example/v3/mcp", "authorization_servers": [ISSUER]}),
+    );
+    let one = Process::signed_in(web);
+    let at =
+        |path: &str| everlink::http::Url::parse(&format!("https://mcp.example/{path}")).unwrap();
+    let mut other = Process::sharing(&one.web, &one.store, START, |config| {
+        config.server = at("v2/mcp");
+    });
+    other.unauthorized();
+    assert_eq!(other.token().unwrap().1, "Bearer access-1");
+    assert!(other.visits.is_empty());
+    let mut stranger = Process::sharing(&one.web, &one.store, START, |config| {
+        config.server = at("v3/mcp");
+    });
+    stranger.unauthorized();
+    assert_eq!(stranger.token(), None);
+    assert_eq!(stranger.visits.len(), 1);
+}
+
+/// A-REF-09: two processes whose server refuses everything must not renew for each other without end.
+#[test]
+fn two_processes_with_a_server_that_refuses_everything_end_with_an_error() {
+    let (mut one, mut two) = two(rotating_web());
+    for _ in 0..50 {
+        for process in [&mut one, &mut two] {
+            process.unauthorized();
+            process.pass(Duration::from_secs(1));
+        }
+        if one.auth.state() == State::Asking {
+            one.sign_in();
+        }
+        if two.auth.state() == State::Asking {
+            two.sign_in();
+        }
+    }
+    assert!(one.visits.len() + two.visits.len() <= 6);
+    assert!(refreshes(&one) <= 12, "{} renewals", refreshes(&one));
+}
