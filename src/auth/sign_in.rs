@@ -152,6 +152,8 @@ impl Authorizer {
             return;
         };
         flow.prepared = prepared;
+        // A client may ask only for scopes that it registers with.
+        self.choose_scopes();
         self.choose_client();
     }
 
@@ -168,7 +170,6 @@ impl Authorizer {
 
     /// The client has an identity. Begins the part that depends on the grant.
     pub(super) fn client_known(&mut self, client: Client) {
-        self.choose_scopes();
         let Some(flow) = &mut self.flow else {
             return;
         };
