@@ -87,8 +87,8 @@ pub(crate) async fn status(args: Login) -> Result<ExitCode, Failure> {
     let authorized = loaded(&authorization).await;
     show(&args, authorized.as_ref())?;
     Ok(match authorized {
-        Some(_) => ExitCode::SUCCESS,
-        None => ExitCode::from(1),
+        Some(authorized) if !is_over(&authorized) => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
     })
 }
 
@@ -114,6 +114,7 @@ fn show(args: &Login, authorized: Option<&Authorized>) -> Result<(), Failure> {
                 "issuer": authorized.issuer,
                 "scopes": authorized.scopes.iter().collect::<Vec<_>>(),
                 "expires": authorized.expires,
+                "renewable": authorized.is_renewable,
             })
         });
         print(&shown.unwrap_or(Value::Null))?;
@@ -123,21 +124,40 @@ fn show(args: &Login, authorized: Option<&Authorized>) -> Result<(), Failure> {
         print(&format_args!("not signed in at {}", args.url))?;
         return Ok(());
     };
-    let mut text = format!("signed in at {} by {}", args.url, authorized.issuer);
+    let (url, issuer) = (&args.url, &authorized.issuer);
+    if is_over(authorized) {
+        let text = format!(
+            "the sign-in at {url} by {issuer} has expired, and cannot be renewed; run `everlink login {url}`"
+        );
+        print(&single_line(&text))?;
+        return Ok(());
+    }
+    let mut text = format!("signed in at {url} by {issuer}");
     if !authorized.scopes.is_empty() {
         text.push_str(&format!(", with the scopes {}", authorized.scopes));
     }
-    text.push_str(&lifetime(authorized.expires));
+    text.push_str(&lifetime(authorized));
     print(&single_line(&text))?;
     Ok(())
 }
 
-/// How long the access token is valid. It is renewed when it has expired, if there is a refresh token.
-fn lifetime(expires: Option<u64>) -> String {
+/// How many seconds the access token is valid, if that is known.
+fn seconds_left(authorized: &Authorized) -> Option<u64> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    match expires.map(|at| at.saturating_sub(now.as_secs())) {
+    let expires = authorized.expires?;
+    Some(expires.saturating_sub(now.as_secs()))
+}
+
+/// Whether somebody must sign in again.
+fn is_over(authorized: &Authorized) -> bool {
+    seconds_left(authorized) == Some(0) && !authorized.is_renewable
+}
+
+/// How long the access token is valid.
+fn lifetime(authorized: &Authorized) -> String {
+    match seconds_left(authorized) {
         None => String::new(),
         Some(0) => "; the access token has expired, and is renewed at its next use".into(),
         Some(seconds @ ..120) => format!("; the access token is valid for {seconds} s"),

@@ -63,7 +63,11 @@ fn main() -> ExitCode {
         .build();
     let result = match runtime {
         Ok(runtime) => {
-            let result = runtime.block_on(run(args));
+            let result = runtime.block_on(async {
+                let result = run(args).await;
+                authorization::finish().await;
+                result
+            });
             // A blocking thread may still wait for a person's answer, which is no longer needed.
             runtime.shutdown_background();
             result

@@ -345,6 +345,8 @@ pub struct Authorized {
     pub scopes: Scopes,
     /// When the token expires, in seconds since 1970. `None` if the authorization server does not say.
     pub expires: Option<u64>,
+    /// Whether it can be renewed without a person.
+    pub is_renewable: bool,
 }
 
 /// The number of a token, in the order in which this authorizer got them.

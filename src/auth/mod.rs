@@ -153,6 +153,8 @@ struct History {
     sign_ins: u32,
     /// When the tokens in use came.
     obtained: Option<Instant>,
+    /// Whether a token was asked for, or came. One that only lies in the store is not renewed ahead: a process that looks at it may end at once.
+    is_used: bool,
     /// Whether the token in use was renewed because the server refused the one before.
     is_renewed_for_server: bool,
     /// How many renewals failed one after the other, and when the next one may begin.
@@ -219,12 +221,14 @@ impl Authorizer {
             issuer: held.place.issuer.clone(),
             scopes: tokens.scopes.clone(),
             expires: tokens.expires,
+            is_renewable: tokens.refresh.is_some() || !self.config.grant.needs_person(),
         })
     }
 
     /// Returns the token to send with a request to the server. Begins to renew one that has expired.
     pub fn poll_token(&mut self, now: Now) -> TokenPoll<'_> {
         self.now = now;
+        self.history.is_used = true;
         if self.has_living_token() {
             return match self.living_token() {
                 Some(token) => TokenPoll::Ready(token),

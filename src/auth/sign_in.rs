@@ -161,10 +161,12 @@ impl Authorizer {
         };
         // Kept even if it has a flaw, so that its redirect is closed.
         flow.prepared = prepared;
-        match flaw {
-            None => self.choose_client(),
-            Some(flaw) => self.cannot_prepare(flaw),
+        if let Some(flaw) = flaw {
+            return self.cannot_prepare(flaw);
         }
+        // A client may ask only for scopes that it registers with.
+        self.choose_scopes();
+        self.choose_client();
     }
 
     pub(super) fn cannot_prepare(&mut self, why: &str) {
@@ -180,7 +182,6 @@ impl Authorizer {
 
     /// The client has an identity. Begins the part that depends on the grant.
     pub(super) fn client_known(&mut self, client: Client) {
-        self.choose_scopes();
         let Some(flow) = &mut self.flow else {
             return;
         };

@@ -58,7 +58,8 @@ impl Authorizer {
     /// When to renew the token in use.
     pub(super) fn renewal(&self) -> Option<Instant> {
         let due = self.held.as_ref()?.tokens.as_ref()?.renewal()?;
-        let is_renewable = self.has_refresh_token() || !self.config.grant.needs_person();
+        let can_renew = self.has_refresh_token() || !self.config.grant.needs_person();
+        let is_renewable = can_renew && self.history.is_used;
         let left = Duration::from_secs(due.saturating_sub(self.now.unix));
         is_renewable.then(|| (self.now.at + left).max(self.history.renew_after))
     }
@@ -414,6 +415,7 @@ impl Authorizer {
 
     pub(super) fn token_came(&mut self) {
         self.token += 1;
+        self.history.is_used = true;
         self.exchanges.nonce_repeats = 0;
         self.history.obtained = Some(self.now.at);
         self.history.failed_renewals = 0;

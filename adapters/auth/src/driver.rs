@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// The last handle was dropped.
     Close,
     Exchanged(ExchangeId, Result<WebResponse, Vec<Fault>>),
+    /// The process is about to end.
+    Finish(Promise<()>),
     Locked(Key, Lock, io::Result<LockGuard>),
     Observe(Fields<'static>),
     Redirected(String, Option<SyncSender<Page>>),
@@ -65,6 +67,9 @@ pub(crate) struct Driver {
     settled: Vec<Promise<Outcome>>,
     signed_out: Vec<Promise<bool>>,
     last: Option<Outcome>,
+    /// Whether the thread ends as soon as no tokens are on their way, and who waits for that.
+    is_ending: bool,
+    finished: Vec<Promise<()>>,
 }
 
 enum LockState {
@@ -94,6 +99,8 @@ impl Driver {
             settled: Vec::new(),
             signed_out: Vec::new(),
             last: None,
+            is_ending: false,
+            finished: Vec::new(),
         }
     }
 
@@ -101,6 +108,9 @@ impl Driver {
     pub(crate) fn run(mut self) {
         loop {
             self.carry_out();
+            if self.is_ending && !self.awaits_tokens() {
+                break;
+            }
             let timeout = self.authorizer.poll_timeout();
             let timeout = timeout.map(|at| at.since(self.now().at));
             let command = match timeout {
@@ -114,7 +124,7 @@ impl Driver {
                     .map_err(|_| RecvTimeoutError::Disconnected),
             };
             match command {
-                Ok(Command::Close) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Disconnected) => break,
                 Ok(command) => self.handle(command),
                 Err(RecvTimeoutError::Timeout) => {
                     let now = self.now();
@@ -125,6 +135,18 @@ impl Driver {
         let now = self.now();
         self.authorizer.cancel(now);
         self.carry_out();
+        for promise in self.finished {
+            promise.resolve(());
+        }
+    }
+
+    /// Whether tokens are on their way. The authorization server may have replaced a refresh token already: whoever does not wait for the new one must
+    /// sign in again.
+    fn awaits_tokens(&self) -> bool {
+        matches!(
+            self.authorizer.state(),
+            State::Refreshing | State::Redeeming | State::Storing | State::Saving
+        )
     }
 
     fn now(&self) -> Now {
@@ -144,7 +166,7 @@ impl Driver {
                 let under = TokenId::from_number(under);
                 self.authorizer.challenge(now, status, &fields, under);
             }
-            Command::Close => {}
+            Command::Close => self.is_ending = true,
             Command::Exchanged(exchange, Ok(response)) => {
                 let (head, body) = (response.head, &*response.body);
                 let input = Input::Response {
@@ -158,6 +180,10 @@ impl Driver {
                 let faults = &*faults;
                 self.authorizer
                     .handle(now, Input::Failed { exchange, faults });
+            }
+            Command::Finish(promise) => {
+                self.is_ending = true;
+                self.finished.push(promise);
             }
             Command::Locked(key, lock, result) => self.locked(key, lock, result),
             Command::Observe(fields) => self.authorizer.observe(&fields),
@@ -238,13 +264,7 @@ impl Driver {
 
     /// Copies the state for those that look at it. Returns whether there is nothing more to carry out.
     fn update_status(&mut self) -> bool {
-        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.state = Some(self.authorizer.state());
-        status.authorized = self.authorizer.authorized();
-        if !self.authorizer.state().awaits_person() {
-            (status.url, status.code) = (None, None);
-        }
-        drop(status);
+        self.change_status(|_| ());
         match self.authorizer.poll_output() {
             Some(output) => {
                 self.perform(output);
@@ -309,6 +329,10 @@ impl Driver {
     fn change_status(&self, change: impl FnOnce(&mut Status)) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.state = Some(self.authorizer.state());
+        status.authorized = self.authorizer.authorized();
+        if !self.authorizer.state().awaits_person() {
+            (status.url, status.code) = (None, None);
+        }
         change(&mut status);
     }
 
@@ -327,6 +351,8 @@ impl Driver {
 
     /// Tells everybody who waits for the outcome.
     fn tell(&mut self, event: Event) {
+        // Those who wait look at the status next.
+        self.change_status(|_| ());
         let outcome = match &event {
             Event::Authorized(authorized) => Some(Ok(authorized.clone())),
             Event::Refused(refusal) => Some(Err(refusal.clone())),

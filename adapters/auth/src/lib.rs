@@ -185,6 +185,14 @@ impl Authorization {
         pending
     }
 
+    /// Ends the authorization, after tokens that are on their way have come and are stored. Wait for it before the process ends: an authorization server
+    /// that replaces refresh tokens has made the old one invalid, and who loses the new one must sign in again.
+    pub fn finish(&self) -> Pending<()> {
+        let (promise, pending) = promise();
+        self.send(Command::Finish(promise));
+        pending
+    }
+
     /// Gives up the sign-in that is under way.
     pub fn cancel(&self) {
         self.send(Command::Cancel);

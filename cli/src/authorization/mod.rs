@@ -3,7 +3,7 @@
 mod options;
 mod person;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use everlink::auth::Refusal;
@@ -23,6 +23,12 @@ const CALL_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long `initialize` waits for a sign-in. A host that gets an error drops the server, so it waits nearly as long as most hosts do.
 const INITIALIZE_PATIENCE: Duration = Duration::from_secs(50);
+
+/// How long the end of the program waits for tokens that are on their way.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The authorization of this process, which must be finished before the process ends.
+static STARTED: OnceLock<Authorization> = OnceLock::new();
 
 /// The advice after every refusal of a server to which no credentials were given.
 const NO_CREDENTIALS: &str =
@@ -46,7 +52,17 @@ pub(crate) fn start(
         let uri = format!("http://{}:{port}{}", redirect.host, redirect.path);
         auth_options.fixed_redirect_uri = Some(uri);
     }
-    Ok(Authorization::start(config, auth_options)?)
+    let authorization = Authorization::start(config, auth_options)?;
+    // A command has one server, and so one authorization.
+    let _ = STARTED.set(authorization.clone());
+    Ok(authorization)
+}
+
+/// Waits for tokens that are on their way, so that they are not lost with this process.
+pub(crate) async fn finish() {
+    if let Some(authorization) = STARTED.get() {
+        let _ = timeout(FINISH_TIMEOUT, authorization.finish()).await;
+    }
 }
 
 /// The port in a redirect URI at which nothing listens.
