@@ -38,7 +38,9 @@ fn rotating_web() -> Web {
 /// Two processes that share the tokens of one sign-in.
 fn two(web: Web) -> (Process, Process) {
     let one = Process::signed_in(web);
-    let two = Process::sharing(&one.web, &one.store, START, |_| {});
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    // A token that nobody uses is not renewed ahead.
+    two.token();
     (one, two)
 }
 
