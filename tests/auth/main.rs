@@ -2,12 +2,16 @@
 
 mod challenge;
 mod client;
+mod device;
 mod discovery;
+mod dpop;
+mod machine_grants;
 mod metadata;
 mod redirect;
 mod refresh;
 mod scope;
 mod sign_in;
+mod sign_out;
 mod step_up;
 mod store;
 mod support;
