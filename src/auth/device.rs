@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use super::Authorizer;
-use super::client::form_fields;
+use super::client::{authenticate, form_fields};
+use super::config::ClientAuthentication;
 use super::documents::{self, DeviceAnswer, check_url};
-use super::error::{Document, Endpoint, printable};
+use super::error::{Document, Endpoint, Refusal, printable};
 use super::form::Form;
 use super::io::{DeviceCode, Output};
 use super::table::Cue;
@@ -30,12 +31,22 @@ impl Authorizer {
         let Ok(url) = Url::parse(endpoint.unwrap_or_default()) else {
             return;
         };
+        if client.method == ClientAuthentication::PrivateKeyJwt {
+            // Each question for the tokens would need a signature of its own.
+            let why = "a client with a private key cannot sign in on another device".into();
+            return self.fail(Refusal::CannotPrepare { why });
+        }
         let mut form = Form::default();
-        form.push("client_id", &client.id);
+        let mut fields = form_fields();
+        if client.method == ClientAuthentication::Basic {
+            // The other methods have it in the body anyway. Some servers look for it only there.
+            form.push("client_id", &client.id);
+        }
+        authenticate(client, None, &mut form, &mut fields);
         form.push_some("scope", flow.requested.to_parameter().as_deref());
         form.push_some("resource", resource.as_deref());
         self.go(Cue::AskElsewhere);
-        self.send(Verb::Post, url, form_fields(), form.into_string(), None);
+        self.send(Verb::Post, url, fields, form.into_string(), None);
     }
 
     pub(super) fn device_code_arrived(&mut self, url: &Url, head: &ResponseHead<'_>, body: &[u8]) {
@@ -73,6 +84,7 @@ impl Authorizer {
         if let Some(flow) = &mut self.flow {
             flow.code = Some(answer.device_code);
             (flow.until, flow.interval) = (until, interval);
+            flow.patience = Some(patience);
         }
         self.go(Cue::Code);
         self.outputs.push_back(Output::ShowCode(DeviceCode {

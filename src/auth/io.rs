@@ -23,7 +23,7 @@ pub struct Now {
 }
 
 /// Something that happened.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Input<'a> {
     /// The driver cannot give what [`Output::Give`] or [`Output::Prepare`] wants.
@@ -75,11 +75,37 @@ pub enum Input<'a> {
     },
 }
 
+/// Shows neither records nor bodies nor queries, because they have secrets.
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |record: &Option<&[u8]>| record.map_or(0, <[u8]>::len);
+        match self {
+            Input::CannotGive { why } => write!(f, "CannotGive({why:?})"),
+            Input::Failed { exchange, faults } => write!(f, "Failed({exchange}, {faults:?})"),
+            Input::Given(secret) => write!(f, "Given({secret:?})"),
+            Input::Loaded { record } => write!(f, "Loaded({} bytes)", size(record)),
+            Input::Locked { record } => write!(f, "Locked({} bytes)", size(record)),
+            Input::Prepared(prepared) => write!(f, "Prepared({prepared:?})"),
+            Input::Redirected { query } => write!(f, "Redirected({} bytes)", query.len()),
+            Input::Response {
+                exchange,
+                head,
+                body,
+            } => {
+                let status = head.status;
+                write!(f, "Response({exchange}, {status}, {} bytes)", body.len())
+            }
+            Input::Saved => f.write_str("Saved"),
+            Input::StoreFailed { why } => write!(f, "StoreFailed({why:?})"),
+        }
+    }
+}
+
 /// The longest body of a response that is read: 256 KiB.
 pub const MAX_BODY: usize = 256 << 10;
 
 /// Something to do.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Output {
     /// Abort the exchange, and report nothing more about it.
@@ -135,6 +161,27 @@ pub enum Output {
         /// The URL. It is `https`, or `http` to this computer.
         url: Url,
     },
+}
+
+/// Shows neither records nor bodies nor queries, because they have secrets.
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Output::Abort { exchange } => write!(f, "Abort({exchange})"),
+            Output::CloseRedirect => f.write_str("CloseRedirect"),
+            Output::Delete { key } => write!(f, "Delete({key:?})"),
+            Output::Event(event) => write!(f, "Event({event:?})"),
+            Output::Give(need) => write!(f, "Give({need:?})"),
+            Output::Load { key } => write!(f, "Load({key:?})"),
+            Output::Lock { key, lock } => write!(f, "Lock({key:?}, {lock:?})"),
+            Output::Prepare(preparation) => write!(f, "Prepare({preparation:?})"),
+            Output::Request(request) => request.fmt(f),
+            Output::Save { key, record } => write!(f, "Save({key:?}, {} bytes)", record.len()),
+            Output::ShowCode(code) => write!(f, "ShowCode({code:?})"),
+            Output::Unlock { key, lock } => write!(f, "Unlock({key:?}, {lock:?})"),
+            Output::Visit { url } => write!(f, "Visit({url})"),
+        }
+    }
 }
 
 /// The number of an exchange. It is never reused.

@@ -2,10 +2,11 @@
 
 use alloc::string::ToString;
 
-use super::error::{Document, Refusal, printable};
+use super::error::printable;
 use super::io::{Event, Key, Output};
 use super::record::{self, ClientSource, Record, Tokens};
 use super::table::{Cue, State};
+use super::tokens::bound_without_key;
 use super::{AfterSave, Authorizer};
 
 impl Authorizer {
@@ -16,11 +17,7 @@ impl Authorizer {
         };
         if tokens.is_bound && flow.prepared.dpop_key.is_none() {
             let url = flow.token_endpoint.as_ref().map(ToString::to_string);
-            return self.fail(Refusal::BadDocument {
-                document: Document::TokenAnswer,
-                url: url.unwrap_or_default().into(),
-                why: "its token is bound to a key, and none was given".into(),
-            });
+            return self.fail(bound_without_key(&url.unwrap_or_default()));
         }
         flow.tokens = Some(tokens);
         let key = flow

@@ -76,6 +76,10 @@ pub(super) struct Flow {
     pub(super) interval: u64,
     /// When the person's time is over.
     pub(super) until: Instant,
+    /// How much time the person has, if it is not that of the configuration.
+    pub(super) patience: Option<Duration>,
+    /// Whether the driver is asked for the proof of the client's identity, and not for another token.
+    pub(super) is_proving_client: bool,
 }
 
 impl Flow {
@@ -316,7 +320,9 @@ impl Authorizer {
             .as_ref()
             .map(|flow| flow.issuer())
             .unwrap_or_default();
-        let minutes = self.config.sign_in_timeout.as_secs().div_ceil(60);
+        let patience = self.flow.as_ref().and_then(|flow| flow.patience);
+        let patience = patience.unwrap_or(self.config.sign_in_timeout);
+        let minutes = patience.as_secs().div_ceil(60);
         self.fail(Refusal::SignInTimedOut { issuer, minutes });
     }
 
@@ -354,6 +360,9 @@ impl Authorizer {
     /// Asks the driver for a token.
     pub(super) fn need(&mut self, need: Need) {
         self.go(Cue::Prove);
+        if let Some(flow) = &mut self.flow {
+            flow.is_proving_client = matches!(need, Need::ClientAssertion { .. });
+        }
         self.outputs.push_back(Output::Give(need));
         self.arm(self.config.exchange_timeout);
     }

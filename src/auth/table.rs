@@ -161,7 +161,12 @@ impl State {
             (Preparing | Registering, Cue::Ask) => Asking,
             (Preparing | Registering, Cue::AskElsewhere) => Starting,
             (Starting, Cue::Code) => Polling,
-            (Preparing | Registering | Asking | Exchanging | Locking, Cue::Prove) => Proving,
+            // After a nonce was demanded, the client proves its identity again.
+            (
+                Preparing | Registering | Asking | Exchanging | Locking | Proving | Redeeming
+                | Refreshing,
+                Cue::Prove,
+            ) => Proving,
             (Proving, Cue::Exchange) => Exchanging,
             (Preparing | Registering | Asking | Proving | Exchanging, Cue::Redeem) => Redeeming,
             (Polling | Redeeming, Cue::Tokens) => Storing,

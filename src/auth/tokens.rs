@@ -137,6 +137,21 @@ impl Authorizer {
         self.send_refresh(None);
     }
 
+    /// Repeats a token request with the nonce that came. A signed proof of the client's identity may be used once, so it is made again.
+    fn send_with_nonce(&mut self) {
+        let client = match (&self.flow, &self.held) {
+            (Some(flow), _) => flow.client.as_ref(),
+            (None, held) => held.as_ref().map(|held| &held.client),
+        };
+        let signs = client.is_some_and(|it| it.method == ClientAuthentication::PrivateKeyJwt);
+        match self.state {
+            State::Refreshing if signs => self.refresh(),
+            State::Refreshing => self.send_refresh(None),
+            State::Redeeming if signs => self.prove_client_or_redeem(),
+            _ => self.send_token_request(),
+        }
+    }
+
     fn send_refresh(&mut self, assertion: Option<&Secret>) {
         let Some(held) = &self.held else {
             return;
@@ -189,21 +204,18 @@ impl Authorizer {
             self.go(Cue::Refresh);
             return self.send_refresh(Some(&secret));
         };
-        match &self.config.grant {
-            Grant::EnterpriseManaged(_) => {
-                flow.code = Some(secret);
-                self.go(Cue::Exchange);
-            }
-            Grant::WorkloadIdentity => {
-                flow.code = Some(secret);
-                self.go(Cue::Redeem);
-            }
-            Grant::AuthorizationCode | Grant::ClientCredentials | Grant::DeviceCode => {
-                flow.client_assertion = Some(secret);
-                self.go(Cue::Redeem);
-            }
+        if flow.is_proving_client {
+            flow.client_assertion = Some(secret);
+            self.go(Cue::Redeem);
+            return self.send_token_request();
         }
-        self.send_token_request();
+        flow.code = Some(secret);
+        if matches!(self.config.grant, Grant::EnterpriseManaged(_)) {
+            self.go(Cue::Exchange);
+            self.send_token_request();
+        } else {
+            self.prove_client_or_redeem();
+        }
     }
 
     /// Asks for tokens, or asks the identity provider for an assertion.
@@ -319,10 +331,7 @@ impl Authorizer {
             (State::Polling, "access_denied") => return self.sign_in_refused(answer, false),
             (_, "use_dpop_nonce") if self.exchanges.nonce_repeats < 2 => {
                 self.exchanges.nonce_repeats += 1;
-                return match self.state {
-                    State::Refreshing => self.send_refresh(None),
-                    _ => self.send_token_request(),
-                };
+                return self.send_with_nonce();
             }
             _ => {}
         }
@@ -403,6 +412,10 @@ impl Authorizer {
         let Some(held) = &mut self.held else {
             return;
         };
+        if tokens.is_bound && held.dpop_key.is_none() {
+            let bad = bound_without_key(&held.token_endpoint);
+            return self.renewal_failed(bad, None);
+        }
         if let Some(before) = held.tokens.take() {
             tokens.refresh = tokens.refresh.or(before.refresh);
             tokens.identity = tokens.identity.or(before.identity);
@@ -462,5 +475,14 @@ impl Authorizer {
             client.secret = known.secret.clone();
         }
         client
+    }
+}
+
+/// The refusal of a token that is bound to a key which does not exist.
+pub(super) fn bound_without_key(url: &str) -> Refusal {
+    Refusal::BadDocument {
+        document: Document::TokenAnswer,
+        url: url.into(),
+        why: "its token is bound to a key, and none was given".into(),
     }
 }

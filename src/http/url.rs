@@ -200,7 +200,11 @@ pub(crate) fn is_private(authority: &str) -> bool {
         None => {
             let host = host.trim_end_matches('.').to_ascii_lowercase();
             let is_local_name = host == "localhost" || host.ends_with(".localhost");
-            is_local_name || host.parse().is_ok_and(is_private_v4)
+            // Resolvers take `127.1` and `0x7f000001` for addresses, and parsers disagree about which.
+            let (_, last) = host.rsplit_once('.').unwrap_or(("", &host));
+            let is_numeric =
+                last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
+            is_local_name || host.parse().map_or(is_numeric, is_private_v4)
         }
     }
 }

@@ -79,6 +79,8 @@ pub(crate) struct Process {
     pub(crate) is_unprepared: bool,
     pub(crate) redirect_uri: &'static str,
     redirects: u32,
+    /// The debug output of all that was seen.
+    pub(crate) shown: String,
 }
 
 impl Process {
@@ -123,6 +125,7 @@ impl Process {
             gifts: vec!["gift-1", "gift-2", "gift-3"],
             redirect_uri: "http://127.0.0.1:7777/callback",
             redirects: 0,
+            shown: String::new(),
         };
         process.run();
         process
@@ -187,6 +190,7 @@ impl Process {
 
     fn carry_out(&mut self, output: Output) {
         let now = self.now();
+        self.shown += &format!("{output:?}{output:#?}{:?}", self.auth);
         match output {
             Output::Load { key } => self.read(
                 |auth, record| auth.handle(now, Input::Loaded { record }),
@@ -366,7 +370,9 @@ impl Process {
     /// The token to send now.
     pub(crate) fn token(&mut self) -> Option<(TokenId, String)> {
         let now = self.now();
-        let token = match self.auth.poll_token(now) {
+        let polled = self.auth.poll_token(now);
+        self.shown += &format!("{polled:?}");
+        let token = match polled {
             TokenPoll::Ready(token) => Some((token.id, token.authorization().expose().to_owned())),
             _ => None,
         };

@@ -26,7 +26,7 @@ fn authorize(harness: &mut Harness) {
     harness.pump();
 }
 
-/// S-AUTH-08: a request that is refused with 401 or 403 did not run, so it is sent again in any case.
+/// S-AUTH-08, A-CHAL-06: a request that is refused with 401 or 403 did not run, so it is sent again in any case.
 #[test]
 fn s_auth_08_call_refused_with_401_or_403_is_sent_again_with_new_credentials() {
     for version in VERSIONS {
@@ -189,7 +189,7 @@ fn s_auth_08_denied_or_missing_credentials_fail_the_waiting_request() {
     )));
 }
 
-/// S-AUTH-08: a refusal for lack of credentials ends neither a session nor a stream.
+/// S-AUTH-08, A-CHAL-06: a refusal for lack of credentials ends neither a session nor a stream.
 #[test]
 fn s_auth_08_listen_resume_and_delete_may_be_refused_without_a_failure() {
     for version in LEGACY {

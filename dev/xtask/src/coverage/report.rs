@@ -14,7 +14,7 @@ A test shows a row if it is named after it (`s_rpc_07_…` shows S-RPC-07, `f_01
 cites the id; it shows a requirement also if a comment or a string inside it does. The file says whom a test speaks for:
 `tests/server*`, `tests/pair*` and `src/server*` for the server; `tests/relay*`, `src/relay*`, `src/json/`, `src/wire/` and `src/protocol/` for
 both ends; all others for the client. Tests speak for a byte stream unless `http` is in the path; the last three speak for
-every binding. What cannot be shown in a scope is excused, with the reason, in `dev/xtask/data/excused.tsv`.
+every binding, and `tests/auth/` and `src/auth/` for HTTP. Ids of the protocol begin with S, those of authorization with A. What cannot be shown in a scope is excused, with the reason, in `dev/xtask/data/excused.tsv`.
 
 Versions: A is 2024-11-05, B 2025-03-26, C 2025-06-18, D 2025-11-25, L all of these; M is 2026-07-28, `M ext` an extension of it,
 M+L an end that speaks both.

@@ -140,7 +140,8 @@ pub(crate) fn ids(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| is_requirement(word) || is_failure(word))
 }
 
-/// The ids in the name of a test: `f_012_…` is F-012, `s_sub_11_12_…` is S-SUB-11 and S-SUB-12.
+/// The ids in the name of a test: `f_012_…` is F-012, `s_sub_11_12_…` is S-SUB-11 and S-SUB-12. A name that begins with `a_` has none, because
+/// that is also a word.
 pub(crate) fn ids_in_name(name: &str) -> Vec<String> {
     let mut words = name.split('_');
     match (words.next(), words.next()) {
@@ -162,7 +163,9 @@ fn is_requirement(word: &str) -> bool {
         let mut bytes = family.bytes();
         !family.is_empty() && bytes.all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
     };
+    // `S-` is the protocol, `A-` authorization.
     word.strip_prefix("S-")
+        .or_else(|| word.strip_prefix("A-"))
         .and_then(|rest| rest.split_once('-'))
         .is_some_and(|(family, number)| is_family(family) && is_number(number))
 }
@@ -375,8 +378,16 @@ mod tests {
     fn ids_are_whole_words() {
         let cited = |text: &'static str| ids(text).collect::<Vec<_>>();
         assert_eq!(
-            cited("(S-RPC-07), S-S2C-03; F-012's F-1–F-2. S-A-1-"),
-            ["S-RPC-07", "S-S2C-03", "F-012", "F-1", "F-2", "S-A-1"]
+            cited("(S-RPC-07), S-S2C-03; F-012's F-1–F-2. S-A-1- A-CHAL-01 SHA-256 A-1"),
+            [
+                "S-RPC-07",
+                "S-S2C-03",
+                "F-012",
+                "F-1",
+                "F-2",
+                "S-A-1",
+                "A-CHAL-01"
+            ]
         );
         assert!(cited("UTF-8 S-S2C S-RPC- S--07 F- XS-RPC-07 S-RPC-07a F-12-x f_012_a").is_empty());
     }

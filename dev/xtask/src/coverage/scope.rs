@@ -192,11 +192,16 @@ fn ends_of_file(path: &str) -> &'static [End] {
 fn bindings_of_file(path: &str) -> &'static [Binding] {
     if is_shared(path) {
         BOTH_BINDINGS
-    } else if path.contains("http") {
+    } else if path.contains("http") || is_authorization(path) {
         &[Binding::Http]
     } else {
         &[Binding::Stream]
     }
+}
+
+/// Authorization, which only clients over HTTP have.
+fn is_authorization(path: &str) -> bool {
+    path.starts_with("src/auth/") || path.starts_with("tests/auth/")
 }
 
 /// Code that every end uses over every binding.
@@ -337,6 +342,9 @@ mod tests {
             scopes_of_file("src/http/url.rs"),
             [Scope::ServerHttp, Scope::ClientHttp]
         );
+        for path in ["tests/auth/store.rs", "src/auth/table.rs"] {
+            assert_eq!(scopes_of_file(path), [Scope::ClientHttp], "{path}");
+        }
         assert_eq!(scopes_of_file("src/wire/line.rs").len(), 4);
         assert_eq!(scopes_of_file("src/protocol/meta.rs").len(), 4);
         assert!(Scope::Outside.accepts_tests_in("tests/drive_child.rs"));
