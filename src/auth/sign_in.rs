@@ -300,8 +300,8 @@ impl Authorizer {
             .as_ref()
             .map(|flow| flow.issuer())
             .unwrap_or_default();
-        let minutes = self.config.sign_in_timeout.as_secs().div_ceil(60);
-        self.fail(Refusal::SignInTimedOut { issuer, minutes });
+        let seconds = self.config.sign_in_timeout.as_secs();
+        self.fail(Refusal::SignInTimedOut { issuer, seconds });
     }
 
     /// Sends the request of the present step, again if it has failed.

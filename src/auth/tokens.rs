@@ -373,7 +373,9 @@ impl Authorizer {
                 // The client registers again.
                 held.client.secret_expires = Some(0);
             }
+            let issuer = held.place.issuer.clone();
             self.store.after_save = AfterSave::SignIn;
+            self.emit(Event::RenewalRefused { issuer, answer });
             return self.save();
         }
         let issuer = held.place.issuer.clone();
