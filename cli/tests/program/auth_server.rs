@@ -55,7 +55,7 @@ impl State {
 
     fn tokens(&mut self) -> Value {
         let (access, refresh) = (self.make("access"), self.make("refresh"));
-        self.access = vec![access.clone()];
+        self.access.push(access.clone());
         self.refresh = vec![refresh.clone()];
         let identity = self.make("identity");
         json!({
