@@ -23,7 +23,12 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
     let authorization = start(&args)?;
     tokio::select! {
         signed_in = sign_in(&args, &authorization) => match signed_in? {
-            Some(authorized) => show(&args, Some(&authorized))?,
+            Some(authorized) => {
+                if authorization.status().store_failure.is_some() {
+                    return Err("you signed in, but the tokens are not stored, and so they are lost".into());
+                }
+                show(&args, Some(&authorized))?;
+            }
             None => print(&format_args!("{} wants no sign-in", args.url))?,
         },
         () = signals.next() => return Err("interrupted before the sign-in was complete".into()),
@@ -36,7 +41,9 @@ async fn sign_in(
     args: &Login,
     authorization: &Authorization,
 ) -> Result<Option<Authorized>, Failure> {
-    let config = Config::http("everlink", env!("CARGO_PKG_VERSION"), &args.url)?;
+    let mut config = Config::http("everlink", env!("CARGO_PKG_VERSION"), &args.url)?;
+    // A person waits.
+    config.policy.retry.budget = 2;
     let answers = SignIn::new(Some(authorization.clone()));
     let link = answers.add_to(Connector::new()).connect(config)?;
     let monitoring = monitor_link(link.events(), link.clone(), answers.clone());
@@ -63,6 +70,9 @@ async fn sign_in(
 pub(crate) async fn logout(args: Login) -> Result<ExitCode, Failure> {
     let authorization = start(&args)?;
     let was_signed_in = loaded(&authorization).await.is_some();
+    if authorization.status().store_failure.is_some() {
+        return Err("nobody can be signed out while the tokens cannot be read".into());
+    }
     let is_revoked = authorization.sign_out().await?;
     if loaded(&authorization).await.is_some() {
         return Err("the tokens could not be deleted".into());
@@ -85,6 +95,9 @@ pub(crate) async fn logout(args: Login) -> Result<ExitCode, Failure> {
 pub(crate) async fn status(args: Login) -> Result<ExitCode, Failure> {
     let authorization = start(&args)?;
     let authorized = loaded(&authorization).await;
+    if authorization.status().store_failure.is_some() {
+        return Err("nobody knows who is signed in while the tokens cannot be read".into());
+    }
     show(&args, authorized.as_ref())?;
     Ok(match authorized {
         Some(authorized) if !is_over(&authorized) => ExitCode::SUCCESS,

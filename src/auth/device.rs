@@ -38,10 +38,6 @@ impl Authorizer {
         }
         let mut form = Form::default();
         let mut fields = form_fields();
-        if client.method == ClientAuthentication::Basic {
-            // The other methods have it in the body anyway. Some servers look for it only there.
-            form.push("client_id", &client.id);
-        }
         authenticate(client, None, &mut form, &mut fields);
         form.push_some("scope", flow.requested.to_parameter().as_deref());
         form.push_some("resource", resource.as_deref());

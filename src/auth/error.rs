@@ -1,6 +1,7 @@
 //! The reasons why there is no token.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
@@ -134,12 +135,15 @@ pub enum Refusal {
         answer: Answer,
     },
     /// Nobody signed in in time.
-    #[error("nobody signed in at {issuer} within {minutes} minutes")]
+    #[error(
+        "nobody signed in at {issuer} within {}; if its page shows an error, that says why",
+        shown_time(*seconds)
+    )]
     SignInTimedOut {
         /// The issuer.
         issuer: Box<str>,
         /// The time that there was.
-        minutes: u64,
+        seconds: u64,
     },
     /// The store did not answer in time.
     #[error("the store of tokens did not answer in time; another process may hold its lock")]
@@ -300,6 +304,14 @@ impl fmt::Display for Answer {
             }
         }
         Ok(())
+    }
+}
+
+/// A time in seconds, or in minutes if it is longer than two.
+fn shown_time(seconds: u64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        _ => format!("{} minutes", seconds / 60),
     }
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::config::ClientAuthentication;
-use super::error::Refusal;
+use super::error::{Answer, Refusal};
 use super::record::Client;
 use super::scope::Scopes;
 use super::secret::Secret;
@@ -370,6 +370,13 @@ pub enum Event {
     },
     /// There is no token that the server would take.
     Refused(Refusal),
+    /// The authorization server no longer accepts the refresh token. Somebody must sign in again.
+    RenewalRefused {
+        /// The issuer.
+        issuer: Box<str>,
+        /// Its answer.
+        answer: Answer,
+    },
     /// The tokens were deleted, here and in the store.
     SignedOut {
         /// Whether the authorization server has revoked them.

@@ -321,9 +321,8 @@ impl Authorizer {
             .map(|flow| flow.issuer())
             .unwrap_or_default();
         let patience = self.flow.as_ref().and_then(|flow| flow.patience);
-        let patience = patience.unwrap_or(self.config.sign_in_timeout);
-        let minutes = patience.as_secs().div_ceil(60);
-        self.fail(Refusal::SignInTimedOut { issuer, minutes });
+        let seconds = patience.unwrap_or(self.config.sign_in_timeout).as_secs();
+        self.fail(Refusal::SignInTimedOut { issuer, seconds });
     }
 
     /// Sends the request of the present step, again if it has failed.

@@ -380,6 +380,8 @@ impl Authorizer {
                 // The client registers again.
                 held.client.secret_expires = Some(0);
             }
+            let issuer = held.place.issuer.clone();
+            self.emit(Event::RenewalRefused { issuer, answer });
             if self.store.record_lock.is_none() {
                 // Another process may have stored new tokens. They must not be deleted.
                 return self.look_for_others(spent);

@@ -353,6 +353,9 @@ impl Driver {
     fn tell(&mut self, event: Event) {
         // Those who wait look at the status next.
         self.change_status(|_| ());
+        if let Event::StoreFailed { why } = &event {
+            self.change_status(|status| status.store_failure = Some(why.to_string()));
+        }
         let outcome = match &event {
             Event::Authorized(authorized) => Some(Ok(authorized.clone())),
             Event::Refused(refusal) => Some(Err(refusal.clone())),

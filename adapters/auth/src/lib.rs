@@ -132,6 +132,8 @@ pub struct Status {
     pub url: Option<Url>,
     /// The code with which a person must sign in now, on another device.
     pub code: Option<DeviceCode>,
+    /// Why the tokens could not be read or stored. They are lost when the process ends.
+    pub store_failure: Option<String>,
 }
 
 impl Authorization {

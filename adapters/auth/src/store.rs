@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use everlink::auth::{Key, Lock};
 use fs4::{FileExt, TryLockError};
@@ -41,6 +42,9 @@ pub trait Store: Send + Sync {
     /// When the store fails.
     fn delete(&self, key: &Key) -> io::Result<()>;
 }
+
+/// The age of a file that no process is still writing.
+const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// A lock that is held until this is dropped.
 pub type LockGuard = Box<dyn Any + Send>;
@@ -105,6 +109,38 @@ impl FileStore {
         self.directory.join(format!("{kind}-{hex}.{extension}"))
     }
 
+    /// The error with the directory in its text.
+    fn named(&self, error: &io::Error) -> io::Error {
+        io::Error::new(
+            error.kind(),
+            format!("{}: {error}", self.directory.display()),
+        )
+    }
+
+    /// Removes files of this age that processes left behind when they were killed during a save. They have tokens.
+    fn remove_leftovers(&self, key: &Key, age: Duration) {
+        let start = self.path(key, "");
+        let Some(start) = start.file_name().and_then(|name| name.to_str()) else {
+            return;
+        };
+        for entry in fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = entry.file_name();
+            let is_leftover = name
+                .to_str()
+                .is_some_and(|name| name.starts_with(start) && name.ends_with(".new"));
+            let modified = || entry.metadata()?.modified();
+            // A clock that was set back makes the age unknown: then the file stays for now.
+            let is_old = || modified().is_ok_and(|at| at.elapsed().is_ok_and(|since| since >= age));
+            if is_leftover && (age.is_zero() || is_old()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
     fn create_directory(&self) -> io::Result<()> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
@@ -126,12 +162,13 @@ impl Store for FileStore {
         match fs::read(self.path(key, "json")) {
             Ok(record) => Ok(Some(record)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(self.named(&error)),
         }
     }
 
     fn try_lock(&self, key: &Key, lock: Lock) -> io::Result<Option<LockGuard>> {
-        self.create_directory()?;
+        self.create_directory()
+            .map_err(|error| self.named(&error))?;
         let extension = match lock {
             Lock::SignIn => "sign-in.lock",
             _ => "lock",
@@ -140,31 +177,40 @@ impl Store for FileStore {
         let file = open_private(
             &self.path(key, extension),
             OpenOptions::new().truncate(false),
-        )?;
+        );
+        let file = file.map_err(|error| self.named(&error))?;
         match FileExt::try_lock(&file) {
             Ok(()) => Ok(Some(Box::new(file))),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+            Err(TryLockError::Error(error)) => Err(self.named(&error)),
         }
     }
 
     fn save(&self, key: &Key, record: &[u8]) -> io::Result<()> {
-        self.create_directory()?;
         let path = self.path(key, "json");
         // Processes that save at the same time, without a lock, must not write into the same file.
         let temporary = self.path(key, &format!("{}.new", std::process::id()));
         let write = || {
+            self.create_directory()?;
             let mut file = open_private(&temporary, OpenOptions::new().truncate(true))?;
             file.write_all(record)?;
-            file.sync_all()?;
-            fs::rename(&temporary, &path)
+            // The file is synced after it has its name, because that takes long. A process that is killed meanwhile has not lost the new tokens; the old ones may
+            // be invalid already. After a power failure, a damaged record counts as missing.
+            fs::rename(&temporary, &path)?;
+            file.sync_all()
         };
-        write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+        write().map_err(|error| {
+            let _ = fs::remove_file(&temporary);
+            self.named(&error)
+        })?;
+        self.remove_leftovers(key, LEFTOVER_AGE);
+        Ok(())
     }
 
     fn delete(&self, key: &Key) -> io::Result<()> {
+        self.remove_leftovers(key, Duration::ZERO);
         match fs::remove_file(self.path(key, "json")) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.named(&error)),
             _ => Ok(()),
         }
     }

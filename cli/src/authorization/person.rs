@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, stderr, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
@@ -28,7 +29,8 @@ pub(crate) enum Audience {
 
 /// Asks a person.
 pub(super) struct Person {
-    server: String,
+    /// The command that signs in at the server.
+    login: String,
     audience: Audience,
     opens_browser: bool,
     pastes: bool,
@@ -37,6 +39,8 @@ pub(super) struct Person {
     private_key: Option<PrivateKey>,
     /// The file with the token of the platform, or of the user.
     token_file: Option<PathBuf>,
+    /// Whether the person was told that the store fails.
+    is_store_bad: AtomicBool,
 }
 
 impl Person {
@@ -51,24 +55,45 @@ impl Person {
             .as_ref()
             .or(options.id_token.as_ref());
         Ok(Person {
-            server: server.to_owned(),
+            login: login_command(server, options),
             audience,
             opens_browser: !options.no_browser && !options.paste,
             pastes: options.paste,
             follows: options.follow_sign_in.then(|| Arc::clone(web)),
             private_key: options.private_key()?,
             token_file: token_file.cloned(),
+            is_store_bad: AtomicBool::new(false),
         })
     }
 
-    /// Shows a text. `json` is its form in a log of JSON.
     fn say(&self, text: &str, json: &serde_json::Value) {
-        match self.audience {
-            Audience::Host(LogFormat::Off) => {}
-            Audience::Host(LogFormat::Json) => eprintln!("{json}"),
-            Audience::Host(LogFormat::Text) | Audience::Terminal => warn(&text),
+        say(self.audience, text, json);
+    }
+}
+
+/// Shows a text. `json` is its form in a log of JSON.
+fn say(audience: Audience, text: &str, json: &serde_json::Value) {
+    match audience {
+        Audience::Host(LogFormat::Off) => {}
+        Audience::Host(LogFormat::Json) => eprintln!("{json}"),
+        Audience::Host(LogFormat::Text) | Audience::Terminal => warn(&text),
+    }
+}
+
+/// The command that signs in at the server, with the options that choose whose tokens are used.
+fn login_command(server: &str, options: &AuthOptions) -> String {
+    let mut command = format!("everlink login {server}");
+    let account = Some(&options.account).filter(|account| !account.is_empty());
+    for (option, value) in [
+        ("--account", account),
+        ("--client-id", options.client_id.as_ref()),
+        ("--client-secret-env", options.client_secret_env.as_ref()),
+    ] {
+        if let Some(value) = value {
+            command.push_str(&format!(" {option} {value}"));
         }
     }
+    command
 }
 
 impl everlink_auth::Person for Person {
@@ -81,8 +106,8 @@ impl everlink_auth::Person for Person {
         match is_there {
             true => Ok(()),
             false => Err(format!(
-                "there is no terminal at which to ask somebody; run `everlink login {}` first",
-                self.server
+                "there is no terminal at which to ask somebody; run `{}` first",
+                self.login
             )),
         }
     }
@@ -95,8 +120,14 @@ impl everlink_auth::Person for Person {
         self.say(&format!("sign in at {page}"), &json!({"sign_in": page}));
         if self.opens_browser {
             // It may be the browser itself that runs until it is closed.
-            let page = page.to_owned();
-            thread::spawn(move || webbrowser::open(&page));
+            let (page, audience) = (page.to_owned(), self.audience);
+            thread::spawn(move || {
+                if let Err(error) = webbrowser::open(&page) {
+                    let text =
+                        format!("no browser can be started ({error}): open the page yourself");
+                    say(audience, &text, &json!({"no_browser": error.to_string()}));
+                }
+            });
         }
         if self.pastes {
             warn(
@@ -121,10 +152,21 @@ impl everlink_auth::Person for Person {
     }
 
     fn event(&self, event: &Event) {
-        if let Event::StoreFailed { why } = event {
-            let text =
-                format!("the tokens cannot be stored, and are lost when this program ends: {why}");
-            self.say(&text, &json!({"store_failed": why}));
+        match event {
+            Event::RenewalRefused { issuer, answer } => {
+                let text = format!("{issuer} no longer accepts the earlier sign-in ({answer})");
+                let why = answer.to_string();
+                let refused = json!({"issuer": issuer, "why": why});
+                self.say(&text, &json!({"renewal_refused": refused}));
+            }
+            // A store that fails does so at every step.
+            Event::StoreFailed { why } if !self.is_store_bad.swap(true, Ordering::Relaxed) => {
+                let text = format!(
+                    "the store of tokens cannot be used: {why}; name another directory with --auth-directory, or tokens are lost when this program ends"
+                );
+                self.say(&text, &json!({"store_failed": why}));
+            }
+            _ => {}
         }
     }
 

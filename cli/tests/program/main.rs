@@ -2,6 +2,8 @@
 //! HTTP server that requires credentials.
 #![cfg(unix)]
 
+mod auth;
+mod auth_server;
 mod call;
 mod demo;
 mod guard;

@@ -1,0 +1,424 @@
+//! Tests sign-ins of several processes, processes that end or are killed during a renewal, and the texts of a sign-in that fails.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::auth_server::AuthServer;
+use crate::guard::{Host, get};
+use crate::listen::http_request;
+use crate::support::{Terminal, program, text, wait_until};
+
+/// How many processes start at the same time.
+const PROCESSES: usize = 8;
+
+/// A user of the server, with a store. Dropping this removes the store.
+struct User {
+    server: AuthServer,
+    store: PathBuf,
+}
+
+impl User {
+    fn new(name: &str) -> User {
+        let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("auth-{name}"));
+        let _ = fs::remove_dir_all(&store);
+        let server = AuthServer::start();
+        User { server, store }
+    }
+
+    /// A user who has signed in.
+    fn signed_in(name: &str) -> User {
+        let user = User::new(name);
+        let output = user.run("login", &["--follow-sign-in"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        user
+    }
+
+    /// A command for the server, which can ask nobody.
+    fn command(&self, word: &str, more: &[&str]) -> Command {
+        let mut command = program();
+        command.arg(word);
+        if !matches!(word, "login" | "logout" | "status") {
+            command.arg("--url");
+        }
+        command
+            .arg(&self.server.url)
+            .args(more)
+            .env("EVERLINK_AUTH_DIRECTORY", &self.store)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, word: &str, more: &[&str]) -> Output {
+        let output = self.command(word, more).output();
+        output.expect("the program can be started")
+    }
+
+    fn start(&self, word: &str, more: &[&str]) -> Child {
+        let child = self.command(word, more).spawn();
+        child.expect("the program can be started")
+    }
+
+    fn call(&self) -> Output {
+        self.run("call", &["greet"])
+    }
+
+    /// The file with the tokens.
+    fn record_file(&self) -> PathBuf {
+        let mut files = fs::read_dir(&self.store).expect("a store").flatten();
+        let is_record = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("tokens-") && name.ends_with(".json")
+        };
+        let file = files.find_map(|entry| Some(entry.path()).filter(is_record));
+        file.expect("a record")
+    }
+
+    fn stored_tokens(&self) -> Value {
+        let record = fs::read(self.record_file()).expect("a record");
+        let record: Value = serde_json::from_slice(&record).expect("JSON");
+        record["tokens"].clone()
+    }
+
+    /// Moves the life of the access token into the past, so that it ends in this many seconds.
+    fn age_token(&self, seconds_left: i64) {
+        let file = self.record_file();
+        let mut record: Value =
+            serde_json::from_slice(&fs::read(&file).expect("a record")).expect("JSON");
+        let expires = record["tokens"]["expires"].as_i64().expect("a time");
+        let obtained = record["tokens"]["obtained"].as_i64().expect("a time");
+        let moved = 3600 - seconds_left;
+        record["tokens"]["expires"] = (expires - moved).into();
+        record["tokens"]["obtained"] = (obtained - moved).into();
+        fs::write(&file, record.to_string()).expect("a file");
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.store);
+    }
+}
+
+fn assert_answered(output: &Output) {
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("hello"), "{stdout}{}", text(&output.stderr));
+}
+
+#[test]
+fn eight_calls_with_an_expired_token_renew_it_once() {
+    let user = User::signed_in("together");
+    user.server.state().delay = Duration::from_millis(50);
+    for round in 1..=3 {
+        user.age_token(-1);
+        let calls: Vec<Child> = (0..PROCESSES)
+            .map(|_| user.start("call", &["greet"]))
+            .collect();
+        for call in calls {
+            assert_answered(&call.wait_with_output().expect("the program ends"));
+        }
+        let state = user.server.state();
+        assert_eq!((state.refreshes, state.refused), (round, 0));
+        assert_eq!(state.authorizations, 1);
+    }
+}
+
+#[test]
+fn eight_calls_without_a_token_open_one_sign_in_page() {
+    let user = User::new("first");
+    user.server.state().delay = Duration::from_millis(200);
+    let calls: Vec<Child> = (0..PROCESSES)
+        .map(|_| user.start("call", &["greet", "--follow-sign-in"]))
+        .collect();
+    for call in calls {
+        assert_answered(&call.wait_with_output().expect("the program ends"));
+    }
+    let state = user.server.state();
+    assert_eq!((state.authorizations, state.registrations), (1, 1));
+}
+
+/// Only an answer of the token endpoint that was lost with the process makes a sign-in necessary: nobody has the new refresh token.
+#[test]
+fn after_a_kill_during_a_renewal_the_next_call_works_unless_the_answer_was_lost() {
+    let user = User::signed_in("killed");
+    user.server.state().delay = Duration::from_millis(10);
+    for step in 0..24 {
+        user.age_token(-1);
+        let mut call = user.start("call", &["greet"]);
+        thread::sleep(Duration::from_millis(step * 3));
+        call.kill().expect("the process exists or has ended");
+        call.wait().expect("a child process");
+        // The server may still be making the tokens.
+        thread::sleep(Duration::from_millis(20));
+        let is_lost = user.stored_tokens()["refresh"] != *user.server.state().newest();
+        let output = user.call();
+        if !is_lost {
+            assert_answered(&output);
+            continue;
+        }
+        let stderr = text(&output.stderr);
+        for words in [
+            "no longer accepts the earlier sign-in",
+            "run `everlink login",
+        ] {
+            assert!(stderr.contains(words), "{stderr}");
+        }
+        let output = user.run("login", &["--follow-sign-in"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+}
+
+/// The token is valid for a few more seconds, so the call uses it, and a renewal begins behind the call.
+#[test]
+fn a_call_that_ends_during_a_renewal_loses_no_refresh_token() {
+    let user = User::signed_in("end");
+    user.server.state().delay = Duration::from_millis(300);
+    user.age_token(30);
+    assert_answered(&user.call());
+    let newest = user.server.state().newest();
+    assert_eq!(user.server.state().refreshes, 1);
+    assert_eq!(user.stored_tokens()["refresh"], *newest);
+}
+
+#[test]
+fn status_renews_nothing_and_says_what_follows() {
+    let user = User::signed_in("status");
+    user.age_token(-1);
+    let output = user.run("status", &[]);
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("renewed at its next use"), "{stdout}");
+    assert_eq!(user.server.state().refreshes, 0);
+    let file = user.record_file();
+    let mut record: Value =
+        serde_json::from_slice(&fs::read(&file).expect("a record")).expect("JSON");
+    record["tokens"]["refresh"].take();
+    fs::write(&file, record.to_string()).expect("a file");
+    let output = user.run("status", &[]);
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.contains("has expired, and cannot be renewed"),
+        "{stdout}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn logout_deletes_and_revokes_the_tokens_and_what_killed_processes_left() {
+    let user = User::signed_in("logout");
+    let left = user.record_file().with_extension("4711.new");
+    fs::write(&left, "tokens").expect("a file");
+    let output = user.run("logout", &[]);
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.contains("the tokens are revoked"),
+        "{stdout}{}",
+        text(&output.stderr)
+    );
+    assert_eq!(user.server.state().revocations, 1);
+    let files = fs::read_dir(&user.store).expect("a store").flatten();
+    let names: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    assert!(
+        names
+            .iter()
+            .all(|name| name.extension().is_some_and(|end| end == "lock")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_call_that_can_ask_nobody_names_the_login_command_of_its_account() {
+    let user = User::new("account");
+    let output = user.run("call", &["greet", "--account", "work"]);
+    let stderr = text(&output.stderr);
+    let login = format!("run `everlink login {} --account work`", user.server.url);
+    assert!(stderr.contains(&login), "{stderr}");
+    assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn login_fails_once_with_the_directory_if_the_tokens_cannot_be_stored() {
+    let user = User::new("unwritable");
+    fs::create_dir_all(&user.store).expect("a directory");
+    let file = user.store.join("file");
+    fs::write(&file, "").expect("a file");
+    let login = |word, more: &[&str]| {
+        let mut command = user.command(word, more);
+        command.env("EVERLINK_AUTH_DIRECTORY", file.join("auth"));
+        command.output().expect("the program can be started")
+    };
+    let output = login("login", &["--follow-sign-in"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert_eq!(stderr.matches("cannot be used").count(), 1, "{stderr}");
+    assert!(stderr.contains(file.to_str().expect("UTF-8")), "{stderr}");
+    assert!(stderr.contains("--auth-directory"), "{stderr}");
+    // A call works, because the tokens are needed only now.
+    assert_answered(&login("call", &["greet", "--follow-sign-in"]));
+}
+
+#[test]
+fn a_browser_that_cannot_be_started_is_reported() {
+    let user = User::new("browser");
+    let mut login = user.command("login", &["--auth-timeout", "2"]);
+    login.env_clear();
+    login.env("EVERLINK_AUTH_DIRECTORY", &user.store);
+    let terminal = Terminal::start(&mut login);
+    let (screen, output) = terminal.end();
+    assert!(screen.contains("no browser can be started"), "{screen}");
+    assert!(screen.contains("within 2 s"), "{screen}");
+    assert_eq!(output.status.code(), Some(4));
+}
+
+/// A shell script that notes its arguments and its environment.
+fn browser(user: &User) -> (String, PathBuf) {
+    fs::create_dir_all(&user.store).expect("a directory");
+    fs::set_permissions(&user.store, fs::Permissions::from_mode(0o700))
+        .expect("the directory exists");
+    let directory = user.store.with_extension("browser");
+    fs::create_dir_all(&directory).expect("a directory");
+    let (script, noted) = (directory.join("browser"), directory.join("noted"));
+    let _ = fs::remove_file(&noted);
+    let noted_at = noted.display();
+    let lines = format!(
+        "#!/bin/sh\n{{ echo \"$#\"; echo \"$1\"; env; }} > '{noted_at}.new'\nmv '{noted_at}.new' '{noted_at}'\n"
+    );
+    fs::write(&script, lines).expect("a file");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("the file exists");
+    (script.display().to_string(), noted)
+}
+
+/// Signs in at this page, as a browser would.
+fn sign_in_at(page: &str) {
+    let answer = get(page);
+    let location = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("Location: "));
+    let shown = get(location.expect("a redirect"));
+    assert!(shown.contains("You are signed in"), "{shown}");
+}
+
+#[test]
+fn no_secret_is_in_recordings_logs_outputs_or_the_browser() {
+    let user = User::new("secrets");
+    let (script, noted) = browser(&user);
+    let mut outputs = Vec::new();
+    for log in ["text", "json"] {
+        let recording = noted.with_extension(format!("{log}.recording"));
+        let status_port = free_port();
+        let status = format!("127.0.0.1:{status_port}");
+        let path = recording.to_str().expect("UTF-8");
+        let mut guard = user.command(
+            "guard",
+            &["--log", log, "--record", path, "--status", &status],
+        );
+        guard.env("BROWSER", &script).env("DISPLAY", ":0");
+        let mut host = Host::of(&mut guard);
+        let signing_in = noted.clone();
+        let is_first = log == "text";
+        let person = thread::spawn(move || {
+            if is_first {
+                wait_until("a browser is started", || signing_in.exists());
+                let noted = fs::read_to_string(&signing_in).expect("a file");
+                sign_in_at(noted.lines().nth(1).expect("a URL"));
+            }
+        });
+        host.handshake();
+        person.join().expect("the person signs in");
+        host.send_call(2, "greet", &json!({}));
+        outputs.push(host.receive(2).to_string());
+        outputs.push(http_request(&status, "GET /", &[], ""));
+        outputs.push(http_request(&status, "GET /metrics", &[], ""));
+        assert_eq!(host.disconnect().code(), Some(0));
+        let mut stderr = host.process.stderr.take().expect("a pipe");
+        let mut logged = String::new();
+        std::io::Read::read_to_string(&mut stderr, &mut logged).expect("UTF-8");
+        outputs.push(logged);
+        outputs.push(fs::read_to_string(&recording).expect("a recording"));
+        user.age_token(-1);
+    }
+    let recording = noted.with_extension("call.recording");
+    let path = recording.to_str().expect("UTF-8");
+    for (word, more) in [
+        ("call", &["greet", "--record", path][..]),
+        ("inspect", &["--json"]),
+        ("status", &["--json"]),
+    ] {
+        let output = user.run(word, more);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        outputs.push(text(&output.stdout) + &text(&output.stderr));
+    }
+    outputs.push(fs::read_to_string(&recording).expect("a recording"));
+    assert_private(&user.store);
+    let output = user.run("logout", &[]);
+    outputs.push(text(&output.stdout) + &text(&output.stderr));
+    let noted = fs::read_to_string(&noted).expect("a browser was started");
+    assert_eq!(noted.lines().next(), Some("1"), "{noted}");
+    let url = noted.lines().nth(1).expect("a URL");
+    let (_, state) = url.split_once("state=").expect("a state");
+    let state = state.split('&').next().expect("a state").to_owned();
+    outputs.push(noted);
+    let secrets = user.server.state().secrets.clone();
+    assert!(secrets.len() > 10, "{secrets:?}");
+    for (index, output) in outputs.iter().enumerate() {
+        for secret in &secrets {
+            assert!(
+                !output.contains(secret.as_str()),
+                "{secret} is in {index}: {output}"
+            );
+        }
+        // Only the page of the sign-in has the state.
+        let is_page = |word: &&str| word.contains("code_challenge=");
+        let mut words = output.split([' ', '"', '\n']).filter(|word| !is_page(word));
+        assert!(
+            !words.any(|word| word.contains(&state)),
+            "the state is in {index}: {output}"
+        );
+    }
+    let _ = fs::remove_dir_all(user.store.with_extension("browser"));
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Only the owner can read the store.
+fn assert_private(store: &Path) {
+    let mode = |path: &Path| fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+    assert_eq!(mode(store), 0o700);
+    for entry in fs::read_dir(store).expect("a store").flatten() {
+        assert_eq!(mode(&entry.path()), 0o600, "{:?}", entry.path());
+    }
+}
+
+/// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.
+#[test]
+fn initialize_without_a_sign_in_is_answered_with_the_page_and_works_afterwards() {
+    let user = User::new("patience");
+    let mut guard = user.command("guard", &["--no-browser", "--log", "off"]);
+    let mut host = Host::of(&mut guard);
+    let start = Instant::now();
+    let error = host.initialize_error();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(28), "{elapsed:?}");
+    assert!(error.contains("call again"), "{error}");
+    let page = error
+        .split(' ')
+        .find(|word| word.contains("code_challenge="));
+    sign_in_at(page.expect("a URL"));
+    wait_until("the tokens are stored", || {
+        fs::read_dir(&user.store).is_ok_and(|files| files.flatten().count() > 3)
+    });
+    host.handshake();
+    host.send_call(2, "greet", &json!({}));
+    let reply = host.receive(2);
+    assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
+    assert_eq!(host.disconnect().code(), Some(0));
+}
