@@ -53,16 +53,18 @@ impl Authorizer {
         }
     }
 
-    /// Repeats the last failure, because too many sign-ins have begun.
+    /// Repeats the last failure, because nothing may be tried yet. The time until then stays as it is.
     pub(super) fn fail_as_before(&mut self) {
-        let refusal = match self.history.failure.take() {
-            Some((refusal, _)) => refusal,
+        let before = self.history.failure.take();
+        let refusal = match &before {
+            Some((refusal, _)) => refusal.clone(),
             None => Refusal::NotAccepted {
                 count: self.history.sign_ins,
                 said: self.history.said.clone(),
             },
         };
         self.fail(refusal);
+        self.history.failure = before.or(self.history.failure.take());
     }
 
     fn use_fixed_endpoints(&mut self) {

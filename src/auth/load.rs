@@ -1,9 +1,9 @@
 //! Reads the store: first where the tokens for a server are, then the tokens.
 
+use super::Authorizer;
 use super::io::Output;
 use super::record::{self, Place, Record};
 use super::table::State;
-use super::{Authorizer, MAX_SIGN_INS};
 
 impl Authorizer {
     /// Reads what the store has about this server.
@@ -35,7 +35,7 @@ impl Authorizer {
                 .as_ref()
                 .and_then(|wanted| wanted.refused.as_ref());
             let access = record.tokens.as_ref().map(|tokens| &tokens.access);
-            if access.is_some() && refused != access {
+            if access.is_some() && refused != access && !self.is_spent(&record) {
                 self.adopt(record);
             }
         }
@@ -48,7 +48,7 @@ impl Authorizer {
         if self.wanted.is_none() {
             return;
         }
-        let is_held = self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS;
+        let is_held = self.is_held();
         let refused = self
             .wanted
             .as_ref()

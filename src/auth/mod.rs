@@ -67,6 +67,7 @@ use crate::driver::{Fault, FaultKind, Instant};
 use crate::http::{Fields, ResponseHead, Url, Verb, names};
 use record::{Place, Record};
 use sign_in::{Flow, Wanted};
+use tokens::MAX_SAVE_RETRIES;
 
 /// How many sign-ins may begin without a token that lived.
 const MAX_SIGN_INS: u32 = 3;
@@ -113,6 +114,13 @@ struct Store {
     sign_in_lock: Option<Key>,
     /// How many answers to `Save` and `Delete` are missing.
     saves: u8,
+    /// How many attempts to lock and to save failed, one after the other.
+    failed_locks: u8,
+    failed_saves: u8,
+    /// Whether the record is saved again when the timer ends.
+    is_save_due: bool,
+    /// The refresh token before the one in use. The store still has it if the record could not be saved.
+    spent: Option<Secret>,
     /// What follows when the record is saved.
     after_save: AfterSave,
 }
@@ -146,6 +154,8 @@ struct History {
     sign_ins: u32,
     /// When the tokens in use came.
     obtained: Option<Instant>,
+    /// The last token that was of use, so that sign-ins were counted anew.
+    forgiven: u64,
     /// Whether the token in use was renewed because the server refused the one before.
     is_renewed_for_server: bool,
     /// How many renewals failed one after the other, and when the next one may begin.
@@ -400,8 +410,7 @@ impl Authorizer {
     /// Handles a challenge for which nothing is under way yet.
     fn satisfy_challenge(&mut self, is_step_up: bool) {
         if self.has_token_lived() {
-            self.history.sign_ins = 0;
-            self.history.is_renewed_for_server = false;
+            self.forgive_sign_ins();
         }
         let may_renew = !is_step_up && !self.history.is_renewed_for_server;
         if may_renew && self.has_refresh_token() && self.history.renew_after <= self.now.at {
@@ -413,7 +422,7 @@ impl Authorizer {
 
     /// Gets a token for those that wait: from the store if nothing else may be tried now, else by renewal or a sign-in.
     fn satisfy(&mut self) {
-        let is_held = self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS;
+        let is_held = self.is_held();
         let is_refused = self
             .wanted
             .as_ref()
@@ -428,10 +437,17 @@ impl Authorizer {
         }
     }
 
-    /// The failure after which nothing is tried yet.
-    fn failure_in_force(&self) -> Option<&Refusal> {
-        let (refusal, until) = self.history.failure.as_ref()?;
-        (self.now.at < *until).then_some(refusal)
+    /// Whether nothing may be tried yet: something failed before, too many sign-ins have begun, or the next renewal must wait. A renewal that must wait is
+    /// no reason for a sign-in.
+    fn is_held(&self) -> bool {
+        let failure = self.history.failure.as_ref();
+        let wanted = self.wanted.as_ref();
+        let may_renew = !wanted.is_some_and(|wanted| wanted.is_step_up)
+            && !self.history.is_renewed_for_server
+            && self.has_refresh_token();
+        failure.is_some_and(|(_, until)| self.now.at < *until)
+            || self.history.sign_ins >= MAX_SIGN_INS
+            || (may_renew && self.now.at < self.history.renew_after)
     }
 
     /// Whether the tokens in use were of use: they came some time ago, or reached their natural end.
@@ -442,6 +458,15 @@ impl Authorizer {
             .is_some_and(|obtained| obtained + LIVED <= self.now.at);
         let tokens = self.held.as_ref().and_then(|held| held.tokens.as_ref());
         is_old || tokens.is_some_and(|tokens| !tokens.is_alive(self.now.unix))
+    }
+
+    /// Counts sign-ins anew, because the token was of use. Each token counts once: else, its end would excuse any number of sign-ins that fail.
+    fn forgive_sign_ins(&mut self) {
+        if self.history.forgiven != self.token {
+            self.history.forgiven = self.token;
+            self.history.sign_ins = 0;
+            self.history.is_renewed_for_server = false;
+        }
     }
 
     fn access_token(&self) -> Option<&Secret> {
@@ -554,7 +579,10 @@ impl Authorizer {
             return self.exchange_failed(&url, &[Fault::new(FaultKind::TimedOut)]);
         }
         match self.state {
+            State::Saving if self.store.is_save_due => self.write_record(),
             State::Loading | State::Storing | State::Saving | State::Leaving | State::Deleting => {
+                // Other processes wait for the lock meanwhile.
+                self.store.failed_saves = MAX_SAVE_RETRIES;
                 self.store_failed("it did not answer in time");
             }
             State::Locking => self.renewal_failed(Refusal::StoreTimedOut, None),
@@ -607,6 +635,7 @@ impl Authorizer {
             self.outputs.push_back(Output::Unlock { key, lock });
         }
         self.store.saves = 0;
+        self.store.is_save_due = false;
     }
 
     fn unlock_record(&mut self) {

@@ -93,6 +93,7 @@ impl Authorizer {
     /// This process has the turn to sign in. Uses what another process has stored meanwhile, or prepares a sign-in.
     pub(super) fn turn_came(&mut self, stored: Option<Record>) {
         let stored = stored.filter(|record| self.is_of_config(record));
+        let is_spent = stored.as_ref().is_some_and(|record| self.is_spent(record));
         let Some(flow) = &mut self.flow else {
             return;
         };
@@ -107,7 +108,7 @@ impl Authorizer {
         };
         let mut scopes = wanted.scopes.clone();
         match stored {
-            Some(record) if is_usable(&record) => {
+            Some(record) if !is_spent && is_usable(&record) => {
                 self.release();
                 self.adopt(record);
                 return self.use_tokens();

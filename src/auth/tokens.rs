@@ -23,6 +23,11 @@ const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// The longest pause that an authorization server may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
+/// How often a record is saved again. The authorization server has replaced the tokens that the store has.
+pub(super) const MAX_SAVE_RETRIES: u8 = 3;
+/// How many attempts to lock must fail before an expired token is renewed without the lock.
+const MAX_FAILED_LOCKS: u8 = 3;
+
 impl Authorizer {
     /// Begins to renew the token in use: takes the lock first, because another process may be doing it.
     pub(super) fn renew(&mut self) {
@@ -45,8 +50,7 @@ impl Authorizer {
             return false;
         }
         // The token was of use until its natural end.
-        self.history.sign_ins = 0;
-        self.history.is_renewed_for_server = false;
+        self.forgive_sign_ins();
         if self.has_refresh_token() {
             self.renew();
         } else if !self.config.grant.needs_person() {
@@ -73,6 +77,7 @@ impl Authorizer {
     /// A lock is held, and this is the record.
     pub(super) fn locked(&mut self, found: Option<&[u8]>) {
         let stored: Option<Record> = record::read(found);
+        self.store.failed_locks = 0;
         match self.state {
             State::Queueing => self.turn_came(stored),
             State::Locking => self.renew_under_lock(stored),
@@ -87,6 +92,7 @@ impl Authorizer {
         let stored = stored.filter(|record| self.is_of_config(record));
         let ours = self.held.as_ref().and_then(|held| held.tokens.as_ref());
         match stored {
+            Some(record) if self.is_spent(&record) => {}
             Some(record) if record.tokens.is_some() && record.tokens.as_ref() != ours => {
                 self.adopt(record);
                 if self.has_living_token() {
@@ -106,6 +112,12 @@ impl Authorizer {
             _ => {}
         }
         self.refresh();
+    }
+
+    /// Whether the store has the tokens from which those in use were renewed, because these could not be saved.
+    pub(super) fn is_spent(&self, stored: &Record) -> bool {
+        let refresh = stored.tokens.as_ref().and_then(|tokens| tokens.refresh.as_ref());
+        !self.store.is_stored && refresh.is_some() && refresh == self.store.spent.as_ref()
     }
 
     /// Takes over the tokens of the store.
@@ -392,6 +404,11 @@ impl Authorizer {
             return;
         };
         if let Some(before) = held.tokens.take() {
+            if self.store.is_stored {
+                // A server that does not rotate gives the same one again, or none.
+                let is_other = tokens.refresh.is_some() && tokens.refresh != before.refresh;
+                self.store.spent = before.refresh.clone().filter(|_| is_other);
+            }
             tokens.refresh = tokens.refresh.or(before.refresh);
             tokens.identity = tokens.identity.or(before.identity);
         }
@@ -500,20 +517,25 @@ impl Authorizer {
 
     /// Saves the record in use, and where it is.
     fn save(&mut self) {
+        self.store.failed_saves = 0;
+        self.go(Cue::Save);
+        self.write_record();
+    }
+
+    pub(super) fn write_record(&mut self) {
         let Some(held) = &self.held else {
             return;
         };
         let key = held.place.key(&self.config.account);
         let record = record::write(held);
         let is_place_new = self.store.place.as_ref() != Some(&held.place);
-        let place = is_place_new.then(|| (held.place.clone(), record::write(&held.place)));
-        self.go(Cue::Save);
+        let place = is_place_new.then(|| record::write(&held.place));
         self.outputs.push_back(Output::Save { key, record });
         self.store.saves = 1;
-        if let Some((place, record)) = place {
+        self.store.is_save_due = false;
+        if let Some(record) = place {
             let key = self.server_key();
             self.outputs.push_back(Output::Save { key, record });
-            self.store.place = Some(place);
             self.store.saves = 2;
         }
         self.arm(self.config.exchange_timeout);
@@ -528,6 +550,10 @@ impl Authorizer {
     }
 
     pub(super) fn saved(&mut self) {
+        if self.store.is_save_due {
+            // One of two records was saved. Both are saved again.
+            return;
+        }
         self.store.saves = self.store.saves.saturating_sub(1);
         if self.store.saves > 0 {
             return;
@@ -535,11 +561,37 @@ impl Authorizer {
         match self.state {
             State::Saving => {
                 self.store.is_stored = true;
+                self.store.place = self.held.as_ref().map(|held| held.place.clone());
                 self.save_ended();
             }
             State::Deleting => self.deleted(),
             _ => {}
         }
+    }
+
+    /// The record was not saved. It is saved again soon, while the lock is still held: until then, other processes would use a refresh token that is
+    /// no longer valid.
+    fn save_failed(&mut self) {
+        if self.store.failed_saves < MAX_SAVE_RETRIES {
+            let pause = Duration::from_secs(1 << self.store.failed_saves);
+            self.store.failed_saves += 1;
+            self.store.is_save_due = true;
+            return self.arm(pause);
+        }
+        self.store.is_stored = false;
+        self.save_ended();
+    }
+
+    /// The lock could not be taken. Without it, another process may use the same refresh token, for which an authorization server may revoke the tokens of
+    /// both. So the renewal waits, unless the store fails all the time and there is no other way.
+    fn lock_failed(&mut self, why: &str) {
+        self.store.failed_locks = self.store.failed_locks.saturating_add(1);
+        let is_urgent = !self.has_living_token() && self.store.failed_locks >= MAX_FAILED_LOCKS;
+        if self.store.is_stored && !is_urgent {
+            let why = super::error::printable(why);
+            return self.renewal_failed(Refusal::StoreFailed { why }, None);
+        }
+        self.refresh();
     }
 
     fn save_ended(&mut self) {
@@ -581,7 +633,7 @@ impl Authorizer {
                 | State::Leaving
                 | State::Deleting
         );
-        if !is_of_store {
+        if !is_of_store || self.store.is_save_due {
             return;
         }
         self.emit(Event::StoreFailed {
@@ -590,17 +642,14 @@ impl Authorizer {
         match self.state {
             State::Loading => self.load_ended(),
             State::Queueing => self.turn_came(None),
-            State::Locking => self.refresh(),
+            State::Locking => self.lock_failed(why),
             State::Storing => {
                 self.take_tokens();
                 self.store.is_stored = false;
                 self.release();
                 self.use_tokens();
             }
-            State::Saving => {
-                self.store.is_stored = false;
-                self.save_ended();
-            }
+            State::Saving => self.save_failed(),
             State::Leaving => self.delete_under_lock(None),
             _ => self.deleted(),
         }

@@ -1,11 +1,21 @@
 //! The log of the world: everything that happened outside of the machines. The oracle judges it.
 
+use std::fmt;
+
 use everlink::auth::{Key, Lock};
 
-use crate::mark::Mark;
+use crate::mark::{Kind, Mark};
 
 /// The number of a process.
 pub(crate) type Pid = usize;
+
+/// A kind of access to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Load,
+    Lock,
+    Save,
+}
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -33,7 +43,7 @@ pub(crate) enum Fact<'a> {
     /// The server uses this authorization server from now on.
     Moved { issuer: usize },
     /// An access to the store failed.
-    StoreFailed { is_save: bool },
+    StoreFailed { access: Access },
     /// The process read a record, perhaps under a lock.
     Read {
         lock: Option<Lock>,
@@ -76,4 +86,31 @@ pub(crate) enum Fact<'a> {
     FaultsEnded,
     /// The last chance is over: whether the process got a token.
     Finished { has_token: bool },
+}
+
+/// A line of a trace. Of records and requests, only the tokens are shown.
+impl fmt::Display for Fact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokens = |record: Option<&[u8]>| {
+            let access = Mark::find_in(record, Kind::Access);
+            let refresh = Mark::find_in(record, Kind::Refresh);
+            let show = |mark: Option<Mark>| mark.map_or("none".into(), |mark| mark.to_string());
+            format!("access {} refresh {}", show(access), show(refresh))
+        };
+        match self {
+            Fact::Sent { url, text } => write!(f, "Sent {url}: {}", tokens(Some(text.as_bytes()))),
+            Fact::Read { lock, record } => write!(f, "Read under {lock:?}: {}", tokens(*record)),
+            Fact::Saved { key, record } => {
+                let is_place = matches!(key, Key::Server { .. });
+                let what = if is_place {
+                    "the place".into()
+                } else {
+                    tokens(Some(record))
+                };
+                write!(f, "Saved {what}")
+            }
+            Fact::Visited { .. } => f.write_str("Visited"),
+            other => write!(f, "{other:?}"),
+        }
+    }
 }

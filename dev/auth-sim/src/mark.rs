@@ -1,6 +1,8 @@
 //! The texts of tokens, codes and verifiers in the simulated world. Each says what it is and where it belongs, so that the oracle can find it
 //! in any request and in any record.
 
+use std::fmt;
+
 /// The kind of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -25,7 +27,7 @@ impl Kind {
 }
 
 /// The identity of a secret.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     /// The authorization server.
     pub(crate) issuer: usize,
@@ -59,5 +61,18 @@ impl Mark {
     /// The same in a record.
     pub(crate) fn find_in(record: Option<&[u8]>, kind: Kind) -> Option<Mark> {
         Mark::find(core::str::from_utf8(record?).ok()?, kind)
+    }
+}
+
+/// The authorization server, the family and the position.
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.issuer, self.family, self.serial)
+    }
+}
+
+impl fmt::Debug for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use everlink::auth::{Key, Lock};
 
-use crate::fact::{Fact, Pid};
+use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind, Mark};
 use crate::script::{Refreshes, Setup};
 
@@ -19,13 +19,18 @@ const EXCHANGES_PER_CHALLENGE: u64 = 25;
 /// How many sign-ins may begin without a token that lived.
 const SIGN_INS: u32 = 3;
 
+/// How often a process must have tried to save before the result of a renewal may be lost.
+const SAVES: u32 = 4;
+/// How often a process must have tried to lock before it may renew without the lock.
+const LOCKS: u32 = 3;
+
 /// The rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Rule {
     /// 1. No family of tokens is lost by our fault. A family may be revoked for the reuse of a token only if the renewal that replaced the token
-    ///    never reached the store: its answer did not arrive in time, the process died between the renewal and the save, or the store failed to
-    ///    save each time that it was tried.
+    ///    never reached the store. There are four such cases: its answer did not arrive in time; the process died between the renewal and the save;
+    ///    the store failed to save four times in a row; or the store failed to lock three times in a row, and the process had to go on without.
     FamilyIsKept = 1,
     /// 2. No browser is opened while the store has a refresh token that works, and that the process read when it had its turn to sign in.
     ///    Except for a wider scope, or when the server refused a token that the process had renewed within ten minutes.
@@ -148,6 +153,9 @@ struct Process {
     obtained: Option<(Mark, u64)>,
     sign_ins: u32,
     is_signing_out: bool,
+    /// How many attempts to lock and to save failed, one after the other.
+    failed_locks: u32,
+    failed_saves: u32,
     /// The present hour, and the exchanges and the challenges in it.
     hour: (u64, u64, u64),
 }
@@ -165,6 +173,7 @@ pub(crate) struct Oracle {
     /// How many sign-ins began since all faults are over, once they are.
     last_sign_ins: Option<u32>,
     clients_were_replaced: bool,
+    has_lock_failed: bool,
     violation: Option<Violation>,
 }
 
@@ -181,6 +190,7 @@ impl Oracle {
             processes: (0..count).map(|_| Process::default()).collect(),
             last_sign_ins: None,
             clients_were_replaced: false,
+            has_lock_failed: false,
             violation: None,
         }
     }
@@ -199,8 +209,8 @@ impl Oracle {
         match fact {
             Fact::Started => self.processes[pid] = Process::default(),
             Fact::Crashed => self.crashed(pid),
-            Fact::Aborted | Fact::StoreFailed { is_save: true } => self.answer_lost(pid),
-            Fact::StoreFailed { is_save: false } => self.processes[pid].turn = None,
+            Fact::Aborted => self.answer_lost(pid),
+            Fact::StoreFailed { access } => self.store_failed(pid, *access),
             Fact::Sent { url, text } => self.sent(when, pid, url, text),
             Fact::TokensCame { access, refresh } => self.tokens_came(when, pid, *access, *refresh),
             Fact::GrantEnded { refresh } => drop(self.processes[pid].ended.insert(*refresh)),
@@ -281,13 +291,36 @@ impl Oracle {
         }
     }
 
+    fn store_failed(&mut self, pid: Pid, access: Access) {
+        let process = &mut self.processes[pid];
+        match access {
+            Access::Load => {}
+            Access::Lock => {
+                process.turn = None;
+                process.failed_locks += 1;
+                self.has_lock_failed = true;
+            }
+            Access::Save => {
+                process.failed_saves += 1;
+                if process.failed_saves >= SAVES {
+                    self.answer_lost(pid);
+                }
+            }
+        }
+    }
+
     fn rotated(&mut self, pid: Pid, from: Mark) {
         let family = &mut self.families[from.family];
         family.serial += 1;
         family.rotations.push(Rotation {
             from: from.serial,
             by: pid,
-            fate: Fate::UnderWay,
+            // A process that cannot take the lock must go on at some time.
+            fate: if self.processes[pid].failed_locks >= LOCKS {
+                Fate::Lost
+            } else {
+                Fate::UnderWay
+            },
         });
     }
 
@@ -375,6 +408,9 @@ impl Oracle {
 
     fn read(&mut self, when: When, pid: Pid, lock: Option<Lock>, record: Option<&[u8]>) {
         let process = &mut self.processes[pid];
+        if lock.is_some() {
+            process.failed_locks = 0;
+        }
         if lock == Some(Lock::SignIn) {
             process.turn = record.map(Into::into);
         }
@@ -392,6 +428,7 @@ impl Oracle {
 
     fn saved(&mut self, pid: Pid, key: &Key, record: &[u8]) {
         let before = self.store.insert(key.clone(), record.into());
+        self.processes[pid].failed_saves = 0;
         if !matches!(key, Key::Tokens { .. }) {
             return;
         }
@@ -415,7 +452,9 @@ impl Oracle {
                 }
             }
             (Some(before), Some(after)) => {
-                if (after.family, after.serial) < (before.family, before.serial) {
+                // Without the lock of the sign-in, two processes may sign in at once. Either result is good.
+                let is_either = self.has_lock_failed && after.family != before.family;
+                if (after.family, after.serial) < (before.family, before.serial) && !is_either {
                     let details = format!("{pid} replaced {before:?} by the older {after:?}");
                     self.broken(Rule::NothingIsForgotten, details);
                 }

@@ -3,7 +3,7 @@
 use everlink::auth::{Event, Key, Lock, Output, Preparation, Request, State};
 
 use super::World;
-use crate::fact::{Fact, Pid};
+use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind as Secret, Mark};
 use crate::oracle::Rule;
 use crate::process::{Delivery, OutputKind};
@@ -69,7 +69,7 @@ impl World {
             }
             Output::CloseRedirect => self.processes[pid].is_redirect_open = false,
             Output::Delete { key } => {
-                if !self.store_fails(pid, true) {
+                if !self.store_fails(pid, Access::Save) {
                     self.store.records.remove(&key);
                     self.observe(pid, &Fact::Deleted { key: &key });
                     self.answer_of_store(pid, Delivery::Saved);
@@ -77,7 +77,7 @@ impl World {
             }
             Output::Event(event) => self.told(pid, &event),
             Output::Load { key } => {
-                if !self.store_fails(pid, false) {
+                if !self.store_fails(pid, Access::Load) {
                     let record = self.store.records.get(&key).cloned();
                     self.answer_of_store(pid, Delivery::Loaded { record });
                 }
@@ -86,7 +86,7 @@ impl World {
             Output::Prepare(preparation) => self.prepare(pid, &preparation),
             Output::Request(request) => self.send(pid, &request),
             Output::Save { key, record } => {
-                if !self.store_fails(pid, true) {
+                if !self.store_fails(pid, Access::Save) {
                     let fact = Fact::Saved {
                         key: &key,
                         record: &record,
@@ -133,19 +133,19 @@ impl World {
     }
 
     /// Whether the store fails now. The process is told.
-    fn store_fails(&mut self, pid: Pid, is_save: bool) -> bool {
+    fn store_fails(&mut self, pid: Pid, access: Access) -> bool {
         if self.store_faults == 0 {
             return false;
         }
         self.store_faults -= 1;
         self.report.fault(Kind::StoreFails);
-        self.observe(pid, &Fact::StoreFailed { is_save });
+        self.observe(pid, &Fact::StoreFailed { access });
         self.answer_of_store(pid, Delivery::StoreFailed);
         true
     }
 
     fn lock(&mut self, pid: Pid, key: Key, lock: Lock) {
-        if self.store_fails(pid, false) {
+        if self.store_fails(pid, Access::Lock) {
             return;
         }
         let is_free = self.flaw == Some(Rule::FamilyIsKept) || self.store.lock(pid, &key, lock);

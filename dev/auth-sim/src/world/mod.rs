@@ -148,13 +148,8 @@ impl World {
             mono: self.mono,
             unix: self.unix(),
         };
-        let text = if self.report.is_traced() {
-            format!("{fact:?}")
-        } else {
-            String::new()
-        };
         if self.report.is_traced() && !matches!(fact, Fact::Rested { .. }) {
-            let line = format!("{:>12} {pid} {text}", self.mono);
+            let line = format!("{:>12} {pid} {fact}", self.mono);
             self.report.note(&line);
         }
         let name = name_of(fact);

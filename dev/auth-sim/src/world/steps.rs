@@ -22,7 +22,15 @@ impl World {
             self.schedule(after, Event::Step(index + 1));
         }
         if self.report.is_traced() {
-            let line = format!("{:>12} - {step:?}", self.mono);
+            let line = {
+                let Step {
+                    kind,
+                    process,
+                    parameter,
+                    ..
+                } = &step;
+                format!("{:>12} - {kind} {process} {parameter}", self.mono)
+            };
             self.report.note(&line);
         }
         let pid = usize::try_from(step.process).unwrap_or_default() % self.processes.len();
