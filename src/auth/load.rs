@@ -54,7 +54,8 @@ impl Authorizer {
             .as_ref()
             .and_then(|wanted| wanted.refused.as_ref());
         let is_refused = refused.is_some() && refused == self.access_token();
-        if self.has_living_token() {
+        // A token that is valid but not sufficient is refused, too.
+        if self.has_living_token() && !is_refused {
             self.emit_authorized();
         } else if self.has_refresh_token() && !is_refused && self.history.renew_after <= self.now.at
         {

@@ -300,6 +300,9 @@ impl Authorizer {
     /// Gets a token, whatever failed before: renews the one that there is, or begins a sign-in.
     pub fn sign_in(&mut self, now: Now) {
         self.now = now;
+        if self.has_token_lived() {
+            self.forgive_sign_ins();
+        }
         self.history.sign_ins = 0;
         self.history.failure = None;
         self.history.renew_after = Instant::ZERO;

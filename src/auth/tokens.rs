@@ -25,8 +25,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// How often a record is saved again. The authorization server has replaced the tokens that the store has.
 pub(super) const MAX_SAVE_RETRIES: u8 = 3;
-/// How many attempts to lock must fail before an expired token is renewed without the lock.
-const MAX_FAILED_LOCKS: u8 = 3;
+/// How many attempts to lock must fail before an expired token is renewed without the lock: with the pauses between them, about ten minutes.
+const MAX_FAILED_LOCKS: u8 = 8;
 
 impl Authorizer {
     /// Begins to renew the token in use: takes the lock first, because another process may be doing it.
@@ -339,7 +339,8 @@ impl Authorizer {
             }
             _ => {}
         }
-        let is_busy = matches!(answer.status, Some(408 | 425 | 429 | 500..));
+        // A redirect comes from something in between, such as the sign-in page of a network.
+        let is_busy = matches!(answer.status, Some(300..400 | 408 | 425 | 429 | 500..));
         let is_final = matches!(
             error,
             "invalid_grant"

@@ -22,7 +22,7 @@ const SIGN_INS: u32 = 3;
 /// How often a process must have tried to save before the result of a renewal may be lost.
 const SAVES: u32 = 4;
 /// How often a process must have tried to lock before it may renew without the lock.
-const LOCKS: u32 = 3;
+const LOCKS: u32 = 8;
 
 /// The rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ const LOCKS: u32 = 3;
 pub enum Rule {
     /// 1. No family of tokens is lost by our fault. A family may be revoked for the reuse of a token only if the renewal that replaced the token
     ///    never reached the store. There are four such cases: its answer did not arrive in time; the process died between the renewal and the save;
-    ///    the store failed to save four times in a row; or the store failed to lock three times in a row, and the process had to go on without.
+    ///    the store failed to save four times in a row; or the store failed to lock eight times in a row, and a process had to go on without.
     FamilyIsKept = 1,
     /// 2. No browser is opened while the store has a refresh token that works, and that the process read when it had its turn to sign in.
     ///    Except for a wider scope, or when the server refused a token that the process had renewed within ten minutes.
@@ -129,10 +129,16 @@ enum Fate {
 struct Open {
     since: u64,
     is_step_up: bool,
+    /// The token that is too narrow.
+    narrow: Option<Mark>,
+    /// Whether the outcome is a token.
+    has_token: bool,
     renewals: u32,
     sign_ins: u32,
     /// How often time jumped meanwhile, so that a new token may be over at once.
     jumps: u32,
+    /// Whether there was an outcome. A sign-in for a wider scope may go on, while requests that carried an older token are told to use the present one.
+    is_answered: bool,
 }
 
 /// What the oracle knows of a process.
@@ -149,7 +155,11 @@ struct Process {
     refused_soon: Option<Mark>,
     /// The record that it read when it had its turn to sign in.
     turn: Option<Vec<u8>>,
-    /// The access token that came last, and when.
+    /// The access tokens that it has read without a lock.
+    loaded: BTreeSet<Mark>,
+    /// The access token that came last.
+    current: Option<Mark>,
+    /// The same with its time, until it has excused earlier sign-ins.
     obtained: Option<(Mark, u64)>,
     sign_ins: u32,
     is_signing_out: bool,
@@ -243,13 +253,13 @@ impl Oracle {
                 process.is_signing_out = true;
                 process.sign_ins = 0;
             }
-            Fact::Authorized => self.closed(when, pid),
+            Fact::Authorized => self.closed(when, pid, true),
             Fact::Refused => {
                 if self.processes[pid].open.is_none() {
                     let details = format!("{pid} reported a refusal that nobody waits for");
                     self.broken(Rule::OneFlow, details);
                 }
-                self.closed(when, pid);
+                self.closed(when, pid, false);
             }
             Fact::Rested { .. } => self.rested(when, pid, fact),
             Fact::TimeJumped => {
@@ -329,7 +339,8 @@ impl Oracle {
         family.is_revoked = true;
         let mut rotations = family.rotations.iter();
         let found = rotations.find(|rotation| rotation.from == token.serial);
-        if found.is_some_and(|rotation| rotation.fate == Fate::Lost) {
+        let is_lost = found.is_some_and(|rotation| rotation.fate == Fate::Lost);
+        if is_lost || self.processes[pid].failed_locks >= LOCKS {
             return;
         }
         let by = found.map(|rotation| rotation.by);
@@ -386,9 +397,11 @@ impl Oracle {
     }
 
     fn tokens_came(&mut self, when: When, pid: Pid, access: Mark, refresh: Option<Mark>) {
+        self.forgive_if_lived(when, pid);
         self.expiries.insert(access, when.unix + self.life);
         let process = &mut self.processes[pid];
         process.obtained = Some((access, when.mono));
+        process.current = Some(access);
         if let Some(refresh) = refresh {
             process.newest.insert(refresh.family, refresh.serial);
         }
@@ -407,6 +420,7 @@ impl Oracle {
     }
 
     fn read(&mut self, when: When, pid: Pid, lock: Option<Lock>, record: Option<&[u8]>) {
+        self.forgive_if_lived(when, pid);
         let process = &mut self.processes[pid];
         if lock.is_some() {
             process.failed_locks = 0;
@@ -420,8 +434,17 @@ impl Oracle {
         }
         let access = Mark::find_in(record, Kind::Access);
         if let Some(access) = access {
-            if process.obtained.is_none_or(|(before, _)| before != access) {
+            let order = |mark: Mark| (mark.family, mark.serial);
+            let current = process.current;
+            let is_new = current.is_none_or(|current| order(current) < order(access));
+            // Under a lock, a process may find a token that it cannot use, and take it over later.
+            let is_loaded = lock.is_none() && process.loaded.insert(access);
+            if lock == Some(Lock::SignIn) {
+                process.current = Some(access);
+            }
+            if is_new || is_loaded {
                 process.obtained = Some((access, when.mono));
+                process.current = Some(access);
             }
         }
     }
@@ -519,7 +542,8 @@ impl Oracle {
             return;
         };
         let expiry = self.expiries.get(&access).copied().unwrap_or(u64::MAX);
-        if when.mono >= at + LIVED || when.unix >= expiry {
+        // Tokens are renewed a minute before they expire.
+        if when.mono >= at + LIVED || when.unix + 60 >= expiry {
             process.sign_ins = 0;
             process.obtained = None;
         }
@@ -529,16 +553,26 @@ impl Oracle {
         let open = self.processes[pid].open.get_or_insert(Open {
             since: when.mono,
             is_step_up: false,
+            narrow: None,
+            has_token: false,
             renewals: 0,
             sign_ins: 0,
             jumps: 0,
+            is_answered: false,
         });
+        if open.is_answered {
+            open.is_answered = false;
+            open.since = when.mono;
+        }
         open.is_step_up |= is_step_up;
     }
 
     fn challenged(&mut self, when: When, pid: Pid, token: Option<Mark>, is_step_up: bool) {
         self.open(when, pid, is_step_up);
         let process = &mut self.processes[pid];
+        if let Some(open) = process.open.as_mut().filter(|_| is_step_up) {
+            open.narrow = token;
+        }
         if process.hour.0 != when.mono / 3_600_000 {
             process.hour = (when.mono / 3_600_000, 0, 0);
         }
@@ -551,15 +585,18 @@ impl Oracle {
         }
     }
 
-    fn closed(&mut self, when: When, pid: Pid) {
-        let Some(open) = self.processes[pid].open.take() else {
+    fn closed(&mut self, when: When, pid: Pid, has_token: bool) {
+        let Some(open) = &mut self.processes[pid].open else {
             return;
         };
-        self.check_age(when, pid, open);
+        let before = *open;
+        open.is_answered = true;
+        open.has_token = has_token;
+        self.check_age(when, pid, before);
     }
 
     fn check_age(&mut self, when: When, pid: Pid, open: Open) {
-        if when.mono > open.since + OUTCOME {
+        if when.mono > open.since + OUTCOME && !open.is_answered {
             let minutes = (when.mono - open.since) / 60_000;
             let details = format!("a challenge of {pid} had no outcome for {minutes} minutes");
             self.broken(Rule::OneFlow, details);
@@ -594,6 +631,14 @@ impl Oracle {
         }
         if let Some(open) = self.processes[pid].open {
             if *is_idle {
+                self.processes[pid].open = None;
+            }
+            let is_same = open.narrow.is_some() && open.narrow == self.processes[pid].current;
+            if *is_idle && is_same && open.has_token && open.is_answered {
+                let details = format!("{pid} shall use a token again that is too narrow");
+                self.broken(Rule::OneFlow, details);
+            }
+            if *is_idle && !open.is_answered {
                 let details = format!("{pid} is idle, and a challenge has no outcome");
                 self.broken(Rule::OneFlow, details);
             }
