@@ -629,7 +629,11 @@ impl Authorizer {
         if let Some((exchange, _)) = self.exchanges.pending.take() {
             self.outputs.push_back(Output::Abort { exchange });
         }
-        if self.flow.take().is_some_and(|flow| flow.has_redirect()) {
+        // Something may listen before the driver says so.
+        let is_preparing =
+            self.state == State::Preparing && self.config.grant == Grant::AuthorizationCode;
+        let has_redirect = |flow: Box<Flow>| flow.has_redirect() || is_preparing;
+        if self.flow.take().is_some_and(has_redirect) {
             self.outputs.push_back(Output::CloseRedirect);
         }
         self.unlock_record();
