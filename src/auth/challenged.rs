@@ -64,6 +64,9 @@ impl Authorizer {
     /// Gets a token, whatever failed before: renews the one that there is, or begins a sign-in.
     pub fn sign_in(&mut self, now: Now) {
         self.now = now;
+        if self.has_token_lived() {
+            self.forgive_sign_ins();
+        }
         self.history.sign_ins = 0;
         self.history.failure = None;
         self.history.renew_after = Instant::ZERO;
@@ -87,8 +90,7 @@ impl Authorizer {
     /// Handles a challenge for which nothing is under way yet.
     fn satisfy_challenge(&mut self, is_step_up: bool) {
         if self.has_token_lived() {
-            self.history.sign_ins = 0;
-            self.history.is_renewed_for_server = false;
+            self.forgive_sign_ins();
         }
         let has_paused = self.history.failure.is_some() && self.failure_in_force().is_none();
         if has_paused && !self.config.grant.needs_person() {
@@ -143,6 +145,15 @@ impl Authorizer {
             .is_some_and(|obtained| obtained + LIVED <= self.now.at);
         let tokens = self.held.as_ref().and_then(|held| held.tokens.as_ref());
         is_old || tokens.is_some_and(|tokens| !tokens.is_alive(self.now.unix))
+    }
+
+    /// Counts sign-ins anew, because the token was of use. Each token counts once: else, its end would excuse any number of sign-ins that fail.
+    pub(super) fn forgive_sign_ins(&mut self) {
+        if self.history.forgiven != self.token {
+            self.history.forgiven = self.token;
+            self.history.sign_ins = 0;
+            self.history.is_renewed_for_server = false;
+        }
     }
 
     /// Ends what is under way with a failure. The tokens that there are stay.

@@ -145,6 +145,14 @@ pub enum Refusal {
         /// The time that there was.
         seconds: u64,
     },
+    /// The store failed, so that the token could not be renewed.
+    #[error(
+        "the store of tokens failed ({why}), and without it the token cannot be renewed safely"
+    )]
+    StoreFailed {
+        /// The reason that it gave.
+        why: Box<str>,
+    },
     /// The store did not answer in time.
     #[error("the store of tokens did not answer in time; another process may hold its lock")]
     StoreTimedOut,
@@ -170,7 +178,10 @@ impl Refusal {
     /// Whether the same request may soon succeed, without anybody doing anything.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Refusal::Unreachable { .. } | Refusal::StoreTimedOut)
+        matches!(
+            self,
+            Refusal::StoreFailed { .. } | Refusal::StoreTimedOut | Refusal::Unreachable { .. }
+        )
     }
 
     /// Whether a person decided, or was asked too often. Then nobody is asked again for some time.

@@ -60,15 +60,19 @@ impl Authorizer {
         }
     }
 
-    /// Whether a record of the store has other tokens than those in use, and they are not older. Tokens that could not be stored are newer than
-    /// those that they replaced.
+    /// Whether a record of the store has other tokens than those in use, and they are not the ones from which those in use were renewed.
     pub(super) fn is_news(&self, record: &Record) -> bool {
         let ours = self.held.as_ref().and_then(|held| held.tokens.as_ref());
-        match (&record.tokens, ours) {
-            (Some(theirs), Some(ours)) if !self.store.is_stored => theirs.obtained > ours.obtained,
-            (Some(theirs), ours) => Some(theirs) != ours,
-            (None, _) => false,
-        }
+        record.tokens.is_some() && record.tokens.as_ref() != ours && !self.is_spent(record)
+    }
+
+    /// Whether the refresh token of a record is known to be no longer valid.
+    fn is_spent(&self, record: &Record) -> bool {
+        let refresh = record
+            .tokens
+            .as_ref()
+            .and_then(|tokens| tokens.refresh.as_ref());
+        refresh.is_some() && refresh == self.store.spent.as_ref()
     }
 
     /// Whether the server has refused the access token of this record, or the authorization server its refresh token.
@@ -78,7 +82,6 @@ impl Authorizer {
         };
         let wanted = self.wanted.as_ref();
         let refused = wanted.and_then(|wanted| wanted.refused.as_ref());
-        let is_spent = tokens.refresh.is_some() && tokens.refresh == self.store.spent;
-        refused == Some(&tokens.access) || is_spent
+        refused == Some(&tokens.access) || self.is_spent(record)
     }
 }

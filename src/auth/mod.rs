@@ -71,6 +71,7 @@ pub use table::{Cue, State};
 use crate::driver::{Fault, FaultKind, Instant};
 use crate::http::{Fields, ResponseHead, Url, Verb};
 use record::{Place, Record};
+use save::MAX_SAVE_RETRIES;
 use sign_in::{Flow, Wanted};
 
 /// How many sign-ins may begin without a token that lived.
@@ -118,10 +119,15 @@ struct Store {
     sign_in_lock: Option<Key>,
     /// How many answers to `Save` and `Delete` are missing.
     saves: u8,
+    /// How many attempts to lock and to save failed, one after the other.
+    failed_locks: u8,
+    failed_saves: u8,
+    /// Whether the record is saved again when the timer ends.
+    is_save_due: bool,
+    /// A refresh token that is no longer valid, and that the store may still have: it was replaced or refused, and the record could not be saved.
+    spent: Option<Secret>,
     /// What follows when the record is saved.
     after_save: AfterSave,
-    /// A refresh token that was refused while no lock was held, so that it may still be in the store.
-    spent: Option<Secret>,
 }
 
 /// What follows when a record is saved.
@@ -151,6 +157,8 @@ struct Exchanges {
 struct History {
     /// How many sign-ins began since the last token that lived.
     sign_ins: u32,
+    /// The last token that was of use, so that sign-ins were counted anew.
+    forgiven: u64,
     /// When the tokens in use came.
     obtained: Option<Instant>,
     /// Whether a token was asked for, or came. One that only lies in the store is not renewed ahead: a process that looks at it may end at once.
@@ -451,7 +459,10 @@ impl Authorizer {
             return self.exchange_failed(&url, &[Fault::new(FaultKind::TimedOut)]);
         }
         match self.state {
+            State::Saving if self.store.is_save_due => self.write_record(),
             State::Loading | State::Storing | State::Saving | State::Leaving | State::Deleting => {
+                // Other processes wait for the lock meanwhile.
+                self.store.failed_saves = MAX_SAVE_RETRIES;
                 self.store_failed("it did not answer in time");
             }
             State::Locking => self.renewal_failed(Refusal::StoreTimedOut, None),
@@ -479,7 +490,11 @@ impl Authorizer {
         if let Some((exchange, _)) = self.exchanges.pending.take() {
             self.outputs.push_back(Output::Abort { exchange });
         }
-        if self.flow.take().is_some_and(|flow| flow.has_redirect()) {
+        // Something may listen before the driver says so.
+        let is_preparing =
+            self.state == State::Preparing && self.config.grant == Grant::AuthorizationCode;
+        let has_redirect = |flow: Box<Flow>| flow.has_redirect() || is_preparing;
+        if self.flow.take().is_some_and(has_redirect) {
             self.outputs.push_back(Output::CloseRedirect);
         }
         self.unlock_record();
@@ -488,6 +503,7 @@ impl Authorizer {
             self.outputs.push_back(Output::Unlock { key, lock });
         }
         self.store.saves = 0;
+        self.store.is_save_due = false;
     }
 
     fn unlock_record(&mut self) {

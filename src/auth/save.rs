@@ -1,13 +1,19 @@
 //! Stores the tokens of a sign-in or a renewal, and continues when they are stored or when the store has failed.
 
 use alloc::string::ToString;
+use core::time::Duration;
 
-use super::error::printable;
+use super::error::{Refusal, printable};
 use super::io::{Event, Key, Output};
 use super::record::{self, ClientSource, Record, Tokens};
 use super::table::{Cue, State};
 use super::tokens::bound_without_key;
 use super::{AfterSave, Authorizer};
+
+/// How often a record is saved again. The authorization server has replaced the tokens that the store has.
+pub(super) const MAX_SAVE_RETRIES: u8 = 3;
+/// How many attempts to lock must fail before an expired token is renewed without the lock: with the pauses between them, about ten minutes.
+const MAX_FAILED_LOCKS: u8 = 8;
 
 impl Authorizer {
     /// Tokens came at the end of a sign-in.
@@ -73,20 +79,25 @@ impl Authorizer {
 
     /// Saves the record in use, and where it is.
     pub(super) fn save(&mut self) {
+        self.store.failed_saves = 0;
+        self.go(Cue::Save);
+        self.write_record();
+    }
+
+    pub(super) fn write_record(&mut self) {
         let Some(held) = &self.held else {
             return;
         };
         let key = held.place.key(&self.config.account);
         let record = record::write(held);
         let is_place_new = self.store.place.as_ref() != Some(&held.place) || !self.store.is_stored;
-        let place = is_place_new.then(|| (held.place.clone(), record::write(&held.place)));
-        self.go(Cue::Save);
+        let place = is_place_new.then(|| record::write(&held.place));
         self.outputs.push_back(Output::Save { key, record });
         self.store.saves = 1;
-        if let Some((place, record)) = place {
+        self.store.is_save_due = false;
+        if let Some(record) = place {
             let key = self.server_key();
             self.outputs.push_back(Output::Save { key, record });
-            self.store.place = Some(place);
             self.store.saves = 2;
         }
         self.arm(self.config.exchange_timeout);
@@ -101,6 +112,10 @@ impl Authorizer {
     }
 
     pub(super) fn saved(&mut self) {
+        if self.store.is_save_due {
+            // One of two records was saved. Both are saved again.
+            return;
+        }
         self.store.saves = self.store.saves.saturating_sub(1);
         if self.store.saves > 0 {
             return;
@@ -108,11 +123,39 @@ impl Authorizer {
         match self.state {
             State::Saving => {
                 self.store.is_stored = true;
+                self.store.place = self.held.as_ref().map(|held| held.place.clone());
                 self.save_ended();
             }
             State::Deleting => self.deleted(),
             _ => {}
         }
+    }
+
+    /// The record was not saved. It is saved again soon, while the lock is still held: until then, other processes would use a refresh token that is
+    /// no longer valid.
+    fn save_failed(&mut self) {
+        if self.store.failed_saves < MAX_SAVE_RETRIES {
+            let pause = Duration::from_secs(1 << self.store.failed_saves);
+            self.store.failed_saves += 1;
+            self.store.is_save_due = true;
+            return self.arm(pause);
+        }
+        self.store.is_stored = false;
+        self.save_ended();
+    }
+
+    /// The lock could not be taken. Without it, another process may use the same refresh token, for which an authorization server may revoke the tokens of
+    /// both. So the renewal waits, unless the store fails all the time and there is no other way.
+    fn lock_failed(&mut self, why: &str) {
+        // There is no lock to release.
+        self.store.record_lock = None;
+        self.store.failed_locks = self.store.failed_locks.saturating_add(1);
+        let is_urgent = !self.has_living_token() && self.store.failed_locks >= MAX_FAILED_LOCKS;
+        if self.store.is_stored && !is_urgent {
+            let why = printable(why);
+            return self.renewal_failed(Refusal::StoreFailed { why }, None);
+        }
+        self.refresh();
     }
 
     fn save_ended(&mut self) {
@@ -156,7 +199,7 @@ impl Authorizer {
                 | State::Leaving
                 | State::Deleting
         );
-        if !is_of_store {
+        if !is_of_store || self.store.is_save_due {
             return;
         }
         self.emit(Event::StoreFailed {
@@ -170,21 +213,14 @@ impl Authorizer {
                 let held = self.held.clone();
                 self.turn_came(held.filter(|held| Some(&held.place) == place.as_ref()));
             }
-            State::Locking => {
-                // There is no lock to release.
-                self.store.record_lock = None;
-                self.refresh();
-            }
+            State::Locking => self.lock_failed(why),
             State::Storing => {
                 self.take_tokens();
                 self.store.is_stored = false;
                 self.release();
                 self.use_tokens();
             }
-            State::Saving => {
-                self.store.is_stored = false;
-                self.save_ended();
-            }
+            State::Saving => self.save_failed(),
             State::Leaving => self.delete_under_lock(None),
             _ => self.deleted(),
         }

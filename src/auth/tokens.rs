@@ -45,8 +45,11 @@ impl Authorizer {
             return false;
         }
         // The token was of use until its natural end.
-        self.history.sign_ins = 0;
-        self.history.is_renewed_for_server = false;
+        self.forgive_sign_ins();
+        if !self.config.grant.needs_person() {
+            // A program bothers nobody. The pauses between its attempts grow.
+            self.history.sign_ins = 0;
+        }
         if self.has_refresh_token() {
             self.renew();
         } else if !self.config.grant.needs_person() {
@@ -74,6 +77,7 @@ impl Authorizer {
     /// A lock is held, and this is the record.
     pub(super) fn locked(&mut self, found: Option<&[u8]>) {
         let stored = record::read_tokens(found);
+        self.store.failed_locks = 0;
         match self.state {
             State::Queueing => self.turn_came(stored),
             State::Locking => self.renew_under_lock(stored),
@@ -335,7 +339,8 @@ impl Authorizer {
             }
             _ => {}
         }
-        let is_busy = matches!(answer.status, Some(408 | 425 | 429 | 500..));
+        // A redirect comes from something in between, such as the sign-in page of a network.
+        let is_busy = matches!(answer.status, Some(300..400 | 408 | 425 | 429 | 500..));
         let is_final = matches!(
             error,
             "invalid_grant"
@@ -419,6 +424,11 @@ impl Authorizer {
             return self.renewal_failed(bad, None);
         }
         if let Some(before) = held.tokens.take() {
+            if self.store.is_stored {
+                // A server that does not rotate gives the same one again, or none.
+                let is_other = tokens.refresh.is_some() && tokens.refresh != before.refresh;
+                self.store.spent = before.refresh.clone().filter(|_| is_other);
+            }
             tokens.refresh = tokens.refresh.or(before.refresh);
             tokens.identity = tokens.identity.or(before.identity);
         }

@@ -1,0 +1,653 @@
+//! The rules that must always hold, checked against the log of the world. Shares no code with the machine, and never looks into one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use everlink::auth::{Key, Lock};
+
+use crate::fact::{Access, Fact, Pid};
+use crate::mark::{Kind, Mark};
+use crate::script::{Refreshes, Setup};
+
+/// How long a token must have been of use, so that the next sign-in is a new matter, in milliseconds.
+const LIVED: u64 = 600_000;
+/// The longest time from a challenge to its outcome: a sign-in of another process, discovery with all its repetitions, and an own sign-in.
+const OUTCOME: u64 = 4_200_000;
+/// How many exchanges an hour may have, and how many more for each challenge.
+const EXCHANGES: u64 = 60;
+const EXCHANGES_PER_CHALLENGE: u64 = 25;
+/// How many sign-ins may begin without a token that lived.
+const SIGN_INS: u32 = 3;
+
+/// How often a process must have tried to save before the result of a renewal may be lost.
+const SAVES: u32 = 4;
+/// How often a process must have tried to lock before it may renew without the lock.
+const LOCKS: u32 = 8;
+
+/// The rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Rule {
+    /// 1. No family of tokens is lost by our fault. A family may be revoked for the reuse of a token only if the renewal that replaced the token
+    ///    never reached the store. There are four such cases: its answer did not arrive in time; the process died between the renewal and the save;
+    ///    the store failed to save four times in a row; or the store failed to lock eight times in a row, and a process had to go on without.
+    FamilyIsKept = 1,
+    /// 2. No browser is opened while the store has a refresh token that works, and that the process read when it had its turn to sign in.
+    ///    Except for a wider scope, or when the server refused a token that the process had renewed within ten minutes.
+    NoNeedlessSignIn,
+    /// 3. No token, code or verifier is sent to an origin to which it does not belong.
+    SecretsStayHome,
+    /// 4. One flow per challenge: refusals of one token cause at most one renewal and one sign-in, and get one outcome.
+    OneFlow,
+    /// 5. No process waits without a deadline, and none has a lock or an open redirect while it is idle.
+    NoEndlessWait,
+    /// 6. A refresh token that was answered is never sent again by a process that could know.
+    TokenIsSpentOnce,
+    /// 7. Transient faults delete nothing from the store, and nothing that another process wrote is deleted or replaced by something older.
+    NothingIsForgotten,
+    /// 8. At most three sign-ins begin without a token that lived, besides one for which the application has asked.
+    FewSignIns,
+    /// 9. When all faults are over, every process gets a token, with at most one sign-in of all together.
+    Recovers,
+    /// 10. The number of exchanges in an hour is bounded, and a deadline does not stay due.
+    NoHotLoop,
+    /// Nothing panics.
+    NoPanic,
+}
+
+impl Rule {
+    /// All rules that the oracle checks.
+    pub const ALL: [Rule; 10] = [
+        Rule::FamilyIsKept,
+        Rule::NoNeedlessSignIn,
+        Rule::SecretsStayHome,
+        Rule::OneFlow,
+        Rule::NoEndlessWait,
+        Rule::TokenIsSpentOnce,
+        Rule::NothingIsForgotten,
+        Rule::FewSignIns,
+        Rule::Recovers,
+        Rule::NoHotLoop,
+    ];
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {} ({self:?})", *self as u8)
+    }
+}
+
+/// A rule that was broken, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// The rule.
+    pub rule: Rule,
+    /// What happened.
+    pub details: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is broken: {}", self.rule, self.details)
+    }
+}
+
+/// The time of a fact: milliseconds by the monotonic clock, and seconds by the wall clock of the computer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct When {
+    pub(crate) mono: u64,
+    pub(crate) unix: u64,
+}
+
+/// What the oracle knows of a family of tokens.
+#[derive(Default)]
+struct Family {
+    is_revoked: bool,
+    serial: usize,
+    /// The renewals: by which process, and whether their result reached the store.
+    rotations: Vec<Rotation>,
+}
+
+struct Rotation {
+    from: usize,
+    by: Pid,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The process has, or will have, the answer.
+    UnderWay,
+    /// The result never reached the store, and the process can do nothing about it.
+    Lost,
+    Stored,
+}
+
+/// Challenges that have no outcome yet.
+#[derive(Clone, Copy)]
+struct Open {
+    since: u64,
+    is_step_up: bool,
+    /// The token that is too narrow.
+    narrow: Option<Mark>,
+    /// Whether the outcome is a token.
+    has_token: bool,
+    renewals: u32,
+    sign_ins: u32,
+    /// How often time jumped meanwhile, so that a new token may be over at once.
+    jumps: u32,
+    /// Whether there was an outcome. A sign-in for a wider scope may go on, while requests that carried an older token are told to use the present one.
+    is_answered: bool,
+}
+
+/// What the oracle knows of a process.
+#[derive(Default)]
+struct Process {
+    /// The lowest number of each family that the process does not know to be replaced.
+    newest: BTreeMap<usize, usize>,
+    /// The refresh tokens whose grant is over, as the process was told.
+    ended: BTreeSet<Mark>,
+    open: Option<Open>,
+    /// The access token that the process has renewed last, and when.
+    renewed: Option<(Mark, u64)>,
+    /// The access token that was refused soon after it had been renewed.
+    refused_soon: Option<Mark>,
+    /// The record that it read when it had its turn to sign in.
+    turn: Option<Vec<u8>>,
+    /// The access tokens that it has read without a lock.
+    loaded: BTreeSet<Mark>,
+    /// The access token that came last.
+    current: Option<Mark>,
+    /// The same with its time, until it has excused earlier sign-ins.
+    obtained: Option<(Mark, u64)>,
+    sign_ins: u32,
+    has_asked: bool,
+    is_signing_out: bool,
+    /// How many attempts to lock and to save failed, one after the other.
+    failed_locks: u32,
+    failed_saves: u32,
+    /// The present hour, and the exchanges and the challenges in it.
+    hour: (u64, u64, u64),
+}
+
+/// Judges the log of a world.
+pub(crate) struct Oracle {
+    is_rotating: bool,
+    life: u64,
+    issuer: usize,
+    store: BTreeMap<Key, Vec<u8>>,
+    families: Vec<Family>,
+    /// When each access token expires, by the clock of the process that got it.
+    expiries: BTreeMap<Mark, u64>,
+    processes: Vec<Process>,
+    /// How many sign-ins began since all faults are over, once they are.
+    last_sign_ins: Option<u32>,
+    clients_were_replaced: bool,
+    has_lock_failed: bool,
+    violation: Option<Violation>,
+}
+
+impl Oracle {
+    pub(crate) fn new(setup: &Setup) -> Oracle {
+        let count = usize::try_from(setup.processes).unwrap_or_default();
+        Oracle {
+            is_rotating: setup.refreshes == Refreshes::Rotating,
+            life: setup.life,
+            issuer: 0,
+            store: BTreeMap::new(),
+            families: Vec::new(),
+            expiries: BTreeMap::new(),
+            processes: (0..count).map(|_| Process::default()).collect(),
+            last_sign_ins: None,
+            clients_were_replaced: false,
+            has_lock_failed: false,
+            violation: None,
+        }
+    }
+
+    pub(crate) const fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    fn broken(&mut self, rule: Rule, details: impl Into<String>) {
+        let details = details.into();
+        self.violation.get_or_insert(Violation { rule, details });
+    }
+
+    /// Judges a fact.
+    pub(crate) fn observe(&mut self, when: When, pid: Pid, fact: &Fact<'_>) {
+        match fact {
+            Fact::Started => self.processes[pid] = Process::default(),
+            Fact::Crashed => self.crashed(pid),
+            Fact::Aborted => self.answer_lost(pid),
+            Fact::StoreFailed { access } => self.store_failed(pid, *access),
+            Fact::Sent { url, text } => self.sent(when, pid, url, text),
+            Fact::TokensCame { access, refresh } => self.tokens_came(when, pid, *access, *refresh),
+            Fact::GrantEnded { refresh } => drop(self.processes[pid].ended.insert(*refresh)),
+            Fact::Issued { family } => {
+                self.families.resize_with(*family + 1, Family::default);
+            }
+            Fact::Rotated { from } => self.rotated(pid, *from),
+            Fact::Reused { token } => self.reused(pid, *token),
+            Fact::Revoked { family } => self.families[*family].is_revoked = true,
+            Fact::Moved { issuer } => self.issuer = *issuer,
+            Fact::Read { lock, record } => self.read(when, pid, *lock, *record),
+            Fact::Saved { key, record } => self.saved(pid, key, record),
+            Fact::Deleted { key } => {
+                if !self.processes[pid].is_signing_out {
+                    self.broken(Rule::NothingIsForgotten, format!("{pid} deleted {key:?}"));
+                }
+                self.store.remove(*key);
+            }
+            Fact::Visited { url } => self.visited(when, pid, url),
+            Fact::Challenged { token, is_step_up } => {
+                self.challenged(when, pid, *token, *is_step_up);
+            }
+            Fact::CallSucceeded => {}
+            Fact::SignInWanted => {
+                self.processes[pid].sign_ins = 0;
+                self.processes[pid].has_asked = true;
+                self.open(when, pid, false);
+            }
+            Fact::SignOutWanted => {
+                let process = &mut self.processes[pid];
+                process.is_signing_out = true;
+                process.sign_ins = 0;
+            }
+            Fact::Authorized => self.closed(when, pid, true),
+            Fact::Refused => {
+                if self.processes[pid].open.is_none() {
+                    let details = format!("{pid} reported a refusal that nobody waits for");
+                    self.broken(Rule::OneFlow, details);
+                }
+                self.closed(when, pid, false);
+            }
+            Fact::Rested { .. } => self.rested(when, pid, fact),
+            Fact::TimeJumped => {
+                for process in &mut self.processes {
+                    if let Some(open) = &mut process.open {
+                        open.jumps += 1;
+                    }
+                }
+            }
+            Fact::FaultsEnded => self.last_sign_ins = Some(0),
+            Fact::Finished { has_token } => {
+                if !has_token {
+                    let details = format!("{pid} got no token, though all faults are over");
+                    self.broken(Rule::Recovers, details);
+                }
+            }
+        }
+    }
+
+    /// The clients of the authorization server are no longer known, so one flow may ask twice.
+    pub(crate) const fn clients_forgotten(&mut self) {
+        self.clients_were_replaced = true;
+    }
+
+    fn crashed(&mut self, pid: Pid) {
+        self.answer_lost(pid);
+        self.processes[pid] = Process::default();
+    }
+
+    /// What the process was about to store is lost.
+    fn answer_lost(&mut self, pid: Pid) {
+        for family in &mut self.families {
+            let rotations = family.rotations.iter_mut();
+            for rotation in rotations.filter(|rotation| rotation.by == pid) {
+                if rotation.fate == Fate::UnderWay {
+                    rotation.fate = Fate::Lost;
+                }
+            }
+        }
+    }
+
+    fn store_failed(&mut self, pid: Pid, access: Access) {
+        let process = &mut self.processes[pid];
+        match access {
+            Access::Load => {}
+            Access::Lock => {
+                process.turn = None;
+                process.failed_locks += 1;
+                self.has_lock_failed = true;
+            }
+            Access::Save => {
+                process.failed_saves += 1;
+                if process.failed_saves >= SAVES {
+                    self.answer_lost(pid);
+                }
+            }
+        }
+    }
+
+    fn rotated(&mut self, pid: Pid, from: Mark) {
+        let family = &mut self.families[from.family];
+        family.serial += 1;
+        family.rotations.push(Rotation {
+            from: from.serial,
+            by: pid,
+            // A process that cannot take the lock must go on at some time.
+            fate: if self.processes[pid].failed_locks >= LOCKS {
+                Fate::Lost
+            } else {
+                Fate::UnderWay
+            },
+        });
+    }
+
+    fn reused(&mut self, pid: Pid, token: Mark) {
+        let family = &mut self.families[token.family];
+        family.is_revoked = true;
+        let mut rotations = family.rotations.iter();
+        let found = rotations.find(|rotation| rotation.from == token.serial);
+        let is_lost = found.is_some_and(|rotation| rotation.fate == Fate::Lost);
+        if is_lost || self.processes[pid].failed_locks >= LOCKS {
+            return;
+        }
+        let by = found.map(|rotation| rotation.by);
+        let details = format!("{pid} used {token:?}, which {by:?} had renewed");
+        self.broken(Rule::FamilyIsKept, details);
+    }
+
+    fn sent(&mut self, when: When, pid: Pid, url: &str, text: &str) {
+        for kind in Kind::ALL {
+            let Some(mark) = Mark::find(text, kind).or(Mark::find(url, kind)) else {
+                continue;
+            };
+            let origin = format!("https://as{}.example", mark.issuer);
+            let is_home = match kind {
+                Kind::Access => url == format!("{origin}/revoke"),
+                Kind::Refresh => {
+                    url == format!("{origin}/token") || url == format!("{origin}/revoke")
+                }
+                Kind::Code => url == format!("{origin}/token"),
+                Kind::Verifier => {
+                    let code = Mark::find(text, Kind::Code).unwrap_or_default();
+                    url == format!("https://as{}.example/token", code.issuer)
+                }
+            };
+            if !is_home {
+                let details = format!("{pid} sent {kind:?} {mark:?} to {url}");
+                self.broken(Rule::SecretsStayHome, details);
+            }
+        }
+        if let Some(mark) = Mark::find(text, Kind::Refresh) {
+            self.spent(pid, url, mark);
+        }
+        let process = &mut self.processes[pid];
+        let hour = when.mono / 3_600_000;
+        if process.hour.0 != hour {
+            process.hour = (hour, 0, 0);
+        }
+        process.hour.1 += 1;
+        let (_, exchanges, challenges) = process.hour;
+        if exchanges > EXCHANGES + EXCHANGES_PER_CHALLENGE * challenges {
+            let details = format!("{pid} began {exchanges} exchanges within an hour");
+            self.broken(Rule::NoHotLoop, details);
+        }
+    }
+
+    fn spent(&mut self, pid: Pid, url: &str, mark: Mark) {
+        let process = &self.processes[pid];
+        let newest = process.newest.get(&mark.family).copied();
+        let is_replaced = self.is_rotating && newest.is_some_and(|newest| mark.serial < newest);
+        if !url.ends_with("/revoke") && (is_replaced || process.ended.contains(&mark)) {
+            let details = format!("{pid} sent {mark:?} again; the newest is {newest:?}");
+            self.broken(Rule::TokenIsSpentOnce, details);
+        }
+    }
+
+    fn tokens_came(&mut self, when: When, pid: Pid, access: Mark, refresh: Option<Mark>) {
+        self.forgive_if_lived(when, pid);
+        self.expiries.insert(access, when.unix + self.life);
+        let process = &mut self.processes[pid];
+        process.obtained = Some((access, when.mono));
+        process.current = Some(access);
+        if let Some(refresh) = refresh {
+            process.newest.insert(refresh.family, refresh.serial);
+        }
+        if access.serial == 0 {
+            return;
+        }
+        process.renewed = Some((access, when.mono));
+        let Some(open) = &mut process.open else {
+            return;
+        };
+        open.renewals += 1;
+        if open.renewals > 1 + open.jumps {
+            let details = format!("{pid} renewed {} times for one challenge", open.renewals);
+            self.broken(Rule::OneFlow, details);
+        }
+    }
+
+    fn read(&mut self, when: When, pid: Pid, lock: Option<Lock>, record: Option<&[u8]>) {
+        self.forgive_if_lived(when, pid);
+        let process = &mut self.processes[pid];
+        if lock.is_some() {
+            process.failed_locks = 0;
+        }
+        if lock == Some(Lock::SignIn) {
+            process.turn = record.map(Into::into);
+        }
+        if let Some(refresh) = Mark::find_in(record, Kind::Refresh) {
+            let newest = process.newest.entry(refresh.family).or_default();
+            *newest = (*newest).max(refresh.serial);
+        }
+        let access = Mark::find_in(record, Kind::Access);
+        if let Some(access) = access {
+            let order = |mark: Mark| (mark.family, mark.serial);
+            let current = process.current;
+            let is_new = current.is_none_or(|current| order(current) < order(access));
+            // Under a lock, a process may find a token that it cannot use, and take it over later.
+            let is_loaded = lock.is_none() && process.loaded.insert(access);
+            if lock == Some(Lock::SignIn) {
+                process.current = Some(access);
+            }
+            if is_new || is_loaded {
+                process.obtained = Some((access, when.mono));
+                process.current = Some(access);
+            }
+        }
+    }
+
+    fn saved(&mut self, pid: Pid, key: &Key, record: &[u8]) {
+        let before = self.store.insert(key.clone(), record.into());
+        self.processes[pid].failed_saves = 0;
+        if !matches!(key, Key::Tokens { .. }) {
+            return;
+        }
+        let newest = Mark::find_in(Some(record), Kind::Refresh);
+        if let Some(refresh) = newest {
+            for rotation in &mut self.families[refresh.family].rotations {
+                if rotation.from < refresh.serial {
+                    rotation.fate = Fate::Stored;
+                }
+            }
+        }
+        let before = before.as_deref();
+        let after = Mark::find_in(Some(record), Kind::Access);
+        match (Mark::find_in(before, Kind::Access), after) {
+            (Some(before_access), None) => {
+                let refused = Mark::find_in(before, Kind::Refresh);
+                let was_told = |token| self.processes[pid].ended.contains(&token);
+                if !refused.is_some_and(was_told) {
+                    let details = format!("{pid} deleted {before_access:?}, which was not refused");
+                    self.broken(Rule::NothingIsForgotten, details);
+                }
+            }
+            (Some(before), Some(after)) => {
+                // Without the lock of the sign-in, two processes may sign in at once. Either result is good.
+                let is_either = self.has_lock_failed && after.family != before.family;
+                if (after.family, after.serial) < (before.family, before.serial) && !is_either {
+                    let details = format!("{pid} replaced {before:?} by the older {after:?}");
+                    self.broken(Rule::NothingIsForgotten, details);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn is_usable(&self, refresh: Mark) -> bool {
+        let family = &self.families[refresh.family];
+        let is_newest = !self.is_rotating || refresh.serial == family.serial;
+        !family.is_revoked && is_newest && refresh.issuer == self.issuer
+    }
+
+    fn visited(&mut self, when: When, pid: Pid, url: &str) {
+        for kind in Kind::ALL {
+            if Mark::find(url, kind).is_some() {
+                let details = format!("{pid} showed {kind:?} to the browser");
+                self.broken(Rule::SecretsStayHome, details);
+            }
+        }
+        self.forgive_if_lived(when, pid);
+        let process = &mut self.processes[pid];
+        let turn = process.turn.as_deref();
+        let refresh = Mark::find_in(turn, Kind::Refresh);
+        let access = Mark::find_in(turn, Kind::Access);
+        process.sign_ins += 1;
+        let count = process.sign_ins;
+        let is_step_up = process.open.is_some_and(|open| open.is_step_up);
+        let is_refused_soon = access.is_some() && process.refused_soon == access;
+        let mut of_flow = 0;
+        if let Some(open) = &mut process.open {
+            open.sign_ins += 1;
+            of_flow = open.sign_ins;
+        }
+        if !is_step_up && !is_refused_soon && refresh.is_some_and(|mark| self.is_usable(mark)) {
+            let details = format!("{pid} opened a browser, and the store has {refresh:?}");
+            self.broken(Rule::NoNeedlessSignIn, details);
+        }
+        if of_flow > 1 + u32::from(self.clients_were_replaced) {
+            let details = format!("{pid} opened {of_flow} browsers for one challenge");
+            self.broken(Rule::OneFlow, details);
+        }
+        // The application has asked for one of them itself. A client that is no longer known leads to another request in the same sign-in.
+        let most = SIGN_INS
+            + u32::from(self.processes[pid].has_asked)
+            + u32::from(self.clients_were_replaced);
+        if count > most {
+            let details = format!("{pid} opened {count} browsers without a token that lived");
+            self.broken(Rule::FewSignIns, details);
+        }
+        if let Some(last) = &mut self.last_sign_ins {
+            *last += 1;
+            if *last > 1 + u32::from(self.clients_were_replaced) {
+                let details = "more than one sign-in was needed after all faults were over";
+                self.broken(Rule::Recovers, details);
+            }
+        }
+    }
+
+    /// Counts sign-ins anew if the last token was of use. Each token counts once.
+    fn forgive_if_lived(&mut self, when: When, pid: Pid) {
+        let process = &mut self.processes[pid];
+        let Some((access, at)) = process.obtained else {
+            return;
+        };
+        let expiry = self.expiries.get(&access).copied().unwrap_or(u64::MAX);
+        // Tokens are renewed a minute before they expire.
+        if when.mono >= at + LIVED || when.unix + 60 >= expiry {
+            process.sign_ins = 0;
+            process.obtained = None;
+        }
+    }
+
+    fn open(&mut self, when: When, pid: Pid, is_step_up: bool) {
+        let open = self.processes[pid].open.get_or_insert(Open {
+            since: when.mono,
+            is_step_up: false,
+            narrow: None,
+            has_token: false,
+            renewals: 0,
+            sign_ins: 0,
+            jumps: 0,
+            is_answered: false,
+        });
+        if open.is_answered {
+            open.is_answered = false;
+            open.since = when.mono;
+        }
+        open.is_step_up |= is_step_up;
+    }
+
+    fn challenged(&mut self, when: When, pid: Pid, token: Option<Mark>, is_step_up: bool) {
+        self.open(when, pid, is_step_up);
+        let process = &mut self.processes[pid];
+        if let Some(open) = process.open.as_mut().filter(|_| is_step_up) {
+            open.narrow = token;
+        }
+        if process.hour.0 != when.mono / 3_600_000 {
+            process.hour = (when.mono / 3_600_000, 0, 0);
+        }
+        process.hour.2 += 1;
+        let renewed = process.renewed.filter(|(of, _)| Some(*of) == token);
+        if let Some((access, at)) = renewed {
+            if when.mono < at + LIVED {
+                process.refused_soon = Some(access);
+            }
+        }
+    }
+
+    fn closed(&mut self, when: When, pid: Pid, has_token: bool) {
+        let Some(open) = &mut self.processes[pid].open else {
+            return;
+        };
+        let before = *open;
+        open.is_answered = true;
+        open.has_token = has_token;
+        self.check_age(when, pid, before);
+    }
+
+    fn check_age(&mut self, when: When, pid: Pid, open: Open) {
+        if when.mono > open.since + OUTCOME && !open.is_answered {
+            let minutes = (when.mono - open.since) / 60_000;
+            let details = format!("a challenge of {pid} had no outcome for {minutes} minutes");
+            self.broken(Rule::OneFlow, details);
+        }
+    }
+
+    fn rested(&mut self, when: When, pid: Pid, fact: &Fact<'_>) {
+        let Fact::Rested {
+            is_idle,
+            has_deadline,
+            spins,
+            locks,
+            is_redirect_open,
+        } = fact
+        else {
+            return;
+        };
+        if !is_idle && !has_deadline {
+            let details = format!("{pid} waits without a deadline");
+            self.broken(Rule::NoEndlessWait, details);
+        }
+        if *is_idle && (*locks > 0 || *is_redirect_open) {
+            let details =
+                format!("{pid} is idle with {locks} locks; redirect open: {is_redirect_open}");
+            self.broken(Rule::NoEndlessWait, details);
+        }
+        if *spins > 3 {
+            self.broken(Rule::NoHotLoop, format!("a deadline of {pid} stays due"));
+        }
+        if *is_idle {
+            self.processes[pid].is_signing_out = false;
+        }
+        if let Some(open) = self.processes[pid].open {
+            if *is_idle {
+                self.processes[pid].open = None;
+            }
+            let is_same = open.narrow.is_some() && open.narrow == self.processes[pid].current;
+            if *is_idle && is_same && open.has_token && open.is_answered {
+                let details = format!("{pid} shall use a token again that is too narrow");
+                self.broken(Rule::OneFlow, details);
+            }
+            if *is_idle && !open.is_answered {
+                let details = format!("{pid} is idle, and a challenge has no outcome");
+                self.broken(Rule::OneFlow, details);
+            }
+            self.check_age(when, pid, open);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Shrinks a script that breaks a rule: removes steps while the same rule is still broken. Must not depend on their meaning.
+
+use crate::oracle::Rule;
+use crate::run;
+use crate::script::Script;
+
+/// The limit for runs.
+const MAX_RUNS: u32 = 3_000;
+
+/// The smallest script found that breaks this rule.
+#[must_use]
+pub fn shrink(script: &Script, rule: Rule, flaw: Option<Rule>) -> Script {
+    let mut runs = 0;
+    let mut breaks = |candidate: &Script| {
+        runs += 1;
+        let (_, violation) = run(candidate, flaw);
+        runs < MAX_RUNS && violation.is_some_and(|violation| violation.rule == rule)
+    };
+    let mut best = script.clone();
+    let mut chunk = best.steps.len().max(1);
+    while chunk > 0 {
+        let mut at = 0;
+        let mut shrank = false;
+        while at < best.steps.len() {
+            let mut candidate = best.clone();
+            let end = (at + chunk).min(candidate.steps.len());
+            candidate.steps.drain(at..end);
+            if breaks(&candidate) {
+                best = candidate;
+                shrank = true;
+            } else {
+                at += chunk;
+            }
+        }
+        if !shrank || chunk > 1 {
+            chunk /= 2;
+        }
+    }
+    for at in 0..best.steps.len() {
+        for simpler in [0, 1_000, 60_000] {
+            let mut candidate = best.clone();
+            candidate.steps[at].after = candidate.steps[at].after.min(simpler);
+            if candidate != best && breaks(&candidate) {
+                best = candidate;
+                break;
+            }
+        }
+    }
+    best
+}
