@@ -165,6 +165,8 @@ struct History {
     is_used: bool,
     /// Whether the token in use was renewed because the server refused the one before.
     is_renewed_for_server: bool,
+    /// Whether tokens of another process were taken over since the last token that lived.
+    has_adopted: bool,
     /// How many renewals failed one after the other, and when the next one may begin.
     failed_renewals: u32,
     renew_after: Instant,

@@ -119,6 +119,11 @@ impl Authorizer {
         self.held = Some(record);
         self.token += 1;
         self.history.obtained = Some(self.now.at);
+        // Only once, because two processes could renew for each other without end.
+        if !self.history.has_adopted {
+            self.history.has_adopted = true;
+            self.history.is_renewed_for_server = false;
+        }
     }
 
     pub(super) fn refresh(&mut self) {
