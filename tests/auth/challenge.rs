@@ -1,6 +1,9 @@
 //! Challenges of the server: which of them lead to a sign-in.
 
-use everlink::auth::{Event, Refusal, State};
+use std::rc::Rc;
+use std::time::Duration;
+
+use everlink::auth::{Event, Input, Key, Refusal, State};
 use serde_json::json;
 
 use crate::support::*;
@@ -115,4 +118,47 @@ fn ten_challenges_lead_to_one_sign_in_and_one_outcome() {
     }
     assert_eq!((process.visits.len(), process.outcomes()), (1, 11));
     assert_eq!(process.web.borrow().to(TOKEN).len(), 1);
+}
+
+/// A request may be refused before the store was read. What the store has is then used, and no browser opens.
+#[test]
+fn challenge_before_the_store_was_read_is_answered_from_it() {
+    for age in [0, 7200] {
+        let process = Process::signed_in(usual_web());
+        let (web, store) = (Rc::clone(&process.web), process.store.clone());
+        drop(process);
+        store.get().is_silent = true;
+        let mut next = Process::sharing(&web, &store, START + age, |_| {});
+        assert_eq!(next.auth.state(), State::Loading);
+        next.challenge(401, &["Bearer"], None);
+        store.get().is_silent = false;
+        let records = store.get().records.clone();
+        let is_place = |key: &&Key| matches!(key, Key::Server { .. });
+        let place = records.keys().find(is_place).unwrap();
+        let now = next.now();
+        let record = Some(&*records[place]);
+        next.auth.handle(now, Input::Loaded { record });
+        next.run();
+        assert!(next.token().is_some());
+        assert_eq!((next.visits.len(), next.outcomes()), (0, 1));
+    }
+}
+
+/// A challenge that arrives during a renewal gets its outcome from it.
+#[test]
+fn challenge_during_a_renewal_is_answered_by_it() {
+    let mut process = Process::signed_in(usual_web());
+    process.web.borrow_mut().at(TOKEN, |_| Answer::Never);
+    process.pass(Duration::from_secs(3540));
+    assert_eq!(process.auth.state(), State::Refreshing);
+    for _ in 0..3 {
+        process.unauthorized();
+    }
+    let exchange = process.pending[0];
+    process.answer(exchange, Answer::json(200, tokens(2)));
+    process.run();
+    assert_eq!(process.outcomes(), 2);
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    assert_eq!(process.visits.len(), 1);
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
 }

@@ -354,3 +354,47 @@ fn explicit_sign_in_renews_an_expired_token() {
         Some(Event::Refused(Refusal::Cancelled))
     ));
 }
+
+/// A client with a private key needs the driver for a renewal. Its callers wait as well, and giving up a sign-in does not end it.
+#[test]
+fn renewal_that_waits_for_a_signature_is_a_renewal() {
+    use everlink::auth::{ClientAuthentication, KnownClient, Need};
+    let mut process = Process::start(usual_web(), |config| {
+        config.client.known = Some(KnownClient {
+            id: "me".into(),
+            secret: None,
+            method: Some(ClientAuthentication::PrivateKeyJwt),
+            issuer: None,
+        });
+    });
+    process.unauthorized();
+    process.sign_in();
+    process.unix += 7200;
+    process.is_withholding = true;
+    assert_eq!(process.token(), None);
+    assert_eq!(process.auth.state(), State::Proving);
+    let now = process.now();
+    assert!(matches!(process.auth.poll_token(now), TokenPoll::Pending));
+    process.auth.cancel(now);
+    process.run();
+    assert_eq!(process.auth.state(), State::Proving);
+    let secret = everlink::auth::Secret::new("signed");
+    process
+        .auth
+        .handle(now, everlink::auth::Input::Given(secret));
+    process.run();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    assert!(matches!(process.needs[1], Need::ClientAssertion { .. }));
+    let sent = process.web.borrow().to(TOKEN)[1].form("client_assertion");
+    assert_eq!(sent.as_deref(), Some("signed"));
+    // A driver that never signs delays nobody for ever, and the tokens are kept.
+    process.unix += 7200;
+    process.unauthorized();
+    process.pass(seconds(31));
+    assert!(process.refusal().contains("too long"));
+    assert!(process.locks().is_empty());
+    assert_eq!(
+        process.store.tokens().unwrap()["tokens"]["refresh"],
+        "refresh-2"
+    );
+}

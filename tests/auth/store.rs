@@ -402,3 +402,38 @@ fn two_processes_with_a_server_that_refuses_everything_end_with_an_error() {
     assert!(one.visits.len() + two.visits.len() <= 6);
     assert!(refreshes(&one) <= 12, "{} renewals", refreshes(&one));
 }
+
+/// A-REF-05: three processes, a rotating token, and an authorization server that fails now and then before it does anything.
+#[test]
+fn three_processes_survive_a_month_with_an_unreliable_authorization_server() {
+    let mut web = usual_web();
+    let mut tokens = rotating();
+    let mut count = 0_u32;
+    web.at(TOKEN, move |sent| {
+        count += 1;
+        match count % 5 {
+            2 => Answer::status(503),
+            3 => Answer::Broken,
+            _ => tokens(sent),
+        }
+    });
+    let one = Process::signed_in(web);
+    let mut all = vec![one];
+    for _ in 0..2 {
+        let next = Process::sharing(&all[0].web, &all[0].store, START, |_| {});
+        all.push(next);
+    }
+    for hour in 0..24 * 30 {
+        for (number, process) in all.iter_mut().enumerate() {
+            // They are not in step.
+            process.pass(Duration::from_secs(3600 + (number as u64) * 7));
+            if process.token().is_none() {
+                process.pass(Duration::from_secs(30));
+            }
+            assert!(process.token().is_some(), "hour {hour}, process {number}");
+        }
+    }
+    let visits: usize = all.iter().map(|process| process.visits.len()).sum();
+    assert_eq!(visits, 1);
+    assert!(all[0].store.get().locks.is_empty());
+}

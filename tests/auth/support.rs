@@ -77,6 +77,8 @@ pub(crate) struct Process {
     pub(crate) unprepared: &'static str,
     /// If set, the driver does not answer when a sign-in is to be prepared.
     pub(crate) is_unprepared: bool,
+    /// If set, the driver does not answer when it is asked for a token.
+    pub(crate) is_withholding: bool,
     pub(crate) redirect_uri: &'static str,
     redirects: u32,
     /// The debug output of all that was seen.
@@ -122,6 +124,7 @@ impl Process {
             pending: Vec::new(),
             unprepared: "",
             is_unprepared: false,
+            is_withholding: false,
             gifts: vec!["gift-1", "gift-2", "gift-3"],
             redirect_uri: "http://127.0.0.1:7777/callback",
             redirects: 0,
@@ -234,6 +237,9 @@ impl Process {
             }
             Output::Give(need) => {
                 self.needs.push(need);
+                if self.is_withholding {
+                    return;
+                }
                 if self.gifts.is_empty() {
                     let why = "the key is locked";
                     return self.auth.handle(now, Input::CannotGive { why });

@@ -94,13 +94,14 @@ pub(crate) fn form(text: &str, name: &str) -> Option<String> {
 }
 
 type Handler = Box<dyn FnMut(&Sent) -> Answer>;
+type Intercept = Box<dyn FnMut(usize, &Sent) -> Option<Answer>>;
 
 /// A web of documents and endpoints, with the log of all requests.
 #[derive(Default)]
 pub(crate) struct Web {
     handlers: BTreeMap<String, Handler>,
     /// Asked first, with the number of the request: an answer in place of the usual one.
-    pub(crate) intercept: Option<Box<dyn FnMut(usize, &Sent) -> Option<Answer>>>,
+    pub(crate) intercept: Option<Intercept>,
     pub(crate) log: Vec<Sent>,
 }
 
