@@ -153,7 +153,7 @@ impl Authorizer {
             self.history.forgiven = self.token;
             self.history.sign_ins = 0;
             self.history.is_renewed_for_server = false;
-            self.history.has_adopted = false;
+            self.history.adoptions = 0;
         }
     }
 

@@ -28,7 +28,6 @@
     clippy::wildcard_enum_match_arm,
     reason = "a step looks only at the states that it is about; the table has all transitions"
 )]
-
 // A step handles the few states in which it is due.
 #![allow(clippy::wildcard_enum_match_arm)]
 
@@ -169,8 +168,8 @@ struct History {
     is_used: bool,
     /// Whether the token in use was renewed because the server refused the one before.
     is_renewed_for_server: bool,
-    /// Whether tokens of another process were taken over since the last token that lived.
-    has_adopted: bool,
+    /// How often tokens of other processes were taken over since the last token that lived.
+    adoptions: u8,
     /// How many renewals failed one after the other, and when the next one may begin.
     failed_renewals: u32,
     renew_after: Instant,

@@ -74,7 +74,7 @@ impl Authorizer {
         });
         self.token_came();
         self.history.is_renewed_for_server = false;
-        self.history.has_adopted = false;
+        self.history.adoptions = 0;
         true
     }
 

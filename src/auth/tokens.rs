@@ -20,6 +20,8 @@ use crate::http::{ResponseHead, Url, Verb};
 
 /// The longest pause between two attempts to renew a token.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
+/// How often tokens of other processes are taken over, and renewed if the server refuses them, before a person is asked.
+const MAX_ADOPTIONS: u8 = 2;
 /// The longest pause that an authorization server may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
@@ -119,9 +121,9 @@ impl Authorizer {
         self.held = Some(record);
         self.token += 1;
         self.history.obtained = Some(self.now.at);
-        // Only once, because two processes could renew for each other without end.
-        if !self.history.has_adopted {
-            self.history.has_adopted = true;
+        // Not without end, because processes could renew for each other for ever.
+        if self.history.adoptions < MAX_ADOPTIONS {
+            self.history.adoptions += 1;
             self.history.is_renewed_for_server = false;
         }
     }
