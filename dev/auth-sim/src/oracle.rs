@@ -45,7 +45,8 @@ pub enum Rule {
     TokenIsSpentOnce,
     /// 7. Transient faults delete nothing from the store, and nothing that another process wrote is deleted or replaced by something older.
     NothingIsForgotten,
-    /// 8. At most three sign-ins begin without a token that lived, besides one for which the application has asked.
+    /// 8. At most three sign-ins begin without a token that lived, besides one for which the application has asked. One more is
+    ///    accepted if clocks jumped or the store failed, because then it is not clear from outside when a token has lived.
     FewSignIns,
     /// 9. When all faults are over, every process gets a token, with at most one sign-in of all together.
     Recovers,
@@ -185,6 +186,8 @@ pub(crate) struct Oracle {
     last_sign_ins: Option<u32>,
     clients_were_replaced: bool,
     has_lock_failed: bool,
+    /// Whether clocks jumped or the store failed. Then it is not clear from outside when a token has lived.
+    is_age_unclear: bool,
     violation: Option<Violation>,
 }
 
@@ -202,6 +205,7 @@ impl Oracle {
             last_sign_ins: None,
             clients_were_replaced: false,
             has_lock_failed: false,
+            is_age_unclear: false,
             violation: None,
         }
     }
@@ -221,7 +225,10 @@ impl Oracle {
             Fact::Started => self.processes[pid] = Process::default(),
             Fact::Crashed => self.crashed(pid),
             Fact::Aborted => self.answer_lost(pid),
-            Fact::StoreFailed { access } => self.store_failed(pid, *access),
+            Fact::StoreFailed { access } => {
+                self.is_age_unclear = true;
+                self.store_failed(pid, *access);
+            }
             Fact::Sent { url, text } => self.sent(when, pid, url, text),
             Fact::TokensCame { access, refresh } => self.tokens_came(when, pid, *access, *refresh),
             Fact::GrantEnded { refresh } => drop(self.processes[pid].ended.insert(*refresh)),
@@ -265,6 +272,7 @@ impl Oracle {
             }
             Fact::Rested { .. } => self.rested(when, pid, fact),
             Fact::TimeJumped => {
+                self.is_age_unclear = true;
                 for process in &mut self.processes {
                     if let Some(open) = &mut process.open {
                         open.jumps += 1;
@@ -526,7 +534,8 @@ impl Oracle {
         // The application has asked for one of them itself. A client that is no longer known leads to another request in the same sign-in.
         let most = SIGN_INS
             + u32::from(self.processes[pid].has_asked)
-            + u32::from(self.clients_were_replaced);
+            + u32::from(self.clients_were_replaced)
+            + u32::from(self.is_age_unclear);
         if count > most {
             let details = format!("{pid} opened {count} browsers without a token that lived");
             self.broken(Rule::FewSignIns, details);
