@@ -158,6 +158,8 @@ struct Process {
     turn: Option<Vec<u8>>,
     /// The access tokens that it has read without a lock.
     loaded: BTreeSet<Mark>,
+    /// The access tokens that it has used.
+    used: BTreeSet<Mark>,
     /// The access token that came last.
     current: Option<Mark>,
     /// The same with its time, until it has excused earlier sign-ins.
@@ -262,7 +264,10 @@ impl Oracle {
                 process.is_signing_out = true;
                 process.sign_ins = 0;
             }
-            Fact::Authorized => self.closed(when, pid, true),
+            Fact::Authorized => {
+                self.taken_over(when, pid);
+                self.closed(when, pid, true);
+            }
             Fact::Refused => {
                 if self.processes[pid].open.is_none() {
                     let details = format!("{pid} reported a refusal that nobody waits for");
@@ -531,11 +536,12 @@ impl Oracle {
             let details = format!("{pid} opened {of_flow} browsers for one challenge");
             self.broken(Rule::OneFlow, details);
         }
-        // The application has asked for one of them itself. A client that is no longer known leads to another request in the same sign-in.
-        let most = SIGN_INS
+        // The application has asked for one of them itself.
+        let sign_ins = SIGN_INS
             + u32::from(self.processes[pid].has_asked)
-            + u32::from(self.clients_were_replaced)
             + u32::from(self.is_age_unclear);
+        // A client that is no longer known leads to another request in the same sign-in.
+        let most = sign_ins * (1 + u32::from(self.clients_were_replaced));
         if count > most {
             let details = format!("{pid} opened {count} browsers without a token that lived");
             self.broken(Rule::FewSignIns, details);
@@ -595,6 +601,16 @@ impl Oracle {
         if let Some((access, at)) = renewed {
             if when.mono < at + LIVED {
                 process.refused_soon = Some(access);
+            }
+        }
+    }
+
+    /// The process uses its newest token from now on. It may have seen it before, when it could not use it.
+    fn taken_over(&mut self, when: When, pid: Pid) {
+        let process = &mut self.processes[pid];
+        if let Some(access) = process.current {
+            if process.used.insert(access) {
+                process.obtained = Some((access, when.mono));
             }
         }
     }

@@ -1,6 +1,18 @@
 //! Scripts that broke a rule once, shrunk.
 
-use everlink_auth_sim::play;
+use everlink_auth_sim::{Script, play, run};
+
+/// Whole seeds that broke a rule once, by the machine or by the oracle itself.
+#[test]
+fn seeds_that_were_found_break_no_rule() {
+    let found = [
+        1, 4, 7, 10, 22, 23, 24, 34, 40, 274, 296, 370, 644, 1434, 2243, 2463, 3033,
+    ];
+    for seed in found {
+        let (_, violation) = run(&Script::from_seed(seed), None);
+        assert!(violation.is_none(), "seed {seed}: {violation:?}");
+    }
+}
 
 /// A token that had lived excused any number of sign-ins that failed after it.
 #[test]
