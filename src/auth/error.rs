@@ -142,7 +142,9 @@ pub enum Refusal {
         minutes: u64,
     },
     /// The store failed, so that the token could not be renewed.
-    #[error("the store of tokens failed ({why}), and without it the token cannot be renewed safely")]
+    #[error(
+        "the store of tokens failed ({why}), and without it the token cannot be renewed safely"
+    )]
     StoreFailed {
         /// The reason that it gave.
         why: Box<str>,

@@ -116,7 +116,10 @@ impl Authorizer {
 
     /// Whether the store has the tokens from which those in use were renewed, because these could not be saved.
     pub(super) fn is_spent(&self, stored: &Record) -> bool {
-        let refresh = stored.tokens.as_ref().and_then(|tokens| tokens.refresh.as_ref());
+        let refresh = stored
+            .tokens
+            .as_ref()
+            .and_then(|tokens| tokens.refresh.as_ref());
         !self.store.is_stored && refresh.is_some() && refresh == self.store.spent.as_ref()
     }
 

@@ -115,10 +115,7 @@ fn a_renewal_that_must_wait_is_no_reason_for_a_sign_in() {
     }
     assert_eq!(process.visits.len(), 1);
     assert_eq!(sent_refresh_tokens(&process).len(), 1);
-    process
-        .web
-        .borrow_mut()
-        .at(TOKEN, counted_tokens());
+    process.web.borrow_mut().at(TOKEN, counted_tokens());
     process.pass(Duration::from_secs(600));
     assert!(process.token().is_some());
     assert_eq!(process.visits.len(), 1);
@@ -138,7 +135,10 @@ fn a_renewal_that_is_redirected_is_no_reason_for_a_sign_in() {
 fn a_token_that_lived_excuses_failed_sign_ins_once() {
     let mut process = Process::signed_in(usual_web());
     process.pass(Duration::from_secs(900));
-    answer_renewals(&process, Answer::json(400, json!({"error": "invalid_grant"})));
+    answer_renewals(
+        &process,
+        Answer::json(400, json!({"error": "invalid_grant"})),
+    );
     for _ in 0..6 {
         process.unauthorized();
         // Nobody comes.
@@ -160,7 +160,11 @@ fn a_step_up_after_too_many_sign_ins_is_refused() {
         }
         assert!(matches!(process.events.last(), Some(Event::Refused(_))));
     }
-    assert!(process.visits.len() <= 1 + 2 + 3, "{}", process.visits.len());
+    assert!(
+        process.visits.len() <= 1 + 2 + 3,
+        "{}",
+        process.visits.len()
+    );
 }
 
 #[test]

@@ -138,7 +138,11 @@ impl fmt::Display for Report {
         for (kind, count) in &self.faults {
             writeln!(f, "  {kind:<16} {count:>12}")?;
         }
-        writeln!(f, "\ntransitions: {} pairs of states", self.transitions.len())?;
+        writeln!(
+            f,
+            "\ntransitions: {} pairs of states",
+            self.transitions.len()
+        )?;
         for ((from, to), count) in &self.transitions {
             writeln!(f, "  {from:<12} {to:<12} {count:>12}")?;
         }

@@ -272,7 +272,10 @@ impl Site {
 
     /// Revokes the newest grant that is valid. Returns its number.
     pub(crate) fn revoke(&mut self) -> Option<usize> {
-        let found = self.families.iter().rposition(|family| !family.is_revoked)?;
+        let found = self
+            .families
+            .iter()
+            .rposition(|family| !family.is_revoked)?;
         self.families[found].is_revoked = true;
         Some(found)
     }

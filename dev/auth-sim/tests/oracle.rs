@@ -83,5 +83,8 @@ fn shrunk_script_is_smaller_and_breaks_the_same_rule() {
     let (_, violation) = run(&again, Some(flaw));
     assert_eq!(violation.map(|violation| violation.rule), Some(rule));
     let (_, violation) = run(&again, None);
-    assert!(violation.is_none(), "the library keeps to it: {violation:?}");
+    assert!(
+        violation.is_none(),
+        "the library keeps to it: {violation:?}"
+    );
 }

@@ -5,8 +5,8 @@ use everlink::auth::{Event, Key, Lock, Output, Preparation, Request, State};
 use super::World;
 use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind as Secret, Mark};
-use crate::oracle::Rule;
 use crate::process::{Delivery, OutputKind};
+use crate::rule::Rule;
 use crate::script::Kind;
 use crate::site::{Answer, Effect};
 
@@ -246,13 +246,7 @@ impl World {
         body
     }
 
-    fn exchange(
-        &mut self,
-        pid: Pid,
-        exchange: everlink::auth::ExchangeId,
-        url: &str,
-        body: &str,
-    ) {
+    fn exchange(&mut self, pid: Pid, exchange: everlink::auth::ExchangeId, url: &str, body: &str) {
         let latency = self.rng.millis(20, 1_000);
         let fault = self.network_fault(url);
         let kind = fault.map(|(kind, _)| kind);

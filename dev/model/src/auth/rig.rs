@@ -172,7 +172,7 @@ impl Rig {
     pub(super) fn challenge(&mut self, status: u16, demands: &[&[u8]]) {
         let mut fields = Fields::new();
         for demand in demands {
-            fields.push("WWW-Authenticate", demand.to_vec());
+            fields.push_bytes("WWW-Authenticate", demand.to_vec());
         }
         let now = self.now();
         let under = match self.auth.poll_token(now) {
@@ -220,7 +220,8 @@ impl Rig {
             Output::Unlock { key, lock } => {
                 let was_there = self.locks.remove(&(key.clone(), *lock));
                 assert!(was_there, "{lock:?} was not locked");
-                let is_it = |of: &Output| matches!(of, Output::Lock { lock: which, .. } if which == lock);
+                let is_it =
+                    |of: &Output| matches!(of, Output::Lock { lock: which, .. } if which == lock);
                 self.pending.retain(|of| !is_it(of));
             }
             Output::Request(request) => {
@@ -451,7 +452,10 @@ impl Rig {
                 }
                 6 => self.to_deadline(),
                 7 => self.challenge(401, &[b"Bearer scope=\"read\""]),
-                8 => self.challenge(403, &[b"Bearer error=\"insufficient_scope\", scope=\"more\""]),
+                8 => self.challenge(
+                    403,
+                    &[b"Bearer error=\"insufficient_scope\", scope=\"more\""],
+                ),
                 9 => self.redirect(&format!("?code=SECRET-c&state={STATE}")),
                 10 => {
                     let query = [
@@ -495,9 +499,7 @@ impl Rig {
         let now = self.now();
         match script.byte() % 8 {
             0 => self.auth.handle(now, Input::Given(Secret::new("SECRET-x"))),
-            1 => self
-                .auth
-                .handle(now, Input::Prepared(Prepared::default())),
+            1 => self.auth.handle(now, Input::Prepared(Prepared::default())),
             2 if self.exchange.is_none() => {
                 // The answer of an exchange that has ended.
                 let id = self.last_exchange();
