@@ -88,7 +88,7 @@ impl Authorizer {
     }
 
     /// Handles a challenge for which nothing is under way yet.
-    fn satisfy_challenge(&mut self, is_step_up: bool) {
+    pub(super) fn satisfy_challenge(&mut self, is_step_up: bool) {
         if self.has_token_lived() {
             self.forgive_sign_ins();
         }

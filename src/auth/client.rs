@@ -54,6 +54,7 @@ impl Authorizer {
             let is_same_uri = client.redirect_uri.as_deref().unwrap_or_default() == redirect_uri;
             let expiry = client.secret_expires.unwrap_or(u64::MAX);
             client.source == ClientSource::Registered
+                && self.history.refused_client.as_ref() != Some(&client.id)
                 && (is_same_uri || !is_there)
                 && self.now.unix < expiry
         };
@@ -178,6 +179,7 @@ impl Authorizer {
             return false;
         };
         let source = flow.client.as_ref().map(|client| client.source);
+        self.history.refused_client = flow.client.as_ref().map(|client| client.id.clone());
         let can_register =
             flow.server.registration_endpoint.is_some() && self.config.client.registers;
         let is_at_limit = self.history.sign_ins >= MAX_SIGN_INS;

@@ -55,6 +55,10 @@ impl Authorizer {
             self.renew();
         } else if self.is_held() {
             self.fail_as_before();
+        } else if is_refused {
+            // Time has passed: a renewal that had to wait may be possible now.
+            let is_step_up = self.wanted.as_ref().is_some_and(|wanted| wanted.is_step_up);
+            self.satisfy_challenge(is_step_up);
         } else {
             self.satisfy();
         }

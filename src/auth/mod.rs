@@ -175,6 +175,8 @@ struct History {
     renew_after: Instant,
     /// The last failure, and until when nothing is tried again.
     failure: Option<(Refusal, Instant)>,
+    /// The client id that an authorization server has refused, so that it is not used again.
+    refused_client: Option<Box<str>>,
     /// The text of the last challenge.
     said: Box<str>,
 }

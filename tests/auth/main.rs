@@ -18,6 +18,7 @@ mod redirect;
 mod refresh;
 mod scope;
 mod security;
+mod shared;
 mod sign_in;
 mod sign_out;
 mod states;

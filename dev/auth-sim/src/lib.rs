@@ -29,6 +29,7 @@ mod oracle;
 mod process;
 mod report;
 mod rng;
+mod rule;
 mod script;
 mod shrink;
 mod site;
@@ -37,8 +38,8 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use oracle::{Rule, Violation};
 pub use report::Report;
+pub use rule::{Rule, Violation};
 pub use script::{BadScript, Kind, Refreshes, Script, Setup, Step};
 pub use shrink::shrink;
 

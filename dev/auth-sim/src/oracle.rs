@@ -1,12 +1,12 @@
 //! The rules that must always hold, checked against the log of the world. Shares no code with the machine, and never looks into one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use everlink::auth::{Key, Lock};
 
 use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind, Mark};
+use crate::rule::{Rule, Violation};
 use crate::script::{Refreshes, Setup};
 
 /// How long a token must have been of use, so that the next sign-in is a new matter, in milliseconds.
@@ -23,75 +23,6 @@ const SIGN_INS: u32 = 3;
 const SAVES: u32 = 4;
 /// How often a process must have tried to lock before it may renew without the lock.
 const LOCKS: u32 = 8;
-
-/// The rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Rule {
-    /// 1. No family of tokens is lost by our fault. A family may be revoked for the reuse of a token only if the renewal that replaced the token
-    ///    never reached the store. There are four such cases: its answer did not arrive in time; the process died between the renewal and the save;
-    ///    the store failed to save four times in a row; or the store failed to lock eight times in a row, and a process had to go on without.
-    FamilyIsKept = 1,
-    /// 2. No browser is opened while the store has a refresh token that works, and that the process read when it had its turn to sign in.
-    ///    Except for a wider scope, or when the server refused a token that the process had renewed within ten minutes.
-    NoNeedlessSignIn,
-    /// 3. No token, code or verifier is sent to an origin to which it does not belong.
-    SecretsStayHome,
-    /// 4. One flow per challenge: refusals of one token cause at most one renewal and one sign-in, and get one outcome.
-    OneFlow,
-    /// 5. No process waits without a deadline, and none has a lock or an open redirect while it is idle.
-    NoEndlessWait,
-    /// 6. A refresh token that was answered is never sent again by a process that could know.
-    TokenIsSpentOnce,
-    /// 7. Transient faults delete nothing from the store, and nothing that another process wrote is deleted or replaced by something older.
-    NothingIsForgotten,
-    /// 8. At most three sign-ins begin without a token that lived, besides one for which the application has asked.
-    FewSignIns,
-    /// 9. When all faults are over, every process gets a token, with at most one sign-in of all together.
-    Recovers,
-    /// 10. The number of exchanges in an hour is bounded, and a deadline does not stay due.
-    NoHotLoop,
-    /// Nothing panics.
-    NoPanic,
-}
-
-impl Rule {
-    /// All rules that the oracle checks.
-    pub const ALL: [Rule; 10] = [
-        Rule::FamilyIsKept,
-        Rule::NoNeedlessSignIn,
-        Rule::SecretsStayHome,
-        Rule::OneFlow,
-        Rule::NoEndlessWait,
-        Rule::TokenIsSpentOnce,
-        Rule::NothingIsForgotten,
-        Rule::FewSignIns,
-        Rule::Recovers,
-        Rule::NoHotLoop,
-    ];
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule {} ({self:?})", *self as u8)
-    }
-}
-
-/// A rule that was broken, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Violation {
-    /// The rule.
-    pub rule: Rule,
-    /// What happened.
-    pub details: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is broken: {}", self.rule, self.details)
-    }
-}
 
 /// The time of a fact: milliseconds by the monotonic clock, and seconds by the wall clock of the computer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -157,6 +88,8 @@ struct Process {
     turn: Option<Vec<u8>>,
     /// The access tokens that it has read without a lock.
     loaded: BTreeSet<Mark>,
+    /// The access tokens that it has used.
+    used: BTreeSet<Mark>,
     /// The access token that came last.
     current: Option<Mark>,
     /// The same with its time, until it has excused earlier sign-ins.
@@ -164,6 +97,7 @@ struct Process {
     sign_ins: u32,
     has_asked: bool,
     is_signing_out: bool,
+    is_idle: bool,
     /// How many attempts to lock and to save failed, one after the other.
     failed_locks: u32,
     failed_saves: u32,
@@ -185,6 +119,8 @@ pub(crate) struct Oracle {
     last_sign_ins: Option<u32>,
     clients_were_replaced: bool,
     has_lock_failed: bool,
+    /// Whether clocks jumped or the store failed. Then it is not clear from outside when a token has lived.
+    is_age_unclear: bool,
     violation: Option<Violation>,
 }
 
@@ -202,6 +138,7 @@ impl Oracle {
             last_sign_ins: None,
             clients_were_replaced: false,
             has_lock_failed: false,
+            is_age_unclear: false,
             violation: None,
         }
     }
@@ -221,7 +158,10 @@ impl Oracle {
             Fact::Started => self.processes[pid] = Process::default(),
             Fact::Crashed => self.crashed(pid),
             Fact::Aborted => self.answer_lost(pid),
-            Fact::StoreFailed { access } => self.store_failed(pid, *access),
+            Fact::StoreFailed { access } => {
+                self.is_age_unclear = true;
+                self.store_failed(pid, *access);
+            }
             Fact::Sent { url, text } => self.sent(when, pid, url, text),
             Fact::TokensCame { access, refresh } => self.tokens_came(when, pid, *access, *refresh),
             Fact::GrantEnded { refresh } => drop(self.processes[pid].ended.insert(*refresh)),
@@ -255,7 +195,10 @@ impl Oracle {
                 process.is_signing_out = true;
                 process.sign_ins = 0;
             }
-            Fact::Authorized => self.closed(when, pid, true),
+            Fact::Authorized => {
+                self.taken_over(when, pid);
+                self.closed(when, pid, true);
+            }
             Fact::Refused => {
                 if self.processes[pid].open.is_none() {
                     let details = format!("{pid} reported a refusal that nobody waits for");
@@ -265,6 +208,7 @@ impl Oracle {
             }
             Fact::Rested { .. } => self.rested(when, pid, fact),
             Fact::TimeJumped => {
+                self.is_age_unclear = true;
                 for process in &mut self.processes {
                     if let Some(open) = &mut process.open {
                         open.jumps += 1;
@@ -523,10 +467,11 @@ impl Oracle {
             let details = format!("{pid} opened {of_flow} browsers for one challenge");
             self.broken(Rule::OneFlow, details);
         }
-        // The application has asked for one of them itself. A client that is no longer known leads to another request in the same sign-in.
-        let most = SIGN_INS
-            + u32::from(self.processes[pid].has_asked)
-            + u32::from(self.clients_were_replaced);
+        // The application has asked for one of them itself.
+        let sign_ins =
+            SIGN_INS + u32::from(self.processes[pid].has_asked) + u32::from(self.is_age_unclear);
+        // A client that is no longer known leads to another request in the same sign-in.
+        let most = sign_ins * (1 + u32::from(self.clients_were_replaced));
         if count > most {
             let details = format!("{pid} opened {count} browsers without a token that lived");
             self.broken(Rule::FewSignIns, details);
@@ -575,7 +520,9 @@ impl Oracle {
     fn challenged(&mut self, when: When, pid: Pid, token: Option<Mark>, is_step_up: bool) {
         self.open(when, pid, is_step_up);
         let process = &mut self.processes[pid];
-        if let Some(open) = process.open.as_mut().filter(|_| is_step_up) {
+        // During a renewal, the request is told to use the renewed token, and is refused once more.
+        let is_alone = is_step_up && process.is_idle;
+        if let Some(open) = process.open.as_mut().filter(|_| is_alone) {
             open.narrow = token;
         }
         if process.hour.0 != when.mono / 3_600_000 {
@@ -586,6 +533,16 @@ impl Oracle {
         if let Some((access, at)) = renewed {
             if when.mono < at + LIVED {
                 process.refused_soon = Some(access);
+            }
+        }
+    }
+
+    /// The process uses its newest token from now on. It may have seen it before, when it could not use it.
+    fn taken_over(&mut self, when: When, pid: Pid) {
+        let process = &mut self.processes[pid];
+        if let Some(access) = process.current {
+            if process.used.insert(access) {
+                process.obtained = Some((access, when.mono));
             }
         }
     }
@@ -631,6 +588,7 @@ impl Oracle {
         if *spins > 3 {
             self.broken(Rule::NoHotLoop, format!("a deadline of {pid} stays due"));
         }
+        self.processes[pid].is_idle = *is_idle;
         if *is_idle {
             self.processes[pid].is_signing_out = false;
         }

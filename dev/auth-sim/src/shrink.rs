@@ -1,6 +1,6 @@
 //! Shrinks a script that breaks a rule: removes steps while the same rule is still broken. Must not depend on their meaning.
 
-use crate::oracle::Rule;
+use crate::rule::Rule;
 use crate::run;
 use crate::script::Script;
 

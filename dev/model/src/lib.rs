@@ -31,6 +31,7 @@
 //! implementations say. Changing these changes every input: the corpora are then fuzzed and minimised anew.
 
 mod again;
+mod auth;
 mod backend;
 mod both;
 mod client;
@@ -53,6 +54,7 @@ mod world;
 use everlink::Config;
 
 pub use again::again;
+pub use auth::{auth_challenge, auth_document, auth_machine, auth_redirect};
 pub use client::app::Which;
 pub use client::pipe::Op;
 pub use client::{Reply, ServerMessage};
@@ -123,6 +125,9 @@ pub fn show(target: &str, data: &[u8]) -> String {
         "relay" => world::show::<relay::Guarded>(data, Read::read),
         "server_http" => world::show::<server::http::Site>(data, Read::read),
         "server_stdio" => world::show::<server::pipe::Pipe>(data, Read::read),
+        "auth_challenge" | "auth_document" | "auth_machine" | "auth_redirect" => {
+            data.escape_ascii().to_string()
+        }
         "again" | "line" | "message" | "sse" => data.escape_ascii().to_string(),
         other => panic!("there is no {other}"),
     }

@@ -36,6 +36,7 @@ type Run = fn(&[String]) -> Result<(), String>;
 // One line for each command.
 #[rustfmt::skip]
 const COMMANDS: &[Command] = &[
+    ("auth-sim", "[--runs N] [--seed S] ...", "simulate months of processes that share tokens, with faults: none may be lost", sim::run_auth),
     ("bench", "", "count the costs of a link's work, and show the changes", |_| bench::run()),
     ("bench --check", "", "check that no cost grew, and that every bar holds", |_| step::run_one(bench::check)),
     ("bench --peers", "[--from FILE]", "measure everlink and its peers, and write the page and its plots", bench::run_peers),

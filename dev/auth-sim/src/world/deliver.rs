@@ -7,8 +7,8 @@ use everlink::{Fault, FaultKind};
 use super::World;
 use crate::fact::{Fact, Pid};
 use crate::mark::{Kind as SecretKind, Mark};
-use crate::oracle::Rule;
 use crate::process::Delivery;
+use crate::rule::Rule;
 use crate::script::Kind;
 use crate::site::{Effect, Verdict};
 
@@ -66,10 +66,6 @@ impl World {
             Delivery::Call { token, retries } => self.judge(pid, token, retries),
         }
     }
-
-    /// Something came for a process that does not run any more.
-    #[allow(clippy::unused_self, clippy::missing_const_for_fn)]
-    pub(super) fn missed(&mut self, _: Pid, _: &Delivery) {}
 
     fn locked(&mut self, pid: Pid, key: &Key, lock: Lock) {
         let is_unguarded = self.flaw == Some(Rule::FamilyIsKept);

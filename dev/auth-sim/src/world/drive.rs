@@ -5,8 +5,8 @@ use everlink::auth::{Event, Key, Lock, Output, Preparation, Request, State};
 use super::World;
 use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind as Secret, Mark};
-use crate::oracle::Rule;
 use crate::process::{Delivery, OutputKind};
+use crate::rule::Rule;
 use crate::script::Kind;
 use crate::site::{Answer, Effect};
 

@@ -14,10 +14,11 @@ use everlink::Instant;
 use everlink::auth::{Authorizer, Now, State};
 
 use crate::fact::{Fact, Pid};
-use crate::oracle::{Oracle, Rule, Violation, When};
+use crate::oracle::{Oracle, When};
 use crate::process::{Delivery, Process, config};
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::rule::{Rule, Violation};
 use crate::script::{Kind, Script};
 use crate::site::Site;
 use crate::store::Store;
@@ -206,10 +207,9 @@ impl World {
                     match self.events.remove(&number) {
                         Some(Event::Step(index)) => self.take_step(index),
                         Some(Event::Deliver(pid, life, delivery)) => {
+                            // It may be meant for an earlier process.
                             if self.processes[pid].life == life {
                                 self.deliver(pid, delivery);
-                            } else {
-                                self.missed(pid, &delivery);
                             }
                         }
                         None => {}

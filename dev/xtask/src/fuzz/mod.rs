@@ -102,7 +102,16 @@ impl Target {
 
     /// Whether its bytes are text, and not a script.
     fn is_text(&self) -> bool {
-        ["again", "line", "message", "sse"].contains(&&*self.name)
+        let texts = [
+            "again",
+            "auth_challenge",
+            "auth_document",
+            "auth_redirect",
+            "line",
+            "message",
+            "sse",
+        ];
+        texts.contains(&&*self.name)
     }
 }
 

@@ -1,0 +1,142 @@
+//! Scripts that broke a rule once, shrunk.
+
+use everlink_auth_sim::{Script, play, run};
+
+/// Whole seeds that broke a rule once, by the machine or by the oracle itself.
+#[test]
+fn seeds_that_were_found_break_no_rule() {
+    let found = [
+        1, 4, 7, 10, 22, 23, 24, 34, 40, 274, 296, 370, 644, 1434, 2243, 2463, 3033,
+    ];
+    for seed in found {
+        let (_, violation) = run(&Script::from_seed(seed), None);
+        assert!(violation.is_none(), "seed {seed}: {violation:?}");
+    }
+}
+
+/// A token that had lived excused any number of sign-ins that failed after it.
+#[test]
+fn a_token_that_lived_excuses_failed_sign_ins_once() {
+    play(
+        "
+        seed 1 6 2160 rotating
+        +0 busy 0 700674
+        +0 all 4 531642
+        +60000 person 4 973467
+        +0 burst 4 469916
+        +0 crash 4 986105
+        +0 error 2 911071
+        +966140 error 1 297684
+        +1498827 lost-answer 3 653612
+        +0 call 1 520646
+        +0 call 2 77877
+        +1663723 all 5 889850
+        +137418 person 3 244523
+        +0 revoke 5 761089
+        +0 refuse 5 423685
+        +2336152 call 2 693305
+        ",
+    );
+}
+
+/// A process could not take the lock, and renewed a token that another process renewed under the lock.
+#[test]
+fn a_shared_token_is_not_renewed_when_the_lock_fails() {
+    play(
+        "
+        seed 7 3 869 rotating
+        +0 all 1 813947
+        +1873441 call 1 155224
+        +0 crash 0 416350
+        +1869417 call 2 871228
+        +0 step-up 0 345586
+        +1636015 store-fails 1 139274
+        +60000 call 2 880491
+        ",
+    );
+}
+
+/// The authorization server asked for a pause. The second call during that pause opened a browser.
+#[test]
+fn a_renewal_that_must_wait_is_no_reason_for_a_sign_in() {
+    play(
+        "
+        seed 7 3 869 rotating
+        +0 call 1 313524
+        +60000 busy 0 463314
+        +0 sleep 1 953120
+        +0 call 1 303287
+        +46313 call 1 792176
+        ",
+    );
+}
+
+/// The sign-in page of a network redirected the renewal. A browser was opened.
+#[test]
+fn a_redirected_renewal_is_no_reason_for_a_sign_in() {
+    play(
+        "
+        seed 24 4 15771 rotating
+        +0 call 3 173914
+        +0 refuse 1 450958
+        +60000 redirect 2 731149
+        +0 call 1 247452
+        ",
+    );
+}
+
+/// The lock failed for a minute. Then a process sent a refresh token that another one had renewed long before.
+#[test]
+fn a_lock_that_fails_for_a_minute_costs_no_family() {
+    play(
+        "
+        seed 274 7 41488 rotating
+        +0 call 1 472732
+        +0 refuse 2 565138
+        +350994 burst 6 833514
+        +895 store-fails 0 680999
+        +0 store-fails 6 174349
+        +0 store-fails 3 143799
+        +90086528 jump 3 850713
+        ",
+    );
+}
+
+/// After too many sign-ins, a call that needs a wider scope was told to use the same token again, as often as it asked.
+#[test]
+fn a_step_up_that_must_wait_is_refused() {
+    play(
+        "
+        seed 644 3 498 rotating
+        +0 call 2 928758
+        +0 error 1 338561
+        +0 step-up 2 396527
+        +0 person 2 535185
+        +0 burst 0 795358
+        +0 slow-answer 1 588820
+        +0 call 1 338176
+        +0 busy 0 339307
+        +510007 burst 2 709683
+        +3362 call 1 787379
+        +0 person 1 110686
+        +60000 refuse 2 13953
+        +51620 call 0 8027
+        +0 call 2 354664
+        +0 person 1 468459
+        +890072 call 1 56507
+        +600000 call 1 758190
+        ",
+    );
+}
+
+/// Something still listened for the browser after a sign-out that came while the sign-in was prepared.
+#[test]
+fn a_sign_out_while_a_sign_in_is_prepared_closes_the_redirect() {
+    play(
+        "
+        seed 2243 1 600 missing
+        +0 call 0 0
+        +1100 sign-out 0 0
+        ",
+    );
+}
