@@ -90,3 +90,25 @@ fn the_client_registers_with_all_scopes_that_it_asks_for() {
     let registration = web.to("https://as.example/register")[0].json();
     assert_eq!(registration["scope"], "read offline_access");
 }
+
+#[test]
+fn the_client_registers_again_if_it_did_not_register_with_a_scope_of_a_step_up() {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.challenge(401, &[r#"Bearer scope="read""#], None);
+    process.sign_in();
+    let (token, _) = process.token().unwrap();
+    let challenge = r#"Bearer error="insufficient_scope", scope="write""#;
+    process.challenge(403, &[challenge], Some(token));
+    process.redirect("error=invalid_scope&state=state-2");
+    assert_eq!(process.auth.state(), State::Asking);
+    {
+        let web = process.web.borrow();
+        let registrations = web.to("https://as.example/register");
+        assert_eq!(registrations.len(), 2);
+        assert_eq!(registrations[1].json()["scope"], "write read");
+    }
+    // The new identity was registered with the scopes: another one would not help.
+    process.redirect("error=invalid_scope&state=state-3");
+    assert_eq!(process.visits.len(), 3);
+    assert!(matches!(process.events.last(), Some(Event::Refused(_))));
+}
