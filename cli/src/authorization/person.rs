@@ -151,6 +151,13 @@ impl everlink_auth::Person for Person {
         self.say(&text, &json!({"sign_in": page, "code": typed}));
     }
 
+    fn waits(&self) {
+        self.say(
+            "another process is waiting for somebody to sign in there; complete that sign-in, or end the process",
+            &json!({"waits_for": "sign-in of another process"}),
+        );
+    }
+
     fn event(&self, event: &Event) {
         match event {
             Event::RenewalRefused { issuer, answer } => {
