@@ -106,7 +106,7 @@ impl everlink_auth::Person for Person {
         match is_there {
             true => Ok(()),
             false => Err(format!(
-                "there is no terminal at which to ask somebody; run `{}` first",
+                "there is no terminal at which to ask somebody; run `{}` first, or give a token with --bearer-env VARIABLE",
                 self.login
             )),
         }
