@@ -12,6 +12,11 @@ use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::AuthOptions;
+use crate::usage::{
+    CALL_EXAMPLES, CALL_USAGE, COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, EXAMPLES, GUARD_EXAMPLES,
+    GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES, PROMPT_EXAMPLES,
+    PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES, WATCH_USAGE,
+};
 
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
@@ -52,111 +57,6 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error.insert(ContextKind::Suggested, tip);
     error
 }
-
-const EXAMPLES: &str = "\
-Examples:
-  everlink demo
-  everlink inspect -- npx -y @modelcontextprotocol/server-everything
-  everlink call echo message=hello -- npx -y @modelcontextprotocol/server-everything
-  everlink guard --url https://example.com/mcp --bearer-env TOKEN
-  everlink guard -- my-server --its-own-option
-  everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl
-  everlink help guard                                 more about a command, with examples";
-
-const CALL_USAGE: &str = "\
-everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] -- <COMMAND>...
-       everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] --url <URL>";
-
-const CALL_EXAMPLES: &str = "\
-Examples:
-  everlink call echo message=hello -- npx -y @modelcontextprotocol/server-everything
-  everlink call greet name=Ada count=3 tags:='[\"a\",\"b\"]' -- my-server
-  everlink call search '{\"query\":\"rust\"}' --url https://example.com/mcp --bearer-env TOKEN
-  everlink call build --total-timeout 3600 --json -- my-server | jq .structuredContent";
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  everlink demo
-  everlink demo --seconds 60 --seed 7
-  everlink demo --json 2>/dev/null | jq .ready_ms_p99";
-
-const GUARD_USAGE: &str = "\
-everlink guard [OPTIONS] -- <COMMAND>...
-       everlink guard [OPTIONS] --url <URL>";
-
-const GUARD_EXAMPLES: &str = "\
-Examples:
-  everlink guard -- npx -y @modelcontextprotocol/server-everything
-  everlink guard --url https://example.com/mcp --bearer-env TOKEN
-  everlink guard --listen http://127.0.0.1:8080/mcp --status 127.0.0.1:9090 -- my-server
-  everlink guard --server-stderr server.log -- my-server
-  everlink guard --drain 60 -- my-server < requests.jsonl > answers.jsonl
-
-In the configuration of a host:
-  {\"mcpServers\": {\"mine\": {\"command\": \"everlink\", \"args\": [\"guard\", \"--\", \"my-server\", \"--its-own-option\"]}}}";
-
-const INSPECT_USAGE: &str = "\
-everlink inspect [OPTIONS] -- <COMMAND>...
-       everlink inspect [OPTIONS] --url <URL>";
-
-const INSPECT_EXAMPLES: &str = "\
-Examples:
-  everlink inspect -- npx -y @modelcontextprotocol/server-everything
-  everlink inspect --url https://example.com/mcp --header 'X-Key: 1234'
-  everlink inspect --json -- my-server | jq '.tools[].name'";
-
-const LOGIN_EXAMPLES: &str = "\
-Examples:
-  everlink login https://example.com/mcp
-  everlink login --device https://example.com/mcp
-  everlink login --account work https://example.com/mcp
-  everlink status https://example.com/mcp
-  everlink logout https://example.com/mcp";
-
-const PROMPT_USAGE: &str = "\
-everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] -- <COMMAND>...
-       everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] --url <URL>";
-
-const PROMPT_EXAMPLES: &str = "\
-Examples:
-  everlink prompt greeting name=Ada -- my-server
-  everlink prompt review '{\"code\":\"fn main() {}\"}' --json --url https://example.com/mcp";
-
-const READ_USAGE: &str = "\
-everlink read [OPTIONS] <URI> -- <COMMAND>...
-       everlink read [OPTIONS] <URI> --url <URL>";
-
-const READ_EXAMPLES: &str = "\
-Examples:
-  everlink read file:///etc/hosts -- my-server
-  everlink read demo://picture --url https://example.com/mcp > picture.png";
-
-const REPLAY_EXAMPLES: &str = "\
-Examples:
-  everlink guard --record crash.jsonl -- my-server
-  everlink replay crash.jsonl
-  everlink replay --json crash.jsonl | jq -r .event";
-
-const WATCH_USAGE: &str = "\
-everlink watch [OPTIONS] -- <COMMAND>...
-       everlink watch [OPTIONS] --url <URL>";
-
-const WATCH_EXAMPLES: &str = "\
-Examples:
-  everlink watch -- npx -y @modelcontextprotocol/server-everything
-  everlink watch --keepalive 5 --url http://127.0.0.1:8080/mcp
-  everlink watch --json -- my-server | jq -r 'select(.state) | .state'";
-
-const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
-  everlink completions bash > ~/.local/share/bash-completion/completions/everlink
-  everlink completions zsh > ~/.zfunc/_everlink
-  everlink completions fish > ~/.config/fish/completions/everlink.fish";
-
-const MAN_EXAMPLES: &str = "\
-Examples:
-  everlink man > ~/.local/share/man/man1/everlink.1    and then: man everlink
-  everlink man | man -l -";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

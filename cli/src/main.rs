@@ -1,6 +1,6 @@
 //! The program `everlink`: an unbreakable link between an MCP host and a flaky server, and a tool to look at servers from a shell.
 //!
-//! `args` defines the command line, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
+//! `args` defines the command line and `usage` has its examples, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
 //! replays. `authorization` signs in at servers. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
 //! `cleaner` ends servers if this process is killed. `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
 //! two small commands, and `call` also reads resources and gets prompts.
@@ -24,6 +24,7 @@ mod shell;
 mod stderr_copy;
 mod system;
 mod target;
+mod usage;
 mod watch;
 
 use std::fmt;

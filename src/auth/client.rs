@@ -68,7 +68,9 @@ impl Authorizer {
                 return self.client_known(client);
             }
         }
-        if let Some(client) = flow.stored.take().filter(is_valid) {
+        let stored = flow.stored.take().filter(is_valid);
+        flow.is_client_stored = stored.is_some();
+        if let Some(client) = stored {
             return self.client_known(client);
         }
         match &flow.server.registration_endpoint {

@@ -62,6 +62,8 @@ pub(super) struct Flow {
     /// The identity that the store has.
     pub(super) stored: Option<Client>,
     pub(super) client: Option<Client>,
+    /// Whether the identity was registered by an earlier sign-in, perhaps with fewer scopes.
+    pub(super) is_client_stored: bool,
     /// Whether an identity was refused, so that another one was made.
     pub(super) has_replaced_client: bool,
     pub(super) prepared: Prepared,
@@ -292,7 +294,12 @@ impl Authorizer {
         }
         if let Some(error) = get("error") {
             let answer = Answer::new(None, error, get("error_description").unwrap_or_default());
-            let is_of_client = matches!(error, "unauthorized_client" | "invalid_client");
+            let is_of_client = match error {
+                "unauthorized_client" | "invalid_client" => true,
+                // Some servers let a client ask only for scopes that it registered with.
+                "invalid_scope" => flow.is_client_stored,
+                _ => false,
+            };
             return self.sign_in_refused(answer, is_of_client);
         }
         if let Some(code) = get("code") {

@@ -5,7 +5,6 @@ import os
 import pty
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -236,7 +235,3 @@ def main(program_name: str, parts: dict) -> None:
             failed += 1
             print(f"  wrong: {wrong}\n  (the files are in {directory})", flush=True)
     sys.exit(1 if failed else 0)
-
-
-def terminate(process: subprocess.Popen) -> None:
-    process.send_signal(signal.SIGTERM)

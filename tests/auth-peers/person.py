@@ -1,13 +1,11 @@
 """Uses the program as a person would at a terminal, or as a host does, and prints the texts. Checks what each must say."""
 
 import json
-import os
 import queue
 import subprocess
 import threading
 import time
 import urllib.parse
-from pathlib import Path
 
 import browser
 import servers

@@ -398,3 +398,34 @@ fn renewal_that_waits_for_a_signature_is_a_renewal() {
         "refresh-2"
     );
 }
+
+/// A process that only looks at the store may end before the answer comes, and would lose the new refresh token.
+#[test]
+fn a_token_that_nobody_asked_for_is_not_renewed() {
+    let process = Process::signed_in(usual_web());
+    let (web, store) = (Rc::clone(&process.web), process.store.clone());
+    drop(process);
+    let mut next = Process::sharing(&web, &store, START + 7200, |_| {});
+    assert_eq!(next.auth.poll_timeout(), None);
+    next.pass(Duration::from_secs(60));
+    assert_eq!(store.tokens().unwrap()["tokens"]["refresh"], "refresh-1");
+    assert!(next.auth.authorized().unwrap().is_renewable);
+    assert_eq!(next.token(), None);
+    assert_eq!(next.token().unwrap().1, "Bearer access-2");
+}
+
+#[test]
+fn a_refresh_token_that_is_refused_is_reported_and_a_person_is_asked() {
+    let mut process = Process::signed_in(usual_web());
+    process.web.borrow_mut().at(format!("{ISSUER}/token"), |_| {
+        Answer::json(400, json!({"error": "invalid_grant"}))
+    });
+    process.unauthorized();
+    let refused = process.events.iter().find_map(|event| match event {
+        Event::RenewalRefused { issuer, answer } => Some((&**issuer, answer.to_string())),
+        _ => None,
+    });
+    let why = "status 400, invalid_grant".to_owned();
+    assert_eq!(refused, Some((ISSUER, why)));
+    assert_eq!(process.auth.state(), State::Asking);
+}

@@ -3,7 +3,7 @@
 use everlink::auth::{Event, State};
 use serde_json::json;
 
-use crate::support::{ISSUER, Process, SERVER, form, usual_web};
+use crate::support::{ISSUER, Process, SERVER, form, server_metadata, usual_web};
 
 #[test]
 fn a_challenge_leads_through_metadata_registration_and_a_browser_to_a_stored_token() {
@@ -69,4 +69,49 @@ fn a_challenge_leads_through_metadata_registration_and_a_browser_to_a_stored_tok
     assert_eq!(stored["issuer"], ISSUER);
     assert_eq!(stored["tokens"]["refresh"], "refresh-1");
     assert!(matches!(process.events.last(), Some(Event::Authorized(_))));
+}
+
+/// Some authorization servers refuse a scope that the client did not register with.
+#[test]
+fn the_client_registers_with_all_scopes_that_it_asks_for() {
+    let mut web = usual_web();
+    web.document(
+        "https://mcp.example/.well-known/oauth-protected-resource/v1/mcp",
+        json!({"resource": SERVER, "authorization_servers": [ISSUER], "scopes_supported": ["read"]}),
+    );
+    let mut metadata = server_metadata(ISSUER);
+    metadata["scopes_supported"] = json!(["read", "offline_access"]);
+    web.document(
+        format!("{ISSUER}/.well-known/oauth-authorization-server"),
+        metadata,
+    );
+    let mut process = Process::start(web, |_| {});
+    process.challenge(401, &["Bearer"], None);
+    let asked = form(&process.visits[0], "scope");
+    assert_eq!(asked.as_deref(), Some("read offline_access"));
+    let web = process.web.borrow();
+    let registration = web.to("https://as.example/register")[0].json();
+    assert_eq!(registration["scope"], "read offline_access");
+}
+
+#[test]
+fn the_client_registers_again_if_it_did_not_register_with_a_scope_of_a_step_up() {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.challenge(401, &[r#"Bearer scope="read""#], None);
+    process.sign_in();
+    let (token, _) = process.token().unwrap();
+    let challenge = r#"Bearer error="insufficient_scope", scope="write""#;
+    process.challenge(403, &[challenge], Some(token));
+    process.redirect("error=invalid_scope&state=state-2");
+    assert_eq!(process.auth.state(), State::Asking);
+    {
+        let web = process.web.borrow();
+        let registrations = web.to("https://as.example/register");
+        assert_eq!(registrations.len(), 2);
+        assert_eq!(registrations[1].json()["scope"], "write read");
+    }
+    // The new identity was registered with the scopes: another one would not help.
+    process.redirect("error=invalid_scope&state=state-3");
+    assert_eq!(process.visits.len(), 3);
+    assert!(matches!(process.events.last(), Some(Event::Refused(_))));
 }

@@ -463,6 +463,9 @@ impl Driver {
             Ok(Some(guard)) => self.hold(key, lock, guard),
             Err(error) => self.store_failed(&error.to_string()),
             Ok(None) => {
+                if lock == Lock::SignIn {
+                    self.options.person.waits();
+                }
                 let is_ended = Arc::new(AtomicBool::new(false));
                 let state = LockState::Awaited(Arc::clone(&is_ended));
                 self.locks.insert((key.clone(), lock), state);

@@ -48,6 +48,9 @@ pub trait Person: Send + Sync {
     /// Shows a code for a sign-in on another device.
     fn show_code(&self, code: &DeviceCode);
 
+    /// Another process is asking somebody to sign in. This one waits for the outcome, and asks nobody meanwhile.
+    fn waits(&self) {}
+
     /// Something happened.
     fn event(&self, _event: &Event) {}
 

@@ -106,7 +106,7 @@ impl everlink_auth::Person for Person {
         match is_there {
             true => Ok(()),
             false => Err(format!(
-                "there is no terminal at which to ask somebody; run `{}` first",
+                "there is no terminal at which to ask somebody; run `{}` first, or give a token with --bearer-env VARIABLE",
                 self.login
             )),
         }
@@ -149,6 +149,13 @@ impl everlink_auth::Person for Person {
             text.push_str(&format!(", or at {}", url.as_str()));
         }
         self.say(&text, &json!({"sign_in": page, "code": typed}));
+    }
+
+    fn waits(&self) {
+        self.say(
+            "another process is waiting for somebody to sign in there; complete that sign-in, or end the process",
+            &json!({"waits_for": "sign-in of another process"}),
+        );
     }
 
     fn event(&self, event: &Event) {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::auth_server::AuthServer;
 use crate::guard::{Host, get};
 use crate::listen::http_request;
-use crate::support::{Terminal, program, text, wait_until};
+use crate::support::{Terminal, lines_of, program, text, wait_until};
 
 /// How many processes start at the same time.
 const PROCESSES: usize = 8;
@@ -396,6 +396,24 @@ fn assert_private(store: &Path) {
     for entry in fs::read_dir(store).expect("a store").flatten() {
         assert_eq!(mode(&entry.path()), 0o600, "{:?}", entry.path());
     }
+}
+
+#[test]
+fn login_says_that_it_waits_for_the_sign_in_of_another_process() {
+    let user = User::new("queue");
+    let mut guard = user.command("guard", &["--no-browser", "--log", "text"]);
+    let mut host = Host::of(&mut guard);
+    host.send(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#);
+    let log = lines_of(host.process.stderr.take().expect("a pipe"));
+    let page = log.iter().find(|line| line.contains("code_challenge="));
+    let page = page.expect("the guard shows the page");
+    let mut login = Terminal::start(&mut user.command("login", &[]));
+    login.read_until("another process is waiting for somebody to sign in");
+    sign_in_at(page.split(' ').next_back().expect("a URL"));
+    let (_, output) = login.end();
+    assert!(output.status.success());
+    assert!(host.receive(1)["result"].is_object());
+    assert_eq!(user.server.state().authorizations, 1);
 }
 
 /// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.

@@ -42,6 +42,32 @@ pub(crate) fn python(requirements: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
+/// A directory with the source of a Python package, such as `mcp==2.3.0`, from its source distribution.
+pub(crate) fn python_source(python: &Path, package: &str) -> Result<PathBuf, String> {
+    let name = package.replace("==", "-");
+    let directory = target().join("peers/python-source").join(&name);
+    install_once(&directory, package, || {
+        let pip = ["-m", "pip", "download", "--quiet", "--no-deps"];
+        let mut download = Command::new(python);
+        download
+            .args(pip)
+            .args(["--disable-pip-version-check", "--no-binary", ":all:"])
+            .arg("--dest")
+            .arg(&directory)
+            .arg(package);
+        run_command(&mut download)?;
+        let archive = directory.join(format!("{name}.tar.gz"));
+        let unpack = ["-m", "tarfile", "--extract"];
+        run_command(
+            Command::new(python)
+                .args(unpack)
+                .arg(archive)
+                .arg(&directory),
+        )
+    })?;
+    Ok(directory.join(name))
+}
+
 /// A directory with these Node packages installed.
 pub(crate) fn node_modules(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
     let directory = target().join("peers").join(name);

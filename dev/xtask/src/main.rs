@@ -1,6 +1,7 @@
 //! The project's commands: `cargo xtask <command>`.
 #![allow(clippy::std_instead_of_alloc, reason = "a program with std")]
 
+mod auth_peers;
 mod bench;
 mod conformance;
 mod coverage;
@@ -36,6 +37,7 @@ type Run = fn(&[String]) -> Result<(), String>;
 // One line for each command.
 #[rustfmt::skip]
 const COMMANDS: &[Command] = &[
+    ("auth-peers", "[NAME...]", "sign in at authorization servers of other projects, which are downloaded", auth_peers::run),
     ("auth-sim", "[--runs N] [--seed S] ...", "simulate months of processes that share tokens, with faults: none may be lost", sim::run_auth),
     ("bench", "", "count the costs of a link's work, and show the changes", |_| bench::run()),
     ("bench --check", "", "check that no cost grew, and that every bar holds", |_| step::run_one(bench::check)),

@@ -1,0 +1,106 @@
+//! The usage lines and the examples in the help of each command.
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  everlink demo
+  everlink inspect -- npx -y @modelcontextprotocol/server-everything
+  everlink call echo message=hello -- npx -y @modelcontextprotocol/server-everything
+  everlink guard --url https://example.com/mcp --bearer-env TOKEN
+  everlink guard -- my-server --its-own-option
+  everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl
+  everlink help guard                                 more about a command, with examples";
+
+pub(crate) const CALL_USAGE: &str = "\
+everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] -- <COMMAND>...
+       everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] --url <URL>";
+
+pub(crate) const CALL_EXAMPLES: &str = "\
+Examples:
+  everlink call echo message=hello -- npx -y @modelcontextprotocol/server-everything
+  everlink call greet name=Ada count=3 tags:='[\"a\",\"b\"]' -- my-server
+  everlink call search '{\"query\":\"rust\"}' --url https://example.com/mcp --bearer-env TOKEN
+  everlink call build --total-timeout 3600 --json -- my-server | jq .structuredContent";
+
+pub(crate) const DEMO_EXAMPLES: &str = "\
+Examples:
+  everlink demo
+  everlink demo --seconds 60 --seed 7
+  everlink demo --json 2>/dev/null | jq .ready_ms_p99";
+
+pub(crate) const GUARD_USAGE: &str = "\
+everlink guard [OPTIONS] -- <COMMAND>...
+       everlink guard [OPTIONS] --url <URL>";
+
+pub(crate) const GUARD_EXAMPLES: &str = "\
+Examples:
+  everlink guard -- npx -y @modelcontextprotocol/server-everything
+  everlink guard --url https://example.com/mcp --bearer-env TOKEN
+  everlink guard --listen http://127.0.0.1:8080/mcp --status 127.0.0.1:9090 -- my-server
+  everlink guard --server-stderr server.log -- my-server
+  everlink guard --drain 60 -- my-server < requests.jsonl > answers.jsonl
+
+In the configuration of a host:
+  {\"mcpServers\": {\"mine\": {\"command\": \"everlink\", \"args\": [\"guard\", \"--\", \"my-server\", \"--its-own-option\"]}}}";
+
+pub(crate) const INSPECT_USAGE: &str = "\
+everlink inspect [OPTIONS] -- <COMMAND>...
+       everlink inspect [OPTIONS] --url <URL>";
+
+pub(crate) const INSPECT_EXAMPLES: &str = "\
+Examples:
+  everlink inspect -- npx -y @modelcontextprotocol/server-everything
+  everlink inspect --url https://example.com/mcp --header 'X-Key: 1234'
+  everlink inspect --json -- my-server | jq '.tools[].name'";
+
+pub(crate) const LOGIN_EXAMPLES: &str = "\
+Examples:
+  everlink login https://example.com/mcp
+  everlink login --device https://example.com/mcp
+  everlink login --account work https://example.com/mcp
+  everlink status https://example.com/mcp
+  everlink logout https://example.com/mcp";
+
+pub(crate) const PROMPT_USAGE: &str = "\
+everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] -- <COMMAND>...
+       everlink prompt [OPTIONS] <NAME> [JSON | KEY=VALUE...] --url <URL>";
+
+pub(crate) const PROMPT_EXAMPLES: &str = "\
+Examples:
+  everlink prompt greeting name=Ada -- my-server
+  everlink prompt review '{\"code\":\"fn main() {}\"}' --json --url https://example.com/mcp";
+
+pub(crate) const READ_USAGE: &str = "\
+everlink read [OPTIONS] <URI> -- <COMMAND>...
+       everlink read [OPTIONS] <URI> --url <URL>";
+
+pub(crate) const READ_EXAMPLES: &str = "\
+Examples:
+  everlink read file:///etc/hosts -- my-server
+  everlink read demo://picture --url https://example.com/mcp > picture.png";
+
+pub(crate) const REPLAY_EXAMPLES: &str = "\
+Examples:
+  everlink guard --record crash.jsonl -- my-server
+  everlink replay crash.jsonl
+  everlink replay --json crash.jsonl | jq -r .event";
+
+pub(crate) const WATCH_USAGE: &str = "\
+everlink watch [OPTIONS] -- <COMMAND>...
+       everlink watch [OPTIONS] --url <URL>";
+
+pub(crate) const WATCH_EXAMPLES: &str = "\
+Examples:
+  everlink watch -- npx -y @modelcontextprotocol/server-everything
+  everlink watch --keepalive 5 --url http://127.0.0.1:8080/mcp
+  everlink watch --json -- my-server | jq -r 'select(.state) | .state'";
+
+pub(crate) const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  everlink completions bash > ~/.local/share/bash-completion/completions/everlink
+  everlink completions zsh > ~/.zfunc/_everlink
+  everlink completions fish > ~/.config/fish/completions/everlink.fish";
+
+pub(crate) const MAN_EXAMPLES: &str = "\
+Examples:
+  everlink man > ~/.local/share/man/man1/everlink.1    and then: man everlink
+  everlink man | man -l -";
