@@ -527,8 +527,12 @@ impl Client {
         self.act_on(probing);
     }
 
-    /// Probes the server now, because something is suspicious.
+    /// Probes the server now, because something is suspicious. Does nothing while nothing can be sent, because the server would be blamed for the
+    /// time that the probe waits here.
     pub(super) fn probe_now(&mut self) {
+        if self.binding.is_kept_silent() {
+            return;
+        }
         let probing = self.lifecycle.probe_now(&mut self.cx);
         self.act_on(probing);
     }
@@ -580,7 +584,7 @@ impl Client {
     fn send_probe(&mut self) {
         if let Some(missed) = self.requests.wire_for(&Purpose::Probe) {
             self.requests.close(missed);
-            if self.binding.withdraws_probes() {
+            if !self.cx.frames.retract(missed) && self.binding.withdraws_probes() {
                 self.withdraw_request(missed, Withdrawal::default());
             }
         }

@@ -292,7 +292,7 @@ impl Client {
     }
 
     /// Tries again now, for example because the network is back or the machine has woken up. A waiting or parked link starts an attempt. A ready link
-    /// probes its server, if the policy has a keepalive.
+    /// probes its server, if the policy has a keepalive and the link does not wait for credentials or for a time that the server named.
     pub fn wake(&mut self, now: Instant) {
         self.step(now, |client| {
             client.binding.forget_denial();
@@ -488,7 +488,13 @@ impl Client {
     /// Says that the driver has new credentials, after the server refused the old ones. Everything that waits for them continues. A waiting or parked
     /// link starts an attempt.
     pub fn authorized(&mut self, now: Instant) {
-        self.step(now, Client::credentials_given);
+        self.step(now, |client| {
+            if client.binding.awaits_credentials() {
+                // Like at the end of a pause: the server had nothing to reply to.
+                client.heard_something();
+            }
+            client.credentials_given();
+        });
     }
 
     /// Says that there are no credentials that the server would accept, and why. Everything that waits for them fails. Does nothing if the link does

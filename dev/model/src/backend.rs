@@ -225,7 +225,7 @@ impl Backend {
         let of = request.and_then(|request| self.requests.get(request).copied());
         self.give(pair, which, |server, now, request, _| {
             let (method, mut params) = question(how, mark);
-            params["of"] = json!(of.flatten());
+            params["for"] = json!(of.flatten());
             let mut input = InputRequired::new().and_ask("key", method, Some(payload(&params)));
             if let Some(state) = state {
                 input = input.with_state(state);

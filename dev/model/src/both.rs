@@ -389,7 +389,7 @@ impl Both {
                 let before = self.asked.insert(ask.ask, mark);
                 assert_eq!(before, None, "{} was there before", ask.ask);
                 let of = self.backend.asked_for(mark);
-                let of = of.unwrap_or(params["of"].as_u64());
+                let of = of.unwrap_or(params["for"].as_u64());
                 if let Some(call) = ask.call {
                     let is_open = self.calls.is_open(call);
                     assert!(is_open, "{} for a call that is over", ask.ask);

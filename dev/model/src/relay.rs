@@ -458,7 +458,7 @@ impl World<Guarded> {
             Output::Event(Event::Lost(failure)) => self.transcript.failed(output, failure),
             output => self.transcript.note(output),
         }
-        self.transcript.bytes(Epoch::NONE, bytes);
+        self.transcript.bytes_to_client(bytes);
     }
 }
 

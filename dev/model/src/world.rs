@@ -349,6 +349,11 @@ impl Transcript {
         }
     }
 
+    /// The bytes of an output of a server to its client, which numbers its requests as well.
+    pub(crate) fn bytes_to_client(&mut self, bytes: &[u8]) {
+        self.bytes(Epoch::NONE, &[b"< ", bytes].concat());
+    }
+
     fn assert_same(&self, other: &Transcript) {
         let (Transcript::Kept(one), Transcript::Kept(other)) = (self, other) else {
             panic!("nothing was kept");

@@ -273,3 +273,78 @@ fn s_cache_08_cached_private_list_is_not_used_after_new_credentials() {
         assert!(is_kept || !harness.is_settled(call), "{scope}");
     }
 }
+
+/// While the link waits for credentials, no probe can be sent, so the wait is not counted as silence of the server.
+#[test]
+fn wake_while_credentials_are_awaited_does_not_blame_the_server() {
+    for version in VERSIONS {
+        let mut harness = Harness::ready(version);
+        let call = harness.call("tools/call", json!({"name": "act"}));
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 401);
+        harness.advance(seconds(35));
+        harness.client.wake(harness.now);
+        harness.pump();
+        harness.advance(seconds(9));
+        let silent = |event: &Event| matches!(event, Event::Silent { .. });
+        authorize(&mut harness);
+        let again = harness.next_post("tools/call");
+        harness.advance(seconds(5));
+        assert!(!harness.has_event(silent), "it was given 5 s");
+        assert_eq!((harness.client.state(), harness.opens), (State::Ready, 1));
+        harness.reply_with(&again, json!({"content": []}));
+        assert!(harness.reply(call).is_ok());
+    }
+}
+
+/// A probe that was turned away waits for credentials like a call. It is not replaced by another one that would be sent without them.
+#[test]
+fn wake_while_credentials_are_awaited_sends_no_probe_after_they_are_denied() {
+    for version in VERSIONS {
+        let mut harness = Harness::ready(version);
+        harness.client.wake(harness.now);
+        harness.pump();
+        let method = if LEGACY.contains(&version) {
+            "ping"
+        } else {
+            "server/discover"
+        };
+        let probe = harness.next_post(method);
+        harness.status(probe.stream, 401);
+        harness.client.wake(harness.now);
+        harness.pump();
+        harness.client.denied(harness.now, "nobody is there");
+        harness.pump();
+        assert_eq!(harness.unseen_count(), 0);
+        assert_eq!(
+            (harness.client.state(), harness.challenges()),
+            (State::Ready, 1)
+        );
+    }
+}
+
+/// The silence of a server counts from the moment at which it gets the new credentials.
+#[test]
+fn server_has_its_whole_time_to_reply_after_new_credentials() {
+    let mut harness = Harness::modern();
+    // The server answers a probe while it works on a call, so a missing answer to a probe will count.
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.advance(seconds(10));
+    let probe = harness.next_post("server/discover");
+    harness.reply_with(&probe, client_http::discover_result());
+    harness.reply_with(&post, json!({"content": []}));
+    assert!(harness.reply(call).is_ok());
+
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 401);
+    harness.advance(seconds(69));
+    authorize(&mut harness);
+    harness.next_post("tools/call");
+    harness.advance(seconds(29));
+    assert!(!harness.is_settled(call));
+    assert_eq!((harness.client.state(), harness.opens), (State::Ready, 1));
+    harness.advance(seconds(2));
+    assert!(harness.is_settled(call), "30 s are over");
+}

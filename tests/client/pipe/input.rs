@@ -618,6 +618,30 @@ fn f_109_answers_kept_for_a_server_that_does_not_read_are_bounded() {
 }
 
 #[test]
+fn f_109_only_one_probe_is_kept_for_a_server_that_does_not_read() {
+    for server in BOTH_ERAS {
+        let mut config = config();
+        config.limits.write_window = 1;
+        let mut harness = ready(config, server);
+        harness.peer_stops_reading();
+        harness.call_tool("add");
+        let before = harness.link().stats();
+        for _ in 0..100 {
+            harness.wake();
+            // Any byte shows that the server is there, so the next wake probes again.
+            harness.perform(line(""));
+        }
+        assert_eq!(harness.link().stats().probes - before.probes, 100);
+        for _ in 0..200 {
+            harness.perform(Act::Sent(usize::MAX));
+        }
+        let written = harness.link().stats().messages_out - before.messages_out;
+        assert_eq!(written, 1, "one probe was kept");
+        harness.finish();
+    }
+}
+
+#[test]
 fn f_109_unpolled_notifications_over_the_byte_limit_stop_reading() {
     for server in BOTH_ERAS {
         let mut config = config();

@@ -556,6 +556,8 @@ impl Rules {
             view.plain((t.open_failed, t.unwritable, t.under_way, t.faults));
             view.plain((t.open, t.planned, t.step, t.end_told));
             view.since(now, t.first_sign, LAST_WORDS);
+            // The end of a useful epoch costs less. Over HTTP no single action ends one.
+            view.plain(t.useful);
         }
         for (id, call) in self.calls.open() {
             view.call(id);

@@ -364,8 +364,23 @@ mod tests {
     use everlink::client::State;
 
     use super::super::Bounds;
-    use super::super::search::search;
+    use super::super::search::{first_difference, search};
     use super::*;
+
+    /// Nothing can be sent while credentials are awaited, so a wake has nothing to do.
+    #[test]
+    fn wake_while_credentials_are_awaited_leads_nowhere() {
+        let sequence = [
+            "it serves as a legacy one",
+            "wake",
+            "read a resource",
+            "it wants credentials",
+            "wake",
+        ];
+        let machine = client_http();
+        let differs = first_difference(&machine, [&sequence[..4], &sequence]);
+        assert_eq!(differs, None);
+    }
 
     #[test]
     fn a_broken_rule_is_found_by_the_shortest_sequence() {

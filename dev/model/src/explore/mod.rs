@@ -18,10 +18,11 @@
 //! - they look the same: the Debug output of the machine, its next deadline relative to now, what the rules remember of
 //!   what is not over yet, and what the peer has to answer;
 //! - every action brings the same outputs, byte by byte but for the numbers of ids, and the state after it looks the same;
-//! - so does every *ending*: the machine is left alone for a while, it is shut down, and it meets a good peer. These are judged as
+//! - so does every *ending*, and it takes as long: the machine is left alone for a while, it is shut down, and it meets a good peer. These are judged as
 //!   well: a link that is shut down must end within its close steps, and one that meets a good server must get ready and settle its calls.
 //!
-//! An action without output after which no time has passed and everything looks as before leads nowhere and is not continued.
+//! An action that does nothing to the machine leads nowhere and is not continued. One that does something is, even if it shows nothing: what it
+//! changed may show only later.
 //!
 //! What is left out on purpose: the numbers of ids and how far they are apart, times in the past that do not change a deadline, how
 //! long texts are, the number of failures beyond the budget, and what failures tell of how the epoch before ended.

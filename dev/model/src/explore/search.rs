@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use everlink::Instant;
 
@@ -130,7 +131,7 @@ impl Sequence {
 struct Judgement {
     /// The fingerprint of the state it leads to.
     digest: u64,
-    /// The actions that changed nothing, a bit for each: no output, no time passed, and the state looks the same.
+    /// The actions that did nothing, a bit for each: nothing was done to the machine, no output, no time passed, and the state looks the same.
     idle: u32,
 }
 
@@ -232,11 +233,13 @@ fn judge<W: Explored>(machine: &Machine<W>, sequence: &[u8]) -> Result<Judgement
             world.was_touched();
             let then = world.now();
             act(&mut world);
-            let seen = seen(&mut world);
+            let mut seen = seen(&mut world);
+            // A deadline behind the next one shows only in how long an ending takes.
+            seen.since(world.now(), Some(then), Duration::MAX);
             let is_quiet = seen.outputs() == 0 && world.now() == then;
-            if is_quiet && view(&world).digest() == first.digest() {
+            if is_quiet && !world.was_touched() && view(&world).digest() == first.digest() {
                 idle |= bit;
-                untouched = (!world.was_touched()).then_some(world);
+                untouched = Some(world);
             }
             seen.digest()
         })?;
@@ -296,6 +299,28 @@ fn differing<W: Explored>(
         }));
     }
     Ok(differing)
+}
+
+/// The first action that tells these two sequences apart, if one does.
+#[cfg(test)]
+pub(super) fn first_difference<W: Explored>(
+    machine: &Machine<W>,
+    sequences: [&[&str]; 2],
+) -> Option<&'static str> {
+    let place = |name: &&str| {
+        let place = machine.actions.iter().position(|action| action.0 == *name);
+        u8::try_from(place.expect("an action")).expect("few actions")
+    };
+    let sequences = sequences.map(|names| names.iter().map(place).collect::<Vec<u8>>());
+    let mut actions = machine.actions.iter().zip(0..);
+    let differs = actions.find(|(_, place)| {
+        let [one, other] = sequences.each_ref().map(|sequence| {
+            let digests = digests(machine, sequence, &[*place]);
+            digests.unwrap_or_else(|violation| panic!("{violation}"))
+        });
+        one != other
+    });
+    differs.map(|(action, _)| action.0)
 }
 
 /// What is seen after a sequence and after each action of its continuation.
@@ -417,9 +442,8 @@ mod tests {
         let report = search(&toy(vec![count(), reset()]), Bounds::depth(9)).unwrap();
         assert!(report.is_complete);
         assert_eq!((report.states, report.depth), (5, 6));
-        // The empty sequence, and each action after each state but the one that does nothing in the first; each of these
-        // sequences is judged with both actions.
-        assert_eq!(report.edges, (1 + 5 * 2 - 1) * 2);
+        // The empty sequence, and each action after each state; each of these sequences is judged with both actions.
+        assert_eq!(report.edges, (1 + 5 * 2) * 2);
     }
 
     #[test]

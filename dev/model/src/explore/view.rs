@@ -14,6 +14,8 @@ use everlink::{AskId, CallId, Epoch, Instant, RequestId, StreamId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Ask,
+    /// The id of a request that a server sent, on the wire.
+    Asked,
     Call,
     Echo,
     Epoch,
@@ -29,7 +31,7 @@ enum Of {
 }
 
 /// The text before such a number, in Debug output and in messages.
-const NAMED: [(&str, Of); 23] = [
+const NAMED: [(&str, Of); 24] = [
     ("app-", Of::Request),
     ("ask ", Of::Ask),
     ("\"ask\":", Of::Question),
@@ -39,6 +41,7 @@ const NAMED: [(&str, Of); 23] = [
     ("\"echo\":", Of::Echo),
     ("epoch ", Of::Epoch),
     ("failures: ", Of::Nothing),
+    ("\"for\":", Of::Mark),
     ("\"id\":", Of::Wire),
     ("key-", Of::Request),
     ("len: ", Of::Nothing),
@@ -204,6 +207,11 @@ impl StateView {
         match named.map(|(_, of)| *of).or(key) {
             Some(Of::Nothing) => len,
             Some(of) => {
+                let of = if is_asked(before, &rest[len..]) {
+                    Of::Asked
+                } else {
+                    of
+                };
                 let digits = rest[..len].iter().map(|digit| u64::from(digit - b'0'));
                 let number = digits.fold(0_u64, |sum, digit| sum.wrapping_mul(10) + digit);
                 self.named(of, number);
@@ -220,7 +228,7 @@ impl StateView {
 
     fn named(&mut self, of: Of, number: u64) {
         let giver = match of {
-            Of::Ask | Of::Request | Of::Token | Of::Wire => self.giver,
+            Of::Ask | Of::Asked | Of::Request | Of::Token | Of::Wire => self.giver,
             _ => Epoch::NONE,
         };
         let name = (of, giver, number);
@@ -231,6 +239,15 @@ impl StateView {
         });
         self.seen.write_usize(place);
     }
+}
+
+/// Whether the number between these two is the id of a request that a server sent. Both ends number their requests from one, and what a server writes
+/// (`< `) or reads (`> `) can have ids of both.
+fn is_asked(before: &[u8], after: &[u8]) -> bool {
+    let is_id = before.ends_with(b"\"id\":") || before.ends_with(b"\"requestId\":");
+    let is_reply = after.starts_with(b",\"result\":") || after.starts_with(b",\"error\":");
+    let sender: &[u8] = if is_reply { b"> " } else { b"< " };
+    is_id && before.starts_with(sender)
 }
 
 fn digits(text: &[u8]) -> usize {
@@ -282,6 +299,28 @@ mod tests {
         assert_ne!(seen(&cancels[..1]), seen(&cancels[1..]));
         let keys = [r#"{"1":{"ask":3}}"#, r#"{"2":{"ask":4}}"#];
         assert_eq!(seen(&keys[..1]), seen(&keys[1..]));
+    }
+
+    #[test]
+    fn ids_of_both_ends_of_a_pipe_have_different_names() {
+        let call = r#"> {"id":1,"method":"tools/call"}"#;
+        let seen_with = |ask: u8, line: &str| seen(&[call, &line.replace('?', &ask.to_string())]);
+        for line in [
+            r#"< {"id":?,"method":"roots/list"}"#,
+            r#"> {"id":?,"result":{}}"#,
+            r#"> {"id":?,"error":{}}"#,
+            r#"< {"method":"notifications/cancelled","params":{"requestId":?}}"#,
+        ] {
+            assert_eq!(seen_with(1, line), seen_with(2, line), "{line}");
+        }
+        for line in [
+            r#"< {"id":?,"result":{"method":"tea"}}"#,
+            r#"> {"method":"notifications/cancelled","params":{"requestId":?}}"#,
+        ] {
+            assert_ne!(seen_with(1, line), seen_with(2, line), "{line}");
+        }
+        let asks = [r#"< {"ask":1,"for":1}"#, r#"< {"ask":1,"for":2}"#].map(|line| seen(&[line]));
+        assert_eq!(asks[0], asks[1], "a question and the call that it is for");
     }
 
     #[test]

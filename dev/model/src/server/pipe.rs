@@ -156,7 +156,7 @@ impl Case for Pipe {
                 return true;
             };
             world.transcript.note(&output);
-            world.transcript.bytes(Epoch::NONE, &bytes);
+            world.transcript.bytes_to_client(&bytes);
             world.case.rules.output(&output, &bytes, world.told);
             match output {
                 Output::Event(Event::Request(request)) => {

@@ -93,6 +93,13 @@ impl ScriptedClient {
     /// What it has to answer is seen by what it sends then.
     pub(crate) fn look(&self, view: &mut StateView) {
         view.plain(self.is_introduced);
+        view.text(format!(r#""id":{}"#, self.newest()).as_bytes());
+    }
+
+    /// The id of the newest request, answered or not.
+    fn newest(&self) -> String {
+        let newest = self.sent.last();
+        newest.map_or("1".into(), |(id, ..)| id.to_string())
     }
 
     /// The request that it could retry with what was wanted: a server without room for it does not show which that is.
@@ -129,10 +136,7 @@ impl ScriptedClient {
                 let fixed = word(IDS, *id).to_owned();
                 cancel(&newest.map_or(fixed, |(id, ..)| id.to_string()), *manner)
             }
-            ClientMessage::CancelNewest => {
-                let id = self.sent.last().map(|(id, ..)| id.to_string());
-                cancel(&id.unwrap_or("1".into()), 0)
-            }
+            ClientMessage::CancelNewest => cancel(&self.newest(), 0),
             ClientMessage::Introduce(variant) => {
                 let request = self.introduction(*variant).into_bytes();
                 let then = notification("notifications/initialized", "");
