@@ -206,7 +206,8 @@ impl Authorizer {
             return self.send_refresh(Some(&secret));
         };
         match &self.config.grant {
-            Grant::EnterpriseManaged(_) => {
+            // The identity token comes first. The proof for the authorization server follows when there is an assertion.
+            Grant::EnterpriseManaged(_) if flow.code.is_none() => {
                 flow.code = Some(secret);
                 self.go(Cue::Exchange);
             }
@@ -214,7 +215,10 @@ impl Authorizer {
                 flow.code = Some(secret);
                 self.go(Cue::Redeem);
             }
-            Grant::AuthorizationCode | Grant::ClientCredentials | Grant::DeviceCode => {
+            Grant::AuthorizationCode
+            | Grant::ClientCredentials
+            | Grant::DeviceCode
+            | Grant::EnterpriseManaged(_) => {
                 flow.client_assertion = Some(secret);
                 self.go(Cue::Redeem);
             }
