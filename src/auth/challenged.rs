@@ -42,7 +42,11 @@ impl Authorizer {
         }
         let is_of_older = under.is_none_or(|token| token.0 < self.token);
         if is_of_older && self.has_living_token() {
-            return self.emit_authorized();
+            // A sign-in for a wider scope goes on, and has its own outcome.
+            let wider = self.wanted.take_if(|wanted| wanted.is_step_up);
+            self.emit_authorized();
+            self.wanted = wider.filter(|_| !self.state.is_idle());
+            return;
         }
         self.history.said = error::printable(
             parameter("error_description")

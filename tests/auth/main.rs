@@ -12,6 +12,7 @@ mod client;
 mod device;
 mod discovery;
 mod dpop;
+mod enterprise;
 mod machine_grants;
 mod metadata;
 mod redirect;
