@@ -28,8 +28,6 @@
     clippy::wildcard_enum_match_arm,
     reason = "a step looks only at the states that it is about; the table has all transitions"
 )]
-// A step handles the few states in which it is due.
-#![allow(clippy::wildcard_enum_match_arm)]
 
 mod challenge;
 mod challenged;

@@ -21,7 +21,7 @@ use crate::http::{ResponseHead, Url, Verb};
 /// The longest pause between two attempts to renew a token.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// How often tokens of other processes are taken over, and renewed if the server refuses them, before a person is asked.
-const MAX_ADOPTIONS: u8 = 2;
+const MAX_ADOPTIONS: u8 = 6;
 /// The longest pause that an authorization server may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 

@@ -4,7 +4,7 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use everlink::auth::{Key, Lock};
+use everlink::auth::Key;
 
 use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind, Mark};

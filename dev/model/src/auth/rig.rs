@@ -256,7 +256,7 @@ impl Rig {
                 if self.auth.state() == State::Asking && self.setup.waits_for_redirect {
                     return;
                 }
-                self.to_deadline();
+                self.pass_to_deadline();
             } else {
                 return;
             }
@@ -264,7 +264,7 @@ impl Rig {
         panic!("{:?} does not come to rest", self.auth.state());
     }
 
-    fn to_deadline(&mut self) {
+    fn pass_to_deadline(&mut self) {
         if let Some(at) = self.auth.poll_timeout() {
             let at = Duration::from_nanos(at.as_nanos());
             self.unix += at.saturating_sub(self.clock).as_secs();
@@ -450,7 +450,7 @@ impl Rig {
                         self.answer(output, manner);
                     }
                 }
-                6 => self.to_deadline(),
+                6 => self.pass_to_deadline(),
                 7 => self.challenge(401, &[b"Bearer scope=\"read\""]),
                 8 => self.challenge(
                     403,
