@@ -61,6 +61,10 @@ impl World {
         }
     }
 
+    #[allow(
+        clippy::collapsible_match,
+        reason = "a guard would hide that a store which fails answers by itself"
+    )]
     fn carry_out(&mut self, pid: Pid, output: Output) {
         match output {
             Output::Abort { .. } => {

@@ -206,13 +206,13 @@ impl World {
                     };
                     match self.events.remove(&number) {
                         Some(Event::Step(index)) => self.take_step(index),
-                        Some(Event::Deliver(pid, life, delivery)) => {
-                            // It may be meant for an earlier process.
-                            if self.processes[pid].life == life {
-                                self.deliver(pid, delivery);
-                            }
+                        Some(Event::Deliver(pid, life, delivery))
+                            if self.processes[pid].life == life =>
+                        {
+                            self.deliver(pid, delivery);
                         }
-                        None => {}
+                        // It was meant for an earlier process.
+                        Some(Event::Deliver(..)) | None => {}
                     }
                 }
                 (_, None) => return,
