@@ -64,6 +64,8 @@ struct Open {
     is_step_up: bool,
     /// The token that is too narrow.
     narrow: Option<Mark>,
+    /// The token that was refused last, and how many different ones were.
+    refused: (Option<Mark>, u32),
     /// Whether the outcome is a token.
     has_token: bool,
     renewals: u32,
@@ -361,7 +363,7 @@ impl Oracle {
             return;
         };
         open.renewals += 1;
-        if open.renewals > 1 + open.jumps {
+        if open.renewals > open.refused.1 + open.jumps {
             let details = format!("{pid} renewed {} times for one challenge", open.renewals);
             self.broken(Rule::OneFlow, details);
         }
@@ -439,6 +441,7 @@ impl Oracle {
             since: when.mono,
             is_step_up: false,
             narrow: None,
+            refused: (None, 1),
             has_token: false,
             renewals: 0,
             sign_ins: 0,
@@ -455,6 +458,10 @@ impl Oracle {
     fn challenged(&mut self, when: When, pid: Pid, token: Option<Mark>, is_step_up: bool) {
         self.open(when, pid, is_step_up);
         let process = &mut self.processes[pid];
+        if let Some(open) = process.open.as_mut().filter(|_| token.is_some()) {
+            let is_other = open.refused.0.is_some() && open.refused.0 != token;
+            open.refused = (token, open.refused.1 + u32::from(is_other));
+        }
         // During a renewal, the request is told to use the renewed token, and is refused once more.
         let is_alone = is_step_up && process.is_idle;
         if let Some(open) = process.open.as_mut().filter(|_| is_alone) {
