@@ -394,8 +394,8 @@ impl Authorizer {
             }
             let issuer = held.place.issuer.clone();
             self.emit(Event::RenewalRefused { issuer, answer });
-            if self.store.record_lock.is_none() {
-                // Another process may have stored new tokens. They must not be deleted.
+            if self.store.record_lock.is_none() || !self.store.is_stored {
+                // The store may have other tokens, which are valid. They must not be deleted.
                 return self.look_for_others(spent);
             }
             self.store.after_save = AfterSave::SignIn;

@@ -1,6 +1,7 @@
 //! Tokens that processes share: stores that fail, renewals that must wait, and sign-ins that would be needless.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use everlink::Instant;
@@ -222,4 +223,23 @@ fn a_sign_in_that_is_given_up_while_it_is_prepared_closes_the_redirect() {
     assert!(has_closed, "{outputs:?}");
     let refused = Event::Refused(Refusal::Cancelled);
     assert!(matches!(outputs.last(), Some(Output::Event(event)) if *event == refused));
+}
+
+#[test]
+fn a_refusal_of_tokens_that_were_never_stored_deletes_nothing() {
+    let process = Process::signed_in(usual_web());
+    let (web, store) = (Rc::clone(&process.web), process.store.clone());
+    store.get().is_broken = true;
+    let mut other = Process::sharing(&web, &store, START, |_| {});
+    other.unauthorized();
+    other.sign_in();
+    assert_eq!(other.token().unwrap().1, "Bearer access-2");
+    let broken = store.clone();
+    web.borrow_mut().at(TOKEN, move |_| {
+        broken.get().is_broken = false;
+        Answer::json(400, json!({"error": "invalid_grant"}))
+    });
+    other.unauthorized();
+    let stored = store.tokens().unwrap();
+    assert_eq!(stored["tokens"]["refresh"], "refresh-1");
 }
