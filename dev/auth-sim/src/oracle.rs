@@ -195,6 +195,7 @@ impl Oracle {
                 self.open(when, pid, false);
             }
             Fact::SignOutWanted => {
+                self.answer_lost(pid);
                 let process = &mut self.processes[pid];
                 process.is_signing_out = true;
                 process.sign_ins = 0;

@@ -7,8 +7,9 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Rule {
     /// 1. No family of tokens is lost by our fault. A family may be revoked for the reuse of a token only if the renewal that replaced the token
-    ///    never reached the store. There are four such cases: its answer did not arrive in time; the process died between the renewal and the save;
-    ///    the store failed to save four times in a row; or the store failed to lock eight times in a row, and a process had to go on without.
+    ///    never reached the store. There are five such cases: its answer did not arrive in time; the process died between the renewal and the save;
+    ///    the store failed to save four times in a row; the store failed to lock eight times in a row, and a process had to go on without;
+    ///    or the application signed out before the save.
     FamilyIsKept = 1,
     /// 2. No browser is opened while the store has a refresh token that works, and that the process read when it had its turn to sign in.
     ///    Except for a wider scope, or when the server refused a token that the process had renewed within ten minutes.

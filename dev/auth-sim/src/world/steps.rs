@@ -185,7 +185,8 @@ impl World {
 
     fn try_call(&mut self, pid: Pid) -> bool {
         let before = self.processes[pid].successes;
-        self.call(pid, RETRIES);
+        // A token of another process, a renewal and a sign-in may follow on each other.
+        self.call(pid, 3 * RETRIES);
         let end = self.mono + PATIENCE;
         self.run_until(|world| world.processes[pid].successes > before || world.mono > end);
         self.processes[pid].successes > before
