@@ -19,6 +19,10 @@ macro_rules! targets {
 
 targets!(
     again,
+    auth_challenge,
+    auth_document,
+    auth_machine,
+    auth_redirect,
     client_http,
     client_stdio,
     line,
