@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -422,10 +422,7 @@ fn initialize_without_a_sign_in_is_answered_with_the_page_and_works_afterwards()
     let user = User::new("patience");
     let mut guard = user.command("guard", &["--no-browser", "--log", "off"]);
     let mut host = Host::of(&mut guard);
-    let start = Instant::now();
     let error = host.initialize_error();
-    let elapsed = start.elapsed();
-    assert!(elapsed < Duration::from_secs(28), "{elapsed:?}");
     assert!(error.contains("call again"), "{error}");
     let page = error
         .split(' ')

@@ -21,7 +21,7 @@ const STEPS: &[Step] = &[
     }),
     ("the adapters", || {
         build(
-            "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-tokio --package everlink-driver-tests \
+            "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-auth --package everlink-tokio --package everlink-driver-tests \
              --lib --all-features",
         )
     }),

@@ -140,7 +140,15 @@ fn runner() -> &'static str {
 
 /// Builds each package as a user does: in the workspace, features of other packages can hide a missing one.
 fn check_packages_alone() -> Outcome {
-    let packages = ["handle", "stdio", "http", "tokio", "driver-tests", "cli"];
+    let packages = [
+        "handle",
+        "stdio",
+        "http",
+        "auth",
+        "tokio",
+        "driver-tests",
+        "cli",
+    ];
     packages.iter().try_fold(Done::Passed, |_, package| {
         cargo(&format!("check --package everlink-{package}"))
     })
