@@ -1,19 +1,18 @@
 //! Implements `everlink login`, `everlink logout` and `everlink status`.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use everlink::Config;
-use everlink::auth::{Authorized, Refusal, State};
+use everlink::auth::{Authorized, Refusal};
 use everlink::client::Cause;
 use everlink_auth::Authorization;
 use everlink_tokio::http::Connector;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::args::Login;
 use crate::authorization::{self, Audience, SignIn};
-use crate::monitor::monitor_link;
+use crate::monitor::{RETRIES, monitor_link};
 use crate::output::{print, single_line};
 use crate::{Failure, ShutdownSignals};
 
@@ -43,7 +42,7 @@ async fn sign_in(
 ) -> Result<Option<Authorized>, Failure> {
     let mut config = Config::http("everlink", env!("CARGO_PKG_VERSION"), &args.url)?;
     // A person waits.
-    config.policy.retry.budget = 2;
+    config.policy.retry.budget = RETRIES;
     let answers = SignIn::new(Some(authorization.clone()));
     let link = answers.add_to(Connector::new()).connect(config)?;
     let monitoring = monitor_link(link.events(), link.clone(), answers.clone());
@@ -69,14 +68,15 @@ async fn sign_in(
 /// Signs out.
 pub(crate) async fn logout(args: Login) -> Result<ExitCode, Failure> {
     let authorization = start(&args)?;
-    let was_signed_in = loaded(&authorization).await.is_some();
-    if authorization.status().store_failure.is_some() {
+    let before = authorization.loaded().await?;
+    if before.store_failure.is_some() {
         return Err("nobody can be signed out while the tokens cannot be read".into());
     }
     let is_revoked = authorization.sign_out().await?;
-    if loaded(&authorization).await.is_some() {
+    if authorization.status().authorized.is_some() {
         return Err("the tokens could not be deleted".into());
     }
+    let was_signed_in = before.authorized.is_some();
     if args.json {
         print(&json!({"signed_out": was_signed_in, "revoked": is_revoked}))?;
     } else {
@@ -94,12 +94,12 @@ pub(crate) async fn logout(args: Login) -> Result<ExitCode, Failure> {
 /// Shows who is signed in.
 pub(crate) async fn status(args: Login) -> Result<ExitCode, Failure> {
     let authorization = start(&args)?;
-    let authorized = loaded(&authorization).await;
-    if authorization.status().store_failure.is_some() {
+    let status = authorization.loaded().await?;
+    if status.store_failure.is_some() {
         return Err("nobody knows who is signed in while the tokens cannot be read".into());
     }
-    show(&args, authorized.as_ref())?;
-    Ok(match authorized {
+    show(&args, status.authorized.as_ref())?;
+    Ok(match status.authorized {
         Some(authorized) if !is_over(&authorized) => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
     })
@@ -107,17 +107,6 @@ pub(crate) async fn status(args: Login) -> Result<ExitCode, Failure> {
 
 fn start(args: &Login) -> Result<Authorization, Failure> {
     authorization::start(&args.url, &args.auth, &Connector::new(), Audience::Terminal)
-}
-
-/// Waits until the store was read, and returns what it has.
-async fn loaded(authorization: &Authorization) -> Option<Authorized> {
-    loop {
-        let status = authorization.status();
-        match status.state {
-            None | Some(State::Loading) => sleep(Duration::from_millis(2)).await,
-            Some(_) => return status.authorized,
-        }
-    }
 }
 
 fn show(args: &Login, authorized: Option<&Authorized>) -> Result<(), Failure> {

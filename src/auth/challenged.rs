@@ -2,10 +2,11 @@
 
 use super::error::{self, Refusal};
 use super::io::{Event, Now, TokenId};
+use super::record::Tokens;
 use super::scope::Scopes;
 use super::sign_in::Wanted;
 use super::table::Cue;
-use super::{Authorizer, HOLD, HOLD_FINAL, LIVED, MAX_SIGN_INS, challenge};
+use super::{Authorizer, HOLD, HOLD_FINAL, LIVED, MAX_NONCE_REPEATS, MAX_SIGN_INS, challenge};
 use crate::driver::Instant;
 use crate::http::{Fields, names};
 
@@ -28,7 +29,7 @@ impl Authorizer {
         let error = parameter("error");
         if error == Some("use_dpop_nonce") && has_nonce && self.has_living_token() {
             self.exchanges.nonce_repeats = self.exchanges.nonce_repeats.saturating_add(1);
-            if self.exchanges.nonce_repeats <= MAX_SIGN_INS as u8 {
+            if self.exchanges.nonce_repeats <= MAX_NONCE_REPEATS {
                 return self.emit_authorized();
             }
         }
@@ -111,14 +112,10 @@ impl Authorizer {
 
     /// Gets a token for those that wait: from the store if nothing else may be tried now, else by renewal or a sign-in.
     pub(super) fn satisfy(&mut self) {
-        let is_refused = self
-            .wanted
-            .as_ref()
-            .is_some_and(|wanted| wanted.refused.is_some());
         if self.is_held() {
             self.go(Cue::Reload);
             self.load();
-        } else if self.has_refresh_token() && !is_refused {
+        } else if self.has_refresh_token() && self.refused_token().is_none() {
             self.renew();
         } else {
             self.begin_sign_in();
@@ -127,11 +124,10 @@ impl Authorizer {
 
     /// Whether nothing may be tried now: something failed a moment ago, or there were too many sign-ins, or the next renewal must wait.
     pub(super) fn is_held(&self) -> bool {
-        let is_step_up = self.wanted.as_ref().is_some_and(|wanted| wanted.is_step_up);
         let awaits_renewal = self.history.renew_after > self.now.at
             && self.has_refresh_token()
             && !self.history.is_renewed_for_server
-            && !is_step_up;
+            && !self.wants_wider();
         self.failure_in_force().is_some() || self.history.sign_ins >= MAX_SIGN_INS || awaits_renewal
     }
 
@@ -147,8 +143,8 @@ impl Authorizer {
             .history
             .obtained
             .is_some_and(|obtained| obtained + LIVED <= self.now.at);
-        let tokens = self.held.as_ref().and_then(|held| held.tokens.as_ref());
-        is_old || tokens.is_some_and(|tokens| !tokens.is_alive(self.now.unix))
+        let is_dead = |tokens: &Tokens| !tokens.is_alive(self.now.unix);
+        is_old || self.tokens().is_some_and(is_dead)
     }
 
     /// Counts sign-ins anew, because the token was of use. Each token counts once: else, its end would excuse any number of sign-ins that fail.

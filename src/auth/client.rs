@@ -101,14 +101,9 @@ impl Authorizer {
     }
 
     pub(super) fn registered(&mut self, url: &Url, head: &ResponseHead<'_>, body: &[u8]) {
-        let issuer = self
-            .flow
-            .as_ref()
-            .map(|flow| flow.issuer())
-            .unwrap_or_default();
-        if matches!(head.status, 408 | 425 | 429 | 500..) {
-            let why = format!("status {}", head.status);
-            return self.unreachable(url, &why, None);
+        let issuer = self.issuer();
+        if documents::is_busy(head.status) {
+            return self.busy(url, head);
         }
         let is_by_convention = self.flow.as_ref().is_some_and(|flow| flow.is_by_convention);
         if !(200..300).contains(&head.status) {

@@ -46,13 +46,12 @@ impl Authorizer {
     }
 
     pub(super) fn device_code_arrived(&mut self, url: &Url, head: &ResponseHead<'_>, body: &[u8]) {
-        if matches!(head.status, 408 | 425 | 429 | 500..) {
-            let why = alloc::format!("status {}", head.status);
-            return self.unreachable(url, &why, None);
+        if documents::is_busy(head.status) {
+            return self.busy(url, head);
         }
         if !(200..300).contains(&head.status) {
             let answer = documents::refusal(head.status, body);
-            let is_of_client = matches!(&*answer.error, "unauthorized_client" | "invalid_client");
+            let is_of_client = answer.is_of_client();
             return self.sign_in_refused(answer, is_of_client);
         }
         let document = Document::DeviceAnswer;

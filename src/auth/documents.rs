@@ -63,6 +63,11 @@ impl ServerMetadata {
     }
 }
 
+/// Whether a status says that the same request may succeed later.
+pub(super) const fn is_busy(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..)
+}
+
 /// Whether a list names a text, or is absent.
 pub(super) fn allows(list: Option<&Vec<String>>, wanted: &str) -> bool {
     list.is_none_or(|list| list.iter().any(|entry| entry == wanted))

@@ -301,6 +301,13 @@ impl Answer {
     }
 }
 
+impl Answer {
+    /// Whether the authorization server does not take the client's identity.
+    pub(super) fn is_of_client(&self) -> bool {
+        matches!(&*self.error, "invalid_client" | "unauthorized_client")
+    }
+}
+
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";

@@ -15,7 +15,6 @@ use super::record::Place;
 use super::sign_in::{Flow, Wanted};
 use super::table::{Cue, State};
 use super::{Authorizer, Lock, MAX_SIGN_INS, discovery};
-use crate::http::retry_after::retry_after;
 use crate::http::{ResponseHead, Url};
 
 /// How many redirects are followed for one document.
@@ -89,10 +88,7 @@ impl Authorizer {
             200 if self.state == State::Resource => self.resource_arrived(url, body),
             200 => self.issuer_arrived(url, body),
             300..400 => self.metadata_moved(url, head),
-            408 | 425 | 429 | 500.. => {
-                let why = format!("status {}", head.status);
-                self.unreachable(url, &why, retry_after(&head.fields));
-            }
+            status if documents::is_busy(status) => self.busy(url, head),
             _ => self.try_next_url(None),
         }
     }

@@ -57,8 +57,7 @@ impl Authorizer {
             self.fail_as_before();
         } else if is_refused {
             // Time has passed: a renewal that had to wait may be possible now.
-            let is_step_up = self.wanted.as_ref().is_some_and(|wanted| wanted.is_step_up);
-            self.satisfy_challenge(is_step_up);
+            self.satisfy_challenge(self.wants_wider());
         } else {
             self.satisfy();
         }
@@ -66,8 +65,8 @@ impl Authorizer {
 
     /// Whether a record of the store has other tokens than those in use, and they are not the ones from which those in use were renewed.
     pub(super) fn is_news(&self, record: &Record) -> bool {
-        let ours = self.held.as_ref().and_then(|held| held.tokens.as_ref());
-        record.tokens.is_some() && record.tokens.as_ref() != ours && !self.is_spent(record)
+        let theirs = record.tokens.as_ref();
+        theirs.is_some() && theirs != self.tokens() && !self.is_spent(record)
     }
 
     /// Whether the refresh token of a record is known to be no longer valid.
@@ -84,8 +83,6 @@ impl Authorizer {
         let Some(tokens) = &record.tokens else {
             return false;
         };
-        let wanted = self.wanted.as_ref();
-        let refused = wanted.and_then(|wanted| wanted.refused.as_ref());
-        refused == Some(&tokens.access) || self.is_spent(record)
+        self.refused_token() == Some(&tokens.access) || self.is_spent(record)
     }
 }

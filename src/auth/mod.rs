@@ -21,9 +21,10 @@
 //!
 //! It follows the rules of MCP 2025-03-26 to 2026-07-28 at once: every check of the newest is harmless with an older server.
 //!
-//! `challenge` parses challenges, `challenged` decides what to do about them, `discovery` knows where metadata is, `documents` parses and checks
-//! it, `sign_in` leads from a challenge to tokens, `client` is the client's identity, `tokens` gets and renews tokens, `save` stores them,
-//! `sign_out` deletes them, and `table` has all transitions.
+//! `challenge` parses challenges, and `challenged` decides what to do about them. `discovery` knows where metadata is, `documents` parses and checks it,
+//! and `find_server` finds the authorization server with them. `sign_in` leads from there to tokens, on this computer or on another `device`. `client` is
+//! the client's identity. `tokens` gets and renews tokens, `load` and `save` use the store, and `sign_out` deletes the tokens. `record` is what the store
+//! holds, and `table` has all transitions.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a step looks only at the states that it is about; the table has all transitions"
@@ -71,7 +72,7 @@ pub use table::{Cue, State};
 
 use crate::driver::{Fault, FaultKind, Instant};
 use crate::http::{Fields, ResponseHead, Url, Verb};
-use record::{Place, Record};
+use record::{Place, Record, Tokens};
 use save::MAX_SAVE_RETRIES;
 use sign_in::{Flow, Wanted};
 
@@ -83,8 +84,10 @@ const LIVED: Duration = Duration::from_secs(600);
 const HOLD_FINAL: Duration = Duration::from_secs(600);
 /// How long a sign-in that failed is not tried again.
 const HOLD: Duration = Duration::from_secs(5);
-/// The longest text of a challenge that is kept for an error.
+/// The longest nonce that is kept.
 const MAX_NONCE: usize = 1 << 10;
+/// How often a request to the server is repeated with another nonce, one after the other.
+const MAX_NONCE_REPEATS: u8 = 3;
 
 /// Gets, renews and forgets the tokens of one account at one server.
 pub struct Authorizer {
@@ -243,10 +246,8 @@ impl Authorizer {
         self.now = now;
         self.history.is_used = true;
         if self.has_living_token() {
-            return match self.living_token() {
-                Some(token) => TokenPoll::Ready(token),
-                None => TokenPoll::Unauthenticated,
-            };
+            let token = self.living_token();
+            return token.map_or(TokenPoll::Unauthenticated, TokenPoll::Ready);
         }
         let is_moving = match self.state {
             State::Loading
@@ -354,13 +355,27 @@ impl Authorizer {
         self.timer = Some(self.now.at + after);
     }
 
+    /// The tokens in use.
+    fn tokens(&self) -> Option<&Tokens> {
+        self.held.as_ref()?.tokens.as_ref()
+    }
+
     fn access_token(&self) -> Option<&Secret> {
-        Some(&self.held.as_ref()?.tokens.as_ref()?.access)
+        self.tokens().map(|tokens| &tokens.access)
     }
 
     fn has_refresh_token(&self) -> bool {
-        let tokens = self.held.as_ref().and_then(|held| held.tokens.as_ref());
-        tokens.is_some_and(|tokens| tokens.refresh.is_some())
+        self.tokens().is_some_and(|tokens| tokens.refresh.is_some())
+    }
+
+    /// The access token that the server has refused, if somebody waits for another one.
+    fn refused_token(&self) -> Option<&Secret> {
+        self.wanted.as_ref()?.refused.as_ref()
+    }
+
+    /// Whether somebody waits for a token with more scopes.
+    fn wants_wider(&self) -> bool {
+        self.wanted.as_ref().is_some_and(|wanted| wanted.is_step_up)
     }
 
     fn has_living_token(&self) -> bool {
@@ -375,10 +390,7 @@ impl Authorizer {
             Some(identity) if self.config.uses_id_token => identity,
             _ => &tokens.access,
         };
-        let wanted = self.wanted.as_ref();
-        let is_refused = wanted.is_some_and(|wanted| {
-            !wanted.is_step_up && wanted.refused.as_ref() == Some(&tokens.access)
-        });
+        let is_refused = !self.wants_wider() && self.refused_token() == Some(&tokens.access);
         let origin = || self.config.server.origin();
         let dpop_key = held.dpop_key.as_ref().filter(|_| tokens.is_bound);
         (tokens.is_alive(self.now.unix) && !is_refused).then(|| Token {
@@ -502,20 +514,16 @@ impl Authorizer {
         if self.flow.take().is_some_and(has_redirect) {
             self.outputs.push_back(Output::CloseRedirect);
         }
-        self.unlock_record();
-        if let Some(key) = self.store.sign_in_lock.take() {
-            let lock = Lock::SignIn;
-            self.outputs.push_back(Output::Unlock { key, lock });
+        let locks = [
+            (self.store.record_lock.take(), Lock::Record),
+            (self.store.sign_in_lock.take(), Lock::SignIn),
+        ];
+        for (key, lock) in locks {
+            let unlock = key.map(|key| Output::Unlock { key, lock });
+            self.outputs.extend(unlock);
         }
         self.store.saves = 0;
         self.store.is_save_due = false;
-    }
-
-    fn unlock_record(&mut self) {
-        if let Some(key) = self.store.record_lock.take() {
-            let lock = Lock::Record;
-            self.outputs.push_back(Output::Unlock { key, lock });
-        }
     }
 
     /// Goes to rest: signed in if there are tokens, else signed out.

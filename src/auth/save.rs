@@ -179,8 +179,7 @@ impl Authorizer {
     /// Reports the tokens in use, or renews them first.
     pub(super) fn use_tokens(&mut self) {
         self.settle();
-        let wanted = self.wanted.as_ref();
-        let refused = wanted.and_then(|wanted| wanted.refused.as_ref());
+        let refused = self.refused_token();
         if self.has_living_token() {
             self.emit_authorized();
         } else if refused.is_some() && refused == self.access_token() {

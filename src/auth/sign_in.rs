@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::time::Duration;
 
@@ -19,8 +20,9 @@ use super::scope::Scopes;
 use super::secret::{Secret, is_same};
 use super::table::{Cue, State};
 use crate::driver::Instant;
+use crate::http::retry_after::retry_after;
 use crate::http::url::is_loopback;
-use crate::http::{Fields, Url, Verb};
+use crate::http::{Fields, ResponseHead, Url, Verb};
 
 /// How often a request for metadata, or for tokens of a program, is repeated.
 const MAX_RETRIES: u32 = 3;
@@ -90,7 +92,7 @@ impl Flow {
         !self.prepared.redirect_uri.is_empty()
     }
 
-    /// The key of the tokens in the store.
+    /// The issuer of the authorization server.
     pub(super) fn issuer(&self) -> Box<str> {
         self.server.issuer.as_str().into()
     }
@@ -138,9 +140,10 @@ impl Authorizer {
         let Some(flow) = &mut self.flow else {
             return;
         };
-        if core::mem::take(&mut flow.prepared).redirect_uri.is_empty() {
-            // There is no redirect of an earlier attempt.
-        } else {
+        let has_redirect = flow.has_redirect();
+        flow.prepared = Prepared::default();
+        if has_redirect {
+            // That of an attempt with another identity.
             self.outputs.push_back(Output::CloseRedirect);
         }
         let can_bind = flow.server.dpop_signing_alg_values_supported.is_some();
@@ -294,12 +297,9 @@ impl Authorizer {
         }
         if let Some(error) = get("error") {
             let answer = Answer::new(None, error, get("error_description").unwrap_or_default());
-            let is_of_client = match error {
-                "unauthorized_client" | "invalid_client" => true,
-                // Some servers let a client ask only for scopes that it registered with.
-                "invalid_scope" => flow.is_client_stored,
-                _ => false,
-            };
+            // Some servers let a client ask only for scopes that it registered with.
+            let is_of_scopes = error == "invalid_scope" && flow.is_client_stored;
+            let is_of_client = answer.is_of_client() || is_of_scopes;
             return self.sign_in_refused(answer, is_of_client);
         }
         if let Some(code) = get("code") {
@@ -313,20 +313,12 @@ impl Authorizer {
         if is_of_client && self.replace_client() {
             return;
         }
-        let issuer = self
-            .flow
-            .as_ref()
-            .map(|flow| flow.issuer())
-            .unwrap_or_default();
+        let issuer = self.issuer();
         self.fail(Refusal::SignInRefused { issuer, answer });
     }
 
     pub(super) fn sign_in_timed_out(&mut self) {
-        let issuer = self
-            .flow
-            .as_ref()
-            .map(|flow| flow.issuer())
-            .unwrap_or_default();
+        let issuer = self.issuer();
         let patience = self.flow.as_ref().and_then(|flow| flow.patience);
         let seconds = patience.unwrap_or(self.config.sign_in_timeout).as_secs();
         self.fail(Refusal::SignInTimedOut { issuer, seconds });
@@ -371,6 +363,18 @@ impl Authorizer {
         }
         self.outputs.push_back(Output::Give(need));
         self.arm(self.config.exchange_timeout);
+    }
+
+    /// The issuer at which the sign-in is under way.
+    pub(super) fn issuer(&self) -> Box<str> {
+        let flow = self.flow.as_ref();
+        flow.map(|flow| flow.issuer()).unwrap_or_default()
+    }
+
+    /// An endpoint is busy.
+    pub(super) fn busy(&mut self, url: &Url, head: &ResponseHead<'_>) {
+        let why = format!("status {}", head.status);
+        self.unreachable(url, &why, retry_after(&head.fields));
     }
 
     /// An exchange had no useful answer. It is repeated if that is harmless, and if it may help.

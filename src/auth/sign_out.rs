@@ -5,7 +5,7 @@ use super::client::{authenticate, form_fields};
 use super::documents::check_url;
 use super::error::{Document, Endpoint, Refusal};
 use super::form::Form;
-use super::io::{Event, Lock, Now, Output};
+use super::io::{Event, Now, Output};
 use super::record::Record;
 use super::table::{Cue, State};
 use crate::http::Verb;
@@ -31,10 +31,7 @@ impl Authorizer {
         };
         let key = held.place.key(&self.config.account);
         self.go(Cue::SignOut);
-        self.store.record_lock = Some(key.clone());
-        let lock = Lock::Record;
-        self.outputs.push_back(Output::Lock { key, lock });
-        self.arm(self.config.exchange_timeout);
+        self.lock_record(key);
     }
 
     /// The lock is held. The tokens of the store may be newer than those in use.

@@ -1,16 +1,15 @@
-//! Gets tokens from the token endpoint, renews them, and keeps them in the store, which other processes share.
+//! Gets tokens from the token endpoint, and renews them under the lock that processes share.
 
 use alloc::string::ToString;
 use core::time::Duration;
 
 use super::client::{algorithms, authenticate, form_fields};
 use super::config::{ClientAuthentication, Grant};
-use super::documents::{ID_JAG, TokenOutcome, token_outcome};
+use super::documents::{ID_JAG, TokenOutcome, is_busy, token_outcome};
 use super::error::{Answer, Document, Refusal};
 use super::form::Form;
 use super::io::{Event, Key, Lock, Need, Output};
 use super::record::{self, Client, ClientSource, Record, Tokens};
-use super::scope::Scopes;
 use super::secret::Secret;
 use super::table::{Cue, State};
 use super::{AfterSave, Authorizer};
@@ -18,6 +17,8 @@ use crate::driver::Instant;
 use crate::http::retry_after::retry_after;
 use crate::http::{ResponseHead, Url, Verb};
 
+/// How often a token request is repeated with another nonce.
+const MAX_TOKEN_NONCE_REPEATS: u8 = 2;
 /// The longest pause between two attempts to renew a token.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 /// How often tokens of other processes are taken over, and renewed if the server refuses them, before a person is asked.
@@ -38,10 +39,7 @@ impl Authorizer {
 
     /// Renews the token in use if it is time to do so. Returns whether something is under way now.
     pub(super) fn renew_if_due(&mut self) -> bool {
-        let due = self
-            .held
-            .as_ref()
-            .and_then(|held| held.tokens.as_ref()?.renewal());
+        let due = self.tokens().and_then(Tokens::renewal);
         let is_due = due.is_some_and(|due| due <= self.now.unix);
         if !is_due || self.now.at < self.history.renew_after {
             return false;
@@ -62,7 +60,7 @@ impl Authorizer {
 
     /// When to renew the token in use.
     pub(super) fn renewal(&self) -> Option<Instant> {
-        let due = self.held.as_ref()?.tokens.as_ref()?.renewal()?;
+        let due = self.tokens()?.renewal()?;
         let can_renew = self.has_refresh_token() || !self.config.grant.needs_person();
         let is_renewable = can_renew && self.history.is_used;
         let left = Duration::from_secs(due.saturating_sub(self.now.unix));
@@ -293,13 +291,11 @@ impl Authorizer {
 
     /// Handles the answer of a token endpoint.
     pub(super) fn token_answer_arrived(&mut self, url: &Url, head: &ResponseHead<'_>, body: &[u8]) {
-        let requested = match (&self.flow, &self.held) {
-            (Some(flow), _) => flow.requested.clone(),
-            (None, held) => {
-                let tokens = held.as_ref().and_then(|held| held.tokens.as_ref());
-                tokens.map_or_else(Scopes::default, |tokens| tokens.scopes.clone())
-            }
+        let requested = match &self.flow {
+            Some(flow) => Some(&flow.requested),
+            None => self.tokens().map(|tokens| &tokens.scopes),
         };
+        let requested = requested.cloned().unwrap_or_default();
         let outcome = token_outcome(url, head.status, body, self.now.unix, &requested);
         match (outcome, self.state) {
             (Ok(TokenOutcome::Tokens(tokens)), State::Refreshing) => self.renewed(*tokens),
@@ -340,14 +336,15 @@ impl Authorizer {
             (State::Polling, "slow_down") => return self.poll_later(5),
             (State::Polling, "expired_token") => return self.sign_in_timed_out(),
             (State::Polling, "access_denied") => return self.sign_in_refused(answer, false),
-            (_, "use_dpop_nonce") if self.exchanges.nonce_repeats < 2 => {
+            (_, "use_dpop_nonce") if self.exchanges.nonce_repeats < MAX_TOKEN_NONCE_REPEATS => {
                 self.exchanges.nonce_repeats += 1;
                 return self.send_with_nonce();
             }
             _ => {}
         }
         // A redirect comes from something in between, such as the sign-in page of a network.
-        let is_busy = matches!(answer.status, Some(300..400 | 408 | 425 | 429 | 500..));
+        let is_busy = |status| matches!(status, 300..400) || is_busy(status);
+        let is_busy = answer.status.is_some_and(is_busy);
         let is_final = matches!(
             error,
             "invalid_grant"
@@ -359,7 +356,7 @@ impl Authorizer {
         if (is_busy && !is_final) || matches!(error, "temporarily_unavailable" | "server_error") {
             return self.unreachable(url, &answer.to_string(), pause);
         }
-        let is_of_client = matches!(error, "invalid_client" | "unauthorized_client");
+        let is_of_client = answer.is_of_client();
         if self.state == State::Refreshing {
             return self.refresh_refused(answer, is_of_client);
         }
@@ -370,11 +367,7 @@ impl Authorizer {
             (Grant::EnterpriseManaged(provider), State::Exchanging) => {
                 provider.token_endpoint.to_string().into()
             }
-            _ => self
-                .flow
-                .as_ref()
-                .map(|flow| flow.issuer())
-                .unwrap_or_default(),
+            _ => self.issuer(),
         };
         self.fail(Refusal::TokenRefused { issuer, answer });
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant as Clock};
 
 use everlink::auth::{
     Authorized, Authorizer, Event, ExchangeId, Input, Key, Lock, Now, Output, Preparation,
@@ -18,7 +18,7 @@ use everlink::{Fault, Instant};
 use everlink_handle::{Promise, RequestCredentials, WebResponse};
 
 use crate::redirect::{Listener, Page};
-use crate::sign::{dpop_proof, new_dpop_key, pkce_challenge, random_text};
+use crate::sign::{dpop_proof, new_dpop_key, pkce_challenge, random_text, unix_time};
 use crate::store::LockGuard;
 use crate::{Options, RedirectSender, Status};
 
@@ -40,6 +40,7 @@ pub(crate) enum Command {
     Exchanged(ExchangeId, Result<WebResponse, Vec<Fault>>),
     /// The process is about to end.
     Finish(Promise<()>),
+    Loaded(Promise<Status>),
     Locked(Key, Lock, io::Result<LockGuard>),
     Observe(Fields<'static>),
     Redirected(String, Option<SyncSender<Page>>),
@@ -63,6 +64,8 @@ pub(crate) struct Driver {
     locks: BTreeMap<(Key, Lock), LockState>,
     listener: Option<Listener>,
     page: Option<SyncSender<Page>>,
+    /// Who waits until the store was read.
+    loaded: Vec<Promise<Status>>,
     tokens: Vec<(Verb, String, Promise<RequestCredentials>)>,
     settled: Vec<Promise<Outcome>>,
     signed_out: Vec<Promise<bool>>,
@@ -95,6 +98,7 @@ impl Driver {
             locks: BTreeMap::new(),
             listener: None,
             page: None,
+            loaded: Vec::new(),
             tokens: Vec::new(),
             settled: Vec::new(),
             signed_out: Vec::new(),
@@ -185,6 +189,7 @@ impl Driver {
                 self.is_ending = true;
                 self.finished.push(promise);
             }
+            Command::Loaded(promise) => self.loaded.push(promise),
             Command::Locked(key, lock, result) => self.locked(key, lock, result),
             Command::Observe(fields) => self.authorizer.observe(&fields),
             Command::Redirected(query, page) => {
@@ -226,8 +231,16 @@ impl Driver {
                 self.perform(output);
             }
             self.give_tokens();
-            if self.update_status() {
-                return;
+            self.change_status(|_| ());
+            match self.authorizer.poll_output() {
+                Some(output) => self.perform(output),
+                None => break,
+            }
+        }
+        if self.authorizer.state() != State::Loading {
+            for promise in self.loaded.drain(..) {
+                let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+                promise.resolve(status.clone());
             }
         }
     }
@@ -262,25 +275,13 @@ impl Driver {
         }
     }
 
-    /// Copies the state for those that look at it. Returns whether there is nothing more to carry out.
-    fn update_status(&mut self) -> bool {
-        self.change_status(|_| ());
-        match self.authorizer.poll_output() {
-            Some(output) => {
-                self.perform(output);
-                false
-            }
-            None => true,
-        }
-    }
-
     fn perform(&mut self, output: Output) {
         let now = self.now();
         match output {
             Output::CloseRedirect => self.listener = None,
             Output::Delete { key } => {
                 let deleted = self.options.store.delete(&key);
-                self.stored(deleted.map(|()| Input::Saved));
+                self.stored(deleted);
             }
             Output::Event(event) => self.tell(event),
             Output::Give(need) => match self.options.person.give(&need) {
@@ -305,7 +306,7 @@ impl Driver {
             Output::Request(request) => self.exchange(request),
             Output::Save { key, record } => {
                 let saved = self.options.store.save(&key, &record);
-                self.stored(saved.map(|()| Input::Saved));
+                self.stored(saved);
             }
             Output::ShowCode(code) => {
                 self.change_status(|status| status.code = Some(code.clone()));
@@ -326,6 +327,7 @@ impl Driver {
         }
     }
 
+    /// Copies the state for those that look at it, and changes the copy.
     fn change_status(&self, change: impl FnOnce(&mut Status)) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.state = Some(self.authorizer.state());
@@ -336,10 +338,10 @@ impl Driver {
         change(&mut status);
     }
 
-    fn stored(&mut self, result: io::Result<Input<'_>>) {
+    fn stored(&mut self, result: io::Result<()>) {
         let now = self.now();
         match result {
-            Ok(input) => self.authorizer.handle(now, input),
+            Ok(()) => self.authorizer.handle(now, Input::Saved),
             Err(error) => self.store_failed(&error.to_string()),
         }
     }
@@ -522,10 +524,9 @@ impl Driver {
 
 /// The present time, by both clocks.
 fn now(origin: Clock) -> Now {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH);
     Now {
         at: Instant::from_origin(origin.elapsed()),
-        unix: unix.unwrap_or_default().as_secs(),
+        unix: unix_time(),
     }
 }
 

@@ -19,7 +19,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use everlink::auth::{Authorized, Config, DeviceCode, Event, Need, Refusal, Secret, State};
+use everlink::auth::{
+    Authorized, Config, DeviceCode, Event, Need, Refusal, Request, Secret, State,
+};
 use everlink::http::{Fields, ResponseHead, Url, Verb};
 use everlink_handle::{Credentials, CredentialsFuture, Pending, promise};
 
@@ -73,6 +75,22 @@ impl RedirectSender {
     pub fn send(&self, url: &str) {
         // Fails only when the authorization has ended.
         let _ = self.0.send(Command::Redirected(url.to_owned(), None));
+    }
+
+    /// Reads the page of a sign-in in place of a person, and gives the URL to which it redirects. It waits for the page.
+    ///
+    /// # Errors
+    ///
+    /// When the page cannot be read, or does not redirect.
+    pub fn follow(&self, web: &dyn Web, page: Url) -> Result<(), String> {
+        let response = web
+            .exchange(Request::get(page))
+            .map_err(|faults| format!("the sign-in page cannot be read: {faults:?}"))?;
+        match response.head.fields.get("location") {
+            Some(url) => self.send(url),
+            None => return Err("the sign-in page redirects nowhere".into()),
+        }
+        Ok(())
     }
 }
 
@@ -167,6 +185,13 @@ impl Authorization {
     pub fn status(&self) -> Status {
         let status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.clone()
+    }
+
+    /// What it is doing, as soon as the store was read.
+    pub fn loaded(&self) -> Pending<Status> {
+        let (promise, pending) = promise();
+        self.send(Command::Loaded(promise));
+        pending
     }
 
     /// Gets a token, whatever failed before. A person may have to sign in.

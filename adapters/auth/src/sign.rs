@@ -1,6 +1,7 @@
 //! The cryptography of a client: random texts, PKCE, DPoP proofs and signed client assertions.
 
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64_URL;
@@ -17,6 +18,12 @@ use serde_json::{Value, json};
 
 /// How long a client assertion is valid, in seconds.
 const ASSERTION_LIFE: u64 = 300;
+
+/// The seconds since the beginning of 1970.
+pub(crate) fn unix_time() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
+}
 
 /// A text that nobody can guess: 256 random bits, as 43 characters.
 ///
@@ -142,7 +149,6 @@ impl PrivateKey {
         client_id: &str,
         audience: &str,
         algorithms: &[Box<str>],
-        unix: u64,
     ) -> Result<Secret, String> {
         let algorithm = self.0.algorithm();
         if !algorithms.is_empty() && !algorithms.iter().any(|name| **name == *algorithm) {
@@ -152,6 +158,7 @@ impl PrivateKey {
             ));
         }
         let header = json!({"typ": "JWT", "alg": algorithm});
+        let unix = unix_time();
         let claims = json!({
             "iss": client_id,
             "sub": client_id,

@@ -4,12 +4,11 @@ use std::io::{BufRead as _, IsTerminal as _, stderr, stdin};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
-use everlink::auth::{DeviceCode, Event, Need, Request, Secret};
+use everlink::auth::{DeviceCode, Event, Need, Secret};
 use everlink::http::Url;
-use everlink_auth::{PrivateKey, RedirectSender, Web as _};
+use everlink_auth::{PrivateKey, RedirectSender};
 use everlink_tokio::http::HttpWeb;
 use serde_json::json;
 
@@ -114,7 +113,13 @@ impl everlink_auth::Person for Person {
 
     fn visit(&self, url: &Url, redirect: &RedirectSender) {
         if let Some(web) = &self.follows {
-            return follow(Arc::clone(web), url.clone(), redirect.clone());
+            let (web, page, redirect) = (Arc::clone(web), url.clone(), redirect.clone());
+            thread::spawn(move || {
+                if let Err(why) = redirect.follow(&*web, page) {
+                    warn(&why);
+                }
+            });
+            return;
         }
         let page = url.as_str();
         self.say(&format!("sign in at {page}"), &json!({"sign_in": page}));
@@ -186,10 +191,7 @@ impl everlink_auth::Person for Person {
         {
             let key = self.private_key.as_ref();
             let key = key.ok_or("the client needs a private key: name it with --private-key")?;
-            let unix = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            return key.client_assertion(client_id, audience, algorithms, unix.as_secs());
+            return key.client_assertion(client_id, audience, algorithms);
         }
         let file = self
             .token_file
@@ -199,15 +201,4 @@ impl everlink_auth::Person for Person {
         let token = token.map_err(|error| format!("{}: {error}", file.display()))?;
         Ok(Secret::new(token.trim()))
     }
-}
-
-/// Reads the sign-in page, which redirects at once.
-fn follow(web: Arc<HttpWeb>, url: Url, redirect: RedirectSender) {
-    thread::spawn(move || match web.exchange(Request::get(url)) {
-        Ok(page) => match page.head.fields.get("location") {
-            Some(location) => redirect.send(location),
-            None => warn(&"the sign-in page redirects nowhere"),
-        },
-        Err(faults) => warn(&format_args!("the sign-in page cannot be read: {faults:?}")),
-    });
 }

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::process::{self, Command};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, thread};
 
 use everlink::auth::{
     ClientAuthentication, Config, DeviceCode, Event, Grant, IdentityProvider, KnownClient, Need,
-    Request, Secret,
+    Secret,
 };
 use everlink::http::Url;
 use everlink_auth::{Authorization, MemoryStore, Options, Person, PrivateKey, RedirectSender, Web};
@@ -154,12 +153,10 @@ struct Suite {
 impl Person for Suite {
     fn visit(&self, url: &Url, redirect: &RedirectSender) {
         let (web, url, redirect) = (Arc::clone(&self.web), url.clone(), redirect.clone());
-        thread::spawn(move || match web.exchange(Request::get(url)) {
-            Ok(page) => match page.head.fields.get("location") {
-                Some(location) => redirect.send(location),
-                None => eprintln!("the sign-in page redirects nowhere"),
-            },
-            Err(faults) => eprintln!("the sign-in page cannot be read: {faults:?}"),
+        thread::spawn(move || {
+            if let Err(why) = redirect.follow(&*web, url) {
+                eprintln!("{why}");
+            }
         });
     }
 
@@ -181,15 +178,8 @@ impl Person for Suite {
                 algorithms,
             } => {
                 let pem = context.private_key_pem.as_ref().ok_or_else(missing)?;
-                let unix = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default();
-                PrivateKey::from_pem(pem.as_bytes())?.client_assertion(
-                    client_id,
-                    audience,
-                    algorithms,
-                    unix.as_secs(),
-                )
+                let key = PrivateKey::from_pem(pem.as_bytes())?;
+                key.client_assertion(client_id, audience, algorithms)
             }
             Need::IdentityToken => context
                 .idp_id_token
