@@ -1,19 +1,21 @@
 //! Turns events of one side into actions on the other. Every event of either machine, every request and every reply passes through here.
 
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::carried::{CarriedRequest, Purpose};
 use super::{Event, Relay, Side, failure_text, notifications};
-use crate::client::{self, Behalf, Delivery, FailureKind, Outcome, Withdrawal};
+use crate::client::{self, Behalf, Delivery, Failure, FailureKind, Outcome, Withdrawal};
 use crate::driver::{CallId, RequestId};
 use crate::json::{Payload, object};
 use crate::protocol::method::names;
 use crate::protocol::watch::{Change, List, Setting};
 use crate::protocol::{Era, LogLevel, code, round};
 use crate::server::{self, Caller, EndOfService, Progress};
+use crate::wire::ErrorObject;
 
 /// Events of the host's side.
 impl Relay {
@@ -315,7 +317,7 @@ impl Relay {
                     result
                 };
                 if let Err(misuse) = self.front.respond(self.clock.now(), request, result) {
-                    let text = alloc::format!("the reply could not be passed on: {misuse}");
+                    let text = format!("the reply could not be passed on: {misuse}");
                     self.answer_lost(carried, &text, Delivery::Unknown);
                 }
                 None
@@ -323,7 +325,7 @@ impl Relay {
             Outcome::Error(error) => {
                 let error = Arc::unwrap_or_clone(error);
                 if let Err(misuse) = self.front.fail(self.clock.now(), request, error) {
-                    let text = alloc::format!("the error could not be passed on: {misuse}");
+                    let text = format!("the error could not be passed on: {misuse}");
                     self.answer_lost(carried, &text, Delivery::Unknown);
                 }
                 None
@@ -333,6 +335,8 @@ impl Relay {
                 if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.shorten(&text);
                     let error = failure_text::error(code::METHOD_NOT_FOUND, text, failure.delivery);
+                    let _ = self.front.fail(self.clock.now(), request, error);
+                } else if let Some(error) = self.visit_error(carried, &failure) {
                     let _ = self.front.fail(self.clock.now(), request, error);
                 } else {
                     self.answer_lost(carried, &text, failure.delivery);
@@ -348,6 +352,13 @@ impl Relay {
                 None
             }
         }
+    }
+
+    /// The error that asks the user of a host to sign in, if that helps and the host can ask.
+    fn visit_error(&self, carried: &CarriedRequest, failure: &Failure) -> Option<ErrorObject> {
+        let is_unauthorized = matches!(failure.kind, FailureKind::Unauthorized { .. });
+        let introduction = Some(&self.introduction).filter(|_| is_unauthorized)?;
+        introduction.visit_error(&carried.peer, failure.delivery)
     }
 
     /// Whether the server speaks this era.
@@ -381,6 +392,14 @@ impl Relay {
 
 /// # Notifications
 impl Relay {
+    /// Tells the hosts that were asked for a visit that it is over.
+    pub(super) fn end_visit(&mut self, visit: &str) {
+        let params = format!(r#"{{"elicitationId":"{visit}"}}"#).parse().ok();
+        let method = names::NOTIFICATIONS_ELICITATION_COMPLETE;
+        // Fails only when the relay is closed.
+        let _ = self.front.notify(self.clock.now(), method, params);
+    }
+
     /// Sends the waiting notifications of hosts, if the server is ready.
     pub(super) fn pass_notifications(&mut self) {
         while let Some((method, params)) = self.notifications.pop() {

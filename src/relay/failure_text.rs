@@ -10,7 +10,7 @@ use crate::client::{Cause, Delivery, Ended, Failure};
 use crate::driver::Span;
 use crate::http::Url;
 use crate::json::Payload;
-use crate::protocol::{Era, round};
+use crate::protocol::{Era, code, round};
 use crate::wire::ErrorObject;
 use crate::wire::encode::Object;
 
@@ -107,6 +107,33 @@ pub(super) fn error(
         data: data.parse().ok(),
         ..ErrorObject::new(code, text.into())
     }
+}
+
+/// The error that asks the user of a host to visit a page first. `visit` is the name of the visit.
+pub(super) fn visit_error(
+    visit: &str,
+    page: &Url,
+    message: &str,
+    delivery: Delivery,
+) -> Option<ErrorObject> {
+    let mut buf = Vec::new();
+    let mut elicitation = Object::open(&mut buf);
+    elicitation.text("mode", "url").text("elicitationId", visit);
+    elicitation
+        .text("url", page.as_str())
+        .text("message", message);
+    elicitation.close();
+    let elicitation = String::from_utf8(buf).ok()?;
+    let mut buf = Vec::new();
+    let mut data = Object::open(&mut buf);
+    data.text(DELIVERY, name(delivery));
+    data.raw("elicitations", &format!("[{elicitation}]"));
+    data.close();
+    let data = String::from_utf8(buf).ok()?;
+    Some(ErrorObject {
+        data: Some(Payload::from_text(data).ok()?),
+        ..ErrorObject::new(code::URL_ELICITATION_REQUIRED, message.to_string())
+    })
 }
 
 const fn name(delivery: Delivery) -> &'static str {

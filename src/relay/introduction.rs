@@ -1,14 +1,20 @@
 //! What hosts and server have said of themselves: the capabilities of the hosts, and the offer of the server. Sends nothing itself.
 
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 
 use super::config::Config;
 use super::{Event, failure_text};
-use crate::client::{self, RelayLink, Session};
+use crate::client::{self, Delivery, RelayLink, Session};
+use crate::http::Url;
 use crate::json::Payload;
 use crate::protocol::watch::List;
-use crate::protocol::{ClientCapabilities, Era, ServerCapabilities, ServerFeature, Version};
+use crate::protocol::{
+    ClientCapabilities, ClientFeature, Era, ServerCapabilities, ServerFeature, Version,
+};
 use crate::server::{Offer, Peer};
+use crate::wire::ErrorObject;
 
 #[derive(Debug, Default)]
 pub(super) struct Introduction {
@@ -16,8 +22,17 @@ pub(super) struct Introduction {
     offered: Option<Offered>,
     /// The union of all capabilities that hosts have declared.
     declared: ClientCapabilities,
-    /// Why there are no credentials for the server, in the text that was passed to `denied`.
-    denial: Option<Box<str>>,
+    denial: Option<Denial>,
+    /// The number of pages at which somebody was asked to sign in.
+    pages: u64,
+}
+
+/// Why there are no credentials for the server.
+#[derive(Debug)]
+struct Denial {
+    why: Box<str>,
+    /// The page at which somebody can sign in.
+    page: Option<Url>,
 }
 
 /// The last offer to the host.
@@ -54,8 +69,29 @@ impl Introduction {
 
 /// # The server
 impl Introduction {
-    pub(super) fn set_denial(&mut self, why: Option<&str>) {
-        self.denial = why.map(Into::into);
+    pub(super) fn deny(&mut self, why: &str, page: Option<Url>) {
+        self.pages += u64::from(page.is_some());
+        let why = why.into();
+        self.denial = Some(Denial { why, page });
+    }
+
+    /// Forgets why there were no credentials. Returns the name of the visit to a page that was asked for.
+    pub(super) fn authorized(&mut self) -> Option<String> {
+        self.denial.take()?.page.map(|_| self.visit())
+    }
+
+    /// The name of the last visit to a page that was asked for.
+    fn visit(&self) -> String {
+        format!("everlink-sign-in-{}", self.pages)
+    }
+
+    /// The error that asks a host to let its user sign in, if there is a page for it and the host can show it.
+    pub(super) fn visit_error(&self, peer: &Peer, delivery: Delivery) -> Option<ErrorObject> {
+        let denial = self.denial.as_ref()?;
+        let can_show = peer.version == Version::V2025_11_25
+            && peer.capabilities.declares(ClientFeature::ElicitationUrl);
+        let page = denial.page.as_ref().filter(|_| can_show)?;
+        failure_text::visit_error(&self.visit(), page, &denial.why, delivery)
     }
 
     pub(super) const fn is_offered(&self) -> bool {
@@ -88,12 +124,12 @@ impl Introduction {
     }
 
     /// Why there is no server, and what can be done about it.
-    pub(super) fn no_server(&self, back: &RelayLink, config: &Config) -> alloc::string::String {
+    pub(super) fn no_server(&self, back: &RelayLink, config: &Config) -> String {
         let with_stderr = config.tells_stderr || config.has_one_host();
         let upstream = back.config();
         let url = upstream.binding.http().map(|http| &http.url);
         let ended = back.last_end();
-        let denial = self.denial.as_deref();
+        let denial = self.denial.as_ref().map(|denial| &*denial.why);
         failure_text::no_server(ended.map(|ended| &**ended), url, denial, with_stderr)
     }
 }

@@ -38,6 +38,7 @@ use watch::WatchState;
 
 use crate::client::{self, CallOptions, Client, Delivery, Failure, RelayLink, Session};
 use crate::driver::{Deadline, Epoch, Input, Instant, Output, StreamId, Wake};
+use crate::http::Url;
 use crate::protocol::watch::Change;
 use crate::protocol::{Era, code};
 use crate::server::{self, Offer, Peer, Server};
@@ -250,14 +251,24 @@ impl Relay {
     /// Says that there are new credentials for the server; see [`Client::authorized`].
     pub fn authorized(&mut self, now: Instant) {
         let now = self.clock.advance(now);
-        self.introduction.set_denial(None);
+        if let Some(visit) = self.introduction.authorized() {
+            self.end_visit(&visit);
+        }
         self.back.authorized(now);
     }
 
     /// Says that there are no credentials for the server; see [`Client::denied`].
     pub fn denied(&mut self, now: Instant, why: &str) {
         let now = self.clock.advance(now);
-        self.introduction.set_denial(Some(why));
+        self.introduction.deny(why, None);
+        self.back.denied(now, why);
+    }
+
+    /// Says that there are no credentials for the server until somebody signs in at this page. A host of 2025-11-25 that can show pages is asked to show
+    /// this one, and is told when credentials came. Others get the text, which should name the page.
+    pub fn denied_until_sign_in(&mut self, now: Instant, page: &Url, why: &str) {
+        let now = self.clock.advance(now);
+        self.introduction.deny(why, Some(page.clone()));
         self.back.denied(now, why);
     }
 

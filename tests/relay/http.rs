@@ -3,13 +3,13 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use everlink::http::{ResponseHead, Verb};
+use everlink::http::{ResponseHead, Url, Verb};
 use everlink::relay::{Config, Relay, Side};
 use everlink::server::{Http, Replay, SsePaths};
 use everlink::{Epoch, ExitStatus, Fault, FaultKind, Input, Instant, Output, StreamId};
 use serde_json::{Value, json};
 
-use crate::server_http::{HttpRequest, Session, initialize, initialize_with, modern, seconds};
+use crate::server_http::{HttpRequest, Session, initialize_with, modern, seconds};
 
 /// A relay, the clients in front of it, and one server behind it. The server is legacy by default. It answers the handshake by itself, and
 /// tool calls when the test says so.
@@ -135,7 +135,14 @@ impl Harness {
 
     /// Opens a session of a legacy client with this user.
     fn open_session(&mut self, user: &str) -> Session {
-        let stream = self.send(&initialize("2025-11-25").by(Some(user)));
+        let capabilities = json!({"elicitation": {}, "roots": {}, "sampling": {}});
+        self.open_session_with(user, &capabilities)
+    }
+
+    /// The same with these capabilities.
+    fn open_session_with(&mut self, user: &str, capabilities: &Value) -> Session {
+        let initialize = initialize_with("2025-11-25", capabilities);
+        let stream = self.send(&initialize.by(Some(user)));
         let id = self.exchanges[&stream].session.clone();
         let session = Session::new(id.expect("a session"), "2025-11-25").by(Some(user));
         self.send(&session.notification("notifications/initialized", Value::Null));
@@ -382,6 +389,20 @@ impl Harness {
         self.drain_outputs();
     }
 
+    /// Makes the server refuse the newest HTTP request that it has not answered, because it wants credentials.
+    fn refuse_newest_over_http(&mut self) {
+        let stream = self.unanswered.pop().expect("an unanswered request");
+        let head = Box::new(ResponseHead::new(401));
+        let faults = (&[] as &[Fault]).into();
+        for input in [
+            Input::Response { stream, head },
+            Input::End { stream, faults },
+        ] {
+            self.relay.handle_upstream(self.now, self.epoch, input);
+        }
+        self.drain_outputs();
+    }
+
     fn automatic_reply(&self, message: &Value) -> Option<Value> {
         let outcome = match message["method"].as_str() {
             Some("server/discover") if self.is_modern => json!({"result": {
@@ -584,6 +605,55 @@ fn ask_in_a_resumed_http_session_is_not_sent_to_another_client_after_a_lost_call
     harness.drain_outputs();
     assert_eq!(harness.replies_to_ask(77), 1, "the server gets an error");
     assert!(!harness.text(eve).contains("your number"));
+    harness.finish();
+}
+
+/// A host that can show pages gets the page of the sign-in as an elicitation, and is told when somebody has signed in. Other hosts get a text.
+#[test]
+fn sign_in_page_is_shown_by_hosts_that_can_show_pages() {
+    let mut harness = Harness::with(|config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    });
+    let ann = harness.open_session_with("ann", &json!({"elicitation": {"url": {}}}));
+    let eve = harness.open_session("eve");
+    let listens = [harness.send(&ann.get()), harness.send(&eve.get())];
+    let page = Url::parse("https://as.example/authorize?state=1").expect("a URL");
+    for round in 1..=2 {
+        // The second call waits, because the server wants credentials now.
+        let call = json!({"name": "x"});
+        let of_ann = harness.send(&ann.post(round, "tools/call", call.clone()));
+        harness.refuse_newest_over_http();
+        let of_eve = harness.send(&eve.post(round, "tools/call", call));
+        let why = "sign in at https://as.example/authorize?state=1 and then call again";
+        let now = harness.now;
+        harness.relay.denied_until_sign_in(now, &page, why);
+        harness.drain_outputs();
+        let [of_ann, of_eve] = [of_ann, of_eve].map(|call| harness.text(call).to_owned());
+        let error = of_ann.lines().find_map(|line| line.strip_prefix("data: {"));
+        let error = error.map_or(of_ann.clone(), |rest| format!("{{{rest}"));
+        let error: Value = serde_json::from_str(&error).expect("a reply");
+        assert_eq!(error["error"]["code"], -32042, "{error}");
+        assert_eq!(error["error"]["message"], why);
+        let visit = format!("everlink-sign-in-{round}");
+        assert_eq!(
+            error["error"]["data"]["elicitations"],
+            json!([{"mode": "url", "elicitationId": visit, "url": page.as_str(), "message": why}])
+        );
+        assert!(
+            of_eve.contains(why) && !of_eve.contains("-32042"),
+            "{of_eve}"
+        );
+
+        harness.relay.authorized(harness.now);
+        harness.drain_outputs();
+        let [told, untold] = listens.map(|listen| harness.text(listen));
+        assert!(told.contains(&visit), "{told}");
+        assert!(!untold.contains("elicitation"), "{untold}");
+    }
+    let call = harness.send(&ann.post(9, "tools/call", json!({"name": "x"})));
+    harness.answer_newest_over_http();
+    assert!(harness.text(call).contains("result"));
     harness.finish();
 }
 

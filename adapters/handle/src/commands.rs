@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use everlink::client::{CallOptions, Client, Misuse};
+use everlink::http::Url;
 use everlink::{AskId, CallId, Epoch, ErrorObject, Instant, List, Payload, Relay, Watch};
 
 use crate::events::Subject;
@@ -107,6 +108,8 @@ pub enum LinkCommand {
     Denied {
         /// The reason.
         why: Box<str>,
+        /// The page at which somebody can sign in. A relay calls [`Relay::denied_until_sign_in`] with it.
+        page: Option<Url>,
     },
     /// Calls [`Client::reconnect`].
     Reconnect {
@@ -127,7 +130,7 @@ impl LinkCommand {
         match self {
             LinkCommand::Authorized => client.authorized(now),
             LinkCommand::Connect => client.connect(now),
-            LinkCommand::Denied { why } => client.denied(now, &why),
+            LinkCommand::Denied { why, .. } => client.denied(now, &why),
             LinkCommand::Reconnect { seen, why } => client.reconnect(now, seen, &why),
             LinkCommand::Shutdown => client.shutdown(now),
             LinkCommand::Wake => client.wake(now),
@@ -150,7 +153,11 @@ impl LinkCommand {
         match self {
             LinkCommand::Authorized => relay.authorized(now),
             LinkCommand::Connect => relay.connect(now),
-            LinkCommand::Denied { why } => relay.denied(now, &why),
+            LinkCommand::Denied { why, page: None } => relay.denied(now, &why),
+            LinkCommand::Denied {
+                why,
+                page: Some(page),
+            } => relay.denied_until_sign_in(now, &page, &why),
             LinkCommand::Reconnect { seen, why } => relay.reconnect(now, seen, &why),
             LinkCommand::Shutdown => relay.shutdown(now),
             LinkCommand::Wake => relay.wake(now),

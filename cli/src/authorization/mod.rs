@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use everlink::auth::Refusal;
+use everlink::http::Url;
 use everlink_auth::{Authorization, Options};
 use everlink_tokio::http::Connector;
 use everlink_tokio::{Guard, Link};
@@ -113,7 +114,11 @@ impl SignIn {
                 Err(why) => guard.denied(&why),
             };
         }
-        guard.denied(&self.invitation());
+        let (why, page) = self.invitation();
+        match page {
+            Some(page) => guard.denied_until_sign_in(&page, &why),
+            None => guard.denied(&why),
+        }
         if self.settle().await.is_ok() {
             guard.authorized();
         }
@@ -127,9 +132,6 @@ impl SignIn {
         let why = match authorization.settled().await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(refusal @ Refusal::NoSignIn { .. })) => format!("{refusal}; {NO_CREDENTIALS}"),
-            Ok(Err(refusal @ Refusal::CannotPrepare { .. })) => {
-                format!("{refusal}, or {NO_CREDENTIALS}")
-            }
             Ok(Err(refusal)) => refusal.to_string(),
             Err(gone) => gone.to_string(),
         };
@@ -143,17 +145,24 @@ impl SignIn {
         refusal.clone().unwrap_or_else(|| NO_CREDENTIALS.into())
     }
 
-    /// Says how to sign in, while a sign-in is open.
-    fn invitation(&self) -> String {
+    /// Says how to sign in, while a sign-in is open, and at which page.
+    fn invitation(&self) -> (String, Option<Url>) {
         let status = self.authorization.as_ref().map(Authorization::status);
         let status = status.unwrap_or_default();
-        match (&status.url, &status.code) {
-            (Some(url), _) => format!("sign in at {} and then call again", url.as_str()),
-            (None, Some(code)) => {
-                let (page, code) = (code.url.as_str(), &code.code);
-                format!("sign in at {page} with the code {code} and then call again")
+        match (status.url, status.code) {
+            (Some(page), _) => {
+                let text = format!("sign in at {} and then call again", page.as_str());
+                (text, Some(page))
             }
-            (None, None) => "the sign-in is under way: call again in a moment".into(),
+            (None, Some(code)) => {
+                let (page, typed) = (code.url.as_str(), &code.code);
+                let text = format!("sign in at {page} with the code {typed} and then call again");
+                (text, Some(code.url_with_code.unwrap_or(code.url)))
+            }
+            (None, None) => (
+                "the sign-in is under way: call again in a moment".into(),
+                None,
+            ),
         }
     }
 }

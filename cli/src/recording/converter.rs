@@ -326,8 +326,9 @@ impl Converter {
         Some(match command {
             LinkCommand::Authorized => line::RecordedCommand::Authorized,
             LinkCommand::Connect => line::RecordedCommand::Connect,
-            LinkCommand::Denied { why } => line::RecordedCommand::Denied {
+            LinkCommand::Denied { why, page } => line::RecordedCommand::Denied {
                 why: self.redact_text(why),
+                page: page.as_ref().map(|page| self.redact_text(page.as_str())),
             },
             LinkCommand::Reconnect { seen, why } => line::RecordedCommand::Reconnect {
                 seen: seen.number(),

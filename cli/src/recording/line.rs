@@ -225,6 +225,8 @@ pub(super) enum RecordedCommand {
     Connect,
     Denied {
         why: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        page: Option<String>,
     },
     List {
         list: String,

@@ -5,7 +5,7 @@ use std::iter;
 use std::path::Path;
 
 use everlink::client::{self, Client};
-use everlink::http::{Fields, names};
+use everlink::http::{Fields, Url, names};
 use everlink::relay::{self, Relay, Side};
 use everlink::{AskId, CallId, Epoch, Input, Instant, Output, Payload, StreamId};
 use everlink_tokio::{ClientCommand, LinkCommand};
@@ -479,7 +479,10 @@ impl RunIds {
             }
             line::RecordedCommand::Authorized => LinkCommand::Authorized,
             line::RecordedCommand::Connect => LinkCommand::Connect,
-            line::RecordedCommand::Denied { why } => LinkCommand::Denied { why: why.into() },
+            line::RecordedCommand::Denied { why, page } => LinkCommand::Denied {
+                why: why.into(),
+                page: page.and_then(|page| Url::parse(&page).ok()),
+            },
             line::RecordedCommand::Reconnect { seen, why } => LinkCommand::Reconnect {
                 seen: self.epoch(seen)?,
                 why: why.into(),

@@ -2,10 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use serde::Deserialize;
 
 use crate::json::Payload;
+use crate::protocol::code;
 use crate::protocol::method::names;
 use crate::server::origin::SessionKey;
+use crate::wire::ErrorObject;
 
 /// The number of visits that are remembered for each client. People make one at a time.
 const VISITS_KNOWN: usize = 64;
@@ -21,10 +26,32 @@ pub(crate) struct UrlElicitations {
 impl UrlElicitations {
     /// Records a visit that a client is asked for. No other client is told of its end (S-S2C-05).
     pub(crate) fn asked(&mut self, session: SessionKey, method: &str, params: Option<&Payload>) {
-        if method != names::ELICITATION_CREATE {
-            return;
+        if method == names::ELICITATION_CREATE {
+            self.remember(session, visit(params));
         }
-        let Some(visit) = visit(params) else {
+    }
+
+    /// Records the visits that an error asks a client for.
+    pub(crate) fn required(&mut self, session: SessionKey, error: &ErrorObject) {
+        #[derive(Deserialize)]
+        struct Required {
+            elicitations: Vec<Elicitation>,
+        }
+        #[derive(Deserialize)]
+        struct Elicitation {
+            #[serde(rename = "elicitationId")]
+            id: Box<str>,
+        }
+        let data = error.data.as_ref();
+        let data = data.filter(|_| error.code == code::URL_ELICITATION_REQUIRED);
+        let required = data.and_then(|data| data.parse::<Required>().ok());
+        for Elicitation { id } in required.into_iter().flat_map(|data| data.elicitations) {
+            self.remember(session, Some(id));
+        }
+    }
+
+    fn remember(&mut self, session: SessionKey, visit: Option<Box<str>>) {
+        let Some(visit) = visit else {
             return;
         };
         // A visit that is asked for again becomes the newest.
@@ -66,8 +93,6 @@ fn visit(params: Option<&Payload>) -> Option<Box<str>> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     #[test]

@@ -24,6 +24,7 @@ use crate::server::config::Config;
 use crate::server::event::Caller;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{Origin, QueueId, SessionKey};
+use crate::wire::ErrorObject;
 
 /// The terms that hold from `initialize` on. Modern requests carry their own terms (S-VER-07).
 #[derive(Debug)]
@@ -244,6 +245,13 @@ impl Sessions {
     pub(crate) fn asked(&mut self, session: SessionKey, method: &str, params: Option<&Payload>) {
         if self.legacy.contains_key(&session) {
             self.elicitations.asked(session, method, params);
+        }
+    }
+
+    /// Records what an error asks a client for.
+    pub(crate) fn required(&mut self, session: SessionKey, error: &ErrorObject) {
+        if self.legacy.contains_key(&session) {
+            self.elicitations.required(session, error);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::server_http::{
 };
 use everlink::protocol::ClientFeature;
 use everlink::server::{Cancelled, InputRequired, Misuse, Unanswered, missing_capability};
-use everlink::{Change, List, RequestId};
+use everlink::{Change, ErrorObject, List, RequestId};
 use serde_json::{Value, json};
 
 const ROOTS: &str = "roots/list";
@@ -339,6 +339,35 @@ fn s_s2c_05_elicitation_complete_goes_only_to_the_asked_client() {
         harness.messages_with(streams[1], ELICITATION_COMPLETE),
         NO_MESSAGES
     );
+    harness.finish();
+}
+
+/// The same, if an error asked the client to visit the URL.
+#[test]
+fn s_s2c_05_elicitation_complete_goes_to_the_client_that_was_asked_by_an_error() {
+    let mut harness = Harness::new(config());
+    let url_capability = json!({"elicitation": {"url": {}}});
+    let sessions = [(); 2].map(|()| {
+        harness.open_session_with(
+            initialize_with("2025-11-25", &url_capability),
+            "2025-11-25",
+            None,
+        )
+    });
+    let streams = sessions.clone().map(|session| harness.send(session.get()));
+    let (_, request) =
+        harness.send_accepted(sessions[0].post(1, "tools/call", json!({"name": "x"})));
+    let mut error = ErrorObject::new(-32_042, "sign in first");
+    error.data = Some(payload(&json!({"elicitations": [url_elicitation()]})));
+    harness
+        .with_server(|server, now| server.fail(now, request, error))
+        .expect("the request is open");
+    let params = payload(&json!({"elicitationId": "e"}));
+    harness
+        .with_server(|server, now| server.notify(now, ELICITATION_COMPLETE, Some(params)))
+        .expect("the application may send this notification");
+    let told = streams.map(|stream| harness.messages_with(stream, ELICITATION_COMPLETE).len());
+    assert_eq!(told, [1, 0]);
     harness.finish();
 }
 

@@ -304,7 +304,7 @@ impl Link {
     /// Reports that there are no credentials that the server would accept, for this reason. Calls that wait for them fail.
     pub fn denied(&self, why: &str) {
         let why = why.into();
-        self.send_command(LinkCommand::Denied { why });
+        self.send_command(LinkCommand::Denied { why, page: None });
     }
 
     /// Returns the counters of the link.

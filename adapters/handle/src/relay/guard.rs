@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everlink::client::{self, Ended, Session};
+use everlink::http::Url;
 use everlink::relay::{Config, Event};
 use everlink::{Epoch, Relay, Stats, server};
 
@@ -70,7 +71,13 @@ impl Guard {
     /// Reports that there are no credentials that the upstream server would accept, for this reason.
     pub fn denied(&self, why: &str) {
         let why = why.into();
-        self.queue.send(LinkCommand::Denied { why });
+        self.queue.send(LinkCommand::Denied { why, page: None });
+    }
+
+    /// Reports that there are no credentials until somebody signs in at this page; see [`Relay::denied_until_sign_in`].
+    pub fn denied_until_sign_in(&self, page: &Url, why: &str) {
+        let (why, page) = (why.into(), Some(page.clone()));
+        self.queue.send(LinkCommand::Denied { why, page });
     }
 
     /// Shuts the relay down: requests in flight get until the drain timeout, then both sides are closed. The returned value waits until everything is
