@@ -29,7 +29,7 @@ pub use everlink_handle::{Web, WebResponse};
 
 pub use redirect::Redirect;
 pub use sign::PrivateKey;
-pub use store::{FileStore, LockGuard, MemoryStore, Store};
+pub use store::{FileStore, LockGuard, MemoryStore, Store, record_name};
 
 use driver::{Command, Driver};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everlink::auth::{Key, Lock};
@@ -41,6 +41,24 @@ pub trait Store: Send + Sync {
     ///
     /// When the store fails.
     fn delete(&self, key: &Key) -> io::Result<()>;
+}
+
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn load(&self, key: &Key) -> io::Result<Option<Vec<u8>>> {
+        (**self).load(key)
+    }
+
+    fn try_lock(&self, key: &Key, lock: Lock) -> io::Result<Option<LockGuard>> {
+        (**self).try_lock(key, lock)
+    }
+
+    fn save(&self, key: &Key, record: &[u8]) -> io::Result<()> {
+        (**self).save(key, record)
+    }
+
+    fn delete(&self, key: &Key) -> io::Result<()> {
+        (**self).delete(key)
+    }
 }
 
 /// The age of a file that no process is still writing.
@@ -85,28 +103,9 @@ impl FileStore {
         &self.directory
     }
 
-    /// The file of a record. Names of files are limited, so they are made of a hash.
     fn path(&self, key: &Key, extension: &str) -> PathBuf {
-        let (kind, parts): (_, &[&str]) = match key {
-            Key::Server { server, account } => ("server", &[server, account]),
-            Key::Tokens {
-                issuer,
-                resource,
-                account,
-            } => ("tokens", &[issuer, resource, account]),
-            _ => ("other", &[]),
-        };
-        // The lengths make the text unambiguous.
-        let text: String = parts
-            .iter()
-            .map(|part| format!("{}:{part}", part.len()))
-            .collect();
-        let hash = digest(&SHA256, text.as_bytes());
-        let hex: String = hash.as_ref()[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        self.directory.join(format!("{kind}-{hex}.{extension}"))
+        self.directory
+            .join(format!("{}.{extension}", record_name(key)))
     }
 
     /// The error with the directory in its text.
@@ -148,6 +147,31 @@ impl FileStore {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&self.directory)
     }
+}
+
+/// The name of a record in a store. Names of files are limited, so it is made of a hash.
+#[must_use]
+pub fn record_name(key: &Key) -> String {
+    let (kind, parts): (_, &[&str]) = match key {
+        Key::Server { server, account } => ("server", &[server, account]),
+        Key::Tokens {
+            issuer,
+            resource,
+            account,
+        } => ("tokens", &[issuer, resource, account]),
+        _ => ("other", &[]),
+    };
+    // The lengths make the text unambiguous.
+    let text: String = parts
+        .iter()
+        .map(|part| format!("{}:{part}", part.len()))
+        .collect();
+    let hash = digest(&SHA256, text.as_bytes());
+    let hex: String = hash.as_ref()[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{kind}-{hex}")
 }
 
 /// Opens a file that only its owner can read.

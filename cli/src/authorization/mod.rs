@@ -1,5 +1,7 @@
-//! Signs in at servers that want it. `options` has the options, and `person` asks whoever is at this computer.
+//! Signs in at servers that want it. `options` has the options, `person` asks whoever is at this computer, and `keychain` keeps tokens.
 
+#[cfg(feature = "keychain")]
+mod keychain;
 mod options;
 mod person;
 

@@ -1,6 +1,7 @@
 //! The options for authorization, and the configuration that follows from them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -10,7 +11,7 @@ use everlink::auth::{
     ResourceParameter, Secret,
 };
 use everlink::http::Url;
-use everlink_auth::{FileStore, PrivateKey, Redirect};
+use everlink_auth::{FileStore, PrivateKey, Redirect, Store};
 
 use crate::args::parse_timeout;
 use crate::{Failure, usage_error};
@@ -50,6 +51,10 @@ pub(crate) struct AuthOptions {
         hide_env = true
     )]
     pub(crate) auth_directory: Option<PathBuf>,
+    /// Keep tokens in the keychain of the system, and in files only where it cannot be used
+    #[cfg(feature = "keychain")]
+    #[arg(long, env = "EVERLINK_KEYCHAIN", hide_env = true)]
+    pub(crate) keychain: bool,
     /// The scopes to request, in place of those that the server names
     #[arg(long, value_name = "SCOPES")]
     pub(crate) scope: Option<String>,
@@ -289,13 +294,17 @@ impl AuthOptions {
     }
 
     /// The store of tokens.
-    pub(crate) fn store(&self) -> Result<FileStore, Failure> {
-        match &self.auth_directory {
-            Some(directory) => Ok(FileStore::new(directory)),
-            None => FileStore::of_user().ok_or_else(|| {
-                usage_error("there is no place for tokens, because HOME is not set; name one with --auth-directory")
-            }),
+    pub(crate) fn store(&self) -> Result<Arc<dyn Store>, Failure> {
+        let directory = self.auth_directory.as_ref();
+        let files = directory.map(FileStore::new).or_else(FileStore::of_user);
+        let files = files.ok_or_else(|| {
+            usage_error("there is no place for tokens, because HOME is not set; name one with --auth-directory")
+        })?;
+        #[cfg(feature = "keychain")]
+        if self.keychain {
+            return Ok(Arc::new(super::keychain::Keychain::new(files)));
         }
+        Ok(Arc::new(files))
     }
 }
 

@@ -65,6 +65,15 @@ pub(crate) fn cargo_with(arguments: &str, adjust: impl FnOnce(&mut Command)) -> 
     }
 }
 
+/// What the tests need.
+pub(crate) const ALL_TESTS: &str = "--workspace --all-features --lib --bins --tests";
+
+/// Builds all programs with the same features as the tests. After the tests, there is nothing left to compile: another choice of packages would have
+/// other features, and most dependencies would be compiled again.
+pub(crate) fn build_as_for_tests() -> Outcome {
+    cargo(&format!("build {ALL_TESTS}"))
+}
+
 /// Returns the standard output of cargo with `arguments`.
 pub(crate) fn cargo_output(arguments: &str) -> Result<String, String> {
     cargo_output_with(arguments, |_| {})

@@ -102,10 +102,7 @@ fn documentation() -> Outcome {
 }
 
 fn tests() -> Outcome {
-    let runner = runner();
-    cargo(&format!(
-        "{runner} --workspace --all-features --lib --bins --tests"
-    ))
+    cargo(&format!("{} {}", runner(), step::ALL_TESTS))
 }
 
 /// Runs the scripted tests again, with the server's bytes split into other reads. Uses `--workspace`, so that cargo rebuilds nothing.

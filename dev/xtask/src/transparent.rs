@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::install::{node_modules, python, run_command, skip_without};
 use crate::interop;
-use crate::step::{Done, Outcome, cargo, cargo_with, root, target};
+use crate::step::{Done, Outcome, build_as_for_tests, cargo, cargo_with, root, target};
 
 const NEEDED: &[&str] = &["node", "npm", "python3"];
 
@@ -89,7 +89,7 @@ pub(crate) fn check() -> Outcome {
     if let Some(skipped) = skip_without(NEEDED) {
         return skipped;
     }
-    cargo("build --package everlink-cli")?;
+    build_as_for_tests()?;
     let libraries = install("quick.json", QUICK)?;
     run_command(suite_command(&libraries, "debug").arg("--quick"))?;
     Ok(Done::Passed)

@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if skip_without(NEEDED).is_some() {
         return Err("this needs node and npm".into());
     }
-    let suite = prepare()?;
+    cargo("build --package conformance --package everlink-cli")?;
+    let suite = Suite::install()?;
     let mut report = run_required(&suite, repeats)?;
     run_optional(&suite, &mut report)?;
     eprintln!("\n{}", report.as_table());
@@ -42,15 +43,11 @@ pub(crate) fn check() -> Outcome {
     if let Some(skipped) = skip_without(NEEDED) {
         return skipped;
     }
-    let report = run_required(&prepare()?, 1)?;
+    step::build_as_for_tests()?;
+    let report = run_required(&Suite::install()?, 1)?;
     eprintln!("\n{}", report.as_table());
     report.result()?;
     Ok(Done::Passed)
-}
-
-fn prepare() -> Result<Suite, String> {
-    cargo("build --package conformance --package everlink-cli")?;
-    Suite::install()
 }
 
 fn run_required(suite: &Suite, repeats: u32) -> Result<Report, String> {
