@@ -28,44 +28,67 @@ mod mark;
 mod oracle;
 mod process;
 mod report;
-mod rng;
 mod rule;
 mod script;
-mod shrink;
 mod site;
 mod store;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fmt;
 
-pub use report::Report;
+pub use everlink_simulation::{BadScript, run, run_with_trace, shrink};
+use everlink_simulation::{Cap, RunResult, Simulation};
 pub use rule::{Rule, Violation};
-pub use script::{BadScript, Kind, Refreshes, Script, Setup, Step};
-pub use shrink::shrink;
+pub use script::{Kind, Refreshes, Setup, Step};
 
-/// Runs a script. Returns the counts, and the first violation of a rule, if there is one.
-///
-/// `flaw` breaks this rule on purpose, to show that the oracle detects it.
-#[must_use]
-pub fn run(script: &Script, flaw: Option<Rule>) -> (Report, Option<Violation>) {
-    run_with(script, flaw, Report::default())
-}
+/// A run.
+pub type Script = everlink_simulation::Script<AuthSimulation>;
 
-/// The same, with a [trace](Report::trace) of everything that happened.
-#[must_use]
-pub fn run_with_trace(script: &Script, flaw: Option<Rule>) -> (Report, Option<Violation>) {
-    run_with(script, flaw, Report::with_trace())
-}
+/// The counts of one run, or of many.
+pub type Report = everlink_simulation::Report<AuthSimulation>;
 
-fn run_with(script: &Script, flaw: Option<Rule>, report: Report) -> (Report, Option<Violation>) {
-    let result = catch_unwind(AssertUnwindSafe(|| world::play(script, flaw, report)));
-    result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        let details = format!("it panicked: {}", text.unwrap_or("without a text"));
-        let rule = Rule::NoPanic;
-        (Report::default(), Some(Violation { rule, details }))
-    })
+/// The simulation of processes that share tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuthSimulation;
+
+impl Simulation for AuthSimulation {
+    type Setup = Setup;
+    type Step = Step;
+    type Fault = Kind;
+    type Rule = Rule;
+
+    const CRATE: &'static str = "everlink_auth_sim";
+    const BREAK_HELP: &'static str = "break the rule of this number on purpose";
+    const RULES: &'static [Rule] = &Rule::ALL;
+    const RULE_OF_PANICS: Rule = Rule::NoPanic;
+    const RULE_OF_REPEATS: Rule = Rule::SameRun;
+    const FAULTS: &'static [Kind] = Kind::ALL;
+    const FIRST_DIGEST: u64 = 0;
+    const CAPS: &'static [Cap<Step>] = &[(&[0, 1_000, 60_000], |step, limit| {
+        step.after = step.after.min(limit.into());
+    })];
+
+    fn script(seed: u64) -> Script {
+        script::from_seed(seed)
+    }
+
+    fn play(script: &Script, flaw: Option<Rule>, report: Report) -> RunResult<AuthSimulation> {
+        world::play(script, flaw, report)
+    }
+
+    fn transitions() -> Vec<&'static str> {
+        report::transitions()
+    }
+
+    fn write_report(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        report::write(report, f)
+    }
+
+    fn gaps(report: &Report) -> Option<String> {
+        // The report names them.
+        (!report.untaken_transitions().is_empty()).then(String::new)
+    }
 }
 
 /// Runs a script in text form, for a test.
@@ -74,8 +97,5 @@ fn run_with(script: &Script, flaw: Option<Rule>, report: Report) -> (Report, Opt
 ///
 /// If the text is no script, or if a rule is broken.
 pub fn play(text: &str) {
-    let script: Script = text.parse().expect("a script");
-    if let (_, Some(violation)) = run(&script, None) {
-        panic!("{violation}");
-    }
+    everlink_simulation::play::<AuthSimulation>(text);
 }

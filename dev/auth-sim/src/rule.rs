@@ -33,6 +33,8 @@ pub enum Rule {
     NoHotLoop,
     /// Nothing panics.
     NoPanic,
+    /// The same script gives the same run.
+    SameRun,
 }
 
 impl Rule {
@@ -57,18 +59,5 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A rule that was broken, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Violation {
-    /// The rule.
-    pub rule: Rule,
-    /// What happened.
-    pub details: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is broken: {}", self.rule, self.details)
-    }
-}
+/// A violation of a rule.
+pub type Violation = everlink_simulation::Violation<Rule>;

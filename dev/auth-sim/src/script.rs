@@ -3,66 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::rng::Rng;
+use everlink_simulation::{BadScript, Rng, number, script_enum};
+
+use crate::Script;
 
 /// The simulated time of a run, in milliseconds: 30 days.
 pub(crate) const MONTH: u64 = 30 * 86_400_000;
-
-/// Defines an enum whose variants have names in scripts, and weights by which a seed chooses among them.
-macro_rules! script_enum {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $weight:literal $variant:ident = $word:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum $name { $($(#[$of])* $variant,)+ }
-
-        impl $name {
-            /// All variants.
-            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
-
-            fn choose(rng: &mut Rng) -> $name {
-                let weights = [$(($name::$variant, $weight),)+];
-                let mut left = rng.below(weights.iter().map(|(_, weight)| *weight).sum());
-                for (variant, weight) in weights {
-                    match left.checked_sub(weight) {
-                        None => return variant,
-                        Some(rest) => left = rest,
-                    }
-                }
-                unreachable!("below the sum of the weights")
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $($name::$variant => $word,)+ })
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = BadScript;
-
-            fn from_str(word: &str) -> Result<$name, BadScript> {
-                match word {
-                    $($word => Ok($name::$variant),)+
-                    _ => Err(BadScript(format!("`{word}` is none of: {}", [$($word),+].join(", ")))),
-                }
-            }
-        }
-    };
-}
-
-/// The reason why a text is no script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadScript(String);
-
-impl fmt::Display for BadScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadScript {}
 
 script_enum! {
     /// How the authorization server treats refresh tokens.
@@ -156,59 +102,46 @@ pub struct Step {
     pub parameter: u64,
 }
 
-/// A setup and the steps of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Script {
-    /// The world.
-    pub setup: Setup,
-    /// The steps, in order.
-    pub steps: Vec<Step>,
-}
-
-impl Script {
-    /// The script of a seed: a month of steps.
-    #[must_use]
-    pub fn from_seed(seed: u64) -> Script {
-        let rng = &mut Rng::new(seed, 1);
-        let setup = Setup {
-            seed,
-            processes: 2 + rng.below(4) + rng.below(2) * rng.below(4),
-            life: rng.millis(300, 86_400),
-            refreshes: Refreshes::choose(rng),
+/// The script of a seed: a month of steps.
+pub(crate) fn from_seed(seed: u64) -> Script {
+    let rng = &mut Rng::new(seed, 1);
+    let setup = Setup {
+        seed,
+        processes: 2 + rng.below(4) + rng.below(2) * rng.below(4),
+        life: rng.millis(300, 86_400),
+        refreshes: rng.choose(Refreshes::ALL, Refreshes::WEIGHTS),
+    };
+    let life = setup.life * 1000;
+    let (mut steps, mut passed) = (Vec::new(), 0);
+    let count = 40 + rng.below(100);
+    while passed < MONTH {
+        let after = match rng.below(16) {
+            0..8 => rng.below(2_000),
+            8..12 => rng.millis(1_000, 600_000),
+            // Around the end of a token.
+            12..14 => rng.below(life + life / 4),
+            14 => life + rng.below(life),
+            _ => rng.below(4 * life),
         };
-        let life = setup.life * 1000;
-        let (mut steps, mut passed) = (Vec::new(), 0);
-        let count = 40 + rng.below(100);
-        while passed < MONTH {
-            let after = match rng.below(16) {
-                0..8 => rng.below(2_000),
-                8..12 => rng.millis(1_000, 600_000),
-                // Around the end of a token.
-                12..14 => rng.below(life + life / 4),
-                14 => life + rng.below(life),
-                _ => rng.below(4 * life),
-            };
-            let mut step = Step {
-                after,
-                kind: Kind::choose(rng),
-                process: rng.below(setup.processes),
-                parameter: rng.next_u64() % 1_000_000,
-            };
-            passed += after;
-            if step.kind == Kind::Sleep {
-                passed += sleep_of(step.parameter);
-            }
-            if steps.len() >= count as usize && passed < MONTH {
-                // The rest of the month is spent asleep, in a few pieces.
-                step.kind = Kind::Sleep;
-                step.parameter = 999_999;
-                passed += sleep_of(step.parameter);
-            }
-            steps.push(step);
+        let mut step = Step {
+            after,
+            kind: rng.choose(Kind::ALL, Kind::WEIGHTS),
+            process: rng.below(setup.processes),
+            parameter: rng.next_u64() % 1_000_000,
+        };
+        passed += after;
+        if step.kind == Kind::Sleep {
+            passed += sleep_of(step.parameter);
         }
-        Script { setup, steps }
+        if steps.len() >= count as usize && passed < MONTH {
+            // The rest of the month is spent asleep, in a few pieces.
+            step.kind = Kind::Sleep;
+            step.parameter = 999_999;
+            passed += sleep_of(step.parameter);
+        }
+        steps.push(step);
     }
+    Script { setup, steps }
 }
 
 /// The length of a sleep, in milliseconds: minutes, hours or days.
@@ -221,47 +154,45 @@ pub(crate) const fn sleep_of(parameter: u64) -> u64 {
     minutes * 60_000
 }
 
-impl fmt::Display for Script {
+impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Setup {
             seed,
             processes,
             life,
             refreshes,
-        } = &self.setup;
-        writeln!(f, "seed {seed} {processes} {life} {refreshes}")?;
-        for step in &self.steps {
-            let Step {
-                after,
-                kind,
-                process,
-                parameter,
-            } = step;
-            writeln!(f, "+{after} {kind} {process} {parameter}")?;
-        }
-        Ok(())
+        } = self;
+        write!(f, "seed {seed} {processes} {life} {refreshes}")
     }
 }
 
-impl FromStr for Script {
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step {
+            after,
+            kind,
+            process,
+            parameter,
+        } = self;
+        write!(f, "+{after} {kind} {process} {parameter}")
+    }
+}
+
+impl FromStr for Setup {
     type Err = BadScript;
 
-    fn from_str(text: &str) -> Result<Script, BadScript> {
-        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let first = lines.next().unwrap_or_default();
-        let words: Vec<&str> = first.split_whitespace().collect();
+    fn from_str(line: &str) -> Result<Setup, BadScript> {
+        let words: Vec<&str> = line.split_whitespace().collect();
         let ["seed", seed, processes, life, refreshes] = words[..] else {
             let wanted = "seed NUMBER PROCESSES SECONDS REFRESHES";
-            return Err(BadScript(format!("`{first}` is not `{wanted}`")));
+            return Err(BadScript(format!("`{line}` is not `{wanted}`")));
         };
-        let setup = Setup {
+        Ok(Setup {
             seed: number(seed)?,
-            processes: number(processes)?.clamp(1, 64),
-            life: number(life)?.max(1),
+            processes: number::<u64>(processes)?.clamp(1, 64),
+            life: number::<u64>(life)?.max(1),
             refreshes: refreshes.parse()?,
-        };
-        let steps = lines.map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Script { setup, steps })
+        })
     }
 }
 
@@ -282,9 +213,4 @@ impl FromStr for Step {
             parameter: number(parameter)?,
         })
     }
-}
-
-fn number(word: &str) -> Result<u64, BadScript> {
-    let parsed = word.parse();
-    parsed.map_err(|_| BadScript(format!("`{word}` is no number")))
 }

@@ -1,23 +1,13 @@
 //! Tests that the oracle detects a driver that breaks a rule on purpose, for each rule.
 
-use everlink_auth_sim::{Rule, Script, run, shrink};
+use everlink_auth_sim::{AuthSimulation, Rule};
+use everlink_simulation::testing;
 
 /// This many runs are enough to detect each of these drivers.
 const RUNS: u64 = 200;
 
-/// The first violation by a driver with this flaw: the seed, the rule and the text.
-fn first_violation(flaw: Rule) -> (u64, Rule, String) {
-    for seed in 1..RUNS {
-        if let (_, Some(violation)) = run(&Script::from_seed(seed), Some(flaw)) {
-            return (seed, violation.rule, violation.to_string());
-        }
-    }
-    panic!("a driver that breaks {flaw} was not found out");
-}
-
 fn assert_detects(flaw: Rule) {
-    let (seed, rule, text) = first_violation(flaw);
-    assert_eq!(rule, flaw, "seed {seed}: {text}");
+    testing::assert_detects::<AuthSimulation>(flaw, RUNS);
 }
 
 #[test]
@@ -70,21 +60,7 @@ fn repeated_exchanges_are_detected() {
     assert_detects(Rule::NoHotLoop);
 }
 
-/// The shrunk script is smaller, breaks the same rule, and can be parsed again.
 #[test]
 fn shrunk_script_is_smaller_and_breaks_the_same_rule() {
-    let flaw = Rule::NothingIsForgotten;
-    let (seed, rule, _) = first_violation(flaw);
-    let script = Script::from_seed(seed);
-    let small = shrink(&script, rule, Some(flaw));
-    assert!(small.steps.len() < script.steps.len(), "{small}");
-    let again: Script = small.to_string().parse().expect("a script");
-    assert_eq!(again, small);
-    let (_, violation) = run(&again, Some(flaw));
-    assert_eq!(violation.map(|violation| violation.rule), Some(rule));
-    let (_, violation) = run(&again, None);
-    assert!(
-        violation.is_none(),
-        "the library keeps to it: {violation:?}"
-    );
+    testing::assert_shrinks::<AuthSimulation>(Rule::NothingIsForgotten, RUNS);
 }

@@ -15,7 +15,7 @@
 //! let (report, violation) = run(&script, None);
 //! assert!(violation.is_none());
 //! assert_eq!(script.to_string().parse(), Ok(script));
-//! assert!(report.simulated().as_secs() > 0);
+//! assert!(report.simulated.as_secs() > 0);
 //! ```
 //!
 //! `cargo xtask sim --runs N --seed S` runs many seeds and prints the counts. A run that breaks a rule is [shrunk](shrink) to a small
@@ -23,44 +23,69 @@
 
 mod oracle;
 mod report;
-mod rng;
 mod script;
-mod shrink;
 mod subject;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fmt;
 
+pub use everlink_simulation::{BadScript, run, run_with_trace, shrink};
+use everlink_simulation::{Cap, RunResult, Simulation};
 pub use oracle::{Rule, Violation};
-pub use report::Report;
-pub use script::{
-    Action, BadScript, Dialect, Fault, Pace, Peer, Room, Script, Setup, Shape, Step, StepKind,
-};
-pub use shrink::shrink;
+pub use script::{Action, Dialect, Fault, Pace, Peer, Room, Setup, Shape, Step, StepKind};
 
-/// Runs a script. Returns the counts, and the first violation of a rule, if there is one.
-///
-/// `flaw` replaces the library's machine by one that breaks this rule on purpose, to show that the oracle detects it.
-#[must_use]
-pub fn run(script: &Script, flaw: Option<Rule>) -> (Report, Option<Violation>) {
-    run_with(script, flaw, Report::default())
-}
+/// A run.
+pub type Script = everlink_simulation::Script<LinkSimulation>;
 
-/// The same, with a [trace](Report::trace) of all steps.
-#[must_use]
-pub fn run_with_trace(script: &Script, flaw: Option<Rule>) -> (Report, Option<Violation>) {
-    run_with(script, flaw, Report::with_trace())
-}
+/// The counts of one run, or of many.
+pub type Report = everlink_simulation::Report<LinkSimulation>;
 
-fn run_with(script: &Script, flaw: Option<Rule>, report: Report) -> (Report, Option<Violation>) {
-    let result = catch_unwind(AssertUnwindSafe(|| world::play(script, flaw, report)));
-    result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        let details = format!("it panicked: {}", text.unwrap_or("without a word"));
-        let rule = Rule::PeerIsHarmless;
-        (Report::default(), Some(Violation { rule, details }))
-    })
+/// The simulation of links. A flaw replaces the library's machine by one that breaks a rule on purpose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkSimulation;
+
+impl Simulation for LinkSimulation {
+    type Setup = Setup;
+    type Step = Step;
+    type Fault = Fault;
+    type Rule = Rule;
+
+    const CRATE: &'static str = "everlink_sim";
+    const BREAK_HELP: &'static str = "use a machine that breaks the rule of this number";
+    const RULES: &'static [Rule] = &Rule::ALL;
+    const RULE_OF_PANICS: Rule = Rule::PeerIsHarmless;
+    const RULE_OF_REPEATS: Rule = Rule::TimeOnlyByInput;
+    const FAULTS: &'static [Fault] = Fault::ALL;
+    const FIRST_DIGEST: u64 = 0xcbf2_9ce4_8422_2325;
+    const CAPS: &'static [Cap<Step>] = &[
+        (&[0, 1, 10, 100], |step, limit| {
+            step.after = step.after.min(limit)
+        }),
+        (&[0, 1, 2, 3], |step, limit| {
+            step.parameter = step.parameter.min(limit)
+        }),
+    ];
+
+    fn script(seed: u64) -> Script {
+        script::from_seed(seed)
+    }
+
+    fn play(script: &Script, flaw: Option<Rule>, report: Report) -> RunResult<LinkSimulation> {
+        world::play(script, flaw, report)
+    }
+
+    fn transitions() -> Vec<&'static str> {
+        report::transitions()
+    }
+
+    fn write_report(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        report::write(report, f)
+    }
+
+    fn gaps(report: &Report) -> Option<String> {
+        report::gaps(report)
+    }
 }
 
 /// Runs a script in text form, for a test.
@@ -69,8 +94,5 @@ fn run_with(script: &Script, flaw: Option<Rule>, report: Report) -> (Report, Opt
 ///
 /// If the text is no script, or if a rule is broken.
 pub fn play(text: &str) {
-    let script: Script = text.parse().expect("a script");
-    if let (_, Some(violation)) = run(&script, None) {
-        panic!("{violation}");
-    }
+    everlink_simulation::play::<LinkSimulation>(text);
 }

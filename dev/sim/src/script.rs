@@ -2,54 +2,9 @@
 
 mod text;
 
-use std::fmt;
-use std::str::FromStr;
+use everlink_simulation::{Rng, script_enum};
 
-use crate::rng::Rng;
-
-/// Defines an enum whose variants have names in scripts.
-macro_rules! script_enum {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum $name { $($(#[$of])* $variant,)+ }
-
-        impl $name {
-            /// All variants.
-            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(match self { $($name::$variant => $word,)+ })
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = BadScript;
-
-            fn from_str(word: &str) -> Result<$name, BadScript> {
-                match word {
-                    $($word => Ok($name::$variant),)+
-                    _ => Err(BadScript(format!("`{word}` is none of: {}", [$($word),+].join(", ")))),
-                }
-            }
-        }
-    };
-}
-
-/// The reason why a text is no script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadScript(String);
-
-impl fmt::Display for BadScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadScript {}
+use crate::Script;
 
 script_enum! {
     /// The transports between the application and the last server.
@@ -290,68 +245,55 @@ pub enum StepKind {
     Fail(Fault),
 }
 
-/// A run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Script {
-    /// The setup.
-    pub setup: Setup,
-    /// The steps in order.
-    pub steps: Vec<Step>,
-}
-
 /// A script has at most this many steps.
 const MAX_STEPS: u64 = 60;
 
-impl Script {
-    /// The script of this seed.
-    #[must_use]
-    pub fn from_seed(seed: u64) -> Script {
-        let mut rng = Rng::new(seed, 1);
-        let shape = rng.pick(&[
-            Shape::Child,
-            Shape::Child,
-            Shape::Child,
-            Shape::Socket,
-            Shape::Http,
-            Shape::Http,
-            Shape::Http,
-            Shape::ChildChild,
-            Shape::ChildHttp,
-            Shape::HttpChild,
-            Shape::HttpHttp,
-        ]);
-        let peer = rng.pick(Peer::ALL);
-        let dialect = match (rng.below(8), peer) {
-            (0, Peer::Modern | Peer::Everlink) => Dialect::Modern,
-            (1, Peer::Legacy | Peer::Everlink) => Dialect::Legacy,
-            _ => Dialect::Automatic,
-        };
-        let pace = rng.pick(&[
-            Pace::Brisk,
-            Pace::Brisk,
-            Pace::Brisk,
-            Pace::Final,
-            Pace::Interactive,
-            Pace::Interactive,
-            Pace::Background,
-        ]);
-        let room = if rng.one_in(6) {
-            Room::Tight
-        } else {
-            Room::Wide
-        };
-        let setup = Setup {
-            seed,
-            shape,
-            peer,
-            dialect,
-            pace,
-            room,
-        };
-        let steps = steps(&setup, &mut rng);
-        Script { setup, steps }
-    }
+/// The script of this seed.
+pub(crate) fn from_seed(seed: u64) -> Script {
+    let mut rng = Rng::new(seed, 1);
+    let shape = rng.pick(&[
+        Shape::Child,
+        Shape::Child,
+        Shape::Child,
+        Shape::Socket,
+        Shape::Http,
+        Shape::Http,
+        Shape::Http,
+        Shape::ChildChild,
+        Shape::ChildHttp,
+        Shape::HttpChild,
+        Shape::HttpHttp,
+    ]);
+    let peer = rng.pick(Peer::ALL);
+    let dialect = match (rng.below(8), peer) {
+        (0, Peer::Modern | Peer::Everlink) => Dialect::Modern,
+        (1, Peer::Legacy | Peer::Everlink) => Dialect::Legacy,
+        _ => Dialect::Automatic,
+    };
+    let pace = rng.pick(&[
+        Pace::Brisk,
+        Pace::Brisk,
+        Pace::Brisk,
+        Pace::Final,
+        Pace::Interactive,
+        Pace::Interactive,
+        Pace::Background,
+    ]);
+    let room = if rng.one_in(6) {
+        Room::Tight
+    } else {
+        Room::Wide
+    };
+    let setup = Setup {
+        seed,
+        shape,
+        peer,
+        dialect,
+        pace,
+        room,
+    };
+    let steps = steps(&setup, &mut rng);
+    Script { setup, steps }
 }
 
 /// Each fault has a random weight in each script, and many have none, so that some scripts focus on few faults.

@@ -1,49 +1,21 @@
 //! A few of the runs that `cargo xtask sim` makes by the hundred thousand.
 
-use everlink_sim::{Fault, Report, Script, run};
+use everlink_sim::{LinkSimulation, Script};
+use everlink_simulation::testing;
 
 #[test]
 fn seeds_1_to_600_break_no_rule_and_cover_all_faults() {
-    let mut all = Report::default();
-    for seed in 1..=600 {
-        let (report, violation) = run(&Script::from_seed(seed), None);
-        assert!(
-            violation.is_none(),
-            "seed {seed}: {}",
-            violation.expect("one")
-        );
-        all.add(&report);
-    }
-    let unseen: Vec<&Fault> = Fault::ALL
-        .iter()
-        .filter(|f| all.fault_count(**f) == 0)
-        .collect();
-    assert!(
-        unseen.is_empty(),
-        "these faults never took effect: {unseen:?}"
-    );
-    assert!(
-        all.untaken_transitions().len() <= 1,
-        "not taken: {:?}",
-        all.untaken_transitions()
-    );
+    testing::assert_keeps_rules::<LinkSimulation>(1..=600);
 }
 
 #[test]
 fn same_seed_gives_the_same_digest() {
-    let digest = |seed| run(&Script::from_seed(seed), None).0.digest();
-    for seed in 1..=40 {
-        assert_eq!(digest(seed), digest(seed), "seed {seed}");
-    }
-    assert_ne!(digest(1), digest(2));
+    testing::assert_repeats::<LinkSimulation>(1..=40);
 }
 
 #[test]
 fn script_text_round_trips() {
-    for seed in 1..=200 {
-        let script = Script::from_seed(seed);
-        assert_eq!(script.to_string().parse(), Ok(script));
-    }
+    testing::assert_round_trips::<LinkSimulation>(1..=200);
 }
 
 #[test]

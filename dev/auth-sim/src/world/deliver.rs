@@ -171,11 +171,11 @@ impl World {
         let mut verdict = self.site.judge(mark, wants_wide, self.true_time());
         if verdict == Verdict::TooNarrow {
             self.wide_demands -= 1;
-            self.report.fault(Kind::StepUp);
+            self.report.record_fault(Kind::StepUp);
         }
         if verdict == Verdict::Fine && self.refusals > 0 {
             self.refusals -= 1;
-            self.report.fault(Kind::Refuse);
+            self.report.record_fault(Kind::Refuse);
             verdict = Verdict::Unauthorized;
         }
         if verdict == Verdict::Fine {

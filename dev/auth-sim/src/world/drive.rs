@@ -21,7 +21,7 @@ impl World {
             let process = &mut self.processes[pid];
             let plan = process.crash.take_if(|plan| plan.at == kind);
             if plan.is_some() {
-                self.report.fault(Kind::Crash);
+                self.report.record_fault(Kind::Crash);
             }
             if plan.is_none_or(|plan| plan.is_after) {
                 self.carry_out(pid, output);
@@ -142,7 +142,7 @@ impl World {
             return false;
         }
         self.store_faults -= 1;
-        self.report.fault(Kind::StoreFails);
+        self.report.record_fault(Kind::StoreFails);
         self.observe(pid, &Fact::StoreFailed { access });
         self.answer_of_store(pid, Delivery::StoreFailed);
         true
@@ -188,7 +188,7 @@ impl World {
             self.people.pop_front().unwrap_or_default()
         };
         if manner > 0 {
-            self.report.fault(Kind::Person);
+            self.report.record_fault(Kind::Person);
         }
         let after = match manner {
             2 => self.rng.millis(30_000, 700_000),
@@ -317,14 +317,14 @@ impl World {
             return None;
         }
         if self.mono < self.outage_until && !url.starts_with("https://mcp.") {
-            self.report.fault(Kind::Outage);
+            self.report.record_fault(Kind::Outage);
             return Some((Kind::Outage, 0));
         }
         let is_for_tokens = url.ends_with("/token");
         let mut network = self.network.iter();
         let found = network.position(|fault| is_for_tokens || !fault.is_for_tokens)?;
         let fault = self.network.remove(found)?;
-        self.report.fault(fault.kind);
+        self.report.record_fault(fault.kind);
         Some((fault.kind, fault.parameter))
     }
 

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use everlink::Instant;
 use everlink::auth::{Authorizer, Now, State};
+use everlink_simulation::Rng;
 
 use crate::fact::{Fact, Pid};
 use crate::oracle::{Oracle, When};
 use crate::process::{Delivery, Process, config};
-use crate::report::Report;
-use crate::rng::Rng;
 use crate::rule::{Rule, Violation};
-use crate::script::{Kind, Script};
+use crate::script::Kind;
 use crate::site::Site;
 use crate::store::Store;
+use crate::{Report, Script};
 
 /// The time at which worlds begin, in seconds since 1970.
 const START: u64 = 1_800_000_000;
@@ -109,7 +109,7 @@ pub(crate) fn play(
     world.run_until(|world| world.queue.is_empty() && world.is_quiet());
     world.recover();
     let simulated = Duration::from_millis(world.mono + world.slept);
-    world.report.ran(simulated);
+    world.report.finish_run(simulated);
     (world.report, world.oracle.violation().cloned())
 }
 
@@ -149,19 +149,19 @@ impl World {
             mono: self.mono,
             unix: self.unix(),
         };
-        if self.report.is_traced() && !matches!(fact, Fact::Rested { .. }) {
-            let line = format!("{:>12} {pid} {fact}", self.mono);
-            self.report.note(&line);
+        if !matches!(fact, Fact::Rested { .. }) {
+            let line = || format!("{:>12} {pid} {fact}", self.mono);
+            self.report.note(line);
         }
         let name = name_of(fact);
         if !name.is_empty() {
-            self.report.fact(name);
+            self.report.record_event("facts", name);
         }
         let size = name.len() as u64 + self.mono * 31 + pid as u64;
         self.report.hash(size);
         self.oracle.observe(when, pid, fact);
-        if self.report.is_traced() && self.is_broken() {
-            self.report.note("a rule is broken here");
+        if self.is_broken() {
+            self.report.note(|| "a rule is broken here".into());
         }
     }
 
@@ -255,7 +255,8 @@ impl World {
 
     fn moved(&mut self, before: State, after: State) {
         if before != after {
-            self.report.transition(before, after);
+            let (from, to) = (format!("{before:?}"), format!("{after:?}"));
+            self.report.record_transition(from, to);
         }
     }
 

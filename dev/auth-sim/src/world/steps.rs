@@ -21,18 +21,15 @@ impl World {
             let after = next.after;
             self.schedule(after, Event::Step(index + 1));
         }
-        if self.report.is_traced() {
-            let line = {
-                let Step {
-                    kind,
-                    process,
-                    parameter,
-                    ..
-                } = &step;
-                format!("{:>12} - {kind} {process} {parameter}", self.mono)
-            };
-            self.report.note(&line);
-        }
+        self.report.note(|| {
+            let Step {
+                kind,
+                process,
+                parameter,
+                ..
+            } = &step;
+            format!("{:>12} - {kind} {process} {parameter}", self.mono)
+        });
         let pid = usize::try_from(step.process).unwrap_or_default() % self.processes.len();
         match step.kind {
             Kind::Call | Kind::Burst | Kind::All | Kind::SignIn | Kind::Cancel | Kind::SignOut => {
@@ -62,21 +59,21 @@ impl World {
             Kind::Person => self.people.push_back(step.parameter % 6),
             Kind::Revoke => {
                 if let Some(family) = self.site.revoke() {
-                    self.report.fault(step.kind);
+                    self.report.record_fault(step.kind);
                     self.observe(pid, &Fact::Revoked { family });
                 }
             }
             Kind::Refuse => self.refusals += 1 + step.parameter % 4,
             Kind::StepUp => self.wide_demands += 1 + step.parameter % 2,
             Kind::Forget => {
-                self.report.fault(step.kind);
+                self.report.record_fault(step.kind);
                 self.oracle.clients_forgotten();
                 for family in self.site.forget_clients() {
                     self.observe(pid, &Fact::Revoked { family });
                 }
             }
             Kind::Move => {
-                self.report.fault(step.kind);
+                self.report.record_fault(step.kind);
                 self.site.issuer = 1 - self.site.issuer;
                 let issuer = self.site.issuer;
                 self.observe(pid, &Fact::Moved { issuer });
@@ -85,7 +82,7 @@ impl World {
     }
 
     fn act_as_application(&mut self, pid: Pid, step: &Step) {
-        self.report.fault(step.kind);
+        self.report.record_fault(step.kind);
         match step.kind {
             Kind::Call => {
                 self.start(pid);
@@ -132,7 +129,7 @@ impl World {
         let which = usize::try_from(parameter % 10).unwrap_or_default();
         let Some(at) = OutputKind::ALL.get(which).copied() else {
             if self.processes[pid].auth.is_some() {
-                self.report.fault(Kind::Crash);
+                self.report.record_fault(Kind::Crash);
             }
             return self.crash(pid);
         };
@@ -141,7 +138,7 @@ impl World {
     }
 
     fn move_clock(&mut self, step: &Step) {
-        self.report.fault(step.kind);
+        self.report.record_fault(step.kind);
         if step.kind == Kind::Sleep {
             self.slept += sleep_of(step.parameter);
         } else {

@@ -108,30 +108,7 @@ impl fmt::Display for Rule {
 }
 
 /// A violation of a rule.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Violation {
-    /// The broken rule.
-    pub rule: Rule,
-    /// What happened.
-    pub details: String,
-}
-
-impl Violation {
-    /// The violation that two runs of the same script differ.
-    #[must_use]
-    pub fn different_runs() -> Violation {
-        let details = "the same inputs gave other outputs".to_owned();
-        let rule = Rule::TimeOnlyByInput;
-        Violation { rule, details }
-    }
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is broken: {}", self.rule, self.details)
-    }
-}
+pub type Violation = everlink_simulation::Violation<Rule>;
 
 pub(crate) type Check = Result<(), Violation>;
 

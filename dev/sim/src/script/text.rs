@@ -1,11 +1,13 @@
-//! Scripts as text: one line for the setup, then one for each step.
+//! The lines of a script as text: the setup, and each step.
 
 use std::fmt;
 use std::str::FromStr;
 
-use super::{BadScript, Script, Setup, Step, StepKind};
+use everlink_simulation::{BadScript, number};
 
-impl fmt::Display for Script {
+use super::{Setup, Step, StepKind};
+
+impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Setup {
             seed,
@@ -14,31 +16,22 @@ impl fmt::Display for Script {
             dialect,
             pace,
             room,
-        } = &self.setup;
-        writeln!(f, "seed {seed} {shape} {peer} {dialect} {pace} {room}")?;
-        for act in &self.steps {
-            let Step {
-                after,
-                kind,
-                parameter,
-            } = act;
-            match kind {
-                StepKind::Do(action) => writeln!(f, "+{after} do {action} {parameter}")?,
-                StepKind::Fail(fault) => writeln!(f, "+{after} fail {fault} {parameter}")?,
-            }
-        }
-        Ok(())
+        } = self;
+        write!(f, "seed {seed} {shape} {peer} {dialect} {pace} {room}")
     }
 }
 
-impl FromStr for Script {
-    type Err = BadScript;
-
-    fn from_str(text: &str) -> Result<Script, BadScript> {
-        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let setup = lines.next().unwrap_or_default().parse()?;
-        let steps = lines.map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Script { setup, steps })
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step {
+            after,
+            kind,
+            parameter,
+        } = self;
+        match kind {
+            StepKind::Do(action) => write!(f, "+{after} do {action} {parameter}"),
+            StepKind::Fail(fault) => write!(f, "+{after} fail {fault} {parameter}"),
+        }
     }
 }
 
@@ -84,9 +77,4 @@ impl FromStr for Step {
             parameter,
         })
     }
-}
-
-fn number<T: FromStr>(word: &str) -> Result<T, BadScript> {
-    let bad_number = |_| BadScript(format!("`{word}` is no number"));
-    word.parse().map_err(bad_number)
 }

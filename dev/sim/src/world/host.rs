@@ -11,8 +11,9 @@ use everlink::{
 use serde_json::json;
 
 use super::configs::WATCHED;
+use crate::Report;
 use crate::oracle::{CallSpec, Check, Oracle, Rule, check, check_no_secret};
-use crate::report::Report;
+use crate::report::{record_event, record_output};
 use crate::subject::{SECRET, Subject};
 
 /// The limit for outputs of one step.
@@ -166,10 +167,10 @@ impl Host {
             let bytes = std::mem::take(&mut buf);
             let output_text = format!("{output:?}");
             check_no_secret(&output_text)?;
-            report.record_output(now, &output_text, &bytes);
+            record_output(report, now, &output_text, &bytes);
             let mut failure_text = String::new();
             if let Output::Event(event) = &output {
-                report.record_event(event);
+                record_event(report, self.oracle.state(), event);
                 if let Event::Done {
                     outcome: Outcome::Failed(failure),
                     ..

@@ -25,11 +25,12 @@ use std::time::Duration;
 
 use everlink::relay::Side;
 use everlink::{Client, Epoch, ExitStatus, Input, Instant, Relay, StreamId};
+use everlink_simulation::Rng;
 
 use crate::oracle::{Check, GroundTruth, Rule, Violation, check};
-use crate::report::Report;
-use crate::rng::Rng;
-use crate::script::{Script, Setup};
+use crate::report::record_trace;
+use crate::script::Setup;
+use crate::{Report, Script};
 use host::Host;
 use leg::Leg;
 use server::{Answer, LastServer, ServerContext, ServerFaults};
@@ -49,7 +50,8 @@ pub(crate) fn play(
     let mut world = World::new(script, flaw);
     world.report = report;
     let result = world.play(&script.steps);
-    world.report.finish_run(world.now);
+    let simulated = world.now.since(Instant::ZERO);
+    world.report.finish_run(simulated);
     (world.report, result.err())
 }
 
@@ -348,7 +350,7 @@ impl World {
         self.report_sent(leg, &input);
         self.remove_ended_exchange(leg, &input);
         if leg == 0 {
-            self.report.record_trace(self.now, || match &input {
+            record_trace(&mut self.report, self.now, || match &input {
                 Input::Bytes { bytes, .. } => {
                     let text = String::from_utf8_lossy(bytes);
                     format!("  <- {input:?} {}", text.trim_end())

@@ -7,14 +7,16 @@ use everlink::{Client, List};
 
 use super::{RelayProcess, World};
 use crate::oracle::{Check, Rule, check};
+use crate::report::record_trace;
 use crate::script::{Action, Pace, Peer, Step, StepKind};
 
 impl World {
     pub(super) fn play(&mut self, steps: &[Step]) -> Check {
         for step in steps {
             self.advance(Duration::from_millis(step.after.into()))?;
-            self.report
-                .record_trace(self.now, || format!("{:?} {}", step.kind, step.parameter));
+            record_trace(&mut self.report, self.now, || {
+                format!("{:?} {}", step.kind, step.parameter)
+            });
             match step.kind {
                 StepKind::Do(action) => self.do_action(action, step.parameter)?,
                 StepKind::Fail(fault) => {
@@ -25,8 +27,9 @@ impl World {
             }
             self.poll_all()?;
         }
-        self.report
-            .record_trace(self.now, || "all faults are removed".into());
+        record_trace(&mut self.report, self.now, || {
+            "all faults are removed".into()
+        });
         self.clear_faults();
         self.check_recovery()?;
         self.check_shutdown()?;

@@ -9,6 +9,7 @@ use everlink::{Output, Relay};
 use super::server::{LastServer, LowerOutput, relay_outputs};
 use super::{RelayProcess, World, WorldEvent, configs};
 use crate::oracle::{Check, Violation, check_no_secret};
+use crate::report::record_trace;
 
 impl World {
     pub(super) fn poll_all(&mut self) -> Check {
@@ -65,7 +66,7 @@ impl World {
             check_no_secret(&output_text)?;
             let bytes = std::mem::take(&mut buf);
             self.record_offer(side, &output, &bytes);
-            self.report.record_trace(self.now, || {
+            record_trace(&mut self.report, self.now, || {
                 let text = String::from_utf8_lossy(&bytes);
                 format!("      relay, {side:?}: {output_text} {}", text.trim_end())
             });

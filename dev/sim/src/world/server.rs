@@ -9,12 +9,12 @@ use everlink::server::{Event, Progress};
 use everlink::{
     Change, Deadline, Input, Instant, List, Output, Payload, RequestId, Server, StreamId, server,
 };
+use everlink_simulation::Rng;
 use serde_json::{Value, json};
 
 use super::configs::WATCHED;
 use super::scripted::{Received, ReplyTo, Scripted};
 use crate::oracle::{Check, GroundTruth, Replies};
-use crate::rng::Rng;
 use crate::script::{Peer, Setup};
 use crate::subject::SECRET;
 

@@ -1,17 +1,19 @@
 //! Shrinks a script that breaks a rule: removes steps while the same rule is still broken. Must not depend on their meaning.
 
-use crate::rule::Rule;
-use crate::run;
-use crate::script::Script;
+use crate::{Script, Simulation, run};
 
 /// The limit for runs.
 const MAX_RUNS: u32 = 3_000;
 
 /// The smallest script found that breaks this rule.
 #[must_use]
-pub fn shrink(script: &Script, rule: Rule, flaw: Option<Rule>) -> Script {
+pub fn shrink<S: Simulation>(
+    script: &Script<S>,
+    rule: S::Rule,
+    flaw: Option<S::Rule>,
+) -> Script<S> {
     let mut runs = 0;
-    let mut breaks = |candidate: &Script| {
+    let mut breaks = |candidate: &Script<S>| {
         runs += 1;
         let (_, violation) = run(candidate, flaw);
         runs < MAX_RUNS && violation.is_some_and(|violation| violation.rule == rule)
@@ -37,12 +39,14 @@ pub fn shrink(script: &Script, rule: Rule, flaw: Option<Rule>) -> Script {
         }
     }
     for at in 0..best.steps.len() {
-        for simpler in [0, 1_000, 60_000] {
-            let mut candidate = best.clone();
-            candidate.steps[at].after = candidate.steps[at].after.min(simpler);
-            if candidate != best && breaks(&candidate) {
-                best = candidate;
-                break;
+        for (limits, cap) in S::CAPS {
+            for limit in *limits {
+                let mut candidate = best.clone();
+                cap(&mut candidate.steps[at], *limit);
+                if candidate != best && breaks(&candidate) {
+                    best = candidate;
+                    break;
+                }
             }
         }
     }
