@@ -86,8 +86,9 @@ impl Simulation for AuthSimulation {
     }
 
     fn gaps(report: &Report) -> Option<String> {
-        // The report names them.
-        (!report.untaken_transitions().is_empty()).then(String::new)
+        let untaken = report.untaken_transitions();
+        let text = format!("no run took these transitions: {untaken:?}\n");
+        (!untaken.is_empty()).then_some(text)
     }
 }
 

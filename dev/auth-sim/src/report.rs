@@ -7,7 +7,7 @@ use crate::Report;
 /// The transition table of the library.
 const TABLE: &str = include_str!("../../../src/auth/table.txt");
 
-/// The rows of the transition table that a sign-in with a browser can take.
+/// The rows of the transition table that a simulated run can take.
 pub(crate) fn transitions() -> Vec<&'static str> {
     let of_other_grants = ["Starting", "Polling", "Proving", "Exchanging"];
     let is_possible = |row: &&str| {
@@ -15,12 +15,16 @@ pub(crate) fn transitions() -> Vec<&'static str> {
             return false;
         };
         let is_other = [from, to].iter().any(|of| of_other_grants.contains(of));
-        // Programs without a person ask for tokens at once.
-        let is_of_program =
-            matches!(from, "Preparing" | "Registering") && to == "Redeeming" && on == "Redeem";
-        // Endpoints that the configuration names are not looked up.
-        let is_of_program = is_of_program || (from, to) == ("Resource", "Queueing");
-        from != "any" && !is_other && !is_of_program
+        let is_not_simulated = match (from, on, to) {
+            // Programs without a person ask for tokens at once.
+            ("Preparing" | "Registering", "Redeem", "Redeeming") => true,
+            // Endpoints that the configuration names are not looked up.
+            ("Resource", _, "Queueing") => true,
+            // The server refuses a renewal only because of the token or the client.
+            ("Refreshing", "SignIn", _) => true,
+            _ => from == "any",
+        };
+        !is_other && !is_not_simulated
     };
     TABLE.lines().skip(1).filter(is_possible).collect()
 }
