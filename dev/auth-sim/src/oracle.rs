@@ -462,6 +462,10 @@ impl Oracle {
         if let Some(open) = process.open.as_mut().filter(|_| token.is_some()) {
             let is_other = open.refused.0.is_some() && open.refused.0 != token;
             open.refused = (token, open.refused.1 + u32::from(is_other));
+            if token == process.current {
+                // The token of a sign-in may be refused before its outcome is told. That is a challenge of its own.
+                open.sign_ins = 0;
+            }
         }
         // During a renewal, the request is told to use the renewed token, and is refused once more.
         let is_alone = is_step_up && process.is_idle;
