@@ -128,6 +128,8 @@ struct Store {
     failed_saves: u8,
     /// Whether the record is saved again when the timer ends.
     is_save_due: bool,
+    /// Whether the record is read before the tokens that were refused are removed from it.
+    is_compared: bool,
     /// A refresh token that is no longer valid, and that the store may still have: it was replaced or refused, and the record could not be saved.
     spent: Option<Secret>,
     /// What follows when the record is saved.
@@ -524,6 +526,7 @@ impl Authorizer {
         }
         self.store.saves = 0;
         self.store.is_save_due = false;
+        self.store.is_compared = false;
     }
 
     /// Goes to rest: signed in if there are tokens, else signed out.

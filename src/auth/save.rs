@@ -85,6 +85,36 @@ impl Authorizer {
         self.write_record();
     }
 
+    /// Removes the tokens that were refused from the store, unless it has others now: a process that could not take the lock saves without it.
+    pub(super) fn forget_tokens(&mut self) {
+        let Some(held) = &self.held else {
+            return;
+        };
+        let key = held.place.key(&self.config.account);
+        self.store.after_save = AfterSave::SignIn;
+        self.store.is_compared = true;
+        self.go(Cue::Save);
+        self.outputs.push_back(Output::Load { key });
+        self.arm(self.config.exchange_timeout);
+    }
+
+    /// Removes the tokens that were refused, or takes over those that the store has in their place.
+    pub(super) fn compared(&mut self, stored: Option<Record>) {
+        self.store.is_compared = false;
+        let stored = stored.filter(|record| self.is_of_config(record) && self.is_news(record));
+        match stored {
+            Some(record) => {
+                self.adopt(record);
+                self.release();
+                self.use_tokens();
+            }
+            None => {
+                self.store.failed_saves = 0;
+                self.write_record();
+            }
+        }
+    }
+
     pub(super) fn write_record(&mut self) {
         let Some(held) = &self.held else {
             return;
@@ -225,6 +255,8 @@ impl Authorizer {
                 self.release();
                 self.use_tokens();
             }
+            // The refused tokens stay where they are.
+            State::Saving if self.store.is_compared => self.save_ended(),
             State::Saving => self.save_failed(),
             State::Leaving => self.delete_under_lock(None),
             _ => self.deleted(),

@@ -380,7 +380,7 @@ impl Authorizer {
         };
         let is_registered = held.client.source != ClientSource::Known;
         if &*answer.error == "invalid_grant" || (is_of_client && is_registered) {
-            let spent = held.tokens.take().and_then(|tokens| tokens.refresh);
+            self.store.spent = held.tokens.take().and_then(|tokens| tokens.refresh);
             if is_of_client {
                 // The client registers again.
                 held.client.secret_expires = Some(0);
@@ -389,10 +389,9 @@ impl Authorizer {
             self.emit(Event::RenewalRefused { issuer, answer });
             if self.store.record_lock.is_none() || !self.store.is_stored {
                 // The store may have other tokens, which are valid. They must not be deleted.
-                return self.look_for_others(spent);
+                return self.look_for_others();
             }
-            self.store.after_save = AfterSave::SignIn;
-            return self.save();
+            return self.forget_tokens();
         }
         let issuer = held.place.issuer.clone();
         let refusal = Refusal::TokenRefused { issuer, answer };
@@ -406,8 +405,7 @@ impl Authorizer {
     }
 
     /// Reads the store again, because the refresh token was refused while no lock was held.
-    fn look_for_others(&mut self, spent: Option<Secret>) {
-        self.store.spent = spent;
+    fn look_for_others(&mut self) {
         self.release();
         self.settle();
         self.go(Cue::Reload);
