@@ -2,7 +2,6 @@
 
 use super::error::{self, Refusal};
 use super::io::{Event, Now, TokenId};
-use super::record::Tokens;
 use super::scope::Scopes;
 use super::sign_in::Wanted;
 use super::table::Cue;
@@ -139,12 +138,11 @@ impl Authorizer {
 
     /// Whether the tokens in use were of use: they came some time ago, or reached their natural end.
     fn has_token_lived(&self) -> bool {
-        let is_old = self
-            .history
-            .obtained
-            .is_some_and(|obtained| obtained + LIVED <= self.now.at);
-        let is_dead = |tokens: &Tokens| !tokens.is_alive(self.now.unix);
-        is_old || self.tokens().is_some_and(is_dead)
+        let obtained = self.history.obtained;
+        let is_old = obtained.is_some_and(|obtained| obtained + LIVED <= self.now.at);
+        // Tokens that were refused and dropped do not grow older.
+        let tokens = self.tokens();
+        tokens.is_some_and(|tokens| is_old || !tokens.is_alive(self.now.unix))
     }
 
     /// Counts sign-ins anew, because the token was of use. Each token counts once: else, its end would excuse any number of sign-ins that fail.

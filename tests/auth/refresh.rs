@@ -239,6 +239,22 @@ fn server_that_refuses_fresh_tokens_causes_three_sign_ins_and_names_its_reason()
     );
 }
 
+/// A-REF-09: a token that was refused soon was of no use, however long ago it came.
+#[test]
+fn dropped_token_does_not_excuse_sign_ins_that_fail_later() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, refusal(400, "invalid_grant"));
+    for _ in 0..10 {
+        process.unauthorized();
+        if process.auth.state() == State::Asking {
+            let state = form(process.visits.last().unwrap(), "state").unwrap();
+            process.redirect(&format!("?error=access_denied&state={state}"));
+        }
+        process.pass(seconds(660));
+    }
+    assert_eq!(process.visits.len(), 3);
+}
+
 /// A-REF-09: an authorization server may return the token that the server has just refused.
 #[test]
 fn token_that_comes_back_unchanged_ends_in_a_refusal_and_no_loop() {

@@ -152,6 +152,47 @@ fn refused_renewal_does_not_delete_the_tokens_of_a_sibling() {
     assert_eq!(two.outcomes(), outcomes + 1);
 }
 
+/// A-REF-06: the same, if a process that could not take the lock has saved its tokens while another one holds the lock.
+#[test]
+fn refused_renewal_does_not_delete_tokens_that_were_saved_without_the_lock() {
+    let mut process = Process::signed_in(rotating_web());
+    process.web.borrow_mut().at(TOKEN, |_| Answer::Never);
+    process.unauthorized();
+    assert_eq!(process.locks().len(), 1);
+    let newer = process.store.tokens().unwrap().to_string();
+    let newer = newer
+        .replace("refresh-1", "refresh-7")
+        .replace("access-1", "access-7");
+    for (key, record) in &mut process.store.get().records {
+        if matches!(key, Key::Tokens { .. }) {
+            *record = newer.clone().into_bytes();
+        }
+    }
+    let pending = process.pending[0];
+    process.answer(pending, refusal(400, "invalid_grant"));
+    process.run();
+    assert_eq!(process.store.tokens().unwrap().to_string(), newer);
+    assert_eq!(process.token().unwrap().1, "Bearer access-7");
+    assert_eq!((process.visits.len(), process.locks().len()), (1, 0));
+}
+
+/// A refused renewal removes the refused tokens from the store, if the store can be read.
+#[test]
+fn refused_tokens_stay_in_a_store_that_cannot_be_read() {
+    for is_broken in [false, true] {
+        let mut process = Process::signed_in(rotating_web());
+        process.web.borrow_mut().at(TOKEN, |_| Answer::Never);
+        process.unauthorized();
+        process.store.get().is_broken = is_broken;
+        let pending = process.pending[0];
+        process.answer(pending, refusal(400, "invalid_grant"));
+        process.run();
+        let is_left = process.store.tokens().unwrap()["tokens"].is_object();
+        assert_eq!(is_left, is_broken);
+        assert_eq!(process.auth.state(), State::Asking, "somebody must sign in");
+    }
+}
+
 /// A-REF-06: without locks, a grant that is over for everybody leads to one sign-in and no loop.
 #[test]
 fn grant_that_is_over_leads_to_a_sign_in_also_without_locks() {
