@@ -72,13 +72,15 @@ impl Authorizer {
         theirs.is_some() && theirs != self.tokens() && !self.is_spent(record)
     }
 
-    /// Whether the refresh token of a record is known to be no longer valid.
+    /// Whether the tokens of a record are known to be replaced or refused.
     fn is_spent(&self, record: &Record) -> bool {
-        let refresh = record
-            .tokens
-            .as_ref()
-            .and_then(|tokens| tokens.refresh.as_ref());
-        refresh.is_some() && refresh == self.store.spent.as_ref()
+        let (Some(tokens), Some(spent)) = (&record.tokens, &self.store.spent) else {
+            return false;
+        };
+        // An authorization server may give the same token again.
+        let is_in_use = self.access_token() == Some(&tokens.access);
+        let is_same_access = tokens.access == spent.access && !is_in_use;
+        is_same_access || (spent.refresh.is_some() && tokens.refresh == spent.refresh)
     }
 
     /// Whether the server has refused the access token of this record, or the authorization server its refresh token.

@@ -130,8 +130,9 @@ struct Store {
     is_save_due: bool,
     /// Whether the record is read before the tokens that were refused are removed from it.
     is_compared: bool,
-    /// A refresh token that is no longer valid, and that the store may still have: it was replaced or refused, and the record could not be saved.
-    spent: Option<Secret>,
+    /// Tokens that were replaced or refused, and that the store may still have, because the record could not be saved. If the authorization server gave the
+    /// same refresh token again, they have none.
+    spent: Option<Tokens>,
     /// What follows when the record is saved.
     after_save: AfterSave,
 }

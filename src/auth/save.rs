@@ -62,6 +62,9 @@ impl Authorizer {
             // The configuration has it.
             client.secret = None;
         }
+        if self.store.is_stored {
+            self.store.spent = self.held.take().and_then(|held| held.tokens);
+        }
         self.held = Some(Record {
             place,
             resource_parameter,

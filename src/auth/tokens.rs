@@ -380,7 +380,7 @@ impl Authorizer {
         };
         let is_registered = held.client.source != ClientSource::Known;
         if &*answer.error == "invalid_grant" || (is_of_client && is_registered) {
-            self.store.spent = held.tokens.take().and_then(|tokens| tokens.refresh);
+            self.store.spent = held.tokens.take();
             if is_of_client {
                 // The client registers again.
                 held.client.secret_expires = Some(0);
@@ -425,7 +425,11 @@ impl Authorizer {
             if self.store.is_stored {
                 // A server that does not rotate gives the same one again, or none.
                 let is_other = tokens.refresh.is_some() && tokens.refresh != before.refresh;
-                self.store.spent = before.refresh.clone().filter(|_| is_other);
+                let refresh = before.refresh.clone().filter(|_| is_other);
+                self.store.spent = Some(Tokens {
+                    refresh,
+                    ..before.clone()
+                });
             }
             tokens.refresh = tokens.refresh.or(before.refresh);
             tokens.identity = tokens.identity.or(before.identity);
