@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use everlink::http::{Fields, RequestHead, ResponseHead};
@@ -18,13 +18,13 @@ use rustls::crypto::ring;
 use tokio::sync::mpsc;
 
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
-use super::client_exchange::{AbortOnDrop, Exchange, ExchangePart, Part};
+use super::client_exchange::{AbortOnDrop, Exchange, ExchangeParts, Parts};
 use super::proxy_connector::ProxyConnector;
 use super::{copy_into, fields, known};
 use crate::drive::{drive, start};
 
-/// The maximum number of parts of responses that wait for the machine.
-const MAX_UNREAD_PARTS: usize = 8;
+/// The maximum number of messages with parts of responses that wait for the machine.
+const MAX_UNREAD_PARTS: usize = 32;
 
 /// The schemes of proxy addresses.
 const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -146,6 +146,7 @@ impl Connector {
             is_open: false,
             in_flight: IdMap::default(),
             parts: mpsc::channel(MAX_UNREAD_PARTS),
+            unreported: None,
             results: Inbox::new(),
         }
     }
@@ -184,7 +185,9 @@ pub struct ClientTransport {
     is_open: bool,
     in_flight: IdMap<StreamId, AbortOnDrop<()>>,
     /// The parts of responses. While no input is wanted, the channel is full, and the exchanges wait.
-    parts: (mpsc::Sender<ExchangePart>, mpsc::Receiver<ExchangePart>),
+    parts: (mpsc::Sender<ExchangeParts>, mpsc::Receiver<ExchangeParts>),
+    /// The parts that are reported next.
+    unreported: Option<ExchangeParts>,
     /// The results of outputs, which are reported even while no input is wanted.
     results: Inbox<(Epoch, Input<'static>)>,
 }
@@ -231,14 +234,23 @@ impl Transport for ClientTransport {
         if !reads {
             return Poll::Pending;
         }
-        // The transport has a sender itself, so the channel is never closed.
-        while let Poll::Ready(Some((epoch, stream, part))) = self.parts.1.poll_recv(cx) {
-            // Parts of an exchange that was aborted are dropped.
-            if self.in_flight.contains_key(&stream) {
-                return Poll::Ready((epoch, self.report(stream, part, buffer)));
-            }
+        // Parts of an exchange that was aborted are dropped.
+        let has_input = |(_, stream, parts): &ExchangeParts| {
+            !parts.is_empty() && self.in_flight.contains_key(stream)
+        };
+        while !self.unreported.as_ref().is_some_and(has_input) {
+            self.unreported = ready!(self.parts.1.poll_recv(cx));
         }
-        Poll::Pending
+        // The transport has a sender itself, so the channel is never closed.
+        let Some((epoch, stream, parts)) = &mut self.unreported else {
+            return Poll::Pending;
+        };
+        let (epoch, stream) = (*epoch, *stream);
+        let input = next_input(stream, parts, buffer);
+        if matches!(input, Input::End { .. }) {
+            self.in_flight.remove(&stream);
+        }
+        Poll::Ready((epoch, input))
     }
 }
 
@@ -283,26 +295,22 @@ impl ClientTransport {
         complete_fields(&mut fields, url, &self.proxy_connector)?;
         Ok(fields)
     }
+}
 
-    /// Converts a part of a response to an input.
-    fn report<'r>(&mut self, stream: StreamId, part: Part, mut buffer: &'r mut [u8]) -> Input<'r> {
-        match part {
-            Part::Bytes(bytes) => {
-                let bytes = copy_into(&bytes, &mut buffer);
-                Input::Bytes { stream, bytes }
-            }
-            Part::End(fault) => {
-                self.in_flight.remove(&stream);
-                let faults = Vec::from_iter(fault).into();
-                Input::End { stream, faults }
-            }
-            Part::Head(status, map) => {
-                let head = ResponseHead::new(status.as_u16());
-                let head = Box::new(head.with_fields(fields(&map, &mut buffer)));
-                Input::Response { stream, head }
-            }
-        }
+/// Takes the next part of a response, as an input.
+fn next_input<'r>(stream: StreamId, parts: &mut Parts, mut buffer: &'r mut [u8]) -> Input<'r> {
+    if let Some((status, map)) = parts.head.take() {
+        let head = ResponseHead::new(status.as_u16());
+        let head = Box::new(head.with_fields(fields(&map, &mut buffer)));
+        return Input::Response { stream, head };
     }
+    if let Some(bytes) = parts.bytes.take() {
+        let bytes = copy_into(&bytes, &mut buffer);
+        return Input::Bytes { stream, bytes };
+    }
+    let end = parts.end.take().unwrap_or(Ok(()));
+    let faults = Vec::from_iter(end.err()).into();
+    Input::End { stream, faults }
 }
 
 /// Converts header fields.

@@ -1,5 +1,6 @@
 //! The connections of a client: opens them, keeps idle ones in a list, and sends requests on them. Makes no decisions.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
 use std::mem;
@@ -31,7 +32,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 pub(super) struct ClientConnections {
     https: HttpsConnector<ProxyConnector>,
     /// The connections that can carry an exchange, the last used one at the end.
-    idle: Mutex<Vec<IdleConnection>>,
+    idle: Mutex<VecDeque<IdleConnection>>,
 }
 
 struct IdleConnection {
@@ -63,7 +64,7 @@ impl ClientConnections {
     pub(super) const fn new(https: HttpsConnector<ProxyConnector>) -> ClientConnections {
         ClientConnections {
             https,
-            idle: Mutex::new(Vec::new()),
+            idle: Mutex::new(VecDeque::new()),
         }
     }
 
@@ -97,26 +98,33 @@ impl ClientConnections {
     /// Keeps a connection whose exchange has ended.
     pub(super) fn keep(&self, connection: ClientConnection) {
         let since = Instant::now();
-        self.idle().push(IdleConnection { connection, since });
+        self.idle().push_back(IdleConnection { connection, since });
     }
 
     /// Returns the most recently used idle connection to this server.
     fn take(&self, server: &Uri) -> Option<ClientConnection> {
         let mut idle = self.idle();
-        idle.retain(|idle| !idle.connection.is_closed() && idle.since.elapsed() < IDLE_TIMEOUT);
+        let is_old = |idle: &IdleConnection| idle.since.elapsed() >= IDLE_TIMEOUT;
+        while idle.front().is_some_and(is_old) {
+            idle.pop_front();
+        }
         let leads_there = |idle: &IdleConnection| {
             let to = &idle.connection.server;
             to.scheme() == server.scheme() && to.authority() == server.authority()
         };
-        let position = idle.iter().rposition(leads_there)?;
-        let taken = idle.remove(position).connection;
-        let shared = taken.shared();
-        drop(idle);
-        shared.into_iter().for_each(|shared| self.keep(shared));
-        Some(taken)
+        loop {
+            let position = idle.iter().rposition(leads_there)?;
+            let taken = idle.remove(position)?.connection;
+            if !taken.is_closed() {
+                let shared = taken.shared();
+                drop(idle);
+                shared.into_iter().for_each(|shared| self.keep(shared));
+                return Some(taken);
+            }
+        }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<IdleConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

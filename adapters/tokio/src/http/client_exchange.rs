@@ -1,6 +1,10 @@
 //! One exchange of a client, as a task: sends a request and reports the parts of its response. Makes no decisions.
 
+use std::future::{Future as _, poll_fn};
+use std::mem::take;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use everlink::http::{ResponseHead, Verb};
@@ -15,15 +19,22 @@ use tokio::task::JoinHandle;
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
 use super::fault::fault;
 
-/// A part of a response.
-pub(super) enum Part {
-    Bytes(Bytes),
-    End(Option<Fault>),
-    Head(StatusCode, HeaderMap),
+/// What arrived of a response at the same time, in this order. Most responses arrive whole.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) head: Option<(StatusCode, HeaderMap)>,
+    pub(super) bytes: Option<Bytes>,
+    pub(super) end: Option<Result<(), Fault>>,
 }
 
-/// A part of the response to this exchange of this epoch.
-pub(super) type ExchangePart = (Epoch, StreamId, Part);
+impl Parts {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.head.is_none() && self.bytes.is_none() && self.end.is_none()
+    }
+}
+
+/// Parts of the response to this exchange of this epoch.
+pub(super) type ExchangeParts = (Epoch, StreamId, Parts);
 
 /// An exchange to begin.
 pub(super) struct Exchange {
@@ -32,7 +43,7 @@ pub(super) struct Exchange {
     pub(super) connections: Arc<ClientConnections>,
     pub(super) credentials: Option<Arc<dyn Credentials>>,
     /// Takes the parts. It is bounded, so the response is read only as fast as the machine wants it.
-    pub(super) parts: mpsc::Sender<ExchangePart>,
+    pub(super) parts: mpsc::Sender<ExchangeParts>,
 }
 
 /// A task that is aborted at once when this is dropped.
@@ -48,12 +59,14 @@ impl Exchange {
     /// Begins the exchange. It is aborted when the result is dropped.
     pub(super) fn begin(self, request: Request<RequestBody>) -> AbortOnDrop<()> {
         AbortOnDrop(tokio::spawn(async move {
-            let end = Part::End(self.run(request).await.err());
-            self.report(end).await;
+            let mut parts = Parts::default();
+            parts.end = Some(self.run(request, &mut parts).await);
+            self.report(&mut parts).await;
         }))
     }
 
-    async fn run(&self, mut request: Request<RequestBody>) -> Result<(), Fault> {
+    /// Sends the request and reports the response, except for the last `parts`.
+    async fn run(&self, mut request: Request<RequestBody>, parts: &mut Parts) -> Result<(), Fault> {
         let ticket = self.add_credentials(&mut request).await?;
         let (response, connection) = self.connections.send(request).await?;
         let (head, mut body) = response.into_parts();
@@ -63,11 +76,25 @@ impl Exchange {
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
             credentials.on_response(ticket, &response.with_fields(fields.collect()));
         }
-        self.report(Part::Head(head.status, head.headers)).await;
-        while let Some(frame) = body.frame().await {
+        parts.head = Some((head.status, head.headers));
+        loop {
+            let mut next = pin!(body.frame());
+            let frame = match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    self.report(parts).await;
+                    next.await
+                }
+            };
+            let Some(frame) = frame else {
+                break;
+            };
             // A frame without data, such as trailers, is not part of the body.
             if let Ok(bytes) = frame.map_err(|error| fault(&error))?.into_data() {
-                self.report(Part::Bytes(bytes)).await;
+                if parts.bytes.is_some() {
+                    self.report(parts).await;
+                }
+                parts.bytes = Some(bytes);
             }
         }
         self.connections.keep(connection);
@@ -94,8 +121,9 @@ impl Exchange {
         Ok(credentials.ticket)
     }
 
-    async fn report(&self, part: Part) {
+    async fn report(&self, parts: &mut Parts) {
+        let parts = (self.epoch, self.stream, take(parts));
         // Fails only when the transport is dropped, and this task with it.
-        let _ = self.parts.send((self.epoch, self.stream, part)).await;
+        let _ = self.parts.send(parts).await;
     }
 }
