@@ -221,6 +221,11 @@ impl Park for PollReactor {
             .map(|entry| PollFd::from_borrowed_fd(entry.descriptor.as_fd(), entry.interest));
         let wake_fd = PollFd::new(&self.0.wake_fd, PollFlags::IN);
         let mut fds: Vec<PollFd<'_>> = fds.chain([wake_fd]).collect();
+        // A thread that was woken only looks which descriptors are ready.
+        let timeout = match self.0.wake_fd.begin_sleep() {
+            true => timeout,
+            false => Some(Duration::ZERO),
+        };
         // An error would be that of a descriptor that is not open, and all of these are owned.
         let _ = poll(&mut fds, timeout);
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -232,8 +237,6 @@ impl Park for PollReactor {
             }
         }
         drop(entries);
-        if is_woken {
-            self.0.wake_fd.reset();
-        }
+        self.0.wake_fd.end_sleep(is_woken);
     }
 }
