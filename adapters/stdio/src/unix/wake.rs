@@ -132,7 +132,9 @@ mod model {
     /// Two threads give the sleeping one something to do. It must not sleep while there is something left. `Notify` stands for the descriptor.
     #[test]
     fn thread_never_sleeps_through_a_wake_up() {
-        loom::model(|| {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
             let (sleep, descriptor) = (Arc::new(Sleep::new()), Arc::new(Notify::new()));
             let work = Arc::new(AtomicU8::new(0));
             let wakers: Vec<_> = (0..2)
