@@ -47,8 +47,8 @@ impl Resources {
 
     /// Whether these resources are the same as before.
     ///
-    /// A thread that has just been started has the name of this program until it sets its own. So a thread that had the program's name before may
-    /// have another name now.
+    /// A thread that has just been started has the name of the thread that started it, until it sets its own. So a thread that had the name of this
+    /// program or of another thread before may have another name now.
     #[must_use]
     pub fn are_like(&self, before: &Resources) -> bool {
         let program = fs::read_to_string("/proc/self/comm").unwrap_or_default();
@@ -56,7 +56,9 @@ impl Resources {
         self.children == before.children
             && self.descriptors == before.descriptors
             && self.threads.len() == before.threads.len()
-            && renamed.iter().all(|name| name == program.trim_end())
+            && renamed
+                .iter()
+                .all(|name| name == program.trim_end() || self.threads.contains(name))
     }
 
     /// Says what these resources have more and less than others.
