@@ -1,30 +1,31 @@
 //! The transport of a client over HTTP. Each epoch has connections of its own.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
 use everlink_handle::{Credentials, CredentialsFn, IdMap, Inbox, Link, Transport};
+use futures_util::StreamExt as _;
+use futures_util::future::{AbortHandle, Abortable};
+use futures_util::stream::FuturesUnordered;
 use http::header::{HOST, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use http::{HeaderMap, Request, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
 use rustls::ClientConfig;
 use rustls::crypto::ring;
-use tokio::sync::mpsc;
 
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
-use super::client_exchange::{AbortOnDrop, Exchange, ExchangeParts, Parts};
+use super::client_exchange::{Exchange, Parts, Step};
 use super::proxy_connector::ProxyConnector;
 use super::{copy_into, fields, known};
 use crate::drive::{drive, start};
-
-/// The maximum number of messages with parts of responses that wait for the machine.
-const MAX_UNREAD_PARTS: usize = 32;
 
 /// The schemes of proxy addresses.
 const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -145,8 +146,8 @@ impl Connector {
             fields: self.fields,
             is_open: false,
             in_flight: IdMap::default(),
-            parts: mpsc::channel(MAX_UNREAD_PARTS),
-            unreported: None,
+            exchanges: FuturesUnordered::new(),
+            unreported: VecDeque::new(),
             results: Inbox::new(),
         }
     }
@@ -173,7 +174,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// The transport of a client over HTTP. Each exchange and each connection has a task.
+/// The transport of a client over HTTP. Each connection has a task. Exchanges go on while the transport is polled.
 pub struct ClientTransport {
     /// The connections of the present epoch. A new epoch starts with none, because the old ones may be why the last epoch ended.
     connections: Arc<ClientConnections>,
@@ -183,11 +184,10 @@ pub struct ClientTransport {
     fields: HeaderMap,
     /// Whether an epoch is open. Requests are dropped while none is.
     is_open: bool,
-    in_flight: IdMap<StreamId, AbortOnDrop<()>>,
-    /// The parts of responses. While no input is wanted, the channel is full, and the exchanges wait.
-    parts: (mpsc::Sender<ExchangeParts>, mpsc::Receiver<ExchangeParts>),
-    /// The parts that are reported next.
-    unreported: Option<ExchangeParts>,
+    in_flight: IdMap<StreamId, AbortHandle>,
+    exchanges: FuturesUnordered<Abortable<Pin<Box<dyn Future<Output = Step> + Send>>>>,
+    /// The parts of responses that are reported next. An exchange goes on only when its parts are reported, so there is at most one step of each.
+    unreported: VecDeque<Step>,
     /// The results of outputs, which are reported even while no input is wanted.
     results: Inbox<(Epoch, Input<'static>)>,
 }
@@ -215,7 +215,12 @@ impl Transport for ClientTransport {
                     self.results.sender().send((epoch, end));
                 }
             }
-            Output::Abort { stream, .. } => drop(self.in_flight.remove(&stream)),
+            Output::Abort { stream, .. } => {
+                if let Some(exchange) = self.in_flight.remove(&stream) {
+                    exchange.abort();
+                    self.unreported.retain(|step| step.stream != stream);
+                }
+            }
             Output::Release { .. } => self.abort_all(),
             // There is no process, and bytes are written only with a request.
             _ => {}
@@ -231,33 +236,46 @@ impl Transport for ClientTransport {
         if let Poll::Ready(result) = self.results.poll_recv(cx) {
             return Poll::Ready(result);
         }
-        if !reads {
-            return Poll::Pending;
+        // Requests are sent even while no input is wanted.
+        while let Poll::Ready(Some(step)) = self.exchanges.poll_next_unpin(cx) {
+            // Those that were aborted have no step.
+            self.unreported.extend(step);
         }
-        // Parts of an exchange that was aborted are dropped.
-        let has_input = |(_, stream, parts): &ExchangeParts| {
-            !parts.is_empty() && self.in_flight.contains_key(stream)
-        };
-        while !self.unreported.as_ref().is_some_and(has_input) {
-            self.unreported = ready!(self.parts.1.poll_recv(cx));
-        }
-        // The transport has a sender itself, so the channel is never closed.
-        let Some((epoch, stream, parts)) = &mut self.unreported else {
+        let Some(step) = self.unreported.front_mut().filter(|_| reads) else {
             return Poll::Pending;
         };
-        let (epoch, stream) = (*epoch, *stream);
-        let input = next_input(stream, parts, buffer);
-        if matches!(input, Input::End { .. }) {
-            self.in_flight.remove(&stream);
+        let (epoch, stream) = (step.epoch, step.stream);
+        let input = next_input(stream, &mut step.parts, buffer);
+        if step.parts.is_empty() {
+            self.go_on();
         }
         Poll::Ready((epoch, input))
     }
 }
 
 impl ClientTransport {
+    /// Continues with the exchange whose parts are reported.
+    fn go_on(&mut self) {
+        let step = self.unreported.pop_front();
+        match step.map(|step| (step.stream, step.rest)) {
+            Some((stream, Some(rest))) => self.start(stream, rest.next()),
+            Some((stream, None)) => drop(self.in_flight.remove(&stream)),
+            None => {}
+        }
+    }
+
+    fn start(&mut self, stream: StreamId, step: impl Future<Output = Step> + Send + 'static) {
+        let (handle, registration) = AbortHandle::new_pair();
+        self.in_flight.insert(stream, handle);
+        let step: Pin<Box<dyn Future<Output = Step> + Send>> = Box::pin(step);
+        self.exchanges.push(Abortable::new(step, registration));
+    }
+
     fn abort_all(&mut self) {
         self.is_open = false;
         self.in_flight.clear();
+        self.exchanges.clear();
+        self.unreported.clear();
         self.connections = Arc::new(self.connections.renewed());
     }
 
@@ -283,9 +301,8 @@ impl ClientTransport {
             stream,
             connections: Arc::clone(&self.connections),
             credentials: self.credentials.clone(),
-            parts: self.parts.0.clone(),
         };
-        self.in_flight.insert(stream, exchange.begin(request));
+        self.start(stream, exchange.begin(request));
         Ok(())
     }
 

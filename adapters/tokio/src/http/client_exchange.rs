@@ -1,8 +1,7 @@
-//! One exchange of a client, as a task: sends a request and reports the parts of its response. Makes no decisions.
+//! One exchange of a client, step by step: sends a request and reports the parts of its response. Makes no decisions.
 
-use std::future::{Future as _, poll_fn};
-use std::mem::take;
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -11,12 +10,11 @@ use everlink::http::{ResponseHead, Verb};
 use everlink::{Epoch, Fault, StreamId};
 use everlink_handle::Credentials;
 use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::BodyExt as _;
-use tokio::sync::mpsc;
+use http::{HeaderMap, Request, StatusCode, response};
+use hyper::body::{Body as _, Frame, Incoming};
 use tokio::task::JoinHandle;
 
-use super::client_connections::{ClientConnections, RequestBody, unsendable};
+use super::client_connections::{ClientConnection, ClientConnections, RequestBody, unsendable};
 use super::fault::fault;
 
 /// What arrived of a response at the same time, in this order. Most responses arrive whole.
@@ -33,8 +31,13 @@ impl Parts {
     }
 }
 
-/// Parts of the response to this exchange of this epoch.
-pub(super) type ExchangeParts = (Epoch, StreamId, Parts);
+/// Parts of the response to an exchange, and what is left of the exchange, unless it has ended.
+pub(super) struct Step {
+    pub(super) epoch: Epoch,
+    pub(super) stream: StreamId,
+    pub(super) parts: Parts,
+    pub(super) rest: Option<Reading>,
+}
 
 /// An exchange to begin.
 pub(super) struct Exchange {
@@ -42,63 +45,64 @@ pub(super) struct Exchange {
     pub(super) stream: StreamId,
     pub(super) connections: Arc<ClientConnections>,
     pub(super) credentials: Option<Arc<dyn Credentials>>,
-    /// Takes the parts. It is bounded, so the response is read only as fast as the machine wants it.
-    pub(super) parts: mpsc::Sender<ExchangeParts>,
 }
 
-/// A task that is aborted at once when this is dropped.
-pub(super) struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// An exchange whose response is being read.
+pub(super) struct Reading {
+    exchange: Exchange,
+    body: Incoming,
+    connection: ClientConnection,
 }
 
 impl Exchange {
-    /// Begins the exchange. It is aborted when the result is dropped.
-    pub(super) fn begin(self, request: Request<RequestBody>) -> AbortOnDrop<()> {
-        AbortOnDrop(tokio::spawn(async move {
-            let mut parts = Parts::default();
-            parts.end = Some(self.run(request, &mut parts).await);
-            self.report(&mut parts).await;
-        }))
+    /// Sends the request, and waits for the first parts of the response.
+    pub(super) async fn begin(self, request: Request<RequestBody>) -> Step {
+        match self.send(request).await {
+            Ok((head, body, connection)) => {
+                let reading = Reading {
+                    exchange: self,
+                    body,
+                    connection,
+                };
+                let head = Some((head.status, head.headers));
+                reading
+                    .read(Parts {
+                        head,
+                        ..Parts::default()
+                    })
+                    .await
+            }
+            Err(fault) => self.end(Parts {
+                end: Some(Err(fault)),
+                ..Parts::default()
+            }),
+        }
     }
 
-    /// Sends the request and reports the response, except for the last `parts`.
-    async fn run(&self, mut request: Request<RequestBody>, parts: &mut Parts) -> Result<(), Fault> {
+    /// The last step.
+    const fn end(&self, parts: Parts) -> Step {
+        Step {
+            epoch: self.epoch,
+            stream: self.stream,
+            parts,
+            rest: None,
+        }
+    }
+
+    async fn send(
+        &self,
+        mut request: Request<RequestBody>,
+    ) -> Result<(response::Parts, Incoming, ClientConnection), Fault> {
         let ticket = self.add_credentials(&mut request).await?;
         let (response, connection) = self.connections.send(request).await?;
-        let (head, mut body) = response.into_parts();
+        let (head, body) = response.into_parts();
         if let Some(credentials) = &self.credentials {
             let response = ResponseHead::new(head.status.as_u16());
             let fields = head.headers.iter();
             let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
             credentials.on_response(ticket, &response.with_fields(fields.collect()));
         }
-        parts.head = Some((head.status, head.headers));
-        loop {
-            let mut next = pin!(body.frame());
-            let frame = match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
-                Poll::Ready(frame) => frame,
-                Poll::Pending => {
-                    self.report(parts).await;
-                    next.await
-                }
-            };
-            let Some(frame) = frame else {
-                break;
-            };
-            // A frame without data, such as trailers, is not part of the body.
-            if let Ok(bytes) = frame.map_err(|error| fault(&error))?.into_data() {
-                if parts.bytes.is_some() {
-                    self.report(parts).await;
-                }
-                parts.bytes = Some(bytes);
-            }
-        }
-        self.connections.keep(connection);
-        Ok(())
+        Ok((head, body, connection))
     }
 
     /// Adds the present credentials, and returns their number. The application's function runs as a task of its own, because it may panic.
@@ -120,10 +124,63 @@ impl Exchange {
         }
         Ok(credentials.ticket)
     }
+}
 
-    async fn report(&self, parts: &mut Parts) {
-        let parts = (self.epoch, self.stream, take(parts));
-        // Fails only when the transport is dropped, and this task with it.
-        let _ = self.parts.send(parts).await;
+/// A task that is aborted at once when this is dropped.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Reading {
+    /// Waits for the next parts of the response.
+    pub(super) async fn next(self) -> Step {
+        self.read(Parts::default()).await
+    }
+
+    /// Adds what has arrived. Waits only if there is nothing to report.
+    async fn read(mut self, mut parts: Parts) -> Step {
+        let end = loop {
+            let frame = poll_fn(|cx| match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Pending if parts.is_empty() => Poll::Pending,
+                polled => Poll::Ready(polled),
+            });
+            let frame = match frame.await {
+                Poll::Ready(Some(frame)) => frame,
+                Poll::Ready(None) => break Ok(()),
+                Poll::Pending => return self.step(parts),
+            };
+            // A frame without data, such as trailers, is not part of the body.
+            match frame.map(Frame::into_data) {
+                Ok(Ok(bytes)) => {
+                    parts.bytes = Some(bytes);
+                    if self.body.is_end_stream() {
+                        break Ok(());
+                    }
+                    return self.step(parts);
+                }
+                Ok(Err(_)) => {}
+                Err(error) => break Err(fault(&error)),
+            }
+        };
+        if end.is_ok() {
+            self.exchange.connections.keep(self.connection);
+        }
+        self.exchange.end(Parts {
+            end: Some(end),
+            ..parts
+        })
+    }
+
+    fn step(self, parts: Parts) -> Step {
+        Step {
+            epoch: self.exchange.epoch,
+            stream: self.exchange.stream,
+            parts,
+            rest: Some(self),
+        }
     }
 }

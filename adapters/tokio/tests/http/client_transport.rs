@@ -3,13 +3,15 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 
 use everlink::http::{RequestHead, Verb};
 use everlink::{Epoch, FaultKind, Input, Output, StreamId};
 use everlink_tokio::Transport;
-use everlink_tokio::http::{ClientTransport, Connector};
+use everlink_tokio::http::Connector;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::support::run_isolated;
 
@@ -178,7 +180,10 @@ fn socks5_proxy_is_used_and_resolves_the_name() {
 fn peer_is_not_read_while_no_input_is_wanted() {
     run_isolated(async || {
         let (listener, address) = listen().await;
-        let mut transport = start_exchange(&format!("http://{address}/"), b"{}");
+        let mut transport = Driven::new(Connector::new(), false);
+        let epoch = Epoch::FIRST;
+        transport.perform(Output::Open { epoch }, b"");
+        transport.perform(request(&format!("http://{address}/"), b"{}"), b"{}");
         let (_, mut socket) = accept(&listener).await;
         send(&mut socket, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").await;
         // More than all buffers hold, so that the peer blocks before everything is written.
@@ -188,19 +193,34 @@ fn peer_is_not_read_while_no_input_is_wanted() {
                 let _ = socket.write_all(&megabyte).await;
             }
         });
+        assert!(matches!(next_input(&mut transport).await, Input::Opened));
         assert!(matches!(
-            next_result_without_reading(&mut transport).await,
-            Input::Opened
-        ));
-        assert!(matches!(
-            next_result_without_reading(&mut transport).await,
+            next_input(&mut transport).await,
             Input::Sent { .. }
         ));
         tokio::select! {
-            input = next_result_without_reading(&mut transport) => panic!("{input:?}"),
+            input = next_input(&mut transport) => panic!("{input:?}"),
             // The bytes that pass without being read are bounded, so this completes only if there is no bound.
             written = writing => panic!("{written:?}"),
             () = tokio::time::sleep(std::time::Duration::from_millis(200)) => {}
+        }
+    });
+}
+
+#[test]
+fn requests_are_sent_while_no_input_is_wanted() {
+    run_isolated(async || {
+        let (listener, address) = listen().await;
+        let url = format!("http://{address}/");
+        let (transport, epoch) = (Driven::new(Connector::new(), false), Epoch::FIRST);
+        transport.perform(Output::Open { epoch }, b"");
+        let mut sockets = Vec::new();
+        for number in 1..=3 {
+            transport.perform(request_on(number, &url), b"{}");
+            let (_, mut socket) = accept(&listener).await;
+            // Nobody reads it.
+            send(&mut socket, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{").await;
+            sockets.push(socket);
         }
     });
 }
@@ -236,7 +256,7 @@ fn abort_and_release_close_the_connection() {
 const ACCEPTED: &str = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
 
 /// Accepts the request, and waits until the transport reports the end of the exchange.
-async fn accept_and_wait_for_end(socket: &mut TcpStream, transport: &mut ClientTransport) {
+async fn accept_and_wait_for_end(socket: &mut TcpStream, transport: &mut Driven) {
     send(socket, ACCEPTED).await;
     assert_eq!(end(transport).await, []);
 }
@@ -369,17 +389,12 @@ fn connection_is_not_reused_for_another_server() {
 fn concurrent_exchanges_open_connections_that_later_ones_reuse() {
     run_isolated(async || {
         let ((listener, address), epoch) = (listen().await, Epoch::FIRST);
-        let (url, mut transport) = (format!("http://{address}/"), Connector::new().transport());
+        let (url, mut transport) = (
+            format!("http://{address}/"),
+            Driven::new(Connector::new(), true),
+        );
         transport.perform(Output::Open { epoch }, b"");
-        let on = |number| match request(&url, b"{}") {
-            Output::Request { head, len, .. } => Output::Request {
-                epoch,
-                stream: StreamId::new(number),
-                head,
-                len,
-            },
-            other => other,
-        };
+        let on = |number| request_on(number, &url);
         let response = "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n";
         let mut sockets = Vec::new();
         for number in 1..=3 {
@@ -445,13 +460,48 @@ fn each_failure_has_its_fault_kind() {
     });
 }
 
+/// A transport with a task that polls it all the time, as a driver does. Dropping this drops the transport.
+struct Driven {
+    outputs: UnboundedSender<(Output<Infallible>, Vec<u8>)>,
+    inputs: UnboundedReceiver<Input<'static>>,
+}
+
+impl Driven {
+    /// `reads` says whether inputs are wanted.
+    fn new(connector: Connector, reads: bool) -> Driven {
+        let mut transport = connector.transport();
+        let (outputs, mut performed) = unbounded_channel::<(_, Vec<u8>)>();
+        let (reported, inputs) = unbounded_channel();
+        tokio::spawn(async move {
+            let mut poll = |cx: &mut Context<'_>| {
+                while let Poll::Ready(next) = performed.poll_recv(cx) {
+                    match next {
+                        Some((output, bytes)) => transport.perform(output, &bytes),
+                        None => return Poll::Ready(None),
+                    }
+                }
+                transport.poll_input(cx, reads, &mut []).map(Some)
+            };
+            while let Some((_, input)) = poll_fn(&mut poll).await {
+                let _ = reported.send(input);
+            }
+        });
+        Driven { outputs, inputs }
+    }
+
+    fn perform(&self, output: Output<Infallible>, bytes: &[u8]) {
+        let sent = self.outputs.send((output, bytes.to_vec()));
+        sent.expect("the task runs");
+    }
+}
+
 /// Creates a transport that has just begun an exchange.
-fn start_exchange(url: &str, body: &[u8]) -> ClientTransport {
+fn start_exchange(url: &str, body: &[u8]) -> Driven {
     start_exchange_with(Connector::new(), url, body)
 }
 
-fn start_exchange_with(connector: Connector, url: &str, body: &[u8]) -> ClientTransport {
-    let (mut transport, epoch) = (connector.transport(), Epoch::FIRST);
+fn start_exchange_with(connector: Connector, url: &str, body: &[u8]) -> Driven {
+    let (transport, epoch) = (Driven::new(connector, true), Epoch::FIRST);
     transport.perform(Output::Open { epoch }, b"");
     transport.perform(request(url, body), body);
     transport
@@ -466,20 +516,22 @@ fn request(url: &str, body: &[u8]) -> Output<Infallible> {
     }
 }
 
-async fn next_input(transport: &mut ClientTransport) -> Input<'static> {
-    poll_fn(|cx| transport.poll_input(cx, true, &mut []))
-        .await
-        .1
+/// A request with the body `{}` in this exchange.
+fn request_on(number: u64, url: &str) -> Output<Infallible> {
+    Output::Request {
+        epoch: Epoch::FIRST,
+        stream: StreamId::new(number),
+        head: Box::new(RequestHead::new(Verb::Post, url.to_owned())),
+        len: 2,
+    }
 }
 
-async fn next_result_without_reading(transport: &mut ClientTransport) -> Input<'static> {
-    poll_fn(|cx| transport.poll_input(cx, false, &mut []))
-        .await
-        .1
+async fn next_input(transport: &mut Driven) -> Input<'static> {
+    transport.inputs.recv().await.expect("the task runs")
 }
 
 /// Waits for the end of the exchange. Returns its faults.
-async fn end(transport: &mut ClientTransport) -> Vec<FaultKind> {
+async fn end(transport: &mut Driven) -> Vec<FaultKind> {
     loop {
         if let Input::End { stream, faults } = next_input(transport).await {
             assert_eq!(stream, STREAM);
@@ -489,7 +541,7 @@ async fn end(transport: &mut ClientTransport) -> Vec<FaultKind> {
 }
 
 /// Waits until this many exchanges have ended without a fault.
-async fn wait_for_ends(transport: &mut ClientTransport, mut exchanges: usize) {
+async fn wait_for_ends(transport: &mut Driven, mut exchanges: usize) {
     while exchanges > 0 {
         if let Input::End { faults, .. } = next_input(transport).await {
             assert!(faults.is_empty(), "{faults:?}");
