@@ -70,7 +70,7 @@ mod tests {
             ("everlink guard -- npx -y x", 3),
             ("/usr/local/bin/everlink guard -- x", 3),
             (r"C:\tools\Everlink.EXE guard -- x", 3),
-            ("everlink guard --drain 5 --log json -- x --", 6),
+            ("everlink guard --drain 5 --log json -- x --", 7),
             ("npx -y everlink guard -- npx -y x", 5),
             ("npx -y @somebody/everlink@0.1.0 guard -- x", 5),
             ("uvx everlink guard -- x", 4),

@@ -44,14 +44,15 @@ pub(crate) fn run(args: &Adopt) -> Result<ExitCode, Failure> {
         }
     }
     check_names(args, &planned, report.problems.is_empty())?;
+    if planned.is_empty() && report.problems.is_empty() {
+        report.searched = candidates.into_iter().map(|file| file.path).collect();
+    }
     for file in planned {
         match mode {
+            Mode::Undo if file.report.servers.is_empty() => {}
             Mode::Show | Mode::Check => report.files.push(file.report),
             Mode::Write | Mode::Undo => file.commit(mode, &mut report),
         }
-    }
-    if report.is_empty() {
-        report.searched = candidates.into_iter().map(|file| file.path).collect();
     }
     report.print(args.json)?;
     Ok(ExitCode::from(report.status()))
@@ -224,7 +225,8 @@ impl Planned {
             text,
             report,
         };
-        let is_wanted = args.server.is_empty() || !planned.report.servers.is_empty();
+        let mut servers = planned.document.servers.iter();
+        let is_wanted = args.server.is_empty() || servers.any(|server| selects(&server.id.name));
         Ok(is_wanted.then_some(planned))
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Adopt {
     /// Only servers of this name; can be given more than once
     #[arg(long, value_name = "NAME")]
     pub(super) server: Vec<String>,
-    /// The program that hosts start as the guard: a name in their PATH, or an absolute path [default: see above]
+    /// The program that hosts start as the guard: a name in their PATH, or an absolute path [default: chosen for each host, see --help]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["undo", "check"])]
     pub(super) program: Option<String>,
     /// Print the result as one line of JSON

@@ -34,8 +34,6 @@ pub(super) enum Outcome {
     LeftAlone(Reason),
     /// The guard is removed.
     Unguard,
-    /// It is not guarded, and `--undo` has nothing to do.
-    Unguarded,
 }
 
 /// Why `--undo` leaves a guard.
@@ -103,7 +101,7 @@ pub(super) fn guard(document: &Document, program: &str, selects: &dyn Fn(&str) -
     Plan::new(document, changed.text, servers)
 }
 
-/// Plans to remove the guards that `--write` added. `backups` are older versions of the configuration, oldest first. Servers that are named with
+/// Plans to remove the guards that `--write` added. Servers without a guard are not in the plan. `backups` are older versions of the configuration, oldest first. Servers that are named with
 /// `--server` need no backup.
 pub(super) fn undo(
     document: &Document,
@@ -119,10 +117,7 @@ pub(super) fn undo(
         .filter(|server| selects(&server.id.name))
     {
         let outcome = match may_remove(server, backups, are_named) {
-            None => match &server.state {
-                State::LeftAlone(reason) => Outcome::LeftAlone(*reason),
-                State::Guarded(..) | State::Unguarded(_) => Outcome::Unguarded,
-            },
+            None => continue,
             Some(Err(keep)) => Outcome::Kept(keep),
             Some(Ok(())) => {
                 let had_no_args = had_no_args(&server.id, backups);

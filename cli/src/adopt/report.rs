@@ -132,6 +132,11 @@ impl FileReport {
         if self.servers.is_empty() {
             text.push_str("\n  no servers");
         }
+        let can_be_guarded = self.count(|outcome| outcome == Outcome::Guard) > 0;
+        if let Some(program) = self.program.as_ref().filter(|_| can_be_guarded) {
+            let line = format!("guard: {program} guard --");
+            let _ = write!(text, "\n  {}", single_line(&line));
+        }
         if let Some(backup) = &self.backup {
             let line = format!("backup: {}", backup.display());
             let _ = write!(text, "\n  {}", single_line(&line));
@@ -148,15 +153,13 @@ impl FileReport {
 
     fn outcome(&self, server: &PlannedServer) -> String {
         let program = server.program.as_deref().unwrap_or_default();
-        let guard = self.program.as_deref().unwrap_or_default();
         match server.outcome {
             Outcome::Guard if self.is_changed => format!("is guarded now: {program}"),
-            Outcome::Guard => format!("can be guarded: {guard} guard -- {program} …"),
+            Outcome::Guard => format!("can be guarded: {program}"),
             Outcome::Guarded => "is guarded".to_owned(),
             Outcome::Kept(reason) => format!("stays guarded: {reason}"),
             Outcome::LeftAlone(reason) => format!("is left alone: {reason}"),
             Outcome::Unguard => format!("is no longer guarded: {program}"),
-            Outcome::Unguarded => "is not guarded".to_owned(),
         }
     }
 
@@ -167,7 +170,7 @@ impl FileReport {
                 Outcome::Guarded => ("guarded", None),
                 Outcome::Kept(reason) => ("guarded", Some(reason.id())),
                 Outcome::LeftAlone(reason) => ("left-alone", Some(reason.id())),
-                Outcome::Guard | Outcome::Unguard | Outcome::Unguarded => ("unguarded", None),
+                Outcome::Guard | Outcome::Unguard => ("unguarded", None),
             };
             let changes = matches!(server.outcome, Outcome::Guard | Outcome::Unguard);
             json!({
@@ -215,10 +218,6 @@ impl Report {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.problems.is_empty()
-    }
-
     /// The exit status.
     pub(super) fn status(&self) -> u8 {
         match self.mode {
@@ -251,6 +250,8 @@ impl Report {
             }
         } else if !self.files.is_empty() {
             print(&format_args!("\n{}", self.summary()))?;
+        } else if self.mode == Mode::Undo {
+            print(&self.summary())?;
         }
         for problem in &self.problems {
             warn(&single_line(&format!(
@@ -267,27 +268,28 @@ impl Report {
         let guarded = self.count(|outcome| matches!(outcome, Outcome::Guarded | Outcome::Kept(_)));
         let left_alone = self.count(|outcome| matches!(outcome, Outcome::LeftAlone(_)));
         let removed = self.count(|outcome| outcome == Outcome::Unguard);
-        let others = format!(
-            "{} already guarded, {} left alone.",
-            is(guarded),
-            is(left_alone)
-        );
+        let left_alone = format!("{} left alone.", is(left_alone));
         match self.mode {
-            Mode::Show | Mode::Check if can > 0 => format!(
-                "{} can be guarded, {others} Nothing was changed. Quit the hosts, then run `everlink adopt --write`.",
-                servers(can)
-            ),
-            Mode::Show | Mode::Check | Mode::Write if can == 0 => {
-                format!("There is nothing to do: {others}")
-            }
             Mode::Undo if removed == 0 => "There is nothing to undo.".to_owned(),
             Mode::Undo => format!(
                 "The guards of {} are removed. Restart the hosts.",
                 servers(removed)
             ),
-            Mode::Show | Mode::Check | Mode::Write => format!(
-                "{} guarded now, {others} Restart the hosts. `everlink adopt --check` shows whether a host has overwritten its file since, and `everlink adopt --undo` removes the guards.",
-                is_servers(can)
+            Mode::Check | Mode::Show | Mode::Write if can == 0 => {
+                format!(
+                    "There is nothing to do: {} guarded, {left_alone}",
+                    is(guarded)
+                )
+            }
+            Mode::Check | Mode::Show => format!(
+                "{} can be guarded, {} already guarded, {left_alone}\nNothing was changed. Quit the hosts, then run `everlink adopt --write`.",
+                servers(can),
+                is(guarded)
+            ),
+            Mode::Write => format!(
+                "{} guarded now, {} before, {left_alone}\nRestart the hosts. Later, `everlink adopt --check` shows whether a host has overwritten its file, and `everlink adopt --undo` removes the guards.",
+                is_servers(can),
+                was(guarded)
             ),
         }
     }
@@ -311,5 +313,12 @@ fn is_servers(count: usize) -> String {
     match count {
         1 => "1 server is".to_owned(),
         count => format!("{count} servers are"),
+    }
+}
+
+fn was(count: usize) -> String {
+    match count {
+        1 => "1 was".to_owned(),
+        count => format!("{count} were"),
     }
 }

@@ -76,9 +76,9 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Reason::ArgsNotList => "its `args` is not a list",
             Reason::ArgumentsInCommand => "its `command` contains arguments; move them to `args`",
-            Reason::Disabled => "it is disabled",
-            Reason::NoCommand => "it has no command; the host starts it in another way",
-            Reason::Remote => "it is a remote server; the host connects to it and signs in itself",
+            Reason::Disabled => "disabled",
+            Reason::NoCommand => "no command; the host starts it in another way",
+            Reason::Remote => "remote server; the host connects to it and signs in itself",
             Reason::RepeatedKey => {
                 "one of its keys is there twice, and hosts do not agree on which one counts"
             }
