@@ -259,15 +259,15 @@ mod tests {
     fn read_only_file_is_not_replaced() {
         let directory = Directory::new("read-only");
         let file = directory.file("old");
-        let mut permissions = fs::metadata(&file.path).expect("a file").permissions();
-        permissions.set_readonly(true);
-        fs::set_permissions(&file.path, permissions.clone()).expect("permissions");
+        let permissions = fs::metadata(&file.path).expect("a file").permissions();
+        let mut read_only = permissions.clone();
+        read_only.set_readonly(true);
+        fs::set_permissions(&file.path, read_only).expect("permissions");
         let error = file.replace("new").expect_err("read-only").to_string();
         assert!(error.contains("read-only"), "{error}");
         assert_eq!(fs::read_to_string(&file.path).expect("readable"), "old");
         assert_eq!(directory.names(), ["mcp.json"]);
         // Windows removes no read-only file.
-        permissions.set_readonly(false);
         fs::set_permissions(&file.path, permissions).expect("permissions");
     }
 

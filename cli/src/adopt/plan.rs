@@ -246,6 +246,8 @@ impl PlannedServer {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::super::hosts::ANY_JSON;
     use super::*;
 
@@ -268,7 +270,7 @@ mod tests {
         let original = read(TWO);
         let first = guard(&original, "everlink", &|name| name == "a");
         let first = read(&first.text.expect("a change"));
-        assert!(!needs_backup(&first, &[original.clone()]));
+        assert!(!needs_backup(&first, slice::from_ref(&original)));
         let second = guard(&first, "/opt/everlink", &|_| true);
         assert_eq!(
             outcomes(&second),

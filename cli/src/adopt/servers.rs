@@ -358,12 +358,7 @@ fn is_remote(entry: &Node) -> bool {
     match kind {
         Some("stdio" | "local") => false,
         Some("http" | "sse" | "ws" | "remote" | "streamable-http" | "streamableHttp") => true,
-        _ => {
-            !has(&"command")
-                && ["url", "serverUrl", "httpUrl", "tcp"]
-                    .iter()
-                    .any(|key| has(key))
-        }
+        _ => !has(&"command") && ["url", "serverUrl", "httpUrl", "tcp"].iter().any(has),
     }
 }
 
