@@ -11,11 +11,13 @@ use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
+use crate::adopt::Adopt;
 use crate::authorization::AuthOptions;
 use crate::usage::{
-    CALL_EXAMPLES, CALL_USAGE, COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, EXAMPLES, GUARD_EXAMPLES,
-    GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES, PROMPT_EXAMPLES,
-    PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES, WATCH_USAGE,
+    ADOPT_EXAMPLES, CALL_EXAMPLES, CALL_USAGE, COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, EXAMPLES,
+    GUARD_EXAMPLES, GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES,
+    PROMPT_EXAMPLES, PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES,
+    WATCH_USAGE,
 };
 
 /// An unbreakable link between an MCP host and a flaky server.
@@ -60,6 +62,25 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Guard the servers in the configuration of the MCP hosts on this machine
+    ///
+    /// Shows which servers can be guarded, and changes nothing. With --write, puts `everlink guard --` before the command of each server. Everything else
+    /// in a file stays as it is, also comments, order and indentation. Quit the hosts before --write: some, such as Claude Desktop, overwrite their file while
+    /// they run. Remote servers (`url`) are left alone, because the host signs in itself. So are disabled servers.
+    ///
+    /// The files are those of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Codex and Gemini CLI: of the user, and of a project in the
+    /// current directory.
+    ///
+    /// --write keeps a backup beside each file that it changes, with `.everlink-backup` at the end of its name. --undo restores the file byte by byte, and
+    /// deletes the backup. If the file was changed since, --undo removes only the guards.
+    ///
+    /// Hosts start the guard as `everlink` if PATH leads to this program under that name, and otherwise by its absolute path. Desktop hosts may not have the
+    /// PATH of your shell, so their files of the user always get the absolute path. --program overrides this.
+    ///
+    /// Exit status: 0 success, 1 with --check: a server that can be guarded is not, 2 wrong usage, 4 a file could not be read or written; the others
+    /// are handled all the same.
+    #[command(after_help = ADOPT_EXAMPLES)]
+    Adopt(Adopt),
     /// Call a tool
     ///
     /// Prints the result to standard output, and progress to standard error. At a terminal, you can answer the server's questions (elicitation).

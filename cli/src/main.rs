@@ -6,6 +6,7 @@
 //! two small commands, and `call` also reads resources and gets prompts.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod args;
 mod authorization;
 mod call;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
+        Command::Adopt(adopt) => adopt::run(&adopt),
         Command::Call(call) => call::call(call).await,
         Command::Demo(demo) => demo::run(demo).await,
         Command::DemoServer(server) => demo::server::run(server).await,

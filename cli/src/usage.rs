@@ -8,7 +8,21 @@ Examples:
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
   everlink guard -- my-server --its-own-option
   everlink guard --record crash.jsonl -- my-server    and then: everlink replay crash.jsonl
+  everlink adopt                                      which servers of your hosts can be guarded
   everlink help guard                                 more about a command, with examples";
+
+pub(crate) const ADOPT_EXAMPLES: &str = "\
+Examples:
+  everlink adopt                                      which servers can be guarded
+  everlink adopt --write                              guard them; quit the hosts before
+  everlink adopt --undo                               remove the guards
+  everlink adopt --write --host cursor --server github
+  everlink adopt --write --file ~/dotfiles/mcp.json --program everlink
+  everlink adopt --check --json | jq -r '.files[].servers[] | select(.state == \"unguarded\") | .name'
+
+What --write changes in a file:
+  before  {\"command\": \"npx\", \"args\": [\"-y\", \"some-server\"]}
+  after   {\"command\": \"everlink\", \"args\": [\"guard\", \"--\", \"npx\", \"-y\", \"some-server\"]}";
 
 pub(crate) const CALL_USAGE: &str = "\
 everlink call [OPTIONS] <TOOL> [JSON | KEY=VALUE...] -- <COMMAND>...

@@ -203,6 +203,49 @@ fn assert_ends_in_order(mut host: Host, server: &OtherProcess) {
 }
 
 #[test]
+fn adopt_finds_files_in_the_profile_and_undo_restores_them() {
+    let profile = env::temp_dir().join(format!("everlink profile {}", process::id()));
+    let _ = fs::remove_dir_all(&profile);
+    let content = "{\r\n  \"mcpServers\": {\r\n    \"a\": {\"command\": \"cmd\", \"args\": [\"/c\", \"npx\"]}\r\n  }\r\n}\r\n";
+    let directories = [
+        profile.join("AppData").join("Roaming").join("Claude"),
+        profile.join(".cursor"),
+    ];
+    let files = [
+        directories[0].join("claude_desktop_config.json"),
+        directories[1].join("mcp.json"),
+    ];
+    for (directory, file) in directories.iter().zip(&files) {
+        fs::create_dir_all(directory).expect("a new directory");
+        fs::write(file, content).expect("it can be written");
+    }
+    let adopt = |words: &[&str]| {
+        let output = program()
+            .env("USERPROFILE", &profile)
+            .env("APPDATA", profile.join("AppData").join("Roaming"))
+            .current_dir(&directories[0])
+            .arg("adopt")
+            .args(words)
+            .output()
+            .expect("the program starts");
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    };
+    adopt(&["--write", "--program", "everlink"]);
+    let guarded = content.replace("\"cmd\"", "\"everlink\"");
+    let guarded = guarded.replace("[\"/c\"", "[\"guard\", \"--\", \"cmd\", \"/c\"");
+    for file in &files {
+        assert_eq!(fs::read_to_string(file).expect("a file"), guarded);
+    }
+    adopt(&["--check"]);
+    adopt(&["--undo"]);
+    for (directory, file) in directories.iter().zip(&files) {
+        assert_eq!(fs::read_to_string(file).expect("a file"), content);
+        assert_eq!(fs::read_dir(directory).expect("a directory").count(), 1);
+    }
+    let _ = fs::remove_dir_all(&profile);
+}
+
+#[test]
 fn guard_stores_offers_in_the_local_application_data() {
     let directory = env::temp_dir().join(format!("everlink-data-{}", process::id()));
     let _ = fs::remove_dir_all(&directory);

@@ -1,12 +1,12 @@
 //! The functions for Unix.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::future::pending;
 use std::io::{self, StderrLock};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
@@ -105,6 +105,15 @@ pub(crate) fn make_private(file: &File) -> io::Result<()> {
     match file.metadata()?.is_file() {
         true => file.set_permissions(Permissions::from_mode(0o600)),
         false => Ok(()),
+    }
+}
+
+/// Gives a file the owner and the group of another one, if they differ: root may change the file of another user.
+pub(crate) fn copy_owner(from: &Metadata, to: &File) -> io::Result<()> {
+    let own = to.metadata()?;
+    match (own.uid(), own.gid()) == (from.uid(), from.gid()) {
+        true => Ok(()),
+        false => fchown(to, Some(from.uid()), Some(from.gid())),
     }
 }
 

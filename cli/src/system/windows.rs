@@ -1,7 +1,7 @@
 //! The functions for Windows.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, StderrLock};
 use std::os::windows::ffi::{OsStrExt, OsStringExt};
 use std::os::windows::io::AsHandle;
@@ -69,6 +69,11 @@ pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 
 /// Changes nothing; see [`private`].
 pub(crate) fn make_private(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+/// Changes nothing; see [`private`].
+pub(crate) fn copy_owner(_: &Metadata, _: &File) -> io::Result<()> {
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! HTTP server that requires credentials.
 #![cfg(unix)]
 
+mod adopt;
 mod auth;
 mod auth_server;
 mod call;

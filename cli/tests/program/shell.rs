@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use crate::support::{SERVER, TempFile, Terminal, program, run_everlink, text};
 
 /// All commands that the help shows.
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
+    "adopt",
     "call",
     "completions",
     "demo",
