@@ -9,7 +9,6 @@ import argparse
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -28,6 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", required=True, type=Path, help="the program everlink")
     parser.add_argument("--sdk", action="append", choices=list(ENVIRONMENTS), help="only this version; can be given more than once")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter, 3.10 or newer [default: the one that runs this script]")
     parser.add_argument("--rounds", type=int, default=5, help="how often a host is killed [default: 5]")
     parser.add_argument("--target", type=Path, default=Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")), help="where environments are made")
     parser.add_argument("pytest", nargs="*", help="arguments for pytest, after `--`")
@@ -35,9 +35,11 @@ def main() -> int:
     program = args.program.resolve(strict=True)
     results = {}
     for version in args.sdk or ENVIRONMENTS:
-        python = install(args.target.resolve() / "peers" / "python-package", version)
+        python = install(args.target.resolve() / "peers" / "python-package", args.python, version)
         print(f"\n== mcp {version}", flush=True)
-        results[f"mcp {version}: mypy"] = run([python, "-m", "mypy", "--config-file", PACKAGE / "pyproject.toml"], cwd=PACKAGE)
+        mypy = [python, "-m", "mypy", "--config-file", "pyproject.toml", "--no-incremental"]
+        for platform in ("linux", "win32"):
+            results[f"mcp {version}: mypy, {platform}"] = run([*mypy, "--platform", platform], cwd=PACKAGE)
         environment = {
             **os.environ,
             "EVERLINK_PROGRAM": str(program),
@@ -48,19 +50,21 @@ def main() -> int:
         results[f"mcp {version}: pytest"] = run([python, "-W", "error", "-m", "pytest", "-q", *args.pytest], cwd=PACKAGE, env=environment)
     print()
     for name, is_good in results.items():
-        print(f"{name:<20} {'passed' if is_good else 'FAILED'}")
+        print(f"{name:<26} {'passed' if is_good else 'FAILED'}")
     return 0 if all(results.values()) else 1
 
 
-def install(directory: Path, version: str) -> Path:
+def install(directory: Path, interpreter: str, version: str) -> Path:
     """The interpreter of the environment for this version, which is made if it is not there."""
+    show = "import sys; print('%d.%d' % sys.version_info[:2])"
+    python_version = subprocess.run([interpreter, "-c", show], check=True, capture_output=True, text=True).stdout.strip()
     packages = [*ENVIRONMENTS[version], *TOOLS]
-    place = directory / version
+    place = directory / f"{version}-python{python_version}"
     python = place / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     note = place / "installed"
     if not note.exists() or note.read_text().split() != packages:
         print(f"installing {' '.join(packages)}", flush=True)
-        venv.create(place, with_pip=True, clear=True)
+        subprocess.run([interpreter, "-m", "venv", "--clear", place], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], check=True)
         note.write_text("\n".join(packages))
     return python

@@ -26,6 +26,11 @@ SDK = metadata.version("mcp")
 MAJOR = int(SDK.split(".")[0])
 BACKENDS = ["asyncio", "trio"] if MAJOR >= 2 else ["asyncio"]
 
+if sys.version_info < (3, 11):
+    from exceptiongroup import BaseExceptionGroup as BaseExceptionGroup
+else:
+    BaseExceptionGroup = BaseExceptionGroup
+
 if MAJOR >= 2:
     from mcp import MCPError as SdkError
 else:

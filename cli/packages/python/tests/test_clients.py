@@ -20,7 +20,7 @@ import mcp.client.stdio
 import mcp.client.streamable_http
 import pytest
 from mcp import ClientSession
-from support import MAJOR, HttpServer, Place, SdkError, call, echo, pid_of_server, run, until
+from support import MAJOR, BaseExceptionGroup, HttpServer, Place, SdkError, call, echo, pid_of_server, run, until
 
 import everlink
 

@@ -37,6 +37,14 @@ async def failure(session: ClientSession, place: Place, number: int, kill: Any) 
     return texts[0]
 
 
+async def kill_guard(place: Place) -> None:
+    """Kills the guard between two calls, and waits until it and its server are gone."""
+    os.kill(place.guard(), signal.SIGKILL)
+    await until(lambda: not place.processes(), "the guard and its server are gone")
+    # A message that is written before the event loop has seen the end would fail.
+    await anyio.sleep(0.2)
+
+
 @pytest.mark.parametrize("with_events", [False, True], ids=["without events", "with events"])
 def test_killed_guard_is_replaced_behind_the_same_session(place: Place, backend: str, with_events: bool) -> None:
     events = everlink.Events() if with_events else None
@@ -53,7 +61,7 @@ def test_killed_guard_is_replaced_behind_the_same_session(place: Place, backend:
                 assert place.guard() != guard
                 assert place.runs(number) == 1
             # Between calls, it is not noticed at all.
-            os.kill(place.guard(), signal.SIGKILL)
+            await kill_guard(place)
             await echo(session)
 
     run(backend, main)
@@ -68,7 +76,7 @@ def test_killed_guard_of_a_stateless_host_is_replaced(place: Place, backend: str
     async def main() -> None:
         async with Client(everlink.stdio_client(place.server()), mode="2026-07-28") as client:
             await echo(client)  # type: ignore[arg-type]
-            os.kill(place.guard(), signal.SIGKILL)
+            await kill_guard(place)
             await echo(client)  # type: ignore[arg-type]
 
     run(backend, main)
@@ -83,8 +91,7 @@ def test_guard_that_cannot_be_started_again_fails_each_call_until_it_can(place: 
         async with everlink.stdio_client(place.server()) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
             copy.unlink()
-            os.kill(place.guard(), signal.SIGKILL)
-            await until(lambda: not place.processes(), "the guard and its server are gone")
+            await kill_guard(place)
             for _ in range(2):
                 with pytest.raises(SdkError, match="cannot be started.*it was not sent"):
                     await echo(session)
@@ -112,6 +119,7 @@ def test_guard_that_was_asked_to_end_is_replaced(place: Place, backend: str) -> 
             guard = place.guard()
             os.kill(guard, signal.SIGTERM)
             await until(lambda: guard not in place.processes(), "the guard has ended")
+            await anyio.sleep(0.2)
             await echo(session)
 
     run(backend, main)

@@ -77,29 +77,31 @@ async def connect(launch: Launch, errlog: TextIO, on_event: OnEvent | None) -> A
             try:
                 yield connection.read, connection.write
             finally:
-                with anyio.CancelScope(shield=True):
-                    await connection.close()
+                await _undisturbed(connection.close)
                 tasks.cancel_scope.cancel()
     finally:
-        # A shield does not stop `asyncio.Task.cancel`: if the task is cancelled again, `close` was interrupted.
-        try:
-            await _insist(connection.dispose)
-        finally:
-            connection.release()
+        await _undisturbed(connection.dispose)
 
 
-async def _insist(step: Callable[[], Awaitable[None]]) -> None:
-    """Repeats a short step of the cleanup until no cancellation interrupts it. Then passes the cancellation on."""
-    cancellation: BaseException | None = None
-    while True:
-        try:
-            with anyio.CancelScope(shield=True):
+async def _undisturbed(step: Callable[[], Awaitable[None]]) -> None:
+    """Runs a step to its end, however often this task is cancelled meanwhile. Then passes the cancellation on.
+
+    A shield of anyio does not hold against `asyncio.Task.cancel`. So the step runs in a child task, which nobody else can cancel.
+    """
+    errors: list[Exception] = []
+
+    async def run() -> None:
+        with anyio.CancelScope(shield=True):
+            try:
                 await step()
-            break
-        except anyio.get_cancelled_exc_class() as error:
-            cancellation = error
-    if cancellation is not None:
-        raise cancellation
+            except Exception as error:
+                # Not through the task group, which would wrap it in a group.
+                errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+    if errors:
+        raise errors[0]
 
 
 @dataclass
@@ -140,16 +142,17 @@ class _Connection:
 
     async def start(self) -> None:
         """Starts a guard."""
+        await _undisturbed(self._open)
+
+    async def _open(self) -> None:
         self._started_at = anyio.current_time()
-        with anyio.CancelScope(shield=True):
-            # No await may follow in here: `dispose` must know the process.
-            self._process = await anyio.open_process(
-                [self._launch.command[0], *self._log.options(self._launch.command[1:])],
-                env=self._launch.env,
-                cwd=self._launch.cwd,
-                stderr=self._log.target,
-                **_process_options(),
-            )
+        self._process = await anyio.open_process(
+            [self._launch.command[0], *self._log.options(self._launch.command[1:])],
+            env=self._launch.env,
+            cwd=self._launch.cwd,
+            stderr=self._log.target,
+            **_process_options(),
+        )
 
     async def run(self) -> None:
         """Reads from the guard. When it has ended and a message needs one, starts another."""
@@ -188,7 +191,7 @@ class _Connection:
             _kill(process)
             await self._log.finish()
             tasks.cancel_scope.cancel()
-        await _insist(self.dispose)
+        await _undisturbed(self._dispose)
         why = f"the everlink guard {_ending(process)}"
         self._log.report(Event("guard_ended", f"{why}; the next message starts another one", "idle"))
         if was_up:
@@ -288,23 +291,23 @@ class _Connection:
         await self._log.finish()
 
     async def dispose(self) -> None:
+        """Ends what `close` has not ended, and closes the streams."""
+        await self._dispose()
+        for stream in (self.read, self.write, self._to_host, self._from_host):
+            stream.close()
+        self._log.report(Event(END, "the connection is closed", "closed"))
+
+    async def _dispose(self) -> None:
         """Kills the guard if it has not ended, reaps it, and closes its pipes. The guard's own watcher process ends the server of a killed guard."""
-        if self._process is None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        process = self._process
         _kill(process)
         await _exit(process, _KILL_SECONDS)
         if process.returncode is not None:
             with suppress(*_CLOSED):
                 await process.aclose()
         _close_transport(process)
-        self._process = None
-
-    def release(self) -> None:
-        """Closes the streams."""
-        for stream in (self.read, self.write, self._to_host, self._from_host):
-            stream.close()
-        self._log.report(Event(END, "the connection is closed", "closed"))
 
 
 class _Signal:
