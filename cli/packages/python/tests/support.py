@@ -75,8 +75,16 @@ class Place:
 
     def guard(self) -> int:
         """The process id of the guard."""
-        [pid] = [pid for pid, words in self.processes().items() if " guard " in words]
+        # A process that the guard is starting has the same command line for a moment.
+        [pid] = [pid for pid, words in self.processes().items() if " guard " in words and parent(pid) == os.getpid()]
         return pid
+
+    def server_of(self, guard: int) -> int | None:
+        """The process id of the server of a guard."""
+        for pid, words in self.processes().items():
+            if " demo-server " in words and " guard " not in words and parent(pid) == guard:
+                return pid
+        return None
 
     def wait_until_gone(self) -> dict[int, str]:
         """Waits until no process has the mark. Returns those that are left."""
@@ -128,6 +136,13 @@ class HttpServer:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+
+def parent(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
 
 
 def free_port() -> int:

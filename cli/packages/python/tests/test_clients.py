@@ -95,14 +95,15 @@ def test_client_of_the_sdk_takes_the_transport(place: Place, backend: str, mode:
 
 
 def test_server_killed_between_calls_is_not_noticed(place: Place, backend: str) -> None:
-    events = everlink.Events()
-
     async def main() -> None:
-        async with everlink.stdio_client(place.server(), on_event=events) as (read, write), ClientSession(read, write) as session:
+        async with everlink.stdio_client(place.server()) as (read, write), ClientSession(read, write) as session:
             await session.initialize()
-            os.kill(await pid_of_server(session), signal.SIGKILL)
-            await until(lambda: events.last is not None and events.last.kind == "ended" or events.state != "ready", "the guard has noticed")
-            await echo(session)
+            server = await pid_of_server(session)
+            for _ in range(4):
+                os.kill(server, signal.SIGKILL)
+                await until(lambda: place.server_of(place.guard()) not in (None, server), "the guard has another server")
+                await echo(session)
+                server = await pid_of_server(session)
 
     run(backend, main)
 
@@ -147,7 +148,7 @@ def test_events_tell_how_the_connection_breaks_and_heals(place: Place, backend: 
             assert events.state == "idle"
             async with everlink.stdio_client(place.server(), on_event=events) as (read, write), ClientSession(read, write) as session:
                 await session.initialize()
-                assert events.state == "ready"
+                await until(lambda: events.state == "ready", "the log says so")
                 await die_during_a_call(session, place, 1)
         # The iteration ends by itself with the connection.
         assert events.state == "closed"
@@ -180,13 +181,29 @@ def test_callback_that_raises_does_not_end_the_connection(place: Place, backend:
     assert "sorry about ready" in caplog.text
 
 
-def test_option_log_and_on_event_exclude_each_other(place: Place, backend: str) -> None:
-    async def main() -> None:
-        async with everlink.stdio_client(place.server(), on_event=print, guard_options=["--log", "off"]):
-            pytest.fail("a guard was started")
-
+def test_option_log_and_on_event_exclude_each_other(place: Place) -> None:
     with pytest.raises(ValueError, match="leave out the option --log"):
-        run(backend, main)
+        everlink.stdio_client(place.server(), on_event=print, guard_options=["--log", "off"])
+    with pytest.raises(ValueError, match="leave out the option --log"):
+        everlink.sse_client(URL, on_event=print, guard_options=["--log=off"])
+    with pytest.raises(ValueError, match="leave out the option --log"):
+        everlink.stdio_client(everlink.guarded(place.server(), guard_options=["--log", "json"]), on_event=print)
+    # An option of the server is none of the guard.
+    everlink.stdio_client(place.server("--log"), on_event=print)
+    everlink.stdio_client(everlink.guarded(place.server("--log")), on_event=print)
+
+
+def test_command_that_is_guarded_already_gets_no_second_guard(place: Place, backend: str) -> None:
+    server = everlink.guarded(place.server(), guard_options=["--stable-after", "0"])
+    events = everlink.Events()
+
+    async def main() -> None:
+        async with everlink.stdio_client(server, on_event=events) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            await until(lambda: events.state == "ready", "the log says so")
+            assert sum(" guard " in words and " demo-server " in words for words in place.processes().values()) == 1
+
+    run(backend, main)
 
 
 def test_large_messages_pass_in_both_directions(place: Place, backend: str) -> None:

@@ -24,6 +24,14 @@ def test_model_keeps_its_type_and_all_other_members(program: str) -> None:
     assert everlink.guarded(guarded) == guarded
 
 
+def test_guard_goes_behind_a_watchdog_that_must_be_a_child_of_the_host(program: str) -> None:
+    """The watchdog of hermes-agent ends its server if its own parent is not the host."""
+    args = ["/lib/tools/mcp_stdio_watchdog.py", "--ppid", "7", "--", "my-server", "--", "x"]
+    guarded = everlink.guarded(StdioServerParameters(command="/usr/bin/python3", args=args))
+    assert guarded.command == "/usr/bin/python3"
+    assert guarded.args == [*args[:4], program, "guard", "--", "my-server", "--", "x"]
+
+
 def test_dictionary_with_a_command(program: str) -> None:
     params = {"command": "my-server", "env": {"A": "1"}, "transport": "stdio"}
     guarded = everlink.guarded(params)

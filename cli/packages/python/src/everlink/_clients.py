@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from ._parameters import guarded, url_arguments
+from ._parameters import guarded, is_guard, url_arguments
 from ._program import find_program
 from ._sdk import load_sdk
 
@@ -50,7 +50,9 @@ def stdio_client(
         raise ValueError(f"the guard speaks UTF-8 only, as MCP demands: leave out encoding={server.encoding!r}")
     # Imported by name, because `mcp.client.stdio` is a package in 1.x and a module in 2.x.
     defaults: dict[str, str] = importlib.import_module("mcp.client.stdio").get_default_environment()
-    server = guarded(server, guard_options=guard_options)
+    present = server.args if is_guard(server.command, server.args) else []
+    options = [*_log_options(on_event, [*guard_options, *present]), *guard_options]
+    server = guarded(server, guard_options=options)
     from ._transport import Launch, connect
 
     launch = Launch([server.command, *server.args], {**defaults, **(server.env or {})}, server.cwd)
@@ -74,7 +76,7 @@ def streamable_http_client(
     `None`: the guard may change sessions at any time.
 
     Args:
-        url: The URL of the server.
+        url: The URL of the server. Other users can see it in the list of processes, so put secrets into `headers`.
         http_client: Must be `None`, because the guard makes the requests. Pass `headers`, or sign in with `everlink login URL`.
         terminate_on_close: Must be true: the guard ends each session that it leaves.
         max_sse_event_size: The maximum length of a message in bytes. The guard's own default is 64 MiB. `None` means 1 GiB.
@@ -89,7 +91,7 @@ def streamable_http_client(
     if max_sse_event_size is not _MISSING:
         # The guard refuses limits below 4 KiB.
         options += ["--max-message", "1G" if max_sse_event_size is None else str(max(int(max_sse_event_size), 4096))]
-    return _shaped(_launch(url, headers, options), errlog, on_event)
+    return _shaped(_launch(url, headers, options, on_event), errlog, on_event)
 
 
 def streamablehttp_client(
@@ -122,7 +124,7 @@ def streamablehttp_client(
     _refuse("terminate_on_close", terminate_on_close, True)
     _refuse("httpx_client_factory", httpx_client_factory, None)
     _refuse("auth", auth, None)
-    return _shaped(_launch(url, headers, guard_options), errlog, on_event)
+    return _shaped(_launch(url, headers, guard_options, on_event), errlog, on_event)
 
 
 def sse_client(
@@ -157,7 +159,7 @@ def sse_client(
     _refuse("httpx_client_factory", httpx_client_factory, None)
     _refuse("auth", auth, None)
     _refuse("on_session_created", on_session_created, None)
-    launch = _launch(url, headers, guard_options)
+    launch = _launch(url, headers, guard_options, on_event)
     from ._transport import connect
 
     return connect(launch, errlog, on_event)
@@ -182,9 +184,20 @@ def _refuse(name: str, value: object, allowed: object) -> None:
     raise TypeError(f"everlink cannot honour {name}=, because its guard makes the HTTP requests: {_ADVICE[name]}")
 
 
-def _launch(url: str, headers: Mapping[str, Any] | None, guard_options: Sequence[str]) -> Launch:
+def _log_options(on_event: OnEvent | None, arguments: Sequence[str]) -> list[str]:
+    """The options with which a guard writes events for `on_event`, in addition to these arguments."""
+    if on_event is None:
+        return []
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if any(option == "--log" or option.startswith("--log=") for option in own):
+        raise ValueError("on_event reads the guard's log as JSON: leave out the option --log")
+    return ["--log", "json"]
+
+
+def _launch(url: str, headers: Mapping[str, Any] | None, guard_options: Sequence[str], on_event: OnEvent | None) -> Launch:
     load_sdk()
-    arguments, variables = url_arguments(url, headers, guard_options)
+    options = [*_log_options(on_event, guard_options), *guard_options]
+    arguments, variables = url_arguments(url, headers, options)
     from ._transport import Launch
 
     # The whole environment: it may name a proxy, certificates, and where tokens are.

@@ -71,7 +71,7 @@ class Events:
 
     @property
     def state(self) -> str:
-        """The state of the connection to the server; see `Event.state`."""
+        """The state of the connection to the server; see `Event.state`. It may be a moment older than the messages, which come another way."""
         return "idle" if self._last is None else self._last.state
 
     def __aiter__(self) -> Events:

@@ -15,13 +15,16 @@ _Parameters = TypeVar("_Parameters")
 #: A name of a header field, as HTTP defines it.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
+#: Scripts that hosts put before the command of a server, and that end as soon as their parent is not the host. The guard goes behind them: hermes-agent.
+_WATCHDOGS = ("mcp_stdio_watchdog.py",)
+
 
 def guarded(params: _Parameters, *, guard_options: Sequence[str] = ()) -> _Parameters:
     """Returns parameters of the same kind that start the server behind a guard.
 
     For hosts that take parameters and create the transport themselves. `params` is a `StdioServerParameters`, or a dictionary as in the configuration of hosts: with
     `command` and `args`, or with `url` and `headers`. A server with a URL becomes a command, so the host must start commands. Its headers go into `env`, because
-    other users can see the arguments of a process. Parameters that are guarded already are returned unchanged.
+    other users can see the arguments of a process. Parameters that are guarded already get no second guard.
 
     Args:
         params: The parameters of the server.
@@ -29,22 +32,18 @@ def guarded(params: _Parameters, *, guard_options: Sequence[str] = ()) -> _Param
     """
     if isinstance(params, Mapping):
         return cast(_Parameters, _guarded_mapping(params, guard_options))
-    command, args = _command_of(params)
-    if _is_guard(command, args):
-        return params
-    update = {"command": find_program(), "args": child_arguments(command, args, guard_options)}
-    if hasattr(params, "model_copy"):
-        return cast(_Parameters, params.model_copy(update=update))
-    raise TypeError(f"guarded() takes a StdioServerParameters or a dictionary, not {type(params).__name__}")
+    command, args = getattr(params, "command", None), getattr(params, "args", None)
+    copy = getattr(params, "model_copy", None)
+    if not isinstance(command, str) or copy is None:
+        raise TypeError(f"guarded() takes a StdioServerParameters or a dictionary, not {type(params).__name__}")
+    command, args = child_command(command, args or (), guard_options)
+    return cast(_Parameters, copy(update={"command": command, "args": args}))
 
 
 def _guarded_mapping(params: Mapping[str, Any], guard_options: Sequence[str]) -> dict[str, Any]:
     guarded = dict(params)
     if "command" in params:
-        command, args = params["command"], list(params.get("args") or ())
-        if _is_guard(command, args):
-            return guarded
-        guarded["args"] = child_arguments(command, args, guard_options)
+        guarded["command"], guarded["args"] = child_command(params["command"], params.get("args") or (), guard_options)
     elif "url" in params:
         arguments, variables = url_arguments(params["url"], params.get("headers"), guard_options)
         for key in ("url", "headers"):
@@ -52,29 +51,28 @@ def _guarded_mapping(params: Mapping[str, Any], guard_options: Sequence[str]) ->
         for key in ("type", "transport"):
             if key in guarded:
                 guarded[key] = "stdio"
-        guarded["args"] = arguments
+        guarded["command"], guarded["args"] = find_program(), arguments
         if variables:
             guarded["env"] = {**(params.get("env") or {}), **variables}
     else:
         raise ValueError("guarded() needs a dictionary with `command` or with `url`")
-    guarded["command"] = find_program()
     return guarded
 
 
-def _command_of(params: object) -> tuple[str, list[str]]:
-    command = getattr(params, "command", None)
-    if not isinstance(command, str):
-        raise TypeError(f"guarded() takes a StdioServerParameters or a dictionary, not {type(params).__name__}")
-    return command, list(getattr(params, "args", None) or ())
+def child_command(command: str, args: Sequence[str], guard_options: Sequence[str]) -> tuple[str, list[str]]:
+    """The command of a guard for a server that this command starts, and its arguments."""
+    if is_guard(command, args):
+        return command, ["guard", *guard_options, *args[1:]]
+    for position, word in enumerate(args):
+        if Path(word).name in _WATCHDOGS and "--" in args[position:]:
+            start = args.index("--", position) + 1
+            return command, [*args[:start], find_program(), "guard", *guard_options, "--", *args[start:]]
+    return find_program(), ["guard", *guard_options, "--", command, *args]
 
 
-def _is_guard(command: str, args: Sequence[str]) -> bool:
+def is_guard(command: str, args: Sequence[str]) -> bool:
+    """Whether this command is a guard already."""
     return Path(command).stem == "everlink" and bool(args) and args[0] == "guard"
-
-
-def child_arguments(command: str, args: Sequence[str], guard_options: Sequence[str]) -> list[str]:
-    """The arguments of a guard for a server that this command starts."""
-    return ["guard", *guard_options, "--", command, *args]
 
 
 def url_arguments(url: str, headers: Mapping[str, Any] | None, guard_options: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -147,7 +147,7 @@ class _Connection:
     async def _open(self) -> None:
         self._started_at = anyio.current_time()
         self._process = await anyio.open_process(
-            [self._launch.command[0], *self._log.options(self._launch.command[1:])],
+            self._launch.command,
             env=self._launch.env,
             cwd=self._launch.cwd,
             stderr=self._log.target,
@@ -372,15 +372,6 @@ class _Log:
         # Without a callback, the guard writes to `errlog` itself, if that is a file.
         self.target: int | TextIO = subprocess.PIPE if on_event is not None or not _is_file(errlog) else errlog
 
-    def options(self, arguments: list[str]) -> list[str]:
-        """Adds the option for the format of the log to the arguments of a guard."""
-        if self._on_event is None:
-            return arguments
-        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        if any(option == "--log" or option.startswith("--log=") for option in own):
-            raise ValueError("on_event reads the guard's log as JSON: leave out the option --log")
-        return [arguments[0], "--log", "json", *arguments[1:]]
-
     def begin(self) -> anyio.Event:
         """Prepares to read the log of a guard. The event is for `read`."""
         self._done = anyio.Event()
@@ -443,7 +434,8 @@ def _as_text(entry: dict[str, Any]) -> str:
     """Formats an entry as the guard does in its text log."""
     seconds, hint = entry.get("seconds"), entry.get("hint")
     at = f"{seconds:9.3f} " if isinstance(seconds, (int, float)) else ""
-    side = {"upstream": "server: ", "downstream": "host: "}.get(str(entry.get("side")), "")
+    # A lost call concerns both sides.
+    side = "" if entry.get("kind") == "call_lost" else {"upstream": "server: ", "downstream": "host: "}.get(str(entry.get("side")), "")
     return f"{at}{side}{entry['event']}" + (f" ({hint})" if hint else "")
 
 
