@@ -23,6 +23,7 @@ from mcp import ClientSession
 from support import MAJOR, BaseExceptionGroup, HttpServer, Place, SdkError, call, echo, pid_of_server, run, until
 
 import everlink
+from everlink._sdk import load_sdk
 
 URL = "http://127.0.0.1:1/mcp"
 
@@ -224,6 +225,22 @@ def test_many_calls_at_once_are_answered(place: Place, backend: str) -> None:
                     tasks.start_soon(echo, session, f"message {number}")
 
     run(backend, main)
+
+
+def test_last_message_of_the_host_reaches_the_server(place: Place, backend: str) -> None:
+    """`send` returns before the message is written. It must not be lost if the connection is closed at once."""
+
+    async def main(number: int) -> None:
+        params = {"name": "echo", "arguments": {"message": "x" * 1_000_000, "number": number}}
+        request = {"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": params}
+        message: Any = load_sdk().decode(json.dumps(request).encode())
+        async with everlink.stdio_client(place.server()) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            await write.send(message)
+
+    for number in range(1, 4):
+        run(backend, main, number)
+        assert place.runs(number) == 1
 
 
 def test_exception_of_the_host_ends_the_connection_and_arrives(place: Place, backend: str) -> None:

@@ -125,6 +125,24 @@ def test_guard_that_was_asked_to_end_is_replaced(place: Place, backend: str) -> 
     run(backend, main)
 
 
+def test_process_that_inherits_the_pipes_does_not_keep_the_connection_open(place: Place, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = place.directory / "everlink"
+    wrapper.write_text(f"#!/bin/sh\nsleep 300 & echo $! > '{place.directory}/sleeper'\nexec '{place.program}' \"$@\"\n")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("EVERLINK_PROGRAM", str(wrapper))
+
+    async def main() -> None:
+        async with everlink.stdio_client(place.server()) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            await echo(session)
+
+    try:
+        run(backend, main)
+        assert len(place.processes()) == 1, "the guard and the server are gone"
+    finally:
+        os.kill(int((place.directory / "sleeper").read_text()), signal.SIGKILL)
+
+
 HOST = """
 import os, sys
 import anyio

@@ -304,9 +304,9 @@ class _Connection:
             return
         _kill(process)
         await _exit(process, _KILL_SECONDS)
-        if process.returncode is not None:
-            with suppress(*_CLOSED):
-                await process.aclose()
+        # Bounded: it waits for a process that cannot be killed, and on some versions for the end of pipes that another process has inherited.
+        with anyio.move_on_after(_LOG_SECONDS), suppress(*_CLOSED):
+            await process.aclose()
         _close_transport(process)
 
 
@@ -497,7 +497,10 @@ def _kill(process: Process) -> None:
 
 
 def _close_transport(process: Process) -> None:
-    """Closes the pipes of an asyncio process without waiting. They would otherwise stay open until the garbage collector warns about them."""
+    """Closes the pipes of an asyncio process without waiting.
+
+    Older versions of anyio leave those open that another process has inherited, until the garbage collector warns about them.
+    """
     transport = getattr(getattr(process, "_process", None), "_transport", None)
     close: Callable[[], None] | None = getattr(transport, "close", None)
     if close is not None:
