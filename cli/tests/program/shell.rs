@@ -130,7 +130,13 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
         ),
         (
             // `program` sets this variable to a path, which has no colon.
-            &["inspect", "--header-env", "XDG_CACHE_HOME", "--url", "http://x/"],
+            &[
+                "inspect",
+                "--header-env",
+                "XDG_CACHE_HOME",
+                "--url",
+                "http://x/",
+            ],
             &[],
             "--header-env XDG_CACHE_HOME: write it as \"Name: value\"",
         ),

@@ -25,9 +25,15 @@ const FIXED_TRIALS: &[(&str, Run)] = &[
     ("python-1", |setup| python_under_load(setup, "v1")),
     ("python-2", |setup| python_under_load(setup, "v2")),
     ("comparison", comparison::run),
-    ("drop-in-hermes", |setup| run_script(setup, "hermes", &["--drop-in"])),
-    ("drop-in-livekit", |setup| run_script(setup, "livekit", &["--drop-in"])),
-    ("drop-in-nat", |setup| run_script(setup, "nat", &["--drop-in"])),
+    ("drop-in-hermes", |setup| {
+        run_script(setup, "hermes", &["--drop-in"])
+    }),
+    ("drop-in-livekit", |setup| {
+        run_script(setup, "livekit", &["--drop-in"])
+    }),
+    ("drop-in-nat", |setup| {
+        run_script(setup, "nat", &["--drop-in"])
+    }),
     ("old-host", |setup| {
         run_across_eras(setup, OLD, "old_host.py", MODERN, "modern_server.py")
     }),
