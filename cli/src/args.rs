@@ -383,6 +383,15 @@ pub(crate) struct Target {
         conflicts_with = "command_line"
     )]
     pub(crate) header: Vec<String>,
+    /// The name of an environment variable that holds a header, "Name: value"; can be given more than once. Unlike --header, other users of the
+    /// computer cannot see the value in the list of processes
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        help_heading = "HTTP",
+        conflicts_with = "command_line"
+    )]
+    pub(crate) header_env: Vec<String>,
     /// The name of the environment variable that holds a bearer token
     #[arg(
         long,

@@ -139,10 +139,11 @@ pub(crate) fn severity(event: &Event) -> Severity {
     }
 }
 
-/// Formats an event as JSON: its text, and the new state if the event changes it.
+/// Formats an event as JSON: its text, its kind, and the new state if the event changes it.
 pub(crate) fn as_json(event: &Event) -> Value {
     json!({
         "event": event.to_string(),
+        "kind": kind(event),
         "state": event.state().map(|state: State| state.to_string()),
     })
 }
@@ -165,25 +166,79 @@ pub(crate) fn relay_severity(event: &relay::Event) -> Severity {
     }
 }
 
+/// Names an event for programs. Its text may be reworded, this name stays.
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Ask(_) => "ask",
+        Event::AskWithdrawn { .. } => "ask_withdrawn",
+        Event::AuthRequired(_) => "auth_required",
+        Event::Changed(_) => "changed",
+        Event::Closed => "closed",
+        Event::Closing { .. } => "closing",
+        Event::Done { .. } => "done",
+        Event::Draining { .. } => "draining",
+        Event::Ended(_) => "ended",
+        Event::Handshaking { .. } => "handshaking",
+        Event::Log { .. } => "log",
+        Event::Noise(_) => "noise",
+        Event::Notified { .. } => "notified",
+        Event::Opening { .. } => "opening",
+        Event::Parked { .. } => "parked",
+        Event::Progress { .. } => "progress",
+        Event::Ready(_) => "ready",
+        Event::Responsive { .. } => "responsive",
+        Event::Silent { .. } => "silent",
+        Event::Slow { .. } => "slow",
+        Event::ToolDropped { .. } => "tool_dropped",
+        Event::Waiting { .. } => "waiting",
+        Event::Watching { .. } => "watching",
+        _ => "other",
+    }
+}
+
+/// Names an event of the end that serves the host. Differs from the names of the link, so that a program need not look at the side.
+fn host_kind(event: &server::Event) -> &'static str {
+    match event {
+        server::Event::Answered { .. } => "host_answered",
+        server::Event::Cancelled { .. } => "host_cancelled",
+        server::Event::Closed { .. } => "host_closed",
+        server::Event::Draining { .. } => "host_draining",
+        server::Event::Initialized => "host_initialized",
+        server::Event::Met(_) => "host_met",
+        server::Event::Noise(_) => "host_noise",
+        server::Event::NotificationsDropped { .. } => "notifications_dropped",
+        server::Event::Notified { .. } => "host_notified",
+        server::Event::Refused(_) => "refused",
+        server::Event::Request(_) => "host_request",
+        server::Event::Watching(_) => "host_watching",
+        _ => "other",
+    }
+}
+
 pub(crate) fn relay_as_json(event: &relay::Event) -> Value {
     match event {
-        relay::Event::Downstream(event) => {
-            json!({"side": "downstream", "event": event.to_string()})
-        }
+        relay::Event::Downstream(event) => json!({
+            "side": "downstream",
+            "event": event.to_string(),
+            "kind": host_kind(event),
+        }),
         relay::Event::Lost(failure) => json!({
             "side": "downstream",
             "event": event.to_string(),
+            "kind": "call_lost",
             "method": failure.method,
             "mayHaveRun": failure.delivery == Delivery::Unknown,
         }),
         relay::Event::NotPassed { method, count, .. } => json!({
             "event": event.to_string(),
+            "kind": "not_passed",
             "method": method,
             "count": count,
         }),
         relay::Event::Unattributed { method } => json!({
             "side": "upstream",
             "event": event.to_string(),
+            "kind": "unattributed",
             "method": method,
         }),
         relay::Event::Upstream(event) => {
@@ -191,7 +246,7 @@ pub(crate) fn relay_as_json(event: &relay::Event) -> Value {
             entry["side"] = json!("upstream");
             entry
         }
-        event => json!({"event": event.to_string()}),
+        event => json!({"event": event.to_string(), "kind": "other"}),
     }
 }
 

@@ -7,6 +7,7 @@ use everlink::{Config, Dialect, Hang, Keepalive, Limit};
 use everlink_tokio::child::{self, ChildTransport};
 use everlink_tokio::http::{ClientTransport, Connector};
 use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 
 use crate::args::{Era, LinkOptions, RecordOptions, Target};
@@ -107,11 +108,9 @@ impl Target {
 
     /// Prepares the sign-in at the server, if it is reached over HTTP and no credentials are given.
     pub(crate) fn sign_in(&self, audience: Audience) -> Result<SignIn, Failure> {
-        let is_field = |field: &String| {
-            let (name, _) = field.split_once(':').unwrap_or_default();
-            name.trim().eq_ignore_ascii_case("authorization")
-        };
-        let is_given = self.bearer_env.is_some() || self.header.iter().any(is_field);
+        let fields = self.header_fields()?;
+        let is_given =
+            self.bearer_env.is_some() || fields.iter().any(|(name, _)| name == AUTHORIZATION);
         let authorization = match &self.url {
             Some(url) if !is_given && self.auth.oauth == OAuth::Auto => {
                 let connector = self.connector()?;
@@ -161,29 +160,12 @@ impl Target {
 
     fn connector(&self) -> Result<Connector, Failure> {
         let mut connector = Connector::new();
-        for field in &self.header {
-            let (name, value) = field
-                .split_once(':')
-                .ok_or_else(|| usage_error("--header: write it as \"Name: value\""))?;
-            let invalid = |what: &str| usage_error(format!("--header {}: {what}", name.trim()));
-            let mut value: HeaderValue = value
-                .trim()
-                .parse()
-                .map_err(|_| invalid("the value has characters that HTTP does not allow"))?;
-            let name: HeaderName = name
-                .trim()
-                .parse()
-                .map_err(|_| invalid("the name has characters that HTTP does not allow"))?;
-            value.set_sensitive(true);
+        for (name, value) in self.header_fields()? {
             connector = connector.with_field(name, value);
         }
-        if let Some(variable) = self.bearer_env.clone() {
+        if let Some(variable) = &self.bearer_env {
             // The variable is read once. Another program may refresh the token, but it cannot change the environment of this process.
-            let token = std::env::var(&variable).map_err(|_| {
-                usage_error(format!(
-                    "--bearer-env {variable}: this environment variable is not set, or is not valid UTF-8"
-                ))
-            })?;
+            let token = read_variable("--bearer-env", variable)?;
             let value = format!("Bearer {token}");
             connector = connector.with_credentials(move || {
                 let value = value.clone();
@@ -192,6 +174,46 @@ impl Target {
         }
         Ok(connector)
     }
+
+    /// Returns the header fields of `--header` and `--header-env`.
+    fn header_fields(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+        let mut fields = Vec::new();
+        for field in &self.header {
+            fields.push(parse_field("--header", field)?);
+        }
+        for variable in &self.header_env {
+            let field = read_variable("--header-env", variable)?;
+            fields.push(parse_field(&format!("--header-env {variable}"), &field)?);
+        }
+        Ok(fields)
+    }
+}
+
+/// Reads the environment variable that this option names.
+fn read_variable(option: &str, variable: &str) -> Result<String, Failure> {
+    std::env::var(variable).map_err(|_| {
+        usage_error(format!(
+            "{option} {variable}: this environment variable is not set, or is not valid UTF-8"
+        ))
+    })
+}
+
+/// Parses a header field that this option gives. The errors do not quote its value.
+fn parse_field(option: &str, field: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+    let (name, value) = field
+        .split_once(':')
+        .ok_or_else(|| usage_error(format!("{option}: write it as \"Name: value\"")))?;
+    let invalid = |what: &str| usage_error(format!("{option} {}: {what}", name.trim()));
+    let mut value: HeaderValue = value
+        .trim()
+        .parse()
+        .map_err(|_| invalid("the value has characters that HTTP does not allow"))?;
+    let name: HeaderName = name
+        .trim()
+        .parse()
+        .map_err(|_| invalid("the name has characters that HTTP does not allow"))?;
+    value.set_sensitive(true);
+    Ok((name, value))
 }
 
 /// Starts a link to the server behind `transport`.

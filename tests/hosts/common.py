@@ -5,8 +5,10 @@ A script makes a class of its host, with the code of the host itself, and hands 
 
 import argparse
 import asyncio
+import importlib.machinery
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +21,12 @@ DEADLINE = 60
 
 # How long the call takes under which the server is killed, if it is not killed. A host that repeats it has its result before the deadline.
 SLEEP = 20
+
+# Whether the host gets its transport from the Python package `everlink`, by one changed import. Its configuration then has the bare server.
+IS_DROP_IN = "--drop-in" in sys.argv
+
+# A line of the guard's log in words: a time, a side, an event.
+LOG_LINE = re.compile(r" *\d+\.\d{3} (?:server: |host: )?(.*)")
 
 
 class Host:
@@ -64,7 +72,7 @@ class Trial:
         self.guarded = options is not None
         server = [everlink, "demo-server", "--diary", str(self.diary)]
         guard = [everlink, "guard", "--log", "json", *(options or []), "--"]
-        self.command = [*guard, *server] if self.guarded else server
+        self.command = [*guard, *server] if self.guarded and not IS_DROP_IN else server
         self.deaths = 0
         self.wrongs: list[str] = []
 
@@ -119,7 +127,7 @@ class Trial:
         say(f"kill -9 {self.server} while it has nothing to do")
         os.kill(self.server, signal.SIGKILL)
         if self.guarded:
-            await until(lambda: self.told("the server ended (") == self.deaths, "the guard knows")
+            await until(lambda: self.told(r"the server ended \(.*") == self.deaths, "the guard knows")
         else:
             await until(lambda: is_gone(self.server), "the server is gone")
 
@@ -160,15 +168,18 @@ class Trial:
     async def read_log(self) -> None:
         """What the guard says of it all, when it is over."""
         await until(lambda: self.told("closed") >= 2, "the guard has closed both sides")
-        deaths, meetings = self.told("the server ended ("), self.told("met ")
+        deaths, meetings = self.told(r"the server ended \(.*"), self.told(r".* connected and speaks .*")
         self.expect(deaths == self.deaths, f"the guard saw the server die {self.deaths} times (deaths: {deaths})")
         self.expect(meetings == 1, f"and a host that introduced itself once (meetings: {meetings})")
 
-    def told(self, beginning: str) -> int:
-        """How many events with this beginning the guard has told."""
-        lines = self.stderr.read_text(errors="replace").splitlines()
-        events = [json.loads(line)["event"] for line in lines if line.startswith('{"event":') and line.endswith("}")]
-        return sum(event.startswith(beginning) for event in events)
+    def told(self, pattern: str) -> int:
+        """How many events with such a text the guard has told."""
+        text = self.stderr.read_text(errors="replace")
+        # The last line may not be complete.
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        events = [json.loads(line)["event"] for line in lines if line.startswith('{"event":')]
+        events += [match[1] for match in map(LOG_LINE.fullmatch, lines) if match]
+        return sum(re.fullmatch(pattern, event) is not None for event in events)
 
     def expect(self, is_so: bool, what: str) -> None:
         say(f"  {'yes' if is_so else 'NO'}: {what}")
@@ -181,12 +192,16 @@ def main(host: type[Host]) -> None:
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("everlink", help="the program `everlink`")
     parser.add_argument("--without-guard", action="store_true", help="show what happens without it, and fail")
+    parser.add_argument("--drop-in", action="store_true", help="put it there by one changed import instead of the configuration")
     args = parser.parse_args()
     everlink = str(Path(args.everlink).resolve(strict=True))
     # As it is, and for a server that dies often: every life counts as a good one, so that the pauses stay short.
     trials = {"one death under a call, one between calls": ([], 1, 1), "ten deaths under calls": (["--stable-after", "0"], 10, 0)}
     if args.without_guard:
         trials = {"without a guard": (None, 1, 1)}
+    if args.drop_in:
+        os.environ["EVERLINK_PROGRAM"] = everlink
+        trials = {"eight deaths": ([], 4, 4)}
     wrongs = []
     for name, (options, in_flight, idle) in trials.items():
         say(f"== {name}")
@@ -199,6 +214,35 @@ def main(host: type[Host]) -> None:
         say(f"wrong: {len(wrongs)} times NO, first: {wrongs[0]}")
         sys.exit(1)
     say("ok: every death was a clear tool error, or nothing at all, the next call worked, and the host never connected again")
+
+
+def change_import(module: str, line: str, changed: str) -> None:
+    """With `--drop-in`, this line of a module is another one when the module is loaded. The installed file stays as it is."""
+    if IS_DROP_IN:
+        sys.path.append(str(Path(__file__).resolve().parents[2] / "cli/packages/python/src"))
+        sys.meta_path.insert(0, ChangedModule(module, line, changed))
+
+
+class ChangedModule(importlib.machinery.SourceFileLoader):
+    """Finds and loads one module, with one changed line."""
+
+    def __init__(self, module: str, line: str, changed: str):
+        self.module, self.line, self.changed = module, line, changed
+
+    def find_spec(self, name: str, path, target=None):
+        if name != self.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        super().__init__(name, spec.origin)
+        spec.loader = self
+        return spec
+
+    def get_code(self, name: str):
+        lines = self.get_data(self.path).decode().splitlines()
+        [number] = [number for number, line in enumerate(lines) if line.strip() == self.line]
+        lines[number] = lines[number].replace(self.line, self.changed)
+        say(f"{Path(self.path).name}:{number + 1}: `{self.line}` becomes `{self.changed}`")
+        return compile("\n".join(lines) + "\n", self.path, "exec", dont_inherit=True)
 
 
 class stderr_to:

@@ -13,10 +13,11 @@ home = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, home, ignore_errors=True)
 os.environ["HERMES_HOME"] = home
 
+import common
+
+common.change_import("tools.mcp_tool", "from mcp.client.stdio import stdio_client", "from everlink import stdio_client")
 from tools import mcp_tool
 from tools.registry import registry
-
-import common
 
 NAME = "demo"
 

@@ -5,6 +5,11 @@ import sys
 
 import common
 
+common.change_import(
+    "livekit.agents.llm.mcp",
+    "from mcp import ClientSession, stdio_client",
+    "from mcp import ClientSession; from everlink import stdio_client",
+)
 # Where this script is: it has the name of the package.
 sys.path.pop(0)
 from livekit.agents.llm import FunctionToolCall, ToolContext

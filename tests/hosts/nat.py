@@ -4,6 +4,11 @@ import sys
 
 import common
 
+common.change_import(
+    "nat.plugins.mcp.client.client_base",
+    "from mcp.client.stdio import stdio_client",
+    "from everlink import stdio_client",
+)
 # Where this script is: it has the name of the package.
 sys.path.pop(0)
 from nat.plugins.mcp.client.client_base import MCPStdioClient

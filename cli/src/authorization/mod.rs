@@ -35,7 +35,7 @@ static STARTED: OnceLock<Authorization> = OnceLock::new();
 
 /// The advice after every refusal of a server to which no credentials were given.
 const NO_CREDENTIALS: &str =
-    "give it a token with --bearer-env VARIABLE, or a header with --header";
+    "give it a token with --bearer-env VARIABLE, or a header with --header-env VARIABLE";
 
 /// Starts the authorization for a server. `connector` has the certificates and the proxy for its exchanges.
 pub(crate) fn start(

@@ -10,7 +10,7 @@ use everlink::auth::{DeviceCode, Event, Need, Secret};
 use everlink::http::Url;
 use everlink_auth::{PrivateKey, RedirectSender};
 use everlink_tokio::http::HttpWeb;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::AuthOptions;
 use crate::Failure;
@@ -65,16 +65,21 @@ impl Person {
         })
     }
 
-    fn say(&self, text: &str, json: &serde_json::Value) {
-        say(self.audience, text, json);
+    fn say(&self, text: &str, kind: &str, details: Value) {
+        say(self.audience, text, kind, details);
     }
 }
 
-/// Shows a text. `json` is its form in a log of JSON.
-fn say(audience: Audience, text: &str, json: &serde_json::Value) {
+/// Shows a text. A log of JSON also has its kind, as the events of a link have, and these details.
+fn say(audience: Audience, text: &str, kind: &str, details: Value) {
     match audience {
         Audience::Host(LogFormat::Off) => {}
-        Audience::Host(LogFormat::Json) => eprintln!("{json}"),
+        Audience::Host(LogFormat::Json) => {
+            let mut entry = details;
+            entry["event"] = json!(text);
+            entry["kind"] = json!(kind);
+            eprintln!("{entry}");
+        }
         Audience::Host(LogFormat::Text) | Audience::Terminal => warn(&text),
     }
 }
@@ -122,7 +127,8 @@ impl everlink_auth::Person for Person {
             return;
         }
         let page = url.as_str();
-        self.say(&format!("sign in at {page}"), &json!({"sign_in": page}));
+        let text = format!("sign in at {page}");
+        self.say(&text, "sign_in", json!({"sign_in": page}));
         if self.opens_browser {
             // It may be the browser itself that runs until it is closed.
             let (page, audience) = (page.to_owned(), self.audience);
@@ -130,7 +136,8 @@ impl everlink_auth::Person for Person {
                 if let Err(error) = webbrowser::open(&page) {
                     let text =
                         format!("no browser can be started ({error}): open the page yourself");
-                    say(audience, &text, &json!({"no_browser": error.to_string()}));
+                    let details = json!({"no_browser": error.to_string()});
+                    say(audience, &text, "no_browser", details);
                 }
             });
         }
@@ -153,13 +160,14 @@ impl everlink_auth::Person for Person {
         if let Some(url) = &code.url_with_code {
             text.push_str(&format!(", or at {}", url.as_str()));
         }
-        self.say(&text, &json!({"sign_in": page, "code": typed}));
+        self.say(&text, "sign_in", json!({"sign_in": page, "code": typed}));
     }
 
     fn waits(&self) {
         self.say(
             "another process is waiting for somebody to sign in there; complete that sign-in, or end the process",
-            &json!({"waits_for": "sign-in of another process"}),
+            "waits_for_sign_in",
+            json!({"waits_for": "sign-in of another process"}),
         );
     }
 
@@ -169,14 +177,15 @@ impl everlink_auth::Person for Person {
                 let text = format!("{issuer} no longer accepts the earlier sign-in ({answer})");
                 let why = answer.to_string();
                 let refused = json!({"issuer": issuer, "why": why});
-                self.say(&text, &json!({"renewal_refused": refused}));
+                let details = json!({"renewal_refused": refused});
+                self.say(&text, "renewal_refused", details);
             }
             // A store that fails does so at every step.
             Event::StoreFailed { why } if !self.is_store_bad.swap(true, Ordering::Relaxed) => {
                 let text = format!(
                     "the store of tokens cannot be used: {why}; name another directory with --auth-directory, or tokens are lost when this program ends"
                 );
-                self.say(&text, &json!({"store_failed": why}));
+                self.say(&text, "store_failed", json!({"store_failed": why}));
             }
             _ => {}
         }

@@ -354,7 +354,7 @@ impl EventLog {
         let line = format!("ignored lines on the stdout of {epoch}: {at_least}{count}");
         match self.format {
             LogFormat::Json => {
-                let entry = json!({"side": "upstream", "event": line, "count": count});
+                let entry = json!({"side": "upstream", "event": line, "kind": "noise_count", "count": count});
                 self.write_json(at, entry);
             }
             LogFormat::Off => {}

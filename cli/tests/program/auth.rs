@@ -1,6 +1,7 @@
 //! Tests sign-ins of several processes, processes that end or are killed during a renewal, and the texts of a sign-in that fails.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -414,6 +415,29 @@ fn login_says_that_it_waits_for_the_sign_in_of_another_process() {
     assert!(output.status.success());
     assert!(host.receive(1)["result"].is_object());
     assert_eq!(user.server.state().authorizations, 1);
+}
+
+/// A host that reads the log of a guard can show the page to its user.
+#[test]
+fn json_log_has_the_sign_in_page_as_an_event_with_a_kind() {
+    let user = User::new("json-page");
+    let mut guard = user.command("guard", &["--no-browser", "--log", "json"]);
+    let mut host = Host::of(&mut guard);
+    let stderr = host.process.stderr.take().expect("a pipe");
+    let signing_in = thread::spawn(move || {
+        let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        let mut entries = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+        let entry = entries.find(|entry| entry["kind"] == "sign_in");
+        let entry = entry.expect("the page is logged");
+        let page = entry["sign_in"].as_str().expect("a URL");
+        assert_eq!(entry["event"], format!("sign in at {page}"));
+        sign_in_at(page);
+        // The pipe must be read to the end.
+        entries.count()
+    });
+    host.handshake();
+    assert_eq!(host.disconnect().code(), Some(0));
+    signing_in.join().expect("the person signs in");
 }
 
 /// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.

@@ -228,6 +228,9 @@ fn header_and_bearer_token_are_sent_to_the_server_and_not_printed() {
     let mut command = program();
     command.args(["call", "echo", "--url", &unauthorized_server.url]);
     command.args(["--header", "X-Key: sesame-1", "--bearer-env", "THE_TOKEN"]);
+    command.args(["--header-env", "FIRST", "--header-env", "SECOND"]);
+    command.env("FIRST", "X-First: sesame-3");
+    command.env("SECOND", "X-Second:sesame-4, and: more ");
     let output = command.env("THE_TOKEN", "sesame-2").output();
     let output = output.expect("the program starts");
     let printed = text(&output.stdout) + &text(&output.stderr);
@@ -237,6 +240,25 @@ fn header_and_bearer_token_are_sent_to_the_server_and_not_printed() {
     let head = unauthorized_server.head().to_lowercase();
     assert!(head.contains("x-key: sesame-1\r\n"), "{head}");
     assert!(head.contains("authorization: bearer sesame-2\r\n"));
+    assert!(head.contains("x-first: sesame-3\r\n"), "{head}");
+    assert!(head.contains("x-second: sesame-4, and: more\r\n"), "{head}");
+}
+
+#[test]
+fn authorization_header_of_the_environment_prevents_a_sign_in() {
+    let unauthorized_server = UnauthorizedServer::start();
+    let mut command = program();
+    command.args(["call", "echo", "--url", &unauthorized_server.url]);
+    command.args(["--header-env", "FIELD"]);
+    let output = command.env("FIELD", "authorization: Basic sesame").output();
+    let output = output.expect("the program starts");
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{printed}");
+    // No advice to run `everlink login`: the server refused the credentials that were given.
+    assert!(!printed.contains("everlink login"), "{printed}");
+    assert!(!printed.contains("sesame"), "{printed}");
+    let head = unauthorized_server.head().to_lowercase();
+    assert!(head.contains("authorization: basic sesame\r\n"), "{head}");
 }
 
 #[test]

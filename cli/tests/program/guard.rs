@@ -102,6 +102,24 @@ async fn http_host_keeps_its_connection_and_status_and_log_show_the_kill() {
         lost.next().map(|entry| &entry["method"]),
         Some(&json!("tools/call"))
     );
+    // Each event has a kind for programs.
+    let events = entries.iter().filter(|entry| entry["event"].is_string());
+    let kinds: Vec<&str> = events
+        .map(|entry| entry["kind"].as_str().unwrap_or("none"))
+        .collect();
+    for kind in [
+        "host_met",
+        "ready",
+        "call_lost",
+        "ended",
+        "closed",
+        "host_closed",
+    ] {
+        assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
+    }
+    for kind in ["none", "other"] {
+        assert!(!kinds.contains(&kind), "{entries:?}");
+    }
 }
 
 /// The server is killed in the middle of a call. That call fails, the link of the host stays up, and the next call succeeds.

@@ -81,7 +81,7 @@ fn manual_page_has_a_section_for_each_command() {
 
 #[test]
 fn invalid_arguments_exit_with_status_2_and_a_hint() {
-    let cases: [(&[&str], &[&str], &str); 16] = [
+    let cases: [(&[&str], &[&str], &str); 19] = [
         (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
         (&["call", "echo"], &[], "`--url URL`"),
         (&["guard", "npx", "-y", "it"], &[], "after `--`"),
@@ -91,6 +91,7 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
         // An option for the other kind of server is an error, and is not ignored.
         (&["watch", "--header", "X-Key: 1"], &SERVER, "'--header"),
         (&["watch", "--bearer-env", "PATH"], &SERVER, "'--bearer-env"),
+        (&["watch", "--header-env", "PATH"], &SERVER, "'--header-env"),
         (&["watch", "--cwd", "/", "--url", "http://x"], &[], "'--cwd"),
         (
             &["watch", "--env", "A=1", "--url", "http://x"],
@@ -122,6 +123,23 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
             &["inspect", "--bearer-env", "NO_SUCH", "--url", "http://x/"],
             &[],
             "NO_SUCH",
+        ),
+        (
+            &["inspect", "--header-env", "NO_SUCH", "--url", "http://x/"],
+            &[],
+            "--header-env NO_SUCH: this environment variable is not set",
+        ),
+        (
+            // `program` sets this variable to a path, which has no colon.
+            &[
+                "inspect",
+                "--header-env",
+                "XDG_CACHE_HOME",
+                "--url",
+                "http://x/",
+            ],
+            &[],
+            "--header-env XDG_CACHE_HOME: write it as \"Name: value\"",
         ),
     ];
     for (arguments, server, hint) in cases {

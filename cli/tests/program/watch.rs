@@ -30,6 +30,7 @@ fn json_option_prints_each_event_as_an_object() {
     let mut watch = RunningCommand::start(&["watch", "--json"], &temp_file.server());
     let ready: Value = serde_json::from_str(&watch.wait_for_line("is ready")).expect("JSON");
     assert_eq!(ready["state"], "ready", "{ready}");
+    assert_eq!(ready["kind"], "ready", "{ready}");
     assert!(ready["seconds"].is_number(), "{ready}");
     let server = temp_file.pid();
     watch.signal(Signal::TERM);

@@ -25,6 +25,15 @@ const FIXED_TRIALS: &[(&str, Run)] = &[
     ("python-1", |setup| python_under_load(setup, "v1")),
     ("python-2", |setup| python_under_load(setup, "v2")),
     ("comparison", comparison::run),
+    ("drop-in-hermes", |setup| {
+        run_script(setup, "hermes", &["--drop-in"])
+    }),
+    ("drop-in-livekit", |setup| {
+        run_script(setup, "livekit", &["--drop-in"])
+    }),
+    ("drop-in-nat", |setup| {
+        run_script(setup, "nat", &["--drop-in"])
+    }),
     ("old-host", |setup| {
         run_across_eras(setup, OLD, "old_host.py", MODERN, "modern_server.py")
     }),
@@ -155,20 +164,21 @@ fn trials() -> Result<Vec<Trial>, String> {
     names.sort();
     let found = names.into_iter().map(|name| Trial {
         name: name.clone(),
-        run: Box::new(move |setup| run_script(setup, &name)),
+        run: Box::new(move |setup| run_script(setup, &name, &[])),
     });
     Ok(fixed.chain(found).collect())
 }
 
 /// Runs a script that needs only its own environment and the program.
-fn run_script(setup: &Setup, name: &str) -> Outcome {
+fn run_script(setup: &Setup, name: &str, options: &[&str]) -> Outcome {
     if let Some(skipped) = skip_without(&["python3"]) {
         return skipped;
     }
     let mut command = Command::new(python(name)?);
     command
         .arg(script(&format!("{name}.py")))
-        .arg(&setup.program);
+        .arg(&setup.program)
+        .args(options);
     run_command(&mut command)
 }
 
