@@ -70,6 +70,14 @@ const checks = {
     assert.match(stderr, /there is no program for plan9-\w+, only for .*linux-x64.* `cargo install everlink-cli`/);
   },
 
+  "another program can be chosen": () => {
+    const run = (chosen) => spawnSync(process.execPath, [shim, "--version"], { encoding: "utf8", env: { ...process.env, EVERLINK_PROGRAM: chosen } });
+    assert.equal(run(process.execPath).stdout.trim(), process.version);
+    const { status, stderr } = run("/nowhere");
+    assert.equal(status, 4);
+    assert.match(stderr, /^everlink: EVERLINK_PROGRAM is "\/nowhere", which is not an executable file/);
+  },
+
   "parameters are guarded": async () => {
     const { guarded, programPath } = require("everlink");
     const module = await import(require.resolve("everlink").replace("index.js", "index.mjs"));

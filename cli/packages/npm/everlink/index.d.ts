@@ -26,7 +26,7 @@ export function guarded<Parameters extends CommandParameters | UrlParameters>(
 ): Guarded<Parameters>;
 
 /**
- * The path of the program `everlink` for this system.
+ * The path of the program `everlink` for this system. The environment variable `EVERLINK_PROGRAM` takes precedence.
  *
  * @throws if it is not installed; the text says what to do
  */

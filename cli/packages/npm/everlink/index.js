@@ -1,10 +1,20 @@
 // Finds the program `everlink`, and puts it before the command of a server. Must not start a process.
 "use strict";
 
+const { accessSync, constants } = require("node:fs");
 const { dirname, join } = require("node:path");
 const { optionalDependencies = {}, version } = require("./package.json");
 
 function programPath() {
+  const chosen = process.env.EVERLINK_PROGRAM;
+  if (chosen) {
+    try {
+      accessSync(chosen, constants.X_OK);
+    } catch {
+      throw new Error(`EVERLINK_PROGRAM is ${JSON.stringify(chosen)}, which is not an executable file: correct or unset this environment variable`);
+    }
+    return chosen;
+  }
   const wanted = `@everlink/cli-${process.platform}-${process.arch}`;
   const known = Object.keys(optionalDependencies);
   if (!known.includes(wanted)) {

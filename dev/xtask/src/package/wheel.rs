@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
 use super::archive::{self, Entry, sha256};
-use super::{Contents, File, VERSION};
+use super::{Contents, File, REPOSITORY, VERSION};
 use crate::step::{self, root};
 
 /// The directory of the Python package.
@@ -128,6 +128,7 @@ fn metadata(project: &Project, version: &str, contents: &Contents, readme: &str)
     for classifier in &project.classifiers {
         line("Classifier", classifier);
     }
+    line("Project-URL", &format!("Repository, {REPOSITORY}"));
     for (label, url) in &project.urls {
         line("Project-URL", &format!("{label}, {url}"));
     }
