@@ -1,6 +1,6 @@
 """Kills each process between a host and the program, and measures what each way to start the program costs. Knows no SDK.
 
-A way is a command that starts the program: directly, with npx on two versions of Node, with uvx. In each round a host connects, and one process of the chain is
+A way is a command that starts the program: directly, with the script of the npm package or with npx on two versions of Node, with uvx. In each round a host connects, and one process of the chain is
 killed with `kill -9`. All processes of the round carry a mark in their environment. None may be left after five seconds.
 """
 
@@ -61,9 +61,12 @@ def ways_of(args: argparse.Namespace) -> list[Way]:
     npx = ["npx", "--offline", "everlink", *server]
     old = subprocess.check_output(["node", "--version"], text=True).strip()
     new = subprocess.check_output([f"{args.new_node}/node", "--version"], text=True).strip()
+    script = [f"{args.project}/node_modules/.bin/everlink", *server]
     uvx = [args.uvx, "--offline", "--from", args.wheel, "everlink", *server]
     return [
         Way("program", [args.program, *server], ["host", "program"]),
+        Way(f"script, Node {old}", ["node", *script], ["host", "node", "program"]),
+        Way(f"script, Node {new}", [f"{args.new_node}/node", *script], ["host", "program"]),
         Way(f"npx, Node {old}", npx, ["host", "npm", "node", "program"], args.project),
         Way(f"npx, Node {new}", npx, ["host", "npm", "program"], args.project, args.new_node),
         Way("uvx", uvx, ["host", "uvx", "program"]),
@@ -84,7 +87,7 @@ def kill_rounds(way: Way, victim: str, rounds: int) -> int:
                 failures += 1
                 for pid in left:
                     print(f"  left: {pid} {' '.join(command_of(pid))}")
-    print(f"{way.name:<18} kill -9 of {victim:<8} {rounds - failures} of {rounds} rounds left nothing; slowest {max(times):.2f} s", flush=True)
+    print(f"{way.name:<22} kill -9 of {victim:<8} {rounds - failures} of {rounds} rounds left nothing; slowest {max(times):.2f} s", flush=True)
     return failures
 
 
@@ -97,10 +100,10 @@ def measure(ways: list[Way]) -> None:
             with started(way) as chain:
                 chain.find("program")
                 rows[way.name].append((chain.seconds, *chain.memory()))
-    print(f"\n{'way':<18} {'initialize':>10} {'memory':>9} {'processes':>9}")
+    print(f"\n{'way':<22} {'initialize':>10} {'memory':>9} {'processes':>9}")
     for name, values in rows.items():
         seconds, memory, count = (statistics.median(column) for column in zip(*values))
-        print(f"{name:<18} {seconds * 1000:>7.0f} ms {memory / 1000:>6.1f} MB {count:>9.0f}")
+        print(f"{name:<22} {seconds * 1000:>7.0f} ms {memory / 1000:>6.1f} MB {count:>9.0f}")
     print(flush=True)
 
 

@@ -61,6 +61,7 @@ const COMMANDS: &[Command] = &[
     ("interop", "[WORD...]", "run our client and server with those of other SDKs, and write docs/INTEROP.md", interop::run),
     ("msrv", "", "build all published packages with the oldest supported compiler", |_| msrv::run()),
     ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| package::run_check()),
+    ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
     ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),
     ("package", "[--out DIR] [--target NAME]...", "build the program for each platform, and pack wheels, npm packages and archives", package::run),
     ("semver", "", "compare the API of all published packages with the last release", |_| step::run_one(semver::check)),

@@ -1,5 +1,6 @@
 //! Writes zip and tar archives whose bytes depend on their entries alone. Must not know what is packed.
 
+use core::fmt::Display;
 use std::io::{Cursor, Write};
 
 use flate2::{Compression, GzBuilder};
@@ -101,7 +102,7 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     digits.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn failed(path: &str, error: impl std::fmt::Display) -> String {
+fn failed(path: &str, error: impl Display) -> String {
     format!("{path:?} cannot be packed: {error}")
 }
 
@@ -126,7 +127,10 @@ mod tests {
     #[test]
     fn gzip_header_has_no_time_and_no_system() {
         let bytes = tar_gz("package", &entries()).unwrap_or_default();
-        assert_eq!(bytes.get(..10), Some(&b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"[..]));
+        assert_eq!(
+            bytes.get(..10),
+            Some(&b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"[..])
+        );
     }
 
     #[test]

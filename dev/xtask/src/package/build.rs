@@ -102,7 +102,11 @@ pub(super) fn build(platform: &Platform, place: &Place) -> Result<Build, String>
             command.env(variable, linker);
         }
     })?;
-    let file = place.target.join(name).join(PROFILE).join(platform.program());
+    let file = place
+        .target
+        .join(name)
+        .join(PROFILE)
+        .join(platform.program());
     let program = Program::read(*platform, file)?;
     check_paths(&program.bytes, place)?;
     if platform.os == "linux" && needs_loader(&program.bytes) {
@@ -170,14 +174,12 @@ fn check_paths(program: &[u8], place: &Place) -> Result<(), String> {
     let mut names: Vec<PathBuf> = prefixes(place).into_iter().map(|(from, _)| from).collect();
     names.extend(env::var_os("HOME").map(PathBuf::from));
     for name in names {
-        let bytes = name.as_os_str().as_encoded_bytes();
-        // The home directory of a container may be the root directory.
-        let mut windows = program.windows(bytes.len().max(1));
-        if bytes.len() > 1 && windows.any(|window| window == bytes) {
-            return Err(format!(
-                "the program contains the path {}",
-                name.display()
-            ));
+        // With a separator: the texts of the program contain `notifications/roots`, and a home directory may be `/root`.
+        let path = format!("{}/", name.display());
+        let bytes = path.as_bytes();
+        let mut windows = program.windows(bytes.len());
+        if bytes != b"/" && windows.any(|window| window == bytes) {
+            return Err(format!("the program contains the path {path}"));
         }
     }
     Ok(())
@@ -214,7 +216,13 @@ pub(super) fn copy_of_source(directory: &Path) -> Result<PathBuf, String> {
     let failed = |error| format!("{} cannot be written: {error}", directory.display());
     let _ = fs::remove_dir_all(directory);
     let listed = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "-z",
+        ])
         .current_dir(root())
         .output()
         .map_err(|error| format!("`git` could not start: {error}"))?;

@@ -49,7 +49,9 @@ impl Packages {
         let of_platform = format!("everlink-cli-{}-{VERSION}.tgz", platform.name());
         let main = format!("everlink-{VERSION}.tgz");
         Ok(Packages {
-            wheel: find("wheel", &|name| wheel_ends.iter().any(|end| name.ends_with(end)))?,
+            wheel: find("wheel", &|name| {
+                wheel_ends.iter().any(|end| name.ends_with(end))
+            })?,
             npm: [
                 find(&of_platform, &|name| name == of_platform)?,
                 find(&main, &|name| name == main)?,
@@ -108,9 +110,7 @@ pub(crate) fn run_check() -> Result<(), String> {
     }
     check_sizes(&files)?;
     match Platform::here() {
-        Some(platform) => {
-            install_all(&Packages::find(&directory, &files, &platform)?).map(drop)
-        }
+        Some(platform) => install_all(&Packages::find(&directory, &files, &platform)?).map(drop),
         None => Ok(()),
     }
 }
@@ -240,7 +240,10 @@ fn install_npm(packages: &Packages) -> Outcome {
         .current_dir(&project);
     run_command(&mut compiler)?;
     run_command(Command::new("node").arg(project.join("host.mjs")))?;
-    eprintln!("a host in TypeScript: {:.1} s", start.elapsed().as_secs_f32());
+    eprintln!(
+        "a host in TypeScript: {:.1} s",
+        start.elapsed().as_secs_f32()
+    );
     Ok(Done::Passed)
 }
 
@@ -252,9 +255,15 @@ fn npm_project(name: &str, packages: &Packages) -> Result<PathBuf, String> {
     fs::create_dir_all(&project).map_err(failed)?;
     fs::write(project.join("package.json"), "{\"private\": true}\n").map_err(failed)?;
     let mut npm = Command::new("npm");
-    npm.args(["install", "--offline", "--silent", "--no-audit", "--no-fund"])
-        .args(&packages.npm)
-        .current_dir(&project);
+    npm.args([
+        "install",
+        "--offline",
+        "--silent",
+        "--no-audit",
+        "--no-fund",
+    ])
+    .args(&packages.npm)
+    .current_dir(&project);
     run_command(&mut npm)?;
     Ok(project)
 }

@@ -1,7 +1,7 @@
 //! Collects the licence texts of all code in the program: this project's, those of its dependencies, and those of the compiler's libraries.
 
+use core::fmt::Write;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,7 +129,9 @@ fn common_text(licence: &str) -> Option<String> {
 fn is_licence(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name = name.to_uppercase();
-    BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    BEGINNINGS
+        .iter()
+        .any(|beginning| name.starts_with(beginning))
 }
 
 /// The directory of the compiler.

@@ -20,8 +20,8 @@ use std::process::Command;
 
 use self::archive::{Entry, sha256_hex};
 use self::build::{Build, Place, Program};
-use self::platform::{PLATFORMS, Platform};
 pub(crate) use self::install::{check, run_check, run_kills};
+use self::platform::{PLATFORMS, Platform};
 use crate::step::{self, cargo, target};
 
 /// The version of the workspace, which all packages have.
@@ -93,10 +93,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
 }
 
 /// The programs of these platforms, and the reasons for those that this machine cannot build.
-fn build_all(
-    platforms: &[Platform],
-    place: &Place,
-) -> Result<(Vec<Program>, Vec<String>), String> {
+fn build_all(platforms: &[Platform], place: &Place) -> Result<(Vec<Program>, Vec<String>), String> {
     let (mut programs, mut missing) = (Vec::new(), Vec::new());
     for platform in platforms {
         match build::build(platform, place)? {

@@ -72,7 +72,10 @@ impl Platform {
 
     /// The platform of this machine, if the program is published for it.
     pub(super) fn here() -> Option<Platform> {
-        PLATFORMS.iter().find(|platform| platform.is_here()).copied()
+        PLATFORMS
+            .iter()
+            .find(|platform| platform.is_here())
+            .copied()
     }
 
     /// Whether this machine can run the program of this platform.

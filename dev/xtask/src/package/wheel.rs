@@ -1,7 +1,7 @@
 //! Packs the program and the Python package into a wheel, as the "Binary distribution format" of the Python Packaging User Guide describes it.
 
+use core::fmt::Write;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -209,6 +209,9 @@ mod tests {
     fn an_extra_is_joined_to_a_marker() {
         assert_eq!(with_extra("mcp>=1.26", "mcp"), "mcp>=1.26 ; extra == 'mcp'");
         let joined = with_extra("trio; python_version > '3.9'", "trio");
-        assert_eq!(joined, "trio ; (python_version > '3.9') and extra == 'trio'");
+        assert_eq!(
+            joined,
+            "trio ; (python_version > '3.9') and extra == 'trio'"
+        );
     }
 }
