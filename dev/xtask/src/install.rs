@@ -123,13 +123,16 @@ pub(crate) fn rust_target(name: &str) -> bool {
     has_library()
 }
 
-/// Whether this program is installed. If not, root installs it with `apt-get`, if the system has that.
-pub(crate) fn system_program(program: &str, package: &str) -> bool {
+/// Whether this program is installed. If not, root installs these packages with `apt-get`, if the system has that.
+pub(crate) fn system_program(program: &str, packages: &str) -> bool {
     if !is_installed(program) && is_installed("apt-get") && is_root() {
-        eprintln!("installing {package}");
+        eprintln!("installing {packages}");
         let words = ["install", "--yes", "--quiet", "--no-install-recommends"];
         let mut command = Command::new("apt-get");
-        command.args(words).arg(package).stdout(Stdio::null());
+        command
+            .args(words)
+            .args(packages.split_whitespace())
+            .stdout(Stdio::null());
         let _ = run_command(command.env("DEBIAN_FRONTEND", "noninteractive"));
     }
     is_installed(program)

@@ -16,7 +16,9 @@ mod hosts;
 mod install;
 mod interop;
 mod msrv;
+mod package;
 mod promises;
+mod semver;
 mod sim;
 mod size;
 mod step;
@@ -58,11 +60,17 @@ const COMMANDS: &[Command] = &[
     ("interop --check", "", "check that docs/INTEROP.md is still true", |_| step::run_one(interop::check)),
     ("interop", "[WORD...]", "run our client and server with those of other SDKs, and write docs/INTEROP.md", interop::run),
     ("msrv", "", "build all published packages with the oldest supported compiler", |_| msrv::run()),
+    ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| package::run_check()),
+    ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
+    ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),
+    ("package", "[--out DIR] [--target NAME]...", "build the program for each platform, and pack wheels, npm packages and archives", package::run),
+    ("semver", "", "compare the API of all published packages with the last release", |_| step::run_one(semver::check)),
     ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", sim::run),
     ("size", "", "count the code lines of each part, without tests and comments", |_| size::run()),
     ("size --check", "", "check that no file and no function is too long", |_| step::run_one(size::check)),
     ("test", "", "check everything that can be checked on this machine within 20 minutes", |_| test::run()),
     ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers, a board, WebAssembly, Windows", |_| test::run_long()),
+    ("test --system", "", "lint, test and pack on macOS and Windows, where the other checks do not run", |_| test::run_system()),
     ("transparent --check", "", "check with a few libraries that the guard between a host and a server is invisible", |_| step::run_one(transparent::check)),
     ("transparent", "[WORD...]", "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md", transparent::run),
     ("wasm", "", "run a client in WebAssembly from Node, and kill its server in the middle of calls", |_| step::run_one(wasm::check)),

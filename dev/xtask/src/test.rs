@@ -9,6 +9,7 @@ use crate::firmware;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
+use crate::package;
 use crate::promises;
 use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
@@ -50,6 +51,7 @@ const STEPS: &[Step] = &[
     ("packages by themselves", check_packages_alone),
     ("judged by the public conformance suite", conformance::check),
     ("that the guard is invisible", transparent::check),
+    ("packages install", package::check),
 ];
 
 /// Checks that take too long for every change, because they build for other targets, or that find least beyond the others.
@@ -69,12 +71,23 @@ const LONG_STEPS: &[Step] = &[
     ("macOS, compiled only", windows::check_macos),
 ];
 
+/// Checks for macOS and Windows, where the tools of the other checks do not run.
+const SYSTEM_STEPS: &[Step] = &[
+    ("lints", windows::lint_here),
+    ("tests", windows::test_here),
+    ("packages install", package::check),
+];
+
 pub(crate) fn run() -> Result<(), String> {
     step::run_all(STEPS)
 }
 
 pub(crate) fn run_long() -> Result<(), String> {
     step::run_all(LONG_STEPS)
+}
+
+pub(crate) fn run_system() -> Result<(), String> {
+    step::run_all(SYSTEM_STEPS)
 }
 
 /// Denies Clippy's disallowed items for the library only: tests and tools may use a clock.

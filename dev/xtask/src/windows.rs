@@ -51,6 +51,23 @@ pub(crate) fn lint() -> Outcome {
     ))
 }
 
+/// Lints all packages that are meant for this system, whichever it is.
+pub(crate) fn lint_here() -> Outcome {
+    cargo(&format!(
+        "clippy --workspace {UNIX_ONLY} --lib --bins --all-features -- --deny warnings"
+    ))
+}
+
+/// Runs the tests of published packages on this system. On Windows, these are the tests that also run in Wine.
+pub(crate) fn test_here() -> Outcome {
+    let tests = match cfg!(windows) {
+        true => "--test processes --test windows",
+        false => "--lib --bins --tests",
+    };
+    let packages = "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-tokio --package everlink-cli";
+    cargo(&format!("test {packages} {tests}"))
+}
+
 /// Compiles the libraries for macOS, and runs nothing. Without HTTP, whose cryptography needs a C compiler for macOS.
 pub(crate) fn check_macos() -> Outcome {
     if !add_target(MACOS) {

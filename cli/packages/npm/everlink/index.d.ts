@@ -1,0 +1,33 @@
+/** A server that is started with a command, such as `StdioServerParameters` of the TypeScript SDK. */
+export interface CommandParameters {
+  command: string;
+  args?: readonly string[];
+}
+
+/** A server over HTTP. */
+export interface UrlParameters {
+  url: string | URL;
+}
+
+/** The parameters of a guard: those of its server with another command. All other fields, such as `env` and `cwd`, are kept. */
+export type Guarded<Parameters> = Omit<Parameters, "command" | "args" | "url"> & { command: string; args: string[] };
+
+/**
+ * Puts `everlink guard` before a server: the connection to the guard stays open when the server dies.
+ *
+ * @param params the server: a `command` with its `args`, or a `url`
+ * @param options options of the guard, for example `["--log", "json"]`; `everlink help guard` lists them
+ * @returns parameters for `StdioClientTransport`
+ * @throws if the program for this system is not installed; the text says what to do
+ */
+export function guarded<Parameters extends CommandParameters | UrlParameters>(
+  params: Parameters,
+  options?: readonly string[],
+): Guarded<Parameters>;
+
+/**
+ * The path of the program `everlink` for this system. The environment variable `EVERLINK_PROGRAM` takes precedence.
+ *
+ * @throws if it is not installed; the text says what to do
+ */
+export function programPath(): string;

@@ -1,0 +1,49 @@
+// Finds the program `everlink`, and puts it before the command of a server. Must not start a process.
+"use strict";
+
+const { accessSync, constants } = require("node:fs");
+const { dirname, join } = require("node:path");
+const { optionalDependencies = {}, version } = require("./package.json");
+
+function programPath() {
+  const chosen = process.env.EVERLINK_PROGRAM;
+  if (chosen) {
+    try {
+      accessSync(chosen, constants.X_OK);
+    } catch {
+      throw new Error(`EVERLINK_PROGRAM is ${JSON.stringify(chosen)}, which is not an executable file: correct or unset this environment variable`);
+    }
+    return chosen;
+  }
+  const wanted = `@everlink/cli-${process.platform}-${process.arch}`;
+  const known = Object.keys(optionalDependencies);
+  if (!known.includes(wanted)) {
+    const platforms = known.map((name) => name.replace("@everlink/cli-", "")).join(", ");
+    throw new Error(
+      `there is no program for ${process.platform}-${process.arch}, only for ${platforms}. ` +
+        "`cargo install everlink-cli` builds it from source.",
+    );
+  }
+  let manifest;
+  try {
+    manifest = require.resolve(`${wanted}/package.json`);
+  } catch {
+    throw new Error(
+      `the package ${wanted}, which contains the program for this system, is not installed. ` +
+        "Package managers leave it out with `--omit=optional` or `--no-optional`, and if node_modules or a lock file comes from another system. " +
+        `Install again without that, or run: npm install ${wanted}@${version}`,
+    );
+  }
+  return join(dirname(manifest), "bin", process.platform === "win32" ? "everlink.exe" : "everlink");
+}
+
+function guarded(params, options = []) {
+  const { url, command, args = [], ...rest } = params;
+  if ((typeof command === "string") === (url !== undefined)) {
+    throw new TypeError("guarded needs either a `command` or a `url`");
+  }
+  const server = url === undefined ? ["--", command, ...args] : ["--url", String(url)];
+  return { ...rest, command: programPath(), args: ["guard", ...options, ...server] };
+}
+
+module.exports = { guarded, programPath };
