@@ -114,8 +114,9 @@ impl Server {
 
     /// Ends a request with the verdict of the application, and closes other connections if too many bytes wait.
     fn conclude(&mut self, request: RequestId, verdict: Verdict) -> Result<(), Misuse> {
-        if let (Verdict::Error(error), Ok(entry)) = (&verdict, self.requests.open(request)) {
-            if let Some(session) = entry.arrival().session {
+        if let Verdict::Error(error) = &verdict {
+            let session = self.requests.open(request)?.arrival().session;
+            if let Some(session) = session {
                 self.sessions.required(session, error);
             }
         }
