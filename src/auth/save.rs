@@ -63,7 +63,9 @@ impl Authorizer {
             client.secret = None;
         }
         if self.store.is_stored {
-            self.store.spent = self.held.take().and_then(|held| held.tokens);
+            // Tokens of another place stay valid.
+            let before = self.held.take().filter(|held| held.place == place);
+            self.store.spent = before.and_then(|held| held.tokens);
         }
         self.held = Some(Record {
             place,

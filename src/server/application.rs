@@ -68,6 +68,9 @@ impl Server {
         error: ErrorObject,
     ) -> Result<(), Misuse> {
         self.act(now, |server| {
+            if let Some(session) = server.requests.open(request)?.arrival().session {
+                server.sessions.required(session, &error);
+            }
             server.conclude(request, Verdict::Error(error))
         })
     }
@@ -114,11 +117,6 @@ impl Server {
 
     /// Ends a request with the verdict of the application, and closes other connections if too many bytes wait.
     fn conclude(&mut self, request: RequestId, verdict: Verdict) -> Result<(), Misuse> {
-        if let (Verdict::Error(error), Ok(entry)) = (&verdict, self.requests.open(request)) {
-            if let Some(session) = entry.arrival().session {
-                self.sessions.required(session, error);
-            }
-        }
         let queue = self.requests.conclude(&mut self.cx, request, verdict)?;
         let stream = queue.and_then(|queue| self.binding.reply_queued(&self.cx, queue));
         if let Some(stream) = stream {

@@ -7,7 +7,7 @@ use everlink_auth_sim::{Script, play, run};
 fn seeds_that_were_found_break_no_rule() {
     let found = [
         1, 4, 7, 10, 22, 23, 24, 34, 40, 274, 296, 370, 644, 1434, 2243, 2463, 3033, 3150, 3545,
-        8597, 24728, 24810, 34370, 34740,
+        5326, 8597, 24728, 24810, 34370, 34740, 70905,
     ];
     for seed in found {
         let (_, violation) = run(&Script::from_seed(seed), None);
