@@ -706,6 +706,7 @@ fn adopt_writes_a_command_that_starts_the_guarded_server() {
     let config: Value = serde_json::from_slice(&home.read(CURSOR)).expect("JSON");
     let server = &config["mcpServers"]["demo"];
     let arguments = server["args"].as_array().expect("a list");
+    assert_eq!(arguments[0], "guard", "{config}");
     let mut process = Command::new(server["command"].as_str().expect("a text"))
         .args(arguments.iter().filter_map(Value::as_str))
         .env("XDG_CACHE_HOME", home.file("cache"))
