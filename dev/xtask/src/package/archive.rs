@@ -46,13 +46,30 @@ impl Entry {
     }
 }
 
+/// How much time goes into a small archive.
+#[derive(Clone, Copy)]
+pub(super) enum Effort {
+    /// For archives that nobody downloads.
+    Least,
+    Most,
+}
+
+impl Effort {
+    fn level(self) -> u32 {
+        match self {
+            Effort::Least => 1,
+            Effort::Most => 9,
+        }
+    }
+}
+
 /// A zip archive with these entries, in this order.
-pub(super) fn zip(entries: &[Entry]) -> Result<Vec<u8>, String> {
+pub(super) fn zip(entries: &[Entry], effort: Effort) -> Result<Vec<u8>, String> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for entry in entries {
         let options = SimpleFileOptions::default()
             .compression_method(CompressionMethod::Deflated)
-            .compression_level(Some(9))
+            .compression_level(Some(effort.level().into()))
             .last_modified_time(DateTime::default())
             .unix_permissions(entry.mode());
         writer
@@ -67,11 +84,15 @@ pub(super) fn zip(entries: &[Entry]) -> Result<Vec<u8>, String> {
 }
 
 /// A compressed tar archive with these entries in a directory, in the order of their paths.
-pub(super) fn tar_gz(directory: &str, entries: &[Entry]) -> Result<Vec<u8>, String> {
+pub(super) fn tar_gz(
+    directory: &str,
+    entries: &[Entry],
+    effort: Effort,
+) -> Result<Vec<u8>, String> {
     let compressor = GzBuilder::new()
         .mtime(0)
         .operating_system(UNKNOWN_SYSTEM)
-        .write(Vec::new(), Compression::best());
+        .write(Vec::new(), Compression::new(effort.level()));
     let mut builder = tar::Builder::new(compressor);
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|one, other| one.path.cmp(&other.path));
@@ -108,7 +129,7 @@ fn failed(path: &str, error: impl Display) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entry, sha256_hex, tar_gz, zip};
+    use super::{Effort, Entry, sha256_hex, tar_gz, zip};
 
     fn entries() -> [Entry; 2] {
         [
@@ -120,13 +141,13 @@ mod tests {
     #[test]
     fn tar_does_not_depend_on_the_order_of_its_entries() {
         let [one, other] = entries();
-        let first = tar_gz("package", &[one.clone(), other.clone()]);
-        assert_eq!(first, tar_gz("package", &[other, one]));
+        let first = tar_gz("package", &[one.clone(), other.clone()], Effort::Most);
+        assert_eq!(first, tar_gz("package", &[other, one], Effort::Most));
     }
 
     #[test]
     fn gzip_header_has_no_time_and_no_system() {
-        let bytes = tar_gz("package", &entries()).unwrap_or_default();
+        let bytes = tar_gz("package", &entries(), Effort::Most).unwrap_or_default();
         assert_eq!(
             bytes.get(..10),
             Some(&b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"[..])
@@ -135,7 +156,7 @@ mod tests {
 
     #[test]
     fn zip_keeps_the_mode_and_the_oldest_time() {
-        let bytes = zip(&entries()).unwrap_or_default();
+        let bytes = zip(&entries(), Effort::Most).unwrap_or_default();
         let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes)).expect("it is a zip");
         let program = archive.by_name("bin/b").expect("it has the program");
         assert_eq!(program.unix_mode(), Some(0o100_755));

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use super::archive::Effort;
 use super::build::{self, Place, Program, absolute};
 use super::platform::{PLATFORMS, Platform};
 use super::{
-    File, VERSION, build_all, check_sizes, contents, debug_program, npm, pack, pack_one, texts_of,
-    write_all,
+    Contents, File, VERSION, build_all, check_sizes, contents, debug_program, npm, pack, pack_one,
+    texts_of, write_all,
 };
 use crate::install::{node_modules, python, run_command, skip_without};
 use crate::step::{Done, Outcome, root, target};
@@ -73,8 +74,8 @@ pub(crate) fn check() -> Outcome {
         let reason = "no packages are made for this platform";
         return Ok(Done::Skipped(reason.into()));
     };
-    let start = Instant::now();
     let program = Program::read(platform, debug_program()?)?;
+    let start = Instant::now();
     let files = pack_trial(&program)?;
     same_files(&files, &pack_trial(&program)?)?;
     let directory = target().join("package-trial");
@@ -161,7 +162,11 @@ fn pack_trial(program: &Program) -> Result<Vec<File>, String> {
         _ => platform.wheel_tags.iter().map(|&tag| tag.into()).collect(),
     };
     let texts = texts_of(&program.file)?;
-    let mut files = pack_one(&contents(program, tags, texts)?)?;
+    let contents = Contents {
+        effort: Effort::Least,
+        ..contents(program, tags, texts)?
+    };
+    let mut files = pack_one(&contents)?;
     files.push(npm::pack_main()?);
     Ok(files)
 }

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use self::archive::{Entry, sha256_hex};
+use self::archive::{Effort, Entry, sha256_hex};
 use self::build::{Build, Place, Program};
 pub(crate) use self::install::{check, run_check, run_kills};
 use self::platform::{PLATFORMS, Platform};
@@ -45,6 +45,7 @@ struct Contents {
     wheel_tags: Vec<String>,
     licences: Vec<Entry>,
     sbom: String,
+    effort: Effort,
     /// The manual page and the completions.
     texts: Vec<Entry>,
 }
@@ -131,6 +132,7 @@ fn contents(
         wheel_tags,
         licences: licences::entries(&platform, &packages)?,
         sbom: sbom::document(VERSION, &packages),
+        effort: Effort::Most,
         texts,
     })
 }
@@ -160,7 +162,7 @@ fn pack_archive(contents: &Contents) -> Result<File, String> {
     let name = archive_name(&platform);
     if platform.os != "win32" {
         return Ok(File {
-            bytes: archive::tar_gz(&name, &entries)?,
+            bytes: archive::tar_gz(&name, &entries, contents.effort)?,
             name: format!("{name}.tar.gz"),
         });
     }
@@ -169,7 +171,7 @@ fn pack_archive(contents: &Contents) -> Result<File, String> {
     }
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(File {
-        bytes: archive::zip(&entries)?,
+        bytes: archive::zip(&entries, contents.effort)?,
         name: format!("{name}.zip"),
     })
 }

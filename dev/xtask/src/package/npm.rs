@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::archive::{self, Entry};
+use super::archive::{self, Effort, Entry};
 use super::platform::{PLATFORMS, Platform};
 use super::{Contents, File, REPOSITORY, VERSION};
 use crate::step::{self, root};
@@ -29,7 +29,7 @@ pub(super) fn pack_main() -> Result<File, String> {
     add_files(&directory, "", &mut entries)?;
     Ok(File {
         name: format!("everlink-{VERSION}.tgz"),
-        bytes: archive::tar_gz("package", &entries)?,
+        bytes: archive::tar_gz("package", &entries, Effort::Most)?,
     })
 }
 
@@ -56,7 +56,7 @@ pub(super) fn pack_platform(contents: &Contents) -> Result<File, String> {
     entries.extend(contents.licences.iter().cloned());
     Ok(File {
         name: format!("everlink-cli-{}-{VERSION}.tgz", platform.name()),
-        bytes: archive::tar_gz("package", &entries)?,
+        bytes: archive::tar_gz("package", &entries, contents.effort)?,
     })
 }
 

@@ -85,7 +85,7 @@ pub(super) fn pack(contents: &Contents) -> Result<File, String> {
     ));
     Ok(File {
         name: format!("{name}-{version}-py3-none-{}.whl", tags.join(".")),
-        bytes: archive::zip(&entries)?,
+        bytes: archive::zip(&entries, contents.effort)?,
     })
 }
 
