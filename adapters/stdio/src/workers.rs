@@ -1,4 +1,7 @@
 //! Threads that run the jobs of a server, one per concurrent request. Does not know what a job is.
+//!
+//! Waking a thread often costs more than a job. So one thread is woken at a time, and it wakes the next one if jobs are left: few threads run all quick
+//! jobs, and each job that blocks soon has its own thread.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -28,6 +31,8 @@ struct State<J> {
     jobs: VecDeque<J>,
     threads: usize,
     idle: usize,
+    /// Whether a thread was woken or started and does not run yet.
+    is_waking: bool,
     is_closed: bool,
 }
 
@@ -47,6 +52,7 @@ impl<J: Send + 'static> Workers<J> {
                 jobs: VecDeque::new(),
                 threads: 0,
                 idle: 0,
+                is_waking: false,
                 is_closed: false,
             }),
             changed: Condvar::new(),
@@ -64,16 +70,7 @@ impl<J: Send + 'static> Workers<J> {
             let jobs = mem::take(&mut state.jobs).into_iter();
             (state.jobs, dropped) = jobs.partition(pool.is_wanted);
         }
-        if state.jobs.len() > state.idle && state.threads < pool.max_threads {
-            let worker = Arc::clone(pool);
-            if spawn(move || worker.run_thread()) {
-                state.threads += 1;
-            } else if state.threads == 0 {
-                dropped.append(&mut state.jobs);
-            }
-        }
-        drop(state);
-        pool.changed.notify_one();
+        dropped.append(&mut pool.wake_thread(state));
         // Dropping a job may run other code, which must not happen under the lock.
         drop(dropped);
     }
@@ -90,13 +87,36 @@ impl<J> Drop for Workers<J> {
     }
 }
 
-impl<J> Pool<J> {
+impl<J: Send + 'static> Pool<J> {
+    /// Wakes or starts a thread, if a job is queued and no thread is on its way. Returns the jobs that nobody will run.
+    fn wake_thread(self: &Arc<Self>, mut state: MutexGuard<'_, State<J>>) -> VecDeque<J> {
+        if state.is_waking || state.jobs.is_empty() {
+            return VecDeque::new();
+        }
+        if state.idle > 0 {
+            state.is_waking = true;
+            drop(state);
+            self.changed.notify_one();
+        } else if state.threads < self.max_threads {
+            let pool = Arc::clone(self);
+            if spawn(move || pool.run_thread()) {
+                state.threads += 1;
+                state.is_waking = true;
+            } else if state.threads == 0 {
+                return mem::take(&mut state.jobs);
+            }
+        }
+        VecDeque::new()
+    }
+
     /// Runs jobs until the thread has been idle for [`IDLE_TIMEOUT`] or the pool is closed.
-    fn run_thread(&self) {
+    fn run_thread(self: &Arc<Self>) {
         let mut state = self.lock();
+        state.is_waking = false;
         while !state.is_closed {
             if let Some(job) = state.jobs.pop_front() {
-                drop(state);
+                // This thread runs, so no job is without a thread.
+                let _ = self.wake_thread(state);
                 (self.run)(job);
                 state = self.lock();
                 continue;
@@ -106,13 +126,16 @@ impl<J> Pool<J> {
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
+            state.is_waking = false;
             if timeout.timed_out() && state.jobs.is_empty() {
                 break;
             }
         }
         state.threads -= 1;
     }
+}
 
+impl<J> Pool<J> {
     /// Locks the state and ignores poisoning: jobs run outside of the lock, so no panic leaves the state inconsistent.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -170,5 +193,33 @@ mod model {
     #[test]
     fn every_job_runs_on_two_threads() {
         check(|| run_two_jobs(2));
+    }
+
+    /// The first job ends after the second one.
+    #[test]
+    fn job_that_blocks_holds_up_no_other() {
+        check(|| {
+            let (done, is_done) = channel();
+            let second = Arc::new((Mutex::new(false), Condvar::new()));
+            let workers = Workers::new(
+                2,
+                |_| true,
+                move |is_second: bool| {
+                    let mut has_run = second.0.lock().unwrap();
+                    if is_second {
+                        *has_run = true;
+                        second.1.notify_one();
+                    }
+                    while !*has_run {
+                        has_run = second.1.wait(has_run).unwrap();
+                    }
+                    let _ = done.send(());
+                },
+            );
+            workers.run(false);
+            workers.run(true);
+            is_done.recv().unwrap();
+            is_done.recv().unwrap();
+        });
     }
 }
