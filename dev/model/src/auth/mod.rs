@@ -17,6 +17,7 @@ pub fn auth_challenge(data: &[u8]) {
         return;
     };
     let mut rig = Rig::new(Setup::default());
+    rig.expect_texts(rest);
     rig.finish();
     if first & 1 == 1 {
         rig.challenge(401, &[b"Bearer"]);
@@ -76,6 +77,7 @@ pub fn auth_redirect(data: &[u8]) {
         waits_for_redirect: true,
         ..Setup::default()
     });
+    rig.expect_texts(data);
     rig.finish();
     rig.challenge(401, &[b"Bearer"]);
     rig.finish();
@@ -99,6 +101,7 @@ pub fn auth_redirect(data: &[u8]) {
 pub fn auth_machine(data: &[u8]) {
     let mut script = Script::new(data, 0);
     let mut rig = Rig::new(Setup::read(&mut script));
+    rig.expect_texts(data);
     rig.run(&mut script);
     rig.finish();
 }

@@ -163,6 +163,12 @@ impl Rig {
         }
     }
 
+    /// Says which bytes come from outside. If they contain the mark of our secrets, texts are not checked: a text that shows them is no leak.
+    pub(super) fn expect_texts(&mut self, data: &[u8]) {
+        let mut windows = data.windows(SECRET.len());
+        self.checks_texts &= !windows.any(|window| window == SECRET.as_bytes());
+    }
+
     /// Answers requests to URLs that end with this, or contain it, with this body. It may have any text, so texts are not checked.
     pub(super) fn replace(&mut self, path: &'static str, status: u16, body: &[u8]) {
         self.replacement = Some((path, status, body.into()));
