@@ -12,30 +12,31 @@ struct Replacement {
     text: String,
 }
 
-/// Guards a server. `program` is the literal of the guard's program. `None` if the result would not be what is intended.
-pub(super) fn guard(document: &Document, id: &ServerId, program: &str) -> Option<Document> {
+/// Guards a server. `guard` has the literals of all words before the server's own command, from the guard's program to `--`. `None` if the result would
+/// not be what is intended.
+pub(super) fn guard(document: &Document, id: &ServerId, guard: &[String]) -> Option<Document> {
     let server = document.server(id)?;
     let State::Unguarded(launch) = &server.state else {
         return None;
     };
     let text = &document.text;
     let replacements = match &launch.command {
-        None => guard_list(text, launch.arguments.words(), program)?,
+        None => guard_list(text, launch.arguments.words(), guard)?,
         Some(command) => guard_command(
             text,
             document.shape.syntax,
             command,
             &launch.arguments,
-            program,
-        ),
+            guard,
+        )?,
     };
     let changed = document.with_text(replace(text, replacements)).ok()?;
-    let words = launch.texts();
-    let expected: Vec<Option<&str>> = [Some("guard"), Some("--")]
-        .into_iter()
-        .chain(words)
-        .collect();
-    let is_expected = |launch: &Launch| launch.texts().get(1..) == Some(&expected[..]);
+    let server = launch.texts();
+    let is_expected = |launch: &Launch| {
+        let words = launch.words();
+        let literals = words.iter().map(|word| &changed.text[word.range.clone()]);
+        literals.take(guard.len()).eq(guard) && launch.texts()[guard.len()..] == server
+    };
     is_intended(document, &changed, id, is_expected).then_some(changed)
 }
 
@@ -102,12 +103,12 @@ pub(super) fn literal(text: &str) -> String {
     literal.replace('\u{7f}', "\\u007f")
 }
 
-fn guard_list(text: &str, words: &[Word], program: &str) -> Option<Vec<Replacement>> {
+fn guard_list(text: &str, words: &[Word], guard: &[String]) -> Option<Vec<Replacement>> {
     let first = words.first()?;
     let separator = separator(text, words);
     Some(vec![Replacement {
         range: first.range.start..first.range.start,
-        text: [program, "\"guard\"", "\"--\"", ""].join(separator.as_str()),
+        text: guard.join(separator.as_str()) + &separator,
     }])
 }
 
@@ -116,10 +117,11 @@ fn guard_command(
     syntax: Syntax,
     command: &Command,
     arguments: &Arguments,
-    program: &str,
-) -> Vec<Replacement> {
-    let own_program = &text[command.word.range.clone()];
-    let words = ["\"guard\"", "\"--\"", own_program];
+    guard: &[String],
+) -> Option<Vec<Replacement>> {
+    let (program, words) = guard.split_first()?;
+    let own_program = text[command.word.range.clone()].to_owned();
+    let words = [words, &[own_program]].concat();
     let arguments = match arguments {
         Arguments::List { words: own, .. } if !own.is_empty() => {
             let separator = separator(text, own);
@@ -140,13 +142,13 @@ fn guard_command(
     };
     let command = Replacement {
         range: command.word.range.clone(),
-        text: program.to_owned(),
+        text: program.clone(),
     };
-    vec![command, arguments]
+    Some(vec![command, arguments])
 }
 
 /// Adds the member `args` after the command, in the style of the command.
-fn new_arguments(text: &str, syntax: Syntax, command: &Command, words: &[&str]) -> Replacement {
+fn new_arguments(text: &str, syntax: Syntax, command: &Command, words: &[String]) -> Replacement {
     let key = &command.key_range;
     let between = &text[key.end..command.word.range.start];
     let is_plain = between.trim().len() == 1;
@@ -300,11 +302,17 @@ mod tests {
     use super::super::hosts::{ANY_JSON, Host, Shape};
     use super::*;
 
+    /// The literals of a guard that is started so.
+    fn words(program: &str) -> Vec<String> {
+        let program = program.split(' ').chain(["guard", "--"]);
+        program.map(literal).collect()
+    }
+
     /// Guards the only server of a text, and checks that taking the guard out restores the text.
     fn guarded(text: &str, shape: &'static Shape) -> String {
         let before = Document::read(text.to_owned(), slice::from_ref(shape)).expect("valid");
         let server = before.servers[0].clone();
-        let after = guard(&before, &server.id, "\"everlink\"").expect("an edit");
+        let after = guard(&before, &server.id, &words("everlink")).expect("an edit");
         let had_no_args = matches!(
             server.launch().expect("a command").arguments,
             Arguments::Missing
@@ -381,10 +389,32 @@ mod tests {
     }
 
     #[test]
+    fn guard_can_be_started_by_another_program() {
+        for (before, after) in [
+            (
+                r#"{"command": "x", "args": ["-v"]}"#,
+                r#"{"command": "npx", "args": ["-y", "everlink", "guard", "--", "x", "-v"]}"#,
+            ),
+            (
+                r#"{"command": ["x"]}"#,
+                r#"{"command": ["npx", "-y", "everlink", "guard", "--", "x"]}"#,
+            ),
+        ] {
+            let text = |entry| format!(r#"{{"mcpServers": {{"a": {entry}}}}}"#);
+            let document = Document::read(text(before), ANY_JSON).expect("valid");
+            let id = &document.servers[0].id;
+            let guarded = guard(&document, id, &words("npx -y everlink")).expect("an edit");
+            assert_eq!(guarded.text, text(after));
+            let restored = unguard(&guarded, id, false).expect("an edit");
+            assert_eq!(restored.text, text(before));
+        }
+    }
+
+    #[test]
     fn guard_replaces_null_arguments() {
         let text = r#"{"mcpServers": {"a": {"command": "x", "args": null}}}"#;
         let before = Document::read(text.to_owned(), ANY_JSON).expect("valid");
-        let after = guard(&before, &before.servers[0].id, "\"everlink\"").expect("an edit");
+        let after = guard(&before, &before.servers[0].id, &words("everlink")).expect("an edit");
         assert!(
             after.text.contains(r#""args": ["guard", "--", "x"]"#),
             "{}",
@@ -434,7 +464,7 @@ mod tests {
         let shape = &Host::by_id("codex").expect("a known host").shape;
         let text = "mcp_servers = { a.command = \"x\" }\n";
         let before = Document::read(text.to_owned(), slice::from_ref(shape)).expect("valid");
-        assert!(guard(&before, &before.servers[0].id, "\"everlink\"").is_none());
+        assert!(guard(&before, &before.servers[0].id, &words("everlink")).is_none());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! `options` has the options. `hosts` says where each host keeps its configuration, and `files` reads and replaces these files. `tree` reads JSON and
 //! TOML, `servers` finds the servers, and `guard_command` recognises a guard. `plan` decides what changes, and `edit` changes the text. `program`
-//! decides under which name a host starts this program, and `report` shows what was done.
+//! decides with which words a host starts this program, and `report` shows what was done.
 
 mod edit;
 mod files;
@@ -210,10 +210,10 @@ impl Planned {
             }
             Mode::Check | Mode::Show | Mode::Write => {
                 let is_desktop = candidate.host.is_none_or(|host| host.is_desktop);
-                let name = program.name_for(is_desktop, candidate.scope);
-                let name = name.map_err(|error| problem(error.to_owned()))?;
-                let plan = plan::guard(&document, &name, &selects);
-                (Vec::new(), Some(name), plan)
+                let words = program.words_for(is_desktop, candidate.scope);
+                let words = words.map_err(|error| problem(error.to_owned()))?;
+                let plan = plan::guard(&document, &words, &selects);
+                (Vec::new(), Some(words.join(" ")), plan)
             }
         };
         let Plan { text, servers } = plan;

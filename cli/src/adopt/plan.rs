@@ -75,9 +75,14 @@ impl fmt::Display for Keep {
     }
 }
 
-/// Plans to guard the selected servers. `program` is the name of the guard's program.
-pub(super) fn guard(document: &Document, program: &str, selects: &dyn Fn(&str) -> bool) -> Plan {
-    let program = edit::literal(program);
+/// Plans to guard the selected servers. `program` has the words that start this program.
+pub(super) fn guard(
+    document: &Document,
+    program: &[String],
+    selects: &dyn Fn(&str) -> bool,
+) -> Plan {
+    let program = program.iter().map(String::as_str);
+    let guard: Vec<String> = program.chain(["guard", "--"]).map(edit::literal).collect();
     let mut changed = document.clone();
     let mut servers = Vec::new();
     for server in document
@@ -88,7 +93,7 @@ pub(super) fn guard(document: &Document, program: &str, selects: &dyn Fn(&str) -
         let outcome = match &server.state {
             State::Guarded(..) => Outcome::Guarded,
             State::LeftAlone(reason) => Outcome::LeftAlone(*reason),
-            State::Unguarded(_) => match edit::guard(&changed, &server.id, &program) {
+            State::Unguarded(_) => match edit::guard(&changed, &server.id, &guard) {
                 Some(document) => {
                     changed = document;
                     Outcome::Guard
@@ -198,10 +203,15 @@ fn added_guards<'a>(backup: &'a Document, now: &'a Document) -> impl Iterator<It
 fn write_again(backup: &Document, now: &Document) -> String {
     let mut written = backup.clone();
     for id in added_guards(backup, now) {
-        let launch = now.server(id).and_then(Server::launch);
-        let words = launch.map(|launch| launch.words()).unwrap_or_default();
-        let program = words.first().map(|word| &now.text[word.range.clone()]);
-        if let Some(document) = program.and_then(|program| edit::guard(&written, id, program)) {
+        let Some(State::Guarded(launch, guard)) = now.server(id).map(|server| &server.state) else {
+            continue;
+        };
+        let words = launch.words();
+        let words = words.iter().take(guard.server_at.unwrap_or(0));
+        let guard: Vec<String> = words
+            .map(|word| now.text[word.range.clone()].to_owned())
+            .collect();
+        if let Some(document) = edit::guard(&written, id, &guard) {
             written = document;
         }
     }
@@ -268,10 +278,10 @@ mod tests {
     #[test]
     fn undo_of_two_writes_with_other_programs_restores_the_first_text() {
         let original = read(TWO);
-        let first = guard(&original, "everlink", &|name| name == "a");
+        let first = guard(&original, &["everlink".into()], &|name| name == "a");
         let first = read(&first.text.expect("a change"));
         assert!(!needs_backup(&first, slice::from_ref(&original)));
-        let second = guard(&first, "/opt/everlink", &|_| true);
+        let second = guard(&first, &["npx".into(), "everlink".into()], &|_| true);
         assert_eq!(
             outcomes(&second),
             [("a", Outcome::Guarded), ("b", Outcome::Guard)]
@@ -288,7 +298,7 @@ mod tests {
     fn undo_of_one_server_keeps_the_guard_of_the_other() {
         let original = read(TWO);
         let written = read(
-            &guard(&original, "everlink", &|_| true)
+            &guard(&original, &["everlink".into()], &|_| true)
                 .text
                 .expect("a change"),
         );
@@ -305,7 +315,7 @@ mod tests {
     fn undo_keeps_guards_that_were_not_added() {
         let before = r#"{"mcpServers": {"a": {"command": "everlink", "args": ["guard", "--", "x"]}, "b": {"command": "y"}}}"#;
         let original = read(before);
-        let written = guard(&original, "everlink", &|_| true)
+        let written = guard(&original, &["everlink".into()], &|_| true)
             .text
             .expect("a change");
         // Somebody adds a guarded server, and changes the guard of another.
