@@ -75,7 +75,8 @@ pub(crate) enum Command {
     /// deletes the backup. If the file was changed since, --undo removes only the guards.
     ///
     /// Hosts start the guard as `everlink` if PATH leads to this program under that name, and otherwise by its absolute path. Desktop hosts may not have the
-    /// PATH of your shell, so their files of the user always get the absolute path. If uvx or npx runs this program, it also starts the guards. --program overrides this.
+    /// PATH of your shell, so their files of the user always get the absolute path. If uvx or npx runs this program, it also starts the guards. --program
+    /// overrides this.
     ///
     /// Exit status: 0 success, 1 with --check: a server that can be guarded is not, 2 wrong usage, 4 a file could not be read or written; the others
     /// are handled all the same.

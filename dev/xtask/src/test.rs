@@ -61,6 +61,7 @@ const LONG_STEPS: &[Step] = &[
     }),
     ("scripts, byte by byte", || scripts_cut("bytes")),
     ("among real peers", interop::check),
+    ("the Python package with each SDK", package::check_python),
     ("a board in QEMU, reset during calls", firmware::check),
     (
         "a client in WebAssembly, whose server is killed",

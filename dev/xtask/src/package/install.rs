@@ -84,6 +84,22 @@ pub(crate) fn check() -> Outcome {
     install_all(&Packages::find(&directory, &files, &platform)?)
 }
 
+/// Runs the tests of the Python package with each version of the SDK, and the debug program.
+pub(crate) fn check_python() -> Outcome {
+    if let Some(skipped) = skip_without(&["python3"]) {
+        return skipped;
+    }
+    let mut script = Command::new("python3");
+    script
+        .arg("-B")
+        .arg(root().join("cli/packages/python/tests/run.py"))
+        .arg("--program")
+        .arg(debug_program()?)
+        .arg("--target")
+        .arg(target());
+    run_command(&mut script)
+}
+
 /// `cargo xtask package --check`: builds each program twice, in different directories, and installs the packages of this machine.
 pub(crate) fn run_check() -> Result<(), String> {
     let here = Place::here();

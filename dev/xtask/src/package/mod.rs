@@ -20,7 +20,7 @@ use std::process::Command;
 
 use self::archive::{Effort, Entry, sha256_hex};
 use self::build::{Build, Place, Program};
-pub(crate) use self::install::{check, run_check, run_kills};
+pub(crate) use self::install::{check, check_python, run_check, run_kills};
 use self::platform::{PLATFORMS, Platform};
 use crate::step::{self, cargo, target};
 
