@@ -96,6 +96,10 @@ const checks = {
       command,
       args: ["guard", "--url", "https://example.com/mcp"],
     });
+    assert.deepEqual(guarded(guarded({ command: "server" })), guarded({ command: "server" }));
+    const npx = { command: "npx", args: ["-y", "everlink@0.1.0", "guard", "--", "server"] };
+    assert.deepEqual(guarded(npx, ["--drain", "5"]).args, ["-y", "everlink@0.1.0", "guard", "--drain", "5", "--", "server"]);
+    assert.equal(guarded({ command: "server", args: ["--", "everlink", "guard"] }).command, command);
     assert.throws(() => guarded({}), /either a `command` or a `url`/);
     assert.throws(() => guarded({ command: "server", url: "https://example.com" }), TypeError);
   },

@@ -13,7 +13,8 @@ export interface UrlParameters {
 export type Guarded<Parameters> = Omit<Parameters, "command" | "args" | "url"> & { command: string; args: string[] };
 
 /**
- * Puts `everlink guard` before a server: the connection to the guard stays open when the server dies.
+ * Puts `everlink guard` before a server: the connection to the guard stays open when the server dies. A server that is guarded already gets no second
+ * guard, only the options.
  *
  * @param params the server: a `command` with its `args`, or a `url`
  * @param options options of the guard, for example `["--log", "json"]`; `everlink help guard` lists them

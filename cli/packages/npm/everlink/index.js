@@ -42,8 +42,20 @@ function guarded(params, options = []) {
   if ((typeof command === "string") === (url !== undefined)) {
     throw new TypeError("guarded needs either a `command` or a `url`");
   }
+  const present = url === undefined ? guardAt(command, args) : -1;
+  if (present >= 0) {
+    return { ...rest, command, args: [...args.slice(0, present + 1), ...options, ...args.slice(present + 1)] };
+  }
   const server = url === undefined ? ["--", command, ...args] : ["--url", String(url)];
   return { ...rest, command: programPath(), args: ["guard", ...options, ...server] };
+}
+
+// Where the word `guard` is in the arguments of a command that is a guard already, however it is started. -1 for other commands.
+function guardAt(command, args) {
+  const end = args.indexOf("--");
+  const own = end < 0 ? args : args.slice(0, end);
+  const names = [command, ...own];
+  return own.findIndex((word, position) => word === "guard" && /(^|[/\\])everlink([.\-_@=:][^/\\]*)?$/i.test(names[position]));
 }
 
 module.exports = { guarded, programPath };

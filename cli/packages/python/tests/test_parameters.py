@@ -24,6 +24,27 @@ def test_model_keeps_its_type_and_all_other_members(program: str) -> None:
     assert everlink.guarded(guarded) == guarded
 
 
+@pytest.mark.parametrize(
+    ("words", "position"),
+    [
+        ("/opt/everlink-0.1 guard -- x", 1),
+        ("C:\\tools\\Everlink.exe guard -- x", 1),
+        ("uvx everlink guard -- x", 2),
+        ("npx -y everlink@0.1.0 guard --drain 5 -- x", 3),
+    ],
+)
+def test_guard_that_is_there_gets_options_however_it_is_started(words: str, position: int) -> None:
+    command, *args = words.split(" ")
+    guarded = everlink.guarded({"command": command, "args": args}, guard_options=["--hang-timeout", "10"])
+    assert guarded == {"command": command, "args": [*args[:position], "--hang-timeout", "10", *args[position:]]}
+
+
+@pytest.mark.parametrize("words", ["everlinked guard", "x -- everlink guard", "guard", "everlink call guard"])
+def test_other_commands_are_no_guards(words: str, program: str) -> None:
+    command, *args = words.split(" ")
+    assert everlink.guarded({"command": command, "args": args}) == {"command": program, "args": ["guard", "--", *words.split(" ")]}
+
+
 def test_guard_goes_behind_a_watchdog_that_must_be_a_child_of_the_host(program: str) -> None:
     """The watchdog of hermes-agent ends its server if its own parent is not the host."""
     args = ["/lib/tools/mcp_stdio_watchdog.py", "--ppid", "7", "--", "my-server", "--", "x"]

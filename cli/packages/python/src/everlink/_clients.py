@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from ._parameters import guarded, is_guard, url_arguments
+from ._parameters import guard_at, guarded, url_arguments
 from ._program import find_program
 from ._sdk import load_sdk
 
@@ -50,7 +50,7 @@ def stdio_client(
         raise ValueError(f"the guard speaks UTF-8 only, as MCP demands: leave out encoding={server.encoding!r}")
     # Imported by name, because `mcp.client.stdio` is a package in 1.x and a module in 2.x.
     defaults: dict[str, str] = importlib.import_module("mcp.client.stdio").get_default_environment()
-    present = server.args if is_guard(server.command, server.args) else []
+    present = server.args if guard_at(server.command, server.args) is not None else []
     options = [*_log_options(on_event, [*guard_options, *present]), *guard_options]
     server = guarded(server, guard_options=options)
     from ._transport import Launch, connect

@@ -15,6 +15,9 @@ _Parameters = TypeVar("_Parameters")
 #: A name of a header field, as HTTP defines it.
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
+#: The file name of this program, or the name of its package. A suffix may tell variants apart: `everlink-0.1`.
+_NAME = re.compile(r"everlink($|[.\-_@=:])", re.IGNORECASE)
+
 #: Scripts that hosts put before the command of a server, and that end as soon as their parent is not the host. The guard goes behind them: hermes-agent.
 _WATCHDOGS = ("mcp_stdio_watchdog.py",)
 
@@ -61,8 +64,9 @@ def _guarded_mapping(params: Mapping[str, Any], guard_options: Sequence[str]) ->
 
 def child_command(command: str, args: Sequence[str], guard_options: Sequence[str]) -> tuple[str, list[str]]:
     """The command of a guard for a server that this command starts, and its arguments."""
-    if is_guard(command, args):
-        return command, ["guard", *guard_options, *args[1:]]
+    present = guard_at(command, args)
+    if present is not None:
+        return command, [*args[: present + 1], *guard_options, *args[present + 1 :]]
     for position, word in enumerate(args):
         if Path(word).name in _WATCHDOGS and "--" in args[position:]:
             start = args.index("--", position) + 1
@@ -70,9 +74,15 @@ def child_command(command: str, args: Sequence[str], guard_options: Sequence[str
     return find_program(), ["guard", *guard_options, "--", command, *args]
 
 
-def is_guard(command: str, args: Sequence[str]) -> bool:
-    """Whether this command is a guard already."""
-    return Path(command).stem == "everlink" and bool(args) and args[0] == "guard"
+def guard_at(command: str, args: Sequence[str]) -> int | None:
+    """Where the word `guard` is in the arguments of a command that is a guard already, however it is started: by name or path, or with uvx or npx."""
+    words = [command, *args]
+    for position, word in enumerate(args):
+        if word == "--":
+            return None
+        if word == "guard" and _NAME.match(re.split(r"[/\\]", words[position])[-1]):
+            return position
+    return None
 
 
 def url_arguments(url: str, headers: Mapping[str, Any] | None, guard_options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
