@@ -149,7 +149,7 @@ pub enum Output {
     },
     /// Show a code, with which a person signs in on another device.
     ShowCode(DeviceCode),
-    /// Release the lock, or stop waiting for it.
+    /// Release the lock, or stop waiting for it. Each [`Lock`](Output::Lock) is followed by one of these, also if the store failed to lock.
     Unlock {
         /// The record.
         key: Key,

@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use core::time::Duration;
 
 use super::error::{Refusal, printable};
-use super::io::{Event, Key, Output};
+use super::io::{Event, Key, Lock, Output};
 use super::record::{self, ClientSource, Record, Tokens};
 use super::table::{Cue, State};
 use super::tokens::bound_without_key;
@@ -183,8 +183,11 @@ impl Authorizer {
     /// The lock could not be taken. Without it, another process may use the same refresh token, for which an authorization server may revoke the tokens of
     /// both. So the renewal waits, unless the store fails all the time and there is no other way.
     fn lock_failed(&mut self, why: &str) {
-        // There is no lock to release.
-        self.store.record_lock = None;
+        let key = self.store.record_lock.take();
+        let lock = Lock::Record;
+        // It may be held: the record may have been unreadable.
+        self.outputs
+            .extend(key.map(|key| Output::Unlock { key, lock }));
         self.store.failed_locks = self.store.failed_locks.saturating_add(1);
         let is_urgent = !self.has_living_token() && self.store.failed_locks >= MAX_FAILED_LOCKS;
         if self.store.is_stored && !is_urgent {

@@ -44,6 +44,15 @@ fn a_shared_token_is_not_renewed_while_the_lock_fails() {
 }
 
 #[test]
+fn the_lock_of_a_record_that_cannot_be_read_is_released() {
+    let mut process = Process::signed_in(usual_web());
+    process.store.get().is_unreadable = true;
+    process.pass(RENEWAL);
+    assert!(sent_refresh_tokens(&process).is_empty());
+    assert!(process.locks().is_empty(), "others wait for it");
+}
+
+#[test]
 fn a_call_fails_with_the_reason_while_the_lock_fails() {
     let mut process = Process::signed_in(usual_web());
     process.store.get().is_broken = true;

@@ -29,6 +29,8 @@ pub(crate) struct StoreState {
     pub(crate) is_broken: bool,
     /// If set, no lock can be taken, and everything else works.
     pub(crate) has_no_locks: bool,
+    /// If set, no record can be read, and everything else works.
+    pub(crate) is_unreadable: bool,
     /// If set, nothing can be written, and everything else works.
     pub(crate) is_read_only: bool,
     /// If set, no access is answered.
@@ -260,7 +262,8 @@ impl Process {
         let (record, is_broken, is_silent) = {
             let store = self.store.get();
             let record = store.records.get(key).cloned();
-            (record, store.is_broken, store.is_silent)
+            let is_broken = store.is_broken || store.is_unreadable;
+            (record, is_broken, store.is_silent)
         };
         if is_silent {
             return;

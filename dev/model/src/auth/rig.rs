@@ -49,6 +49,17 @@ impl Default for Setup {
     }
 }
 
+/// Whether the letters are there in this order, as they are or percent-encoded, whatever is between them.
+fn contains_in_order(data: &[u8], letters: &[u8]) -> bool {
+    let mut letters = letters.iter().peekable();
+    for (at, byte) in data.iter().enumerate() {
+        let hex = data.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        let decoded = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        letters.next_if(|letter| decoded.as_ref().unwrap_or(byte) == *letter);
+    }
+    letters.peek().is_none()
+}
+
 fn url(text: &str) -> Url {
     Url::parse(text).expect("a URL")
 }
@@ -163,10 +174,9 @@ impl Rig {
         }
     }
 
-    /// Says which bytes come from outside. If they contain the mark of our secrets, texts are not checked: a text that shows them is no leak.
+    /// Says which bytes come from outside. If the mark of our secrets can be made of them, texts are not checked: a text that shows them is no leak.
     pub(super) fn expect_texts(&mut self, data: &[u8]) {
-        let mut windows = data.windows(SECRET.len());
-        self.checks_texts &= !windows.any(|window| window == SECRET.as_bytes());
+        self.checks_texts &= !contains_in_order(data, SECRET.as_bytes());
     }
 
     /// Answers requests to URLs that end with this, or contain it, with this body. It may have any text, so texts are not checked.
