@@ -25,8 +25,9 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<(), String> {
     let mut skipped = 0;
     for (index, (title, run)) in steps.iter().enumerate() {
         eprintln!("\n[{}/{}] {title}", index + 1, steps.len());
+        let start = Instant::now();
         match run() {
-            Ok(Done::Passed) => {}
+            Ok(Done::Passed) => eprintln!("passed in {} s", start.elapsed().as_secs()),
             Ok(Done::Skipped(reason)) => {
                 eprintln!("skipped: {reason}");
                 skipped += 1;

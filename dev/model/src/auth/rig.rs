@@ -54,7 +54,8 @@ fn contains_in_order(data: &[u8], letters: &[u8]) -> bool {
     let mut letters = letters.iter().peekable();
     for (at, byte) in data.iter().enumerate() {
         let hex = data.get(at + 1..at + 3).filter(|_| *byte == b'%');
-        let decoded = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let decoded =
+            hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         letters.next_if(|letter| decoded.as_ref().unwrap_or(byte) == *letter);
     }
     letters.peek().is_none()
