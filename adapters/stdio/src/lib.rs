@@ -30,9 +30,9 @@
 //! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` also means a script `npx.cmd` there: the program
 //! is looked up in `PATH` with the extensions of `PATHEXT`.
 //!
-//! The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` runs the functions of a server. The others are
-//! the operating system's processes and pipes: `unix`, or `windows` with `threads`. On Unix, [`ChildTransport`] and [`StdioTransport`] work with the
-//! [`reactor`] of any runtime.
+//! The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` has the threads that run the functions of a
+//! server, and those that spawn. The others are the operating system's processes and pipes: `unix`, or `windows` with `threads`. On Unix,
+//! [`ChildTransport`] and [`StdioTransport`] work with the [`reactor`] of any runtime.
 
 mod child;
 mod pipes;
@@ -55,6 +55,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use everlink::server::{self, Request, Server};
 use everlink::{Config, ErrorObject};
@@ -71,7 +72,7 @@ pub use everlink_handle::{
 pub use system::{PolledChild, StdioTransport, cleaner, reactor};
 pub use system::{process_tree, standard_streams};
 
-use workers::Workers;
+use workers::{Threads, Workers};
 
 /// Creates a link to a server that this command starts as a child process.
 ///
@@ -171,12 +172,16 @@ fn start_server<P: Park, R: Into<Response>>(
     park: impl FnOnce() -> P + Send + 'static,
     function: impl Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,
 ) -> io::Result<()> {
-    let max_requests = owner.server().config().limits.requests.max(1);
+    let threads = Threads {
+        name: "everlink-task",
+        max: owner.server().config().limits.requests.max(1),
+        idle_timeout: Some(Duration::from_secs(10)),
+    };
     let is_wanted = |task: &Task| !task.context.is_cancelled();
-    let workers = Workers::new(max_requests, is_wanted, move |task| answer(task, &function));
+    let workers = Workers::new(threads, is_wanted, move |task| answer(task, &function));
     start(park, move |clock| {
         drive_server(owner, transport, clock, move |_, task| {
-            workers.run(task);
+            drop(workers.run(task));
             None
         })
     })

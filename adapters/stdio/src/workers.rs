@@ -1,4 +1,4 @@
-//! Threads that run the jobs of a server, one per concurrent request. Does not know what a job is.
+//! Threads that run jobs: the requests of a server, and spawns of processes. Does not know what a job is.
 //!
 //! Waking a thread often costs more than a job. So one thread is woken at a time, and it wakes the next one if jobs are left: few threads run all quick
 //! jobs, and each job that blocks soon has its own thread.
@@ -13,14 +13,20 @@ use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// How long an idle thread is kept.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The threads of a pool.
+pub(crate) struct Threads {
+    pub(crate) name: &'static str,
+    /// How many there are at most. Further jobs wait.
+    pub(crate) max: usize,
+    /// How long an idle thread is kept. `None` keeps it as long as the process runs.
+    pub(crate) idle_timeout: Option<Duration>,
+}
 
 /// A pool of threads that run jobs. Dropping it drops the queued jobs, and ends each thread after its present job.
 pub(crate) struct Workers<J>(Arc<Pool<J>>);
 
 struct Pool<J> {
-    max_threads: usize,
+    threads: Threads,
     run: Box<dyn Fn(J) + Send + Sync>,
     is_wanted: fn(&J) -> bool,
     state: Mutex<State<J>>,
@@ -37,15 +43,14 @@ struct State<J> {
 }
 
 impl<J: Send + 'static> Workers<J> {
-    /// Creates a pool of at most `max_threads` threads; further jobs wait. `run` runs a job and must not panic. A job that is no longer wanted is
-    /// dropped when the queue is long.
+    /// Creates a pool. `run` runs a job and must not panic. A job that is no longer wanted leaves the queue when that is long.
     pub(crate) fn new(
-        max_threads: usize,
+        threads: Threads,
         is_wanted: fn(&J) -> bool,
         run: impl Fn(J) + Send + Sync + 'static,
     ) -> Workers<J> {
         Workers(Arc::new(Pool {
-            max_threads,
+            threads,
             run: Box::new(run),
             is_wanted,
             state: Mutex::new(State {
@@ -59,20 +64,20 @@ impl<J: Send + 'static> Workers<J> {
         }))
     }
 
-    /// Runs a job on a thread. If the system has no thread left, and there is none yet, the job is dropped.
-    pub(crate) fn run(&self, job: J) {
+    /// Runs a job on a thread. Returns the jobs that are no longer wanted, or all jobs if there is no thread and the system has none left.
+    #[must_use = "dropping a job may run other code"]
+    pub(crate) fn run(&self, job: J) -> VecDeque<J> {
         let pool = &self.0;
         let mut state = pool.lock();
         state.jobs.push_back(job);
-        let mut dropped = VecDeque::new();
-        if state.jobs.len() > pool.max_threads {
+        let mut left = VecDeque::new();
+        if state.jobs.len() > pool.threads.max {
             // The machine limits the wanted jobs; others must not pile up.
             let jobs = mem::take(&mut state.jobs).into_iter();
-            (state.jobs, dropped) = jobs.partition(pool.is_wanted);
+            (state.jobs, left) = jobs.partition(pool.is_wanted);
         }
-        dropped.append(&mut pool.wake_thread(state));
-        // Dropping a job may run other code, which must not happen under the lock.
-        drop(dropped);
+        left.append(&mut pool.wake_thread(state));
+        left
     }
 }
 
@@ -97,9 +102,9 @@ impl<J: Send + 'static> Pool<J> {
             state.is_waking = true;
             drop(state);
             self.changed.notify_one();
-        } else if state.threads < self.max_threads {
+        } else if state.threads < self.threads.max {
             let pool = Arc::clone(self);
-            if spawn(move || pool.run_thread()) {
+            if spawn(self.threads.name, move || pool.run_thread()) {
                 state.threads += 1;
                 state.is_waking = true;
             } else if state.threads == 0 {
@@ -109,7 +114,7 @@ impl<J: Send + 'static> Pool<J> {
         VecDeque::new()
     }
 
-    /// Runs jobs until the thread has been idle for [`IDLE_TIMEOUT`] or the pool is closed.
+    /// Runs jobs until the thread has been idle for too long or the pool is closed.
     fn run_thread(self: &Arc<Self>) {
         let mut state = self.lock();
         state.is_waking = false;
@@ -122,12 +127,11 @@ impl<J: Send + 'static> Pool<J> {
                 continue;
             }
             state.idle += 1;
-            let waited = self.changed.wait_timeout(state, IDLE_TIMEOUT);
-            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            state = woken;
+            let is_timed_out;
+            (state, is_timed_out) = self.wait(state);
             state.idle -= 1;
             state.is_waking = false;
-            if timeout.timed_out() && state.jobs.is_empty() {
+            if is_timed_out && state.jobs.is_empty() {
                 break;
             }
         }
@@ -136,6 +140,17 @@ impl<J: Send + 'static> Pool<J> {
 }
 
 impl<J> Pool<J> {
+    /// Waits until something changes. Returns true after the idle timeout.
+    fn wait<'a>(&self, state: MutexGuard<'a, State<J>>) -> (MutexGuard<'a, State<J>>, bool) {
+        if let Some(timeout) = self.threads.idle_timeout {
+            let waited = self.changed.wait_timeout(state, timeout);
+            let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            return (state, timeout.timed_out());
+        }
+        let waited = self.changed.wait(state);
+        (waited.unwrap_or_else(PoisonError::into_inner), false)
+    }
+
     /// Locks the state and ignores poisoning: jobs run outside of the lock, so no panic leaves the state inconsistent.
     fn lock(&self) -> MutexGuard<'_, State<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,13 +159,13 @@ impl<J> Pool<J> {
 
 /// Starts a thread. Returns false if the system has none left.
 #[cfg(not(loom))]
-fn spawn(run: impl FnOnce() + Send + 'static) -> bool {
-    let thread = std::thread::Builder::new().name("everlink-task".into());
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> bool {
+    let thread = std::thread::Builder::new().name(name.into());
     thread.spawn(run).is_ok()
 }
 
 #[cfg(loom)]
-fn spawn(run: impl FnOnce() + Send + 'static) -> bool {
+fn spawn(_: &str, run: impl FnOnce() + Send + 'static) -> bool {
     loom::thread::spawn(run);
     true
 }
@@ -169,18 +184,25 @@ mod model {
         builder.check(model);
     }
 
+    fn threads(max: usize) -> Threads {
+        Threads {
+            name: "model",
+            max,
+            idle_timeout: None,
+        }
+    }
+
     /// Runs two jobs one after the other, and drops the pool.
     fn run_two_jobs(max_threads: usize) {
         let (done, is_done) = channel();
         let workers = Workers::new(
-            max_threads,
+            threads(max_threads),
             |_| true,
             move |job: u8| {
                 let _ = done.send(job);
             },
         );
-        workers.run(1);
-        workers.run(2);
+        assert!(workers.run(1).is_empty() && workers.run(2).is_empty());
         let sum = is_done.recv().unwrap() + is_done.recv().unwrap();
         assert_eq!(sum, 3);
     }
@@ -202,7 +224,7 @@ mod model {
             let (done, is_done) = channel();
             let second = Arc::new((Mutex::new(false), Condvar::new()));
             let workers = Workers::new(
-                2,
+                threads(2),
                 |_| true,
                 move |is_second: bool| {
                     let mut has_run = second.0.lock().unwrap();
@@ -216,8 +238,7 @@ mod model {
                     let _ = done.send(());
                 },
             );
-            workers.run(false);
-            workers.run(true);
+            assert!(workers.run(false).is_empty() && workers.run(true).is_empty());
             is_done.recv().unwrap();
             is_done.recv().unwrap();
         });

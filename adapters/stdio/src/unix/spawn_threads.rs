@@ -2,88 +2,39 @@
 //!
 //! The threads run as long as this process. On Linux, a child that is set to die with its parent dies with the *thread* that spawned it.
 
-use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::mem;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, getpid};
 
-/// The maximum number of concurrent spawns; more wait in the queue.
-const MAX_THREADS: usize = 8;
+use crate::workers::{Threads, Workers};
 
-static SPAWN_THREADS: SpawnThreads = SpawnThreads {
-    state: Mutex::new(State {
-        process: None,
-        jobs: VecDeque::new(),
-        idle: 0,
-        threads: 0,
-    }),
-    job_queued: Condvar::new(),
+const THREADS: Threads = Threads {
+    name: "everlink-spawn",
+    max: 8,
+    idle_timeout: None,
 };
 
-struct SpawnThreads {
-    state: Mutex<State>,
-    job_queued: Condvar,
-}
-
-struct State {
-    /// The process that the threads belong to.
-    process: Option<Pid>,
-    jobs: VecDeque<Job>,
-    idle: usize,
-    threads: usize,
-}
+/// The threads, and the process that they belong to.
+static SPAWN_THREADS: Mutex<Option<(Pid, Workers<Job>)>> = Mutex::new(None);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Runs this function on one of the threads.
 pub(super) fn run(job: impl FnOnce() + Send + 'static) {
-    let mut state = SPAWN_THREADS.lock();
-    if state.process != Some(getpid()) {
-        // A fork does not copy threads, so the parent's state is discarded.
-        *state = State {
-            process: Some(getpid()),
-            jobs: VecDeque::new(),
-            idle: 0,
-            threads: 0,
-        };
+    let mut threads = SPAWN_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+    if threads
+        .as_ref()
+        .is_none_or(|(process, _)| *process != getpid())
+    {
+        let workers = Workers::new(THREADS, |_| true, |job: Job| job());
+        // A fork does not copy threads. The parent's may hold a lock of theirs, so they are not dropped.
+        mem::forget(threads.replace((getpid(), workers)));
     }
-    state.jobs.push_back(Box::new(job));
-    if state.jobs.len() > state.idle && state.threads < MAX_THREADS {
-        let thread = thread::Builder::new().name("everlink-spawn".into());
-        if thread.spawn(|| SPAWN_THREADS.run_thread()).is_ok() {
-            state.threads += 1;
-        } else if state.threads == 0 {
-            // The system has no thread left: run it on this one.
-            let job = state.jobs.pop_back();
-            drop(state);
-            return job.into_iter().for_each(|job| job());
-        }
-    }
-    SPAWN_THREADS.job_queued.notify_one();
-}
-
-impl SpawnThreads {
-    fn run_thread(&self) {
-        let mut state = self.lock();
-        loop {
-            if let Some(job) = state.jobs.pop_front() {
-                drop(state);
-                job();
-                state = self.lock();
-            } else {
-                state.idle += 1;
-                state = self
-                    .job_queued
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
-                state.idle -= 1;
-            }
-        }
-    }
-
-    /// Locks the state and ignores poisoning: orders run outside of the lock, so no panic leaves the state inconsistent.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    let left = threads
+        .as_ref()
+        .map(|(_, workers)| workers.run(Box::new(job)));
+    drop(threads);
+    // The system has no thread left: run it on this one.
+    left.into_iter().flatten().for_each(|job| job());
 }
