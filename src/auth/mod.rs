@@ -517,17 +517,21 @@ impl Authorizer {
         if self.flow.take().is_some_and(has_redirect) {
             self.outputs.push_back(Output::CloseRedirect);
         }
-        let locks = [
-            (self.store.record_lock.take(), Lock::Record),
-            (self.store.sign_in_lock.take(), Lock::SignIn),
-        ];
-        for (key, lock) in locks {
-            let unlock = key.map(|key| Output::Unlock { key, lock });
-            self.outputs.extend(unlock);
-        }
+        self.unlock(Lock::Record);
+        self.unlock(Lock::SignIn);
         self.store.saves = 0;
         self.store.is_save_due = false;
         self.store.is_compared = false;
+    }
+
+    /// Releases a lock that was asked for.
+    fn unlock(&mut self, lock: Lock) {
+        let key = match lock {
+            Lock::Record => self.store.record_lock.take(),
+            Lock::SignIn => self.store.sign_in_lock.take(),
+        };
+        self.outputs
+            .extend(key.map(|key| Output::Unlock { key, lock }));
     }
 
     /// Goes to rest: signed in if there are tokens, else signed out.

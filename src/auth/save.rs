@@ -183,11 +183,8 @@ impl Authorizer {
     /// The lock could not be taken. Without it, another process may use the same refresh token, for which an authorization server may revoke the tokens of
     /// both. So the renewal waits, unless the store fails all the time and there is no other way.
     fn lock_failed(&mut self, why: &str) {
-        let key = self.store.record_lock.take();
-        let lock = Lock::Record;
         // It may be held: the record may have been unreadable.
-        self.outputs
-            .extend(key.map(|key| Output::Unlock { key, lock }));
+        self.unlock(Lock::Record);
         self.store.failed_locks = self.store.failed_locks.saturating_add(1);
         let is_urgent = !self.has_living_token() && self.store.failed_locks >= MAX_FAILED_LOCKS;
         if self.store.is_stored && !is_urgent {

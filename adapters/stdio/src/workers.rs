@@ -72,7 +72,7 @@ impl<J: Send + 'static> Workers<J> {
         state.jobs.push_back(job);
         let mut left = VecDeque::new();
         if state.jobs.len() > pool.threads.max {
-            // The machine limits the wanted jobs; others must not pile up.
+            // Jobs that are no longer wanted must not pile up.
             let jobs = mem::take(&mut state.jobs).into_iter();
             (state.jobs, left) = jobs.partition(pool.is_wanted);
         }

@@ -35,6 +35,6 @@ pub(super) fn run(job: impl FnOnce() + Send + 'static) {
         .as_ref()
         .map(|(_, workers)| workers.run(Box::new(job)));
     drop(threads);
-    // The system has no thread left: run it on this one.
+    // Jobs are left only if the system has no thread: run them on this one.
     left.into_iter().flatten().for_each(|job| job());
 }
