@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -14,6 +13,7 @@ use crate::driver::{AskId, CallId, Epoch, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{Change, WatchUpdate};
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
+use crate::util::Arc;
 use crate::util::noise::Noise;
 use crate::util::queue::Weigh;
 use crate::wire::ErrorObject;

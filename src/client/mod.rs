@@ -34,7 +34,6 @@ pub(crate) mod stats;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use catalog::lists::Listing;
@@ -67,6 +66,7 @@ use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, Stre
 use crate::json::Payload;
 use crate::protocol::watch::{Change, List, Watch, WatchUpdate};
 use crate::protocol::{ClientCapabilities, Era};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// The client end of a link to one server.

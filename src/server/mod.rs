@@ -34,7 +34,6 @@ mod session;
 mod stats;
 mod watches;
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -74,6 +73,7 @@ use watches::Watches;
 
 use crate::driver::{Deadline, Epoch, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::protocol::watch::Watch;
+use crate::util::Arc;
 use crate::wire::encode;
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.

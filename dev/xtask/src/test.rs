@@ -9,6 +9,7 @@ use crate::firmware;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
+use crate::no_std;
 use crate::package;
 use crate::promises;
 use crate::size;
@@ -44,7 +45,7 @@ const STEPS: &[Step] = &[
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
-    ("the core without an operating system", run_without_std),
+    ("the core without an operating system", no_std::check),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("that no step grows", growth::check),
@@ -162,13 +163,5 @@ fn check_packages_alone() -> Outcome {
     ];
     packages.iter().try_fold(Done::Passed, |_, package| {
         cargo(&format!("check --package everlink-{package}"))
-    })
-}
-
-/// Runs a program without std. It has its own workspace because it needs its own panic handler.
-fn run_without_std() -> Outcome {
-    // In its own directory, so that cargo finds its configuration.
-    cargo_with("run", |command| {
-        command.current_dir(step::root().join("dev/bare"));
     })
 }
