@@ -25,7 +25,7 @@ const fn millis(millis: u64) -> Duration {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The name and version that the client gives to every server.
+    /// The name and version that the client gives to every server. The constructor sets it.
     pub client: Implementation,
     /// Set if the link is the upstream end of a relay. Messages then pass even if a side did not declare the capability, as they would
     /// without the relay.

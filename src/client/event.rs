@@ -130,7 +130,7 @@ pub enum Event {
     /// The server wants credentials, or better ones. Nothing is sent until the application calls [`authorized`](super::Client::authorized) or
     /// [`denied`](super::Client::denied).
     AuthRequired(Challenge),
-    /// A tool was left out of the list, because its rules for header fields are invalid (S-XHDR-07).
+    /// A tool was left out of the list, because its rules for header fields are invalid.
     ToolDropped {
         /// The name of the tool.
         tool: Box<str>,

@@ -18,6 +18,7 @@ mod interop;
 mod msrv;
 mod no_std;
 mod package;
+mod pages;
 mod promises;
 mod semver;
 mod sim;

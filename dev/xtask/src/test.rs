@@ -11,6 +11,7 @@ use crate::growth;
 use crate::interop;
 use crate::no_std;
 use crate::package;
+use crate::pages;
 use crate::promises;
 use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
@@ -29,7 +30,7 @@ const STEPS: &[Step] = &[
     }),
     ("dependencies of the core", dependencies::check),
     ("licences and sources of dependencies", licences),
-    ("documentation", documentation),
+    ("documentation", pages::check),
     ("the examples that the tests run", || {
         cargo(
             "build --workspace --all-features --example drive_child --example echo_server --example guard_child",
@@ -108,12 +109,6 @@ fn licences() -> Outcome {
         return Ok(Done::Skipped("cargo-deny is not installed".into()));
     }
     cargo("deny check bans licenses sources")
-}
-
-fn documentation() -> Outcome {
-    cargo_with("doc --workspace --all-features --no-deps", |command| {
-        command.env("RUSTDOCFLAGS", "--deny warnings");
-    })
 }
 
 fn tests() -> Outcome {

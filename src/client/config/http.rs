@@ -81,9 +81,9 @@ impl Http {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionLoss {
-    /// The status of the response.
+    /// The status of the response. The constructor sets it.
     pub status: u16,
-    /// The JSON-RPC error code in it. `None` matches any code, and a response without an error.
+    /// The JSON-RPC error code in it. `None` matches any code, and a response without an error. The constructor sets it.
     pub code: Option<i64>,
 }
 
