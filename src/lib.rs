@@ -131,8 +131,8 @@
 //! # Targets
 //!
 //! The crate is `no_std` and needs `alloc`. The feature `std`, on by default, only adds conversions from types of `std`, such as
-//! [`ExitStatus`]; without an operating system, turn default features off. The crate has no unsafe code, no static variables, and works with
-//! any allocator.
+//! [`ExitStatus`]; without an operating system, turn default features off. The crate has no unsafe code and no mutable static variables, and
+//! works with any allocator.
 //!
 //! A target without atomic compare-and-swap, such as `thumbv6m-none-eabi` or `riscv32imc-unknown-none-elf`, has no `Arc`. There, [`Arc`] is
 //! `Rc`, and the machines are neither `Send` nor `Sync`. If they must be, for example in a task of RTIC or in a static variable behind a lock,

@@ -199,9 +199,10 @@ impl ClientLink {
         };
         link.feed(Input::Opened);
         link.poll(Driver::Prompt);
-        let result = match dialect {
-            Dialect::Legacy => r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#,
-            _ => r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#,
+        let result = if dialect == Dialect::Legacy {
+            r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}}}"#
+        } else {
+            r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}"#
         };
         for id in core::mem::take(&mut link.asked) {
             link.reply(id, result);
@@ -230,17 +231,19 @@ impl ClientLink {
     fn poll(&mut self, driver: Driver) {
         self.buf.clear();
         while let Some(output) = self.client.poll_output(&mut self.buf) {
-            match output {
-                Output::Write { len, .. } if driver == Driver::Stuck => self.unsent += len,
-                Output::Write { len, .. } => self.feed(Input::sent(len)),
-                Output::Event(Event::Done {
-                    call,
-                    outcome: Outcome::Reply(_),
-                    ..
-                }) => {
-                    self.replied = Some(call);
+            if let Output::Write { len, .. } = output {
+                if driver == Driver::Stuck {
+                    self.unsent += len;
+                } else {
+                    self.feed(Input::sent(len));
                 }
-                _ => {}
+            } else if let Output::Event(Event::Done {
+                call,
+                outcome: Outcome::Reply(_),
+                ..
+            }) = output
+            {
+                self.replied = Some(call);
             }
         }
         self.asked.extend(request_ids(&self.buf));
@@ -322,11 +325,14 @@ impl Service {
     fn poll(&mut self, driver: Driver) {
         self.buf.clear();
         while let Some(output) = self.server.poll_output(&mut self.buf) {
-            match output {
-                Output::Write { len, .. } if driver == Driver::Stuck => self.unsent += len,
-                Output::Write { len, .. } => self.server.handle(NOW, Input::sent(len)),
-                Output::Event(server::Event::Request(request)) => self.open.push(request.request),
-                _ => {}
+            if let Output::Write { len, .. } = output {
+                if driver == Driver::Stuck {
+                    self.unsent += len;
+                } else {
+                    self.server.handle(NOW, Input::sent(len));
+                }
+            } else if let Output::Event(server::Event::Request(request)) = output {
+                self.open.push(request.request);
             }
         }
     }
