@@ -12,9 +12,7 @@
 // - `lifecycle`: the state of the link, its epochs, the retry budget and the keepalive;
 // - `session`: the handshake, the agreed session, and the encoding of messages;
 // - `requests`: calls, and the pending requests by wire id;
-// - `asks`: what the server asks;
-// - `catalog`: the lists of the server, and the watch;
-// - `binding`: how the server is reached.
+// - `asks`: what the server asks; `catalog`: the lists of the server, and the watch; `binding`: how the server is reached.
 
 mod asks;
 #[macro_use]
