@@ -128,6 +128,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Targets
+//!
+//! The crate is `no_std` and needs `alloc`. The feature `std`, on by default, only adds conversions from types of `std`, such as
+//! [`ExitStatus`]; without an operating system, turn default features off. The crate has no unsafe code and no mutable static variables, and
+//! works with any allocator.
+//!
+//! A target without atomic compare-and-swap, such as `thumbv6m-none-eabi` or `riscv32imc-unknown-none-elf`, has no `Arc`. There, [`Arc`] is
+//! `Rc`, and the machines are neither `Send` nor `Sync`. If they must be, for example in a task of RTIC or in a static variable behind a lock,
+//! turn on the feature `portable-atomic`. It needs a critical section: turn on the feature `critical-section` of the crate
+//! [`portable-atomic`](https://docs.rs/portable-atomic), too. On all other targets the feature has no effect.
+//!
+//! The default limits are for a computer. [`Limits::small`] and [`server::Limits::small`] are for a machine with 64 KB of RAM. The guide
+//! [`docs/EMBEDDED.md`] has the sizes of a firmware and says what a driver without an operating system must do.
+//!
+//! [`docs/EMBEDDED.md`]: https://github.com/everlink/everlink/blob/main/docs/EMBEDDED.md
+//!
 //! # The words
 //!
 //! | word | meaning |
@@ -179,7 +195,21 @@ pub use json::Payload;
 pub use protocol::watch::{Change, List, Watch, WatchUpdate};
 pub use relay::Relay;
 pub use server::Server;
+/// The shared pointer in events: `alloc::sync::Arc`, or `alloc::rc::Rc` on a target without atomic compare-and-swap. The section
+/// [Targets](crate#targets) says more.
+#[doc(no_inline)]
+pub use util::Arc;
 pub use wire::{ErrorObject, Id};
+
+/// Applications move a machine to another thread, or keep it in a static variable behind a lock. With `Rc` they cannot.
+#[cfg(any(target_has_atomic = "ptr", feature = "portable-atomic"))]
+const _: () = {
+    const fn assert_shareable<T: Send + Sync>() {}
+    assert_shareable::<Client>();
+    assert_shareable::<Relay>();
+    assert_shareable::<Server>();
+    assert_shareable::<auth::Authorizer>();
+};
 
 /// The encoding and decoding of messages, for the benchmarks, fuzzers and model rigs of this project. No part of the contract: it may
 /// change in any release.

@@ -15,34 +15,34 @@ use crate::http::Url;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The URL of the MCP server.
+    /// The URL of the MCP server. The constructor sets it.
     pub server: Url,
-    /// The account at this server; empty unless there are several. Each has its own tokens.
+    /// The account at this server, if there are several. Each has its own tokens. Default: the empty name.
     pub account: Box<str>,
-    /// How tokens are obtained. [`Grant::AuthorizationCode`] unless set.
+    /// How tokens are obtained. Default: [`Grant::AuthorizationCode`].
     pub grant: Grant,
-    /// The client's identity at the authorization server.
+    /// The client's identity at the authorization server. Default: a client that registers itself, under the name that the constructor gets.
     pub client: Identity,
-    /// The scopes to request instead of those that the server names. `None` unless set.
+    /// The scopes to request instead of those that the server names. Default: `None`.
     pub scope: Option<Box<str>>,
-    /// The value of the `resource` parameter. [`ResourceParameter::Published`] unless set.
+    /// The value of the `resource` parameter. Default: [`ResourceParameter::Published`].
     pub resource: ResourceParameter,
-    /// Parameters that are added to the authorization request, such as `audience` or `prompt`.
+    /// Parameters that are added to the authorization request, such as `audience` or `prompt`. Default: none.
     pub authorize_parameters: Vec<(String, String)>,
-    /// The endpoints, if the server publishes none. Then nothing is discovered. `None` unless set.
+    /// The endpoints, if the server publishes none. Then nothing is discovered. Default: `None`.
     pub endpoints: Option<Box<Endpoints>>,
-    /// Whether the driver can sign DPoP proofs. Then tokens are bound to a key where the authorization server supports it.
+    /// Whether the driver can sign DPoP proofs. Then tokens are bound to a key where the authorization server supports it. Default: no.
     pub dpop: bool,
-    /// Whether plain HTTP is allowed to hosts other than this computer.
+    /// Whether plain HTTP is allowed to hosts other than this computer. Default: no.
     pub allows_http: bool,
-    /// Whether the metadata of an authorization server may name another issuer than the one that was looked up. This gives up a protection against
-    /// mix-up attacks.
+    /// Whether the metadata of an authorization server may name another issuer than the one that was looked up. This gives up a protection
+    /// against mix-up attacks. Default: no.
     pub allows_other_issuer: bool,
-    /// Whether the ID token is sent to the server in place of the access token.
+    /// Whether the ID token is sent to the server in place of the access token. Default: no.
     pub uses_id_token: bool,
-    /// How long a person has for a sign-in: 10 minutes unless set.
+    /// How long a person has for a sign-in. Default: 10 min.
     pub sign_in_timeout: Duration,
-    /// How long one HTTP exchange, or an access to the store, may take: 30 s unless set.
+    /// How long one HTTP exchange, or an access to the store, may take. Default: 30 s.
     pub exchange_timeout: Duration,
 }
 
@@ -114,13 +114,14 @@ pub struct IdentityProvider {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Identity {
-    /// The identity that the authorization server's operator has given.
+    /// The identity that the authorization server's operator has given. Default: `None`.
     pub known: Option<KnownClient>,
-    /// The URL of a document that describes this client, for authorization servers that read it.
+    /// The URL of a document that describes this client, for authorization servers that read it. Default: `None`.
     pub document: Option<Url>,
-    /// Whether the client may register itself. True unless set.
+    /// Whether the client may register itself. Default: yes.
     pub registers: bool,
-    /// The metadata with which it registers, such as `client_name`. What the flow needs is added.
+    /// The metadata with which it registers, such as `client_name`. What the flow needs is added. Default: `client_name`, with
+    /// the name that the constructor of [`Config`] gets.
     pub metadata: Map<String, Value>,
 }
 

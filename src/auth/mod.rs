@@ -20,11 +20,12 @@
 //! - Show no [`Secret`], record or body to anybody.
 //!
 //! It follows the rules of MCP 2025-03-26 to 2026-07-28 at once: every check of the newest is harmless with an older server.
-//!
-//! `challenge` parses challenges, and `challenged` decides what to do about them. `discovery` knows where metadata is, `documents` parses and checks it,
-//! and `find_server` finds the authorization server with them. `sign_in` leads from there to tokens, on this computer or on another `device`. `client` is
-//! the client's identity. `tokens` gets and renews tokens, `load` and `save` use the store, and `sign_out` deletes the tokens. `record` is what the store
-//! holds, and `table` has all transitions.
+
+// `challenge` parses challenges, and `challenged` decides what to do about them. `discovery` knows where metadata is, `documents` parses and checks it,
+// and `find_server` finds the authorization server with them. `sign_in` leads from there to tokens, on this computer or on another `device`. `client` is
+// the client's identity. `tokens` gets and renews tokens, `load` and `save` use the store, and `sign_out` deletes the tokens. `record` is what the store
+// holds, and `table` has all transitions.
+
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a step looks only at the states that it is about; the table has all transitions"

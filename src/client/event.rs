@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -14,6 +13,7 @@ use crate::driver::{AskId, CallId, Epoch, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{Change, WatchUpdate};
 use crate::protocol::{Implementation, LogLevel, ServerCapabilities, Version};
+use crate::util::Arc;
 use crate::util::noise::Noise;
 use crate::util::queue::Weigh;
 use crate::wire::ErrorObject;
@@ -130,7 +130,7 @@ pub enum Event {
     /// The server wants credentials, or better ones. Nothing is sent until the application calls [`authorized`](super::Client::authorized) or
     /// [`denied`](super::Client::denied).
     AuthRequired(Challenge),
-    /// A tool was left out of the list, because its rules for header fields are invalid (S-XHDR-07).
+    /// A tool was left out of the list, because its rules for header fields are invalid.
     ToolDropped {
         /// The name of the tool.
         tool: Box<str>,

@@ -2,13 +2,13 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 use crate::client::lifecycle::table::State;
 use crate::driver::{CallId, Epoch, ExitStatus, Fault, Span};
+use crate::util::Arc;
 
 /// How one epoch ended.
 #[derive(Clone)]

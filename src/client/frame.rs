@@ -108,9 +108,14 @@ impl Frame {
 
     fn bytes(&self) -> usize {
         let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, |p| p.as_str().len());
+        // The server chooses the ids, so they count.
+        let id_bytes = |id: &Id| match id {
+            Id::Number(_) => 0,
+            Id::Text(text) => text.len(),
+        };
         match self {
-            Frame::Answer(_, Ok(result)) => of(result),
-            Frame::Answer(_, Err(error)) => error.message.len() + of(&error.data),
+            Frame::Answer(id, Ok(result)) => id_bytes(id) + of(result),
+            Frame::Answer(id, Err(error)) => id_bytes(id) + error.message.len() + of(&error.data),
             Frame::Notify(method, params) => method.len() + of(params),
             Frame::Cancel(..)
             | Frame::Discover(_)

@@ -1,17 +1,18 @@
 //! The client end of a link: the functions for the application, the contract with the driver, and the timers.
 //!
-//! Four files implement [`Client`]: this one has the contract with the driver and the functions for the application, `dispatch` applies what was
-//! heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports. `relay_link` adds what only a relay needs.
-//!
-//! The components keep their fields private and do not name `Client`. Each takes the `Context`, puts into it what no other component reacts to, and
-//! returns what another one must do:
-//!
-//! - `lifecycle`: the state of the link, its epochs, the retry budget and the keepalive;
-//! - `session`: the handshake, the agreed session, and the encoding of messages;
-//! - `requests`: calls, and the pending requests by wire id;
-//! - `asks`: what the server asks;
-//! - `catalog`: the lists of the server, and the watch;
-//! - `binding`: how the server is reached.
+//! [`Client`] has the contract with the driver and the functions for the application. [`Event`] is what it tells the application, [`Outcome`] the end
+//! of a call, and [`Failure`] the reason for a call without a reply. The settings are [`Config`] and its parts.
+
+// Four files implement `Client`: this one has the contract with the driver and the functions for the application, `dispatch` applies what was
+// heard, `sending` accepts and writes what is sent, and `epochs` opens and closes transports. `relay_link` adds what only a relay needs.
+//
+// The components keep their fields private and do not name `Client`. Each takes the `Context`, puts into it what no other component reacts to, and
+// returns what another one must do:
+//
+// - `lifecycle`: the state of the link, its epochs, the retry budget and the keepalive;
+// - `session`: the handshake, the agreed session, and the encoding of messages;
+// - `requests`: calls, and the pending requests by wire id;
+// - `asks`: what the server asks; `catalog`: the lists of the server, and the watch; `binding`: how the server is reached.
 
 mod asks;
 #[macro_use]
@@ -34,7 +35,6 @@ pub(crate) mod stats;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub use catalog::lists::Listing;
@@ -67,6 +67,7 @@ use crate::driver::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, Stre
 use crate::json::Payload;
 use crate::protocol::watch::{Change, List, Watch, WatchUpdate};
 use crate::protocol::{ClientCapabilities, Era};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// The client end of a link to one server.

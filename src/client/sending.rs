@@ -2,7 +2,6 @@
 //! here, exactly once.
 
 use alloc::borrow::Cow;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Client;
@@ -23,6 +22,7 @@ use crate::json::Payload;
 use crate::protocol::method::names;
 use crate::protocol::watch::List;
 use crate::protocol::{Method, code, method};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// What the application wants to send.

@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
         self.all(name).next().and_then(text)
     }
 
-    /// The values of all fields with this name, without the whitespace around them (S-HDR-10).
+    /// The values of all fields with this name, without the whitespace around them.
     pub fn all<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s [u8]> {
         let named = self
             .0

@@ -1,8 +1,9 @@
 //! HTTP as data: the heads of requests and responses. Knows no messages, no sockets and no framing.
 //!
 //! A machine over HTTP decides which exchanges to begin and what they contain. A driver, or the HTTP library that it uses, does the rest.
-//! `fields` holds header fields, `media` parses media types, `value` encodes texts as field values, `url` parses URLs, and
-//! `retry_after` reads `Retry-After`.
+
+// `fields` holds header fields, `media` parses media types, `value` encodes texts as field values, `url` parses URLs, and
+// `retry_after` reads `Retry-After`.
 
 pub(crate) mod fields;
 pub(crate) mod media;

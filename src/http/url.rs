@@ -83,7 +83,7 @@ impl Url {
         self.origin() == other.origin()
     }
 
-    /// Resolves a reference relative to this URL: RFC 3986, section 5 (S-SSE-05).
+    /// Resolves a reference relative to this URL: RFC 3986, section 5.
     pub fn resolve(&self, reference: &str) -> Result<Url, BadUrl> {
         let (reference, _) = split_before(reference, "#");
         if has_scheme(reference) {

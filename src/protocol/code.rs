@@ -6,13 +6,13 @@ use super::version::{Era, Version};
 pub const PARSE_ERROR: i64 = -32700;
 /// The JSON was not a valid message, or not one that is allowed here.
 pub const INVALID_REQUEST: i64 = -32600;
-/// The method is unknown, or needs a server capability that was not offered (S-ERR-10).
+/// The method is unknown, or needs a server capability that was not offered.
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The params do not fit the method. In the modern era also "no such resource".
 pub const INVALID_PARAMS: i64 = -32602;
 /// The receiver failed through its own fault.
 pub const INTERNAL_ERROR: i64 = -32603;
-/// No such resource. Only legacy servers use it (S-ERR-06).
+/// No such resource. Only legacy servers use it.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
 /// A header and the body disagree, or a required header is missing. Modern only.
 pub const HEADER_MISMATCH: i64 = -32020;
@@ -25,7 +25,7 @@ pub const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// The user declined the sampling request. Legacy only.
 pub const USER_REJECTED: i64 = -1;
 
-/// Whether an error with this code can only come from a modern server, over any transport (S-VER-09).
+/// Whether an error with this code can only come from a modern server, over any transport.
 ///
 /// `METHOD_NOT_FOUND` is not such a code: whether it proves anything depends on the transport and the probed method.
 #[must_use]
@@ -36,9 +36,9 @@ pub const fn is_modern_evidence(code: i64) -> bool {
     )
 }
 
-/// Replaces a code that `version` must not use by one that it may use (S-ERR-05, S-ERR-06).
+/// Replaces a code that `version` must not use by one that it may use.
 ///
-/// A modern server uses "invalid params" for a resource that does not exist (S-ERR-11). Of the reserved range it uses only the three
+/// A modern server uses "invalid params" for a resource that does not exist. Of the reserved range it uses only the three
 /// defined codes. In the legacy era, these three would prove a modern server. Only 2025-11-25 has URL elicitation.
 #[must_use]
 pub const fn in_version(code: i64, version: Version) -> i64 {
@@ -55,7 +55,7 @@ pub const fn in_version(code: i64, version: Version) -> i64 {
     }
 }
 
-/// The name of a code, for texts that people read. `None` if MCP gives the code no meaning (S-ERR-04).
+/// The name of a code, for texts that people read. `None` if MCP gives the code no meaning.
 #[must_use]
 pub const fn name(code: i64) -> Option<&'static str> {
     Some(match code {

@@ -28,7 +28,7 @@ pub(super) struct Declared<F> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidCapability {
-    /// The identifier of an extension is not a `_meta` key with a prefix (S-VER-14).
+    /// The identifier of an extension is not a `_meta` key with a prefix.
     #[error(
         "the identifier of an extension must be a `_meta` key with a prefix, as in `com.example/name`"
     )]

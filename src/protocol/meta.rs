@@ -16,11 +16,11 @@ pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Notification or result: the `subscriptions/listen` request that it belongs to. Modern.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// Any message: the W3C trace parent. Needs no prefix (S-META-14).
+/// Any message: the W3C trace parent. Needs no prefix.
 pub const TRACEPARENT: &str = "traceparent";
-/// Any message: the W3C trace state. Needs no prefix (S-META-14).
+/// Any message: the W3C trace state. Needs no prefix.
 pub const TRACESTATE: &str = "tracestate";
-/// Any message: the W3C baggage. Needs no prefix (S-META-14).
+/// Any message: the W3C baggage. Needs no prefix.
 pub const BAGGAGE: &str = "baggage";
 /// Any message of a task: the task that it belongs to. Only in 2025-11-25.
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
@@ -42,7 +42,7 @@ pub const OF_THE_LINK: [&str; 5] = [
 /// The identifier of the tasks extension of the modern era.
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// Whether `key` follows the grammar of `_meta` keys (S-META-10): an optional prefix of labels, then a name.
+/// Whether `key` follows the grammar of `_meta` keys: an optional prefix of labels, then a name.
 ///
 /// The name may be empty, as the grammar says, even without a prefix.
 #[must_use]
@@ -53,13 +53,13 @@ pub fn is_valid_key(key: &str) -> bool {
     }
 }
 
-/// Whether `id` is valid in `capabilities.extensions`: a valid key with a prefix (S-VER-14).
+/// Whether `id` is valid in `capabilities.extensions`: a valid key with a prefix.
 #[must_use]
 pub fn is_valid_extension_id(id: &str) -> bool {
     id.contains('/') && is_valid_key(id)
 }
 
-/// Whether `version` reserves the prefix of `key` for MCP itself (S-META-11).
+/// Whether `version` reserves the prefix of `key` for MCP itself.
 ///
 /// The rule changed. 2025-06-18 reserves every prefix in which `mcp` or `modelcontextprotocol` is followed by another label. Later versions
 /// reserve the prefixes whose second label is one of the two. Earlier versions have no such rule.

@@ -39,8 +39,7 @@ impl Unaskable {
     }
 }
 
-/// Checks whether a server may send this ask to a client with these capabilities, in this version and with these params (S-S2C-02,
-/// S-S2C-03).
+/// Checks whether a server may send this ask to a client with these capabilities, in this version and with these params.
 ///
 /// # Errors
 ///
@@ -76,9 +75,9 @@ pub fn check(
     }
 }
 
-/// The feature that a client must declare to run this ask as a task (S-LTASK-02), if the ask requests a task.
+/// The feature that a client must declare to run this ask as a task, if the ask requests a task.
 ///
-/// A client without the feature does not refuse the ask: it ignores the request for a task (S-LTASK-03).
+/// A client without the feature does not refuse the ask: it ignores the request for a task.
 pub(crate) fn task_feature(name: &str, params: Option<Json<'_>>) -> Option<ClientFeature> {
     let feature = match name {
         names::ELICITATION_CREATE => ClientFeature::TasksElicitationCreate,

@@ -7,7 +7,7 @@ pub const INPUT_RESPONSES: &str = "inputResponses";
 /// In a result and in its retry: a text of the server that the client returns unchanged.
 pub const REQUEST_STATE: &str = "requestState";
 
-/// The members that the parameters of a retry have in addition to those of the request (S-MRTR-11).
+/// The members that the parameters of a retry have in addition to those of the request.
 pub const MEMBERS: [&str; 2] = [INPUT_RESPONSES, REQUEST_STATE];
 
 /// In a result: its kind.

@@ -169,7 +169,7 @@ pub enum Change {
     List(List),
     /// One resource changed.
     Resource {
-        /// The URI of the resource. It may lie below a watched URI (S-SUB-17).
+        /// The URI of the resource. It may lie below a watched URI.
         uri: Box<str>,
     },
 }

@@ -1,7 +1,6 @@
 //! The calls to the server, and why each was made: the requests of hosts that it carries, and the lists that the relay compares.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::lists;
@@ -11,6 +10,7 @@ use crate::protocol::method::{self, names};
 use crate::protocol::watch::{List, Setting};
 use crate::protocol::{Era, question};
 use crate::server::{Caller, Peer};
+use crate::util::Arc;
 
 /// The purpose of a call to the server.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::carried::{CarriedRequest, Purpose};
@@ -15,6 +14,7 @@ use crate::protocol::method::names;
 use crate::protocol::watch::{Change, List, Setting};
 use crate::protocol::{Era, LogLevel, code, round};
 use crate::server::{self, Caller, EndOfService, Progress};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// Events of the host's side.

@@ -17,40 +17,43 @@ const MESSAGE_BYTES: usize = 64 << 20;
 #[non_exhaustive]
 pub struct Config {
     /// The link to the server. The relay replaces its capabilities and its watch by those of the host.
+    /// The constructor sets it, and raises the longest message and the queue to at least 64 MiB.
     pub upstream: Upstream,
-    /// The end that serves the host. The relay replaces its offer by the server's, and its drain time by `drain` below.
+    /// The end that serves the host. The relay replaces its offer by the server's, and its drain time by `drain` below. Default:
+    /// [`server::Config::deferred`] with messages of 64 MiB, 100 rounds of asks, and [`UnknownMethods::Delivered`].
     pub downstream: server::Config,
-    /// Whether the server sees the relay as its client, under the name in [`upstream`](Config::upstream). No: it sees the name of the host,
-    /// and finds the relay's name in `_meta` under `everlink/via`.
+    /// Whether the server sees the relay as its client, under the name in [`upstream`](Config::upstream). Default: no. The server sees the
+    /// name of the host, and finds the relay's name in `_meta` under `everlink/via`.
     pub hides_host: bool,
-    /// Whether the relay answers `server/discover` for a server that knows only `initialize`. No: the host gets the server's refusal. A
-    /// host that speaks both eras then falls back to `initialize`, and nothing has to be translated. Turn it on for a host that speaks only
-    /// the modern era and sends `server/discover` first. A host that begins with another request is understood either way.
+    /// Whether the relay answers `server/discover` for a server that knows only `initialize`. Default: no. The host gets the server's
+    /// refusal. A host that speaks both eras then falls back to `initialize`, and nothing has to be translated. Turn it on for a host that
+    /// speaks only the modern era and sends `server/discover` first. A host that begins with another request is understood either way.
     pub answers_discover: bool,
     /// The offer that an earlier relay got from this same server, if it is known: see [`Event::offer`](super::Event::offer). A host gets
-    /// this offer if the server is not ready after [`short_patience`](Config::short_patience).
+    /// this offer if the server is not ready after [`short_patience`](Config::short_patience). Default: `None`.
     pub remembered: Option<Offer>,
-    /// How long a host waits for a starting server if nothing is remembered of it. 55 s: most hosts wait 60 s for `initialize`, and the
-    /// download of a packaged server may take most of that. Then the host is offered empty lists, and is notified when there is more.
+    /// How long a host waits for a starting server if nothing is remembered of it. Default: 55 s, because most hosts wait 60 s for
+    /// `initialize`, and the download of a packaged server may take most of that. Then the host is offered empty lists, and is notified
+    /// when there is more.
     pub patience: Duration,
-    /// The same if an offer is remembered. 3 s: the least patient hosts in use wait for 5 s.
+    /// The same if an offer is remembered. Default: 3 s, because the least patient hosts in use wait for 5 s.
     pub short_patience: Duration,
-    /// The timeouts of a call. There are none: the host has its own timeout and cancels. The relay asks the server for progress if the host
-    /// asks for it.
+    /// The timeouts of a call. Default: none, because the host has its own timeout and cancels. The relay asks the server for progress if
+    /// the host asks for it.
     pub calls: CallOptions,
-    /// How a tool call without a reply is answered.
+    /// How a tool call without a reply is answered. Default: [`LostCalls::AsResult`].
     pub lost_calls: LostCalls,
-    /// Whether such an answer includes the server's latest standard error. No: a model or another host may read it, and its content is
-    /// unknown. [`Event::Lost`](super::Event::Lost) has it.
+    /// Whether such an answer includes the server's latest standard error. Default: no, because a model or another host may read it, and
+    /// its content is unknown. [`Event::Lost`](super::Event::Lost) has it.
     pub tells_stderr: bool,
     /// Whether all hosts get the server's log messages and other notifications that name no request, if there are several hosts (over
-    /// HTTP). No: the hosts may belong to different people.
+    /// HTTP). Default: no, because the hosts may belong to different people.
     pub shares_news: bool,
-    /// How long requests in flight may take after the host closed its input or the relay was shut down. `None`: 1 s for a host on a byte
-    /// stream, because no one waits for the answers once it is gone. 15 s over HTTP, where other hosts wait.
+    /// How long requests in flight may take after the host closed its input or the relay was shut down. Default: `None`, which means 1 s
+    /// for a host on a byte stream, because no one waits for the answers once it is gone. 15 s over HTTP, where other hosts wait.
     pub drain: Option<Duration>,
-    /// How long the server may take to end after that, if the host is on a byte stream. 1 s: hosts in use send `SIGTERM` 2 s after they
-    /// closed the stream, and kill after 2 s more. Over HTTP, the graces of [`upstream`](Config::upstream) apply.
+    /// How long the server may take to end after that, if the host is on a byte stream. Default: 1 s, because hosts in use send `SIGTERM` 2
+    /// s after they closed the stream, and kill after 2 s more. Over HTTP, the graces of [`upstream`](Config::upstream) apply.
     pub close: Duration,
 }
 

@@ -1,12 +1,14 @@
 //! A relay: a [`Server`] in front of a [`Client`], so that a host's connection outlives any number of epochs of the server.
 //!
-//! The relay only carries messages. `carry` turns events of one end into verbs of the other, and `carry_asks` does so for asks. The two machines decide about retries, timeouts
-//! and refusals. The other modules know neither the relay nor each other:
-//!
-//! - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
-//! - `questions` holds the asks of the server; `notifications` the notifications that wait for it.
-//! - `lists` records which lists the host has seen; `watch` what hosts watch.
-//! - `failure_text` composes the error texts for the host; `display` formats events for the operator; `clock` holds the deadlines.
+//! The relay only carries messages. The two machines decide about retries, timeouts and refusals.
+
+// `carry` turns events of one end into verbs of the other, and `carry_asks` does so for asks. The other modules know neither the relay nor
+// each other:
+//
+// - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
+// - `questions` holds the asks of the server; `notifications` the notifications that wait for it.
+// - `lists` records which lists the host has seen; `watch` what hosts watch.
+// - `failure_text` composes the error texts for the host; `display` formats events for the operator; `clock` holds the deadlines.
 
 mod carried;
 mod carry;

@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
-    /// [`Http::retry`](crate::server::Http::retry) (S-LHTTP-09). This frees a connection while a request takes long.
+    /// [`Http::retry`](crate::server::Http::retry). This frees a connection while a request takes long.
     ///
     /// Nothing happens where the client could not come back:
     ///
@@ -174,7 +174,7 @@ impl Server {
     }
 
     /// Asks the legacy client of a byte stream for something that no request needs. Neither a modern client nor a client over HTTP can be
-    /// asked this way. Later versions of the legacy era discourage it (S-S2C-04). It exists for the `roots/list` after a change of roots.
+    /// asked this way. Later versions of the legacy era discourage it. It exists for the `roots/list` after a change of roots.
     ///
     /// # Errors
     ///
@@ -256,9 +256,9 @@ impl Server {
 
 /// # Notifications
 impl Server {
-    /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not grow
-    /// (S-PROG-03), or while the client is asked something. At most 16 reports wait to be written, and a client that does not read gets
-    /// only the newest.
+    /// Reports the progress of a request to its client. Nothing is sent if the client did not ask for progress, if the value does not
+    /// grow, or while the client is asked something. At most 16 reports wait to be written, and a client that does not read gets only the
+    /// newest.
     ///
     /// # Errors
     ///
@@ -311,7 +311,7 @@ impl Server {
     }
 
     /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.
-    /// A modern client gets log messages only if one of its requests asked for them (S-CAP-05).
+    /// A modern client gets log messages only if one of its requests asked for them.
     ///
     /// # Errors
     ///
@@ -525,7 +525,7 @@ impl Server {
     }
 
     /// Sets the complete list of tools, as in a result of `tools/list`. Over HTTP, the header fields of a modern call that repeat arguments
-    /// are checked against it (S-XHDR-13, S-XHDR-14). The server also learns from the results of `tools/list` that the application gives.
+    /// are checked against it. The server also learns from the results of `tools/list` that the application gives.
     /// This method is for calls that arrive before any client asked for the list.
     pub fn tools(&mut self, now: Instant, list: &Payload) {
         self.act(now, |server| server.binding.set_tools(list));

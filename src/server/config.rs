@@ -13,22 +13,24 @@ use crate::wire::ErrorObject;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The offer to clients. `None` if it is not known yet: requests then wait until [`Server::offer`](crate::server::Server::offer) sets it.
+    /// The offer to clients. `None` if it is not known yet: requests then wait until [`Server::offer`](crate::server::Server::offer) sets
+    /// it. The constructor sets it: [`Config::new`] to the given offer, [`Config::deferred`] to `None`.
     pub offer: Option<Offer>,
     /// The protocol versions to speak. Default: all five.
     pub versions: Versions,
-    /// The key that seals the states of modern requests, so that a client cannot forge one (S-MRTR-15). Use random bytes if the platform
-    /// has them, and new ones for each process.
+    /// The key that seals the states of modern requests, so that a client cannot forge one. The constructor sets it. Use random bytes if
+    /// the platform has them, and new ones for each process.
     pub secret: [u8; 16],
-    /// Whether every modern result names the server (S-META-06). Default: yes.
+    /// Whether every modern result names the server. Default: yes.
     pub names_itself: bool,
     /// How to treat requests for methods that the protocol does not know. Default: refuse them.
     pub unknown_methods: UnknownMethods,
-    /// How the server ends a watch.
+    /// How the server ends a watch. Default: [`ListenEnd::Result`].
     pub listen_end: ListenEnd,
     /// The lowest level of log messages for a legacy client that never chose one. Default: informational.
     pub log_level: LogLevel,
-    /// The cache hints of a modern result to which the application gives none (S-CACHE-01).
+    /// The cache hints of a modern result to which the application gives none. Default: [`Cache::default`], a lifetime of zero and
+    /// no sharing.
     pub cache: Cache,
     /// How long an ask waits for its answer, and a request for its next round. Default: 10 min, because a person may be away for a coffee.
     pub ask_timeout: Duration,
@@ -37,12 +39,12 @@ pub struct Config {
     /// How long the last messages may take to be written. The time restarts with each piece that the client reads. Default: 1 s; a client
     /// that reads nothing for this time counts as gone.
     pub flush: Duration,
-    /// The HTTP settings. `None` means one byte stream instead of HTTP.
+    /// The HTTP settings. `None` means one byte stream instead of HTTP. Default: `None`.
     pub http: Option<Http>,
     /// Whether the server is the near end of a relay. A relay also passes on what the two ends did not declare, as if they were connected
     /// directly.
     pub(crate) is_relayed: bool,
-    /// The limits.
+    /// The limits. Default: [`Limits::default`].
     pub limits: Limits,
 }
 
@@ -109,16 +111,16 @@ impl fmt::Debug for Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Offer {
-    /// The name and version of the server.
+    /// The name and version of the server. The constructor sets it.
     pub server: Implementation,
     /// The capabilities of the server. Default: none.
     pub capabilities: ServerCapabilities,
-    /// Instructions on how to use the server.
+    /// Instructions on how to use the server. Default: `None`.
     pub instructions: Option<Box<str>>,
     /// Whether the offer is made before the capabilities are known. A request for something that is not offered then goes to the
-    /// application instead of being refused.
+    /// application instead of being refused. Default: no.
     pub is_in_advance: bool,
-    /// The era of the server behind a relay.
+    /// The era of the server behind a relay. Default: `None`.
     pub era: Option<Era>,
     /// The error for `server/discover`, if the server behind a relay refuses it.
     pub(crate) refusal: Option<ErrorObject>,
@@ -187,10 +189,10 @@ pub enum UnknownMethods {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenEnd {
-    /// Sends `notifications/cancelled` first (S-SUB-12), then the result. This follows the letter of the specification, but some clients
+    /// Sends `notifications/cancelled` first, then the result. This follows the letter of the specification, but some clients
     /// take it for a failure.
     CancelledThenResult,
-    /// Sends the result alone (S-SUB-11). Clients in use handle this best.
+    /// Sends the result alone. Clients in use handle this best.
     Result,
 }
 
@@ -219,6 +221,8 @@ impl Default for Cache {
 }
 
 /// Every bound on what a peer or the application can make the server hold.
+///
+/// "Default" is the value of [`Limits::default`], for a computer. [`Limits::small`] is for a microcontroller.
 ///
 /// A limit of zero that would stop the server entirely counts as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,6 +272,32 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Limits for a machine with 64 KB of RAM. A server on a byte stream then holds less than 48 KB, whatever its client does.
+    ///
+    /// A message may have 8 KiB, and 8 requests may be open. Over HTTP, also lower [`Http::replay`](super::Http::replay).
+    #[must_use]
+    pub const fn small() -> Limits {
+        Limits {
+            message_bytes: 8 << 10,
+            requests: 8,
+            requests_each: 4,
+            queued_bytes: 4 << 10,
+            all_queued_bytes: 8 << 10,
+            write_window: 1 << 10,
+            undelivered_bytes: 8 << 10,
+            asks: 2,
+            input_rounds: 10,
+            listens: 2,
+            watched_uris: 8,
+            watched_bytes: 1 << 10,
+            peer_bytes: 2 << 10,
+            sessions: 2,
+            exchanges: 8,
+            body_bytes: 8 << 10,
+            noise_sample: 80,
+        }
+    }
+
     /// Raises the limits that would stop the server at zero.
     pub(crate) fn workable(self) -> Limits {
         Limits {

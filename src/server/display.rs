@@ -98,7 +98,6 @@ impl fmt::Display for EndOfService {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
-    use alloc::sync::Arc;
     use alloc::vec;
 
     use super::super::{Caller, Peer, Request};
@@ -107,6 +106,7 @@ mod tests {
     use crate::driver::{AskId, Epoch, RequestId};
     use crate::json::Payload;
     use crate::protocol::{ClientCapabilities, Implementation, Version};
+    use crate::util::Arc;
     use crate::util::noise::Noise;
     use crate::wire::ErrorObject;
 

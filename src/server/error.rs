@@ -6,7 +6,7 @@ use crate::protocol::{ClientCapabilities, ClientFeature, Version, code};
 use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
 
-/// The error for a request that needs a client capability that the client did not declare (S-META-09).
+/// The error for a request that needs a client capability that the client did not declare.
 #[must_use]
 pub fn missing_capability(feature: ClientFeature) -> ErrorObject {
     let text = alloc::format!("the request needs a client that declares {feature}");

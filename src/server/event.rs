@@ -2,7 +2,6 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
@@ -14,6 +13,7 @@ use crate::protocol::question::Unaskable;
 use crate::protocol::watch::WatchUpdate;
 use crate::protocol::{LogLevel, Peer};
 use crate::server::origin::{QueueId, SessionKey};
+use crate::util::Arc;
 use crate::util::noise::Noise;
 use crate::util::queue::Weigh;
 use crate::wire::ErrorObject;

@@ -1,19 +1,22 @@
 //! The server end of a link: the contract with the driver, the writing of messages, and the end of the server.
 //!
-//! Four files implement [`Server`]. This one has the contract with the driver. `application` has the methods for the application. `dispatch` takes the
-//! inputs of the driver and the messages that they hold, and `serve` serves these messages.
-//!
-//! The components keep their fields private and do not name `Server`. Each takes the `Context`, puts into it what no other component reacts to, and
-//! returns what another one must do:
-//!
-//! - `binding` is the byte stream or HTTP; nobody else knows which of the two it is.
-//! - `session` holds the clients and the offer to them; `watches` which changes they watch.
-//! - `requests` holds the requests that clients sent, and what their clients are asked.
-//!
-//! The parts of the context are modules too: `outgoing` queues the messages to each client, and encodes them; `clock` holds the time and the deadlines;
-//! `lifecycle` decides when the server drains and closes; `stats` counts.
-//!
-//! `origin` names the sender of a message; everybody uses its keys.
+//! [`Server`] has the contract with the driver and the functions for the application. [`Event`] is what it tells the application. [`Config`] has the
+//! settings.
+
+// Four files implement `Server`. This one has the contract with the driver. `application` has the methods for the application. `dispatch` takes the
+// inputs of the driver and the messages that they hold, and `serve` serves these messages.
+//
+// The components keep their fields private and do not name `Server`. Each takes the `Context`, puts into it what no other component reacts to, and
+// returns what another one must do:
+//
+// - `binding` is the byte stream or HTTP; nobody else knows which of the two it is.
+// - `session` holds the clients and the offer to them; `watches` which changes they watch.
+// - `requests` holds the requests that clients sent, and what their clients are asked.
+//
+// The parts of the context are modules too: `outgoing` queues the messages to each client, and encodes them; `clock` holds the time and the deadlines;
+// `lifecycle` decides when the server drains and closes; `stats` counts.
+//
+// `origin` names the sender of a message; everybody uses its keys.
 
 mod application;
 mod binding;
@@ -34,7 +37,6 @@ mod session;
 mod stats;
 mod watches;
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -74,6 +76,7 @@ use watches::Watches;
 
 use crate::driver::{Deadline, Epoch, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::protocol::watch::Watch;
+use crate::util::Arc;
 use crate::wire::encode;
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.

@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::sync::Arc;
 
 use crate::driver::{Epoch, Output, SessionRecord, StreamId};
 use crate::json::Payload;
@@ -22,6 +21,7 @@ use crate::server::session::LegacySession;
 use crate::server::session::deferred::DeferredMessage;
 use crate::server::session::terms::Terms;
 use crate::server::watches;
+use crate::util::Arc;
 use crate::wire::{ErrorObject, Id};
 
 /// # Admission

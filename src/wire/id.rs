@@ -13,7 +13,7 @@ pub const TEXT_ID_LIMIT: usize = 1024;
 /// 2 to the power of 53. Above it, a peer that stores every number as a float cannot tell two neighbouring integers apart.
 const EXACT_FLOAT_LIMIT: u64 = 1 << 53;
 
-/// A JSON-RPC id: its value and its JSON type, because `"1"` is not `1` (S-RPC-07).
+/// A JSON-RPC id: its value and its JSON type, because `"1"` is not `1`.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
 pub enum Id {
@@ -26,7 +26,7 @@ pub enum Id {
 impl Id {
     /// Reads an id from the text of one JSON value.
     ///
-    /// Returns `None` for anything but a 64-bit integer or a string of at most [`TEXT_ID_LIMIT`] bytes (S-RPC-03, S-RPC-04). Some peers
+    /// Returns `None` for anything but a 64-bit integer or a string of at most [`TEXT_ID_LIMIT`] bytes. Some peers
     /// store every number as a float, so `1.0` and `1e0` are read as the integer 1.
     #[must_use]
     pub fn from_json(json: &str) -> Option<Self> {

@@ -5,8 +5,8 @@
 //!
 //! One thread drives the authorizer. This crate makes no decisions: the core decides what is asked, of whom, and when. HTTP is done by a [`Web`], which
 //! the adapters for HTTP have. People are asked by a [`Person`].
-//!
-//! The modules: `driver` is the thread, `store` keeps records, `redirect` waits for the browser, and `sign` has the cryptography.
+
+// The modules: `driver` is the thread, `store` keeps records, `redirect` waits for the browser, and `sign` has the cryptography.
 
 mod driver;
 mod redirect;
@@ -103,15 +103,16 @@ impl fmt::Debug for RedirectSender {
 /// What an [`Authorization`] works with.
 #[non_exhaustive]
 pub struct Options {
-    /// Does HTTP exchanges.
+    /// Does HTTP exchanges. The constructor sets it.
     pub web: Arc<dyn Web>,
-    /// Keeps the tokens.
+    /// Keeps the tokens. The constructor sets it.
     pub store: Arc<dyn Store>,
-    /// Asks people.
+    /// Asks people. The constructor sets it.
     pub person: Arc<dyn Person>,
-    /// Where the browser is sent after a sign-in.
+    /// Where the browser is sent after a sign-in. Default: [`Redirect::default`].
     pub redirect: Redirect,
-    /// A redirect URI at which this program does not listen. The person gives the URL of the last page to the [`RedirectSender`].
+    /// A redirect URI at which this program does not listen. The person gives the URL of the last page to the [`RedirectSender`]. Default:
+    /// `None`.
     pub fixed_redirect_uri: Option<String>,
 }
 

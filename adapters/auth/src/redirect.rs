@@ -17,13 +17,13 @@ const PAUSE: Duration = Duration::from_millis(25);
 /// Where a browser is sent after a sign-in.
 #[derive(Clone, Debug)]
 pub struct Redirect {
-    /// The host in the redirect URI: `127.0.0.1` unless set. Some authorization servers know only `localhost`.
+    /// The host in the redirect URI. Default: `127.0.0.1`. Some authorization servers know only `localhost`.
     pub host: String,
-    /// The port. `None`: the one that is registered, or any.
+    /// The port. `None`: the one that is registered, or any. Default: `None`.
     pub port: Option<u16>,
-    /// The path: `/callback` unless set.
+    /// The path. Default: `/callback`.
     pub path: String,
-    /// A URL to which the browser is sent when the sign-in succeeded, in place of the page.
+    /// A URL to which the browser is sent when the sign-in succeeded, in place of the page. Default: `None`.
     pub success_url: Option<String>,
 }
 

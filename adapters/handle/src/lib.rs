@@ -17,11 +17,11 @@
 //!
 //! run(ThreadPark::new(), |clock| drive(owner, NoTransport::default(), clock));
 //! ```
-//!
-//! The modules: `drive` is the driver's loop, `transport` is what it is made of, and `park` runs it on a thread. `promise` is a value that arrives
-//! later. `credentials` is the interface of whatever knows the credentials of requests. `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
-//! recorders. For transports, `backlog` holds bytes that are yet to be written, `inbox` takes messages of threads, `id_map` is a hash map with
-//! internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them.
+
+// The modules: `drive` is the driver's loop, `transport` is what it is made of, and `park` runs it on a thread. `promise` is a value that arrives
+// later. `credentials` is the interface of whatever knows the credentials of requests. `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
+// recorders. For transports, `backlog` holds bytes that are yet to be written, `inbox` takes messages of threads, `id_map` is a hash map with
+// internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them.
 
 mod backlog;
 mod client;

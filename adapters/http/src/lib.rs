@@ -17,9 +17,9 @@
 //!
 //! An abort of an exchange takes effect at once: it shuts down the connection, whatever its thread waits for. Only a name lookup and a connection
 //! attempt of the system cannot be interrupted. The link does not wait for that thread, which ends when the system call returns.
-//!
-//! The modules: `transport` carries out what the core says, `exchange` is one request and its response, and `client_connection` the connection under
-//! it. `web` does single exchanges for whatever gets the credentials. `proxy` picks the proxy, and `fault` classifies errors.
+
+// The modules: `transport` carries out what the core says, `exchange` is one request and its response, and `client_connection` the connection under
+// it. `web` does single exchanges for whatever gets the credentials. `proxy` picks the proxy, and `fault` classifies errors.
 
 mod client_connection;
 mod exchange;
@@ -81,6 +81,7 @@ impl Connector {
     }
 
     /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer ...`, or none.
+    /// Default: no credentials.
     ///
     /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that
     /// a thread holds while it waits for this link. This crate sends the value to the server only. But the HTTP library `ureq_proto` logs all bytes that
@@ -94,13 +95,13 @@ impl Connector {
         self
     }
 
-    /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response.
+    /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.
     pub fn with_authorization(mut self, credentials: impl Credentials + 'static) -> Connector {
         self.credentials = Some(Box::new(credentials));
         self
     }
 
-    /// Adds a header field to each request.
+    /// Adds a header field to each request. Default: none.
     ///
     /// # Errors
     ///
@@ -116,13 +117,14 @@ impl Connector {
         Ok(self)
     }
 
-    /// Sets the TLS settings.
+    /// Sets the TLS settings. Default: `rustls` with Mozilla's root certificates, and no client certificate.
     pub fn with_tls(mut self, tls: TlsConfig) -> Connector {
         self.tls = tls;
         self
     }
 
     /// Sets the proxy and ignores the environment: `http://`, `https://`, `socks4://` or `socks5://`, with a user and a password if necessary.
+    /// Default: the proxies that the environment names, except for servers on the local host.
     ///
     /// # Errors
     ///

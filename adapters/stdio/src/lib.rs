@@ -30,9 +30,10 @@
 //! server there is asked to end only by the end of its input; then it is killed. A name such as `npx` also means a script `npx.cmd` there: the program
 //! is looked up in `PATH` with the extensions of `PATHEXT`.
 //!
-//! The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` has the threads that run the functions of a
-//! server, and those that spawn. The others are the operating system's processes and pipes: `unix`, or `windows` with `threads`. On Unix,
-//! [`ChildTransport`] and [`StdioTransport`] work with the [`reactor`] of any runtime.
+//! On Unix, [`ChildTransport`] and [`StdioTransport`] work with the [`reactor`] of any runtime.
+
+// The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` has the threads that run the functions of a
+// server, and those that spawn. The others are the operating system's processes and pipes: `unix`, or `windows` with `threads`.
 
 mod child;
 mod pipes;

@@ -4,8 +4,9 @@
 //! the results of its methods, or a thread blocks on them with `wait`. Below, one task drives one state machine of the core, which makes all
 //! decisions; this crate only moves bytes.
 //!
-//! The modules: `drive` starts that task, and `reactor` lets it wait for pipes. [`child`] and [`stdio`] are the links and servers over pipes; their
-//! transports are those of `everlink-stdio`. [`http`] has the transports over HTTP.
+//! [`child`] and [`stdio`] are the links and servers over pipes; their transports are those of `everlink-stdio`. [`http`] has the transports over HTTP.
+
+// The modules: `drive` starts that task, and `reactor` lets it wait for pipes.
 
 pub mod child;
 mod drive;

@@ -7,6 +7,9 @@ const ALLOWED: &[&str] = &[
     "everlink",
     "itoa",
     "memchr",
+    // Only with the feature `portable-atomic`, and only on targets without atomic compare-and-swap.
+    "portable-atomic",
+    "portable-atomic-util",
     "proc-macro2",
     "quote",
     "ryu",

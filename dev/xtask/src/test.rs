@@ -9,7 +9,9 @@ use crate::firmware;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
+use crate::no_std;
 use crate::package;
+use crate::pages;
 use crate::promises;
 use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
@@ -28,7 +30,7 @@ const STEPS: &[Step] = &[
     }),
     ("dependencies of the core", dependencies::check),
     ("licences and sources of dependencies", licences),
-    ("documentation", documentation),
+    ("documentation", pages::check),
     ("the examples that the tests run", || {
         cargo(
             "build --workspace --all-features --example drive_child --example echo_server --example guard_child",
@@ -44,7 +46,7 @@ const STEPS: &[Step] = &[
     ("tests in the documentation", || {
         cargo("test --workspace --all-features --doc")
     }),
-    ("the core without an operating system", run_without_std),
+    ("the core without an operating system", no_std::check),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("that no step grows", growth::check),
@@ -109,12 +111,6 @@ fn licences() -> Outcome {
     cargo("deny check bans licenses sources")
 }
 
-fn documentation() -> Outcome {
-    cargo_with("doc --workspace --all-features --no-deps", |command| {
-        command.env("RUSTDOCFLAGS", "--deny warnings");
-    })
-}
-
 fn tests() -> Outcome {
     cargo(&format!("{} {}", runner(), step::ALL_TESTS))
 }
@@ -162,13 +158,5 @@ fn check_packages_alone() -> Outcome {
     ];
     packages.iter().try_fold(Done::Passed, |_, package| {
         cargo(&format!("check --package everlink-{package}"))
-    })
-}
-
-/// Runs a program without std. It has its own workspace because it needs its own panic handler.
-fn run_without_std() -> Outcome {
-    // In its own directory, so that cargo finds its configuration.
-    cargo_with("run", |command| {
-        command.current_dir(step::root().join("dev/bare"));
     })
 }

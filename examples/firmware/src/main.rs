@@ -1,4 +1,4 @@
-//! An MCP server on a Cortex-M4 without an operating system. It speaks MCP over a UART, one JSON message on each line.
+//! An MCP server on a Cortex-M without an operating system, with 64 KB of RAM. It speaks MCP over a UART, one JSON message on each line.
 //!
 //! - `main` sets the limits and is the driver: it moves bytes between the UART and the server, and sleeps.
 //! - `tools` is the application: a sensor, an LED, a slow tool, and a tool that reports the use of memory.
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use cortex_m_rt::entry;
 use everlink::protocol::ServerCapabilities;
-use everlink::server::{Config, Offer};
+use everlink::server::{Config, Limits, Offer};
 use everlink::{Input, Output, Server, StreamId};
 
 use tools::Tools;
@@ -71,7 +71,7 @@ fn main() -> ! {
     }
 }
 
-/// The description of the server, and limits for a heap of 64 KiB. The defaults are for a computer: they allow messages of 16 MiB.
+/// The description of the server, and limits for 64 KB of RAM. The defaults are for a computer: they allow messages of 16 MiB.
 fn config() -> Config {
     let tools = ServerCapabilities::default().with_tools(false);
     let offer = Offer::new("everlink-firmware", env!("CARGO_PKG_VERSION"))
@@ -79,18 +79,7 @@ fn config() -> Config {
         .with_instructions("A board with a temperature sensor and two LEDs.");
     // The key protects states that a server gives its client to keep. This server gives none, so the key need not be random.
     let mut config = Config::new(offer, [0; 16]);
-    // A request that exceeds a limit gets an error, and the next one is served. The worst case is 8 requests with the longest ids (1 KiB
-    // each), a message of 8 KiB whose buffer grows (16 KiB for a moment) and that is delivered (8 KiB), and full queues (5 KiB).
-    let limits = &mut config.limits;
-    limits.message_bytes = 8 * 1024;
-    limits.requests = 8;
-    limits.queued_bytes = 4 * 1024;
-    limits.write_window = 1024;
-    limits.undelivered_bytes = 8 * 1024;
-    limits.peer_bytes = 2 * 1024;
-    limits.asks = 0;
-    limits.listens = 2;
-    limits.watched_uris = 8;
-    limits.watched_bytes = 1024;
+    // A request that exceeds a limit gets an error, and the next one is served.
+    config.limits = Limits::small();
     config
 }

@@ -2,7 +2,6 @@
 //! they do nothing.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::{Binding, Challenged, Facts, Heard};
@@ -12,6 +11,7 @@ use crate::client::event::Session;
 use crate::driver::{Instant, StreamId};
 use crate::json::{Json, Payload};
 use crate::protocol::Version;
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// The session of the server.

@@ -9,7 +9,6 @@ mod pipe;
 mod refusal;
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -26,6 +25,7 @@ use crate::client::session::SessionState;
 use crate::driver::{Epoch, Fault, Input, Output, StreamId};
 use crate::http::ResponseHead;
 use crate::protocol::Era;
+use crate::util::Arc;
 use heard::Events;
 pub(super) use heard::{
     Body, Challenged, Heard, Load, NoContact, Reading, Refused, Returned, Source, Start,

@@ -3,7 +3,6 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::driver::{CallId, Epoch, Instant};
 use crate::json::{Json, Payload, object};
 use crate::protocol::Era;
 use crate::protocol::watch::List;
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// One complete list of a server, from all pages.

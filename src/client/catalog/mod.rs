@@ -5,7 +5,6 @@ pub(in crate::client) mod watch;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
@@ -19,6 +18,7 @@ use crate::json::Json;
 use crate::protocol::method::names;
 use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate};
 use crate::protocol::{Era, LogLevel, meta};
+use crate::util::Arc;
 use crate::wire::{ErrorObject, Id};
 use lists::{Listing, Lists, PageStep};
 pub(in crate::client) use watch::WatchRequest;

@@ -9,7 +9,6 @@ mod stderr;
 pub(in crate::client) mod table;
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::client::config::Config;
@@ -17,6 +16,7 @@ use crate::client::context::{Context, Timer};
 use crate::client::event::{Event, Outcome};
 use crate::client::failure::{Cause, Ended, FailureKind};
 use crate::driver::{Epoch, ExitStatus, Fault, Instant, Output};
+use crate::util::Arc;
 use crate::util::noise::{self, Noise};
 use close_steps::CloseStep;
 pub(in crate::client) use epoch::ServerKind;

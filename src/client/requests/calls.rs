@@ -4,7 +4,6 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::client::config::SHORT;
@@ -15,6 +14,7 @@ use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{List, Setting};
 use crate::protocol::{LogLevel, Method, Owner, Peer, Repeat, method};
+use crate::util::Arc;
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 

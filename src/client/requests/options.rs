@@ -6,14 +6,16 @@ use crate::client::config::Limit;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallOptions {
-    /// The longest time without a reply or progress, if it differs from the policy.
+    /// The longest time without a reply or progress, if it differs from the policy. Default: `None`, which means
+    /// [`Policy::call_idle`](crate::Policy::call_idle).
     pub idle: Option<Limit>,
-    /// The longest time in all, if it differs from the policy. [`with_total`](CallOptions::with_total) says which waits are not counted.
+    /// The longest time in all, if it differs from the policy. [`with_total`](CallOptions::with_total) says which waits are not counted. Default:
+    /// `None`, which means [`Policy::call_total`](crate::Policy::call_total).
     pub total: Option<Limit>,
     /// Whether the call may be sent again after its server ended, because running it twice is harmless. Methods that only read are repeated without
-    /// this.
+    /// this. Default: no.
     pub idempotent: bool,
-    /// Whether the server is not asked to report progress.
+    /// Whether the server is not asked to report progress. Default: no, so it is asked.
     pub no_progress: bool,
 }
 

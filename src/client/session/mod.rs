@@ -7,7 +7,6 @@ pub(in crate::client) mod writer;
 
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::client::config::{Config, Policy};
@@ -22,6 +21,7 @@ use crate::protocol::method::names;
 use crate::protocol::{
     ClientCapabilities, ClientFeature, Era, LogLevel, Method, ServerFeature, Version, code,
 };
+use crate::util::Arc;
 use crate::wire::{self, Inbound, Malformed};
 use handshake::{Handshake, Terms};
 pub(in crate::client) use phase::{Cue as HandshakeCue, Phase as HandshakePhase};

@@ -1,7 +1,6 @@
 //! Decides whether a request can be served, and reads the parts that concern the server itself. Takes plain facts, and changes nothing.
 
 use alloc::borrow::Cow;
-use alloc::sync::Arc;
 
 use crate::json::Payload;
 use crate::protocol::method::{self, names};
@@ -13,6 +12,7 @@ use crate::server::origin::{Origin, WireId};
 use crate::server::requests::Arrival;
 use crate::server::requests::params::Params;
 use crate::server::requests::state_token::PREFIX;
+use crate::util::Arc;
 use crate::wire::{ErrorObject, Id};
 
 /// What a request can be served with.

@@ -23,7 +23,6 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use asks::Asks;
@@ -37,6 +36,7 @@ use crate::protocol::{LogLevel, Method, Peer, Version, code, method};
 use crate::server::config::Config;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
+use crate::util::Arc;
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
 use crate::wire::{ErrorObject, Id};

@@ -73,7 +73,7 @@ impl Verdict {
 /// The input that a request needs from its client before it can be answered.
 ///
 /// This is for applications that keep nothing between two requests. The state holds everything that the next request must know. If it
-/// decides anything, make it impossible to forge (S-MRTR-15).
+/// decides anything, make it impossible to forge.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InputRequired {

@@ -11,7 +11,6 @@ pub(crate) mod offer;
 pub(crate) mod terms;
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use elicitations::UrlElicitations;
@@ -24,6 +23,7 @@ use crate::server::config::Config;
 use crate::server::event::Caller;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{Origin, QueueId, SessionKey};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// The terms that hold from `initialize` on. Modern requests carry their own terms (S-VER-07).

@@ -4,7 +4,6 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::json::{Json, Payload};
@@ -15,6 +14,7 @@ use crate::server::origin::Origin;
 use crate::server::requests::params::Params;
 use crate::server::session::Sessions;
 use crate::server::session::handshake::{self, Unmet};
+use crate::util::Arc;
 use crate::util::noise::excerpt;
 use crate::wire::ErrorObject;
 use crate::wire::encode::Object;

@@ -9,7 +9,6 @@ mod recipients;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::json::Json;
@@ -20,6 +19,7 @@ use crate::protocol::{
 use crate::server::config::Limits;
 use crate::server::missing_capability;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
+use crate::util::Arc;
 use crate::util::sorted::Sorted;
 use crate::wire::ErrorObject;
 

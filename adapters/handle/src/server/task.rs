@@ -179,7 +179,7 @@ impl Context {
     /// Sends a request to the client, such as an elicitation, and waits for its answer.
     ///
     /// A handler that needs the answer passes a failure on: `context.ask(method, params).await??`. If the client lacks a capability, the error reply
-    /// names it (S-META-09).
+    /// names it.
     pub fn ask(
         &self,
         method: impl Into<Cow<'static, str>>,

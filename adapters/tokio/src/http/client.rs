@@ -65,7 +65,7 @@ impl Connector {
         Connector::default()
     }
 
-    /// Sets a function that returns the credentials: the value of `Authorization`, such as `Bearer abc`. It is called for every request. If the
+    /// Sets a function that returns the credentials: the value of `Authorization`, such as `Bearer abc`. Default: no credentials. The function is called for every request. If the
     /// server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and waits for [`Link::authorized`].
     #[must_use]
     pub fn with_credentials<F>(
@@ -79,21 +79,21 @@ impl Connector {
         self
     }
 
-    /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response.
+    /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.
     #[must_use]
     pub fn with_authorization(mut self, credentials: impl Credentials + 'static) -> Connector {
         self.credentials = Some(Arc::new(credentials));
         self
     }
 
-    /// Adds a header field to every request.
+    /// Adds a header field to every request. Default: none.
     #[must_use]
     pub fn with_field(mut self, name: HeaderName, value: HeaderValue) -> Connector {
         self.fields.append(name, value);
         self
     }
 
-    /// Sets the proxy: `http://user:password@example.com:3128`, or `socks5h://…`.
+    /// Sets the proxy: `http://user:password@example.com:3128`, or `socks5h://…`. Default: as [`new`](Connector::new) says.
     ///
     /// # Errors
     ///
@@ -112,7 +112,8 @@ impl Connector {
         Ok(self)
     }
 
-    /// Sets the TLS configuration, for example other certificate authorities or a client certificate.
+    /// Sets the TLS configuration, for example other certificate authorities or a client certificate. Default: the certificate authorities that
+    /// browsers trust, and no client certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Connector {
         self.tls = Some(tls);

@@ -300,7 +300,7 @@ impl Connection {
     }
 }
 
-/// Returns the HTTP/1.1 settings for a connection, with limits on buffered bytes and on the time that a head takes.
+/// Returns the HTTP/1.1 settings for a connection, with limits: 64 KiB of buffered bytes, and 30 s for the head of a request.
 #[must_use]
 pub fn http1() -> http1::Builder {
     let mut http = http1::Builder::new();

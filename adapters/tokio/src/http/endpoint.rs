@@ -61,7 +61,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets in only requests with a valid token.
+    /// Lets in only requests with a valid token. Default: every request is let in.
     #[must_use]
     pub fn with_protection(mut self, protection: Protection) -> Endpoint {
         self.protection = Some(protection);

@@ -1,12 +1,14 @@
 //! HTTP transports: a client on hyper's connections, a server on hyper's server, and a router for axum.
 //!
 //! This module makes no decisions. It has no retry policy, no redirects and no timeouts for requests: the machine decides which exchange begins and
-//! when it is aborted. `client` is the transport of a client, `client_exchange` is one exchange, and `client_connections` are the connections. `proxy_connector`
-//! connects to a server, and `fault` classifies hyper's errors.
-//!
-//! A server has an `endpoint`, which takes requests from hyper, and a `server_transport`, which passes them to the machine. `server_messages` are the
-//! messages between them, and `response_body` is the body that hyper sends. `connections` limits the connections of a server, and `store` runs its
-//! requests to a store of sessions. `protection` lets in only requests with a valid token.
+//! when it is aborted.
+
+// `client` is the transport of a client, `client_exchange` is one exchange, and `client_connections` are the connections. `proxy_connector`
+// connects to a server, and `fault` classifies hyper's errors.
+//
+// A server has an `endpoint`, which takes requests from hyper, and a `server_transport`, which passes them to the machine. `server_messages` are the
+// messages between them, and `response_body` is the body that hyper sends. `connections` limits the connections of a server, and `store` runs its
+// requests to a store of sessions. `protection` lets in only requests with a valid token.
 
 #[cfg(feature = "axum")]
 mod axum;

@@ -105,7 +105,7 @@ impl Protection {
         })))
     }
 
-    /// Sets the scopes that every request needs. Clients ask for them.
+    /// Sets the scopes that every request needs. Clients ask for them. Default: none.
     #[must_use]
     pub fn with_scopes<S: Into<String>>(
         mut self,

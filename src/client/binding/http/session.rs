@@ -1,7 +1,6 @@
 //! Sessions over HTTP: the id that the server gave, the session that is kept while the server is out of reach, and the end of a session.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use super::exchange::{Exchange, ExchangeKind};
 use super::old_sse::Transport;
@@ -11,6 +10,7 @@ use crate::client::context::{Context, Timer};
 use crate::client::event::Session;
 use crate::driver::{Instant, StreamId};
 use crate::protocol::Version;
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// How often `notifications/initialized` is sent again.

@@ -15,16 +15,17 @@ pub struct Http {
     /// The hosts that a request may name in `Host`, which the driver must pass on. Default: the machine itself. This refuses a web page
     /// that makes a name of its own resolve to this machine (DNS rebinding).
     pub hosts: Allowed,
-    /// The web origins that a browser may name in `Origin`, if the field is present (S-HTTP-02). Default: those of the machine itself.
+    /// The web origins that a browser may name in `Origin`, if the field is present. Default: those of the machine itself.
     pub origins: Allowed,
     /// The other origins whose web pages may send requests and read the responses (CORS). They need not be in `origins`, too. `None` allows
     /// no other origins and adds no CORS fields to responses. [`Allowed::Any`] lets every page that a user visits use the server.
+    /// Default: `None`.
     pub cors: Option<Allowed>,
     /// How long an idle session lives. Default: 30 min, because clients forget to end their sessions, and a new one costs a round trip.
     pub session_idle: Duration,
     /// Whether clients may end their sessions with `DELETE`. Default: yes, because polite clients do.
     pub may_delete: bool,
-    /// How much of a session is kept for replay after its stream broke off.
+    /// How much of a session is kept for replay after its stream broke off. Default: [`Replay::default`], 256 messages and 1 MiB.
     pub replay: Replay,
     /// Who keeps the sessions of legacy clients and their messages. Default: the server itself, in memory.
     pub storage: Storage,
@@ -36,6 +37,7 @@ pub struct Http {
     /// How long the body of a request may take to arrive. Default: 60 s, enough for the longest message on a slow line.
     pub body_timeout: Duration,
     /// The only path that is served. `None` serves every path that reaches the server, because the code that mounts it chooses the path.
+    /// Default: `None`.
     pub path: Option<Box<str>>,
     /// The paths of the transport of 2024-11-05. Default: none, because it is deprecated and few clients know no other.
     pub sse: Option<SsePaths>,
@@ -188,13 +190,13 @@ pub enum Storage {
 #[non_exhaustive]
 pub struct DriverStorage {
     /// A number that no other server has that uses the same store now, or used it before. Together with [`Config::secret`], it makes the
-    /// ids of sessions and the names of streams unique. Random bits are enough.
+    /// ids of sessions and the names of streams unique. Random bits are enough. The constructor sets it.
     ///
     /// [`Config::secret`]: crate::server::Config::secret
     pub instance: u64,
-    /// Who keeps the sessions. Default: a store that other servers use, too.
+    /// Who keeps the sessions. Default: [`SessionStorage::Shared`], a store that other servers use, too.
     pub sessions: SessionStorage,
-    /// Who keeps the messages. Default: the driver.
+    /// Who keeps the messages. Default: [`EventStorage::Driver`].
     pub events: EventStorage,
     /// How long a request of a client waits for an answer of the store before it is refused with status 503. Default: 5 s, because a store
     /// that takes longer is out of order, and clients give up soon after.
@@ -242,9 +244,9 @@ pub enum EventStorage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SsePaths {
-    /// The path at which a client opens its stream.
+    /// The path at which a client opens its stream. Default: `/sse`.
     pub stream: Box<str>,
-    /// The path to which a client posts its messages.
+    /// The path to which a client posts its messages. Default: `/messages`.
     pub messages: Box<str>,
 }
 

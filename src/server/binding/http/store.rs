@@ -2,13 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::driver::{Input, SessionRecord, StoreAnswer, StoreRequest};
 use crate::server::binding::http::config::Replay;
 use crate::server::binding::http::session::is_standalone;
+use crate::util::Arc;
 
 /// Who keeps the messages that were sent in sessions.
 pub(crate) enum Events {
