@@ -137,3 +137,9 @@ impl Completion {
         }
     }
 }
+
+impl<S: Into<String>> From<Vec<S>> for Completion {
+    fn from(values: Vec<S>) -> Completion {
+        Completion::new(values.into_iter().map(Into::into).collect())
+    }
+}
