@@ -34,16 +34,17 @@ pub fn form<T: JsonSchema>(message: impl Into<String>) -> Result<ElicitFormParam
     if Shape::of(&schema) != Shape::Object || properties.is_none() {
         return Err(FormError::NoObject(T::schema_name().into_owned()));
     }
-    let required = schema["required"].as_array();
     let mut form = Form::new();
     for (name, property) in properties.into_iter().flatten() {
         let field = field(property, &schema).ok_or_else(|| FormError::Field(name.clone()))?;
-        let is_required = required.is_some_and(|required| required.iter().any(|it| it == name));
-        form = match is_required {
-            true => form.with_required(name, field),
-            false => form.with_field(name, field),
-        };
+        form = form.with_field(name, field);
     }
+    let required = schema["required"].as_array().into_iter().flatten();
+    let required: Vec<_> = required
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    form.required = (!required.is_empty()).then_some(required);
     Ok(ElicitFormParams::new(message, form))
 }
 

@@ -157,6 +157,8 @@ fn check_packages_alone() -> Outcome {
         "http",
         "auth",
         "tokio",
+        "types",
+        "tools",
         "driver-tests",
         "cli",
     ];
