@@ -2,6 +2,8 @@
 //!
 //! Knows the keywords that `schemars` writes. It ignores others, so a value without problems may still not fit.
 
+use std::cell::Cell;
+
 use serde_json::Value;
 
 use crate::schema::resolve;
@@ -9,13 +11,21 @@ use crate::schema::resolve;
 /// The most problems that one text lists.
 const MAX_PROBLEMS: usize = 5;
 
+/// The most values that are compared. A client that nests choices could otherwise double the work with each level.
+const MAX_STEPS: u32 = 100_000;
+
 /// Lists what is wrong with a value. Each problem names the part, such as `points[2].x`.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    let steps_left = Cell::new(MAX_STEPS);
     let mut check = Check {
         root: schema,
+        steps_left: &steps_left,
         problems: Vec::new(),
     };
     check.value(schema, value, "");
+    if steps_left.get() == 0 {
+        return vec!["the arguments: are too complex to be checked".to_owned()];
+    }
     check.problems.truncate(MAX_PROBLEMS);
     check.problems
 }
@@ -65,11 +75,16 @@ fn is_implied(is_sized: bool, key: &str, limit: &Value) -> bool {
 
 struct Check<'a> {
     root: &'a Value,
+    steps_left: &'a Cell<u32>,
     problems: Vec<String>,
 }
 
 impl<'a> Check<'a> {
     fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
+        match self.steps_left.get().checked_sub(1) {
+            Some(left) => self.steps_left.set(left),
+            None => return,
+        }
         let schema = resolve(schema, self.root);
         let Some(keywords) = schema.as_object() else {
             if *schema == Value::Bool(false) {
@@ -130,6 +145,7 @@ impl<'a> Check<'a> {
             let problems = branches.iter().map(|branch| {
                 let mut check = Check {
                     root: self.root,
+                    steps_left: self.steps_left,
                     problems: Vec::new(),
                 };
                 check.value(branch, value, path);
@@ -285,5 +301,48 @@ fn describe(value: &Value) -> String {
         Value::Array(items) => format!("a list of {} items", items.len()),
         Value::Object(_) => "an object".to_owned(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nested_choices_are_given_up_after_a_bounded_number_of_steps() {
+        let branch = |name: &str| json!({"properties": {"kind": {"const": name}, "next": {"$ref": "#/$defs/node"}}, "required": ["kind"]});
+        let node = json!({"type": "object", "oneOf": [branch("a"), branch("b")]});
+        let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": node}});
+        let mut value = json!({"kind": "c"});
+        for _ in 0..100 {
+            value = json!({"kind": "c", "next": value});
+        }
+        let problems = problems(&schema, &value);
+        assert_eq!(problems, ["the arguments: are too complex to be checked"]);
+    }
+
+    #[test]
+    fn limits_that_follow_from_an_integer_type_are_not_checked_twice() {
+        assert!(!has_limits(
+            &json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255})
+        ));
+        assert!(has_limits(
+            &json!({"type": "integer", "format": "uint8", "minimum": 1, "maximum": 255})
+        ));
+        assert!(has_limits(
+            &json!({"properties": {"a": {"items": {"maxLength": 3}}}})
+        ));
+        assert!(!has_limits(
+            &json!({"properties": {"maximum": {"type": "string"}}})
+        ));
+    }
+
+    #[test]
+    fn problem_of_an_optional_value_names_its_other_type() {
+        let schema = json!({"properties": {"a": {"anyOf": [{"type": "object", "required": ["b"]}, {"type": "null"}]}}});
+        assert_eq!(problems(&schema, &json!({"a": {}})), ["`a.b` is missing"]);
+        assert_eq!(problems(&schema, &json!({"a": null})), [""; 0]);
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! Knows three expressions: `{name}` matches text without `/`, `{+name}` matches any text, and `{?a,b}` matches a query in any order.
 
+/// The longest URI that is matched, in bytes. The time to match one grows with the square of its length.
+const MAX_URI: usize = 4 << 10;
+
 /// A parsed template.
 #[derive(Debug)]
 pub(crate) struct UriTemplate(Vec<Part>);
@@ -46,10 +49,24 @@ impl UriTemplate {
         Ok(UriTemplate(parts))
     }
 
-    /// Returns the variables of this URI. `None` if it does not match.
+    /// Returns the variables of this URI. `None` if it does not match, or is longer than 4 KiB.
     pub(crate) fn variables(&self, uri: &str) -> Option<Vec<(String, String)>> {
-        let mut found = Vec::new();
-        matches(&self.0, uri, &mut found).then_some(found)
+        if uri.len() > MAX_URI {
+            return None;
+        }
+        let mut matching = Matching {
+            parts: &self.0,
+            uri,
+            failed: vec![false; self.0.len() * (uri.len() + 1)],
+            found: Vec::new(),
+        };
+        let is_match = matching.matches(0, 0);
+        let found = matching.found.into_iter().rev();
+        is_match.then(|| {
+            found
+                .map(|(name, raw)| (name.to_owned(), decode(raw)))
+                .collect()
+        })
     }
 }
 
@@ -74,58 +91,68 @@ fn expression_part(expression: &str) -> Result<Part, TemplateError> {
     part.ok_or_else(unsupported)
 }
 
-/// Matches the parts one after the other. A variable takes as much as it can; it gives back what later parts need.
-fn matches(parts: &[Part], uri: &str, found: &mut Vec<(String, String)>) -> bool {
-    let Some((part, later)) = parts.split_first() else {
-        return uri.is_empty();
-    };
-    match part {
-        Part::Literal(literal) => uri
-            .strip_prefix(&**literal)
-            .is_some_and(|rest| matches(later, rest, found)),
-        Part::Query(names) => {
-            let Some(variables) = query(names, uri) else {
-                return false;
-            };
-            found.extend(variables);
-            later.is_empty()
-        }
-        Part::Variable(name, has_slashes) => {
-            let stop = |c: char| !has_slashes && matches!(c, '/' | '?' | '#');
-            let longest = uri.find(stop).unwrap_or(uri.len());
-            let mut ends: Vec<_> = uri[..longest].char_indices().map(|(at, _)| at).collect();
-            ends.push(longest);
-            // An empty value is no value.
-            for end in ends.into_iter().filter(|end| *end > 0).rev() {
-                let len = found.len();
-                found.push((name.clone(), decode(&uri[..end])));
-                if matches(later, &uri[end..], found) {
-                    return true;
-                }
-                found.truncate(len);
-            }
-            false
-        }
-    }
+/// A URI that is compared with a template.
+struct Matching<'a> {
+    parts: &'a [Part],
+    uri: &'a str,
+    /// The pairs of part and position that are known not to match.
+    failed: Vec<bool>,
+    /// The variables with their text, the last one first.
+    found: Vec<(&'a str, &'a str)>,
 }
 
-/// Reads a query. `None` if it has a parameter that is not among these.
-fn query(names: &[String], text: &str) -> Option<Vec<(String, String)>> {
-    if text.is_empty() {
-        return Some(Vec::new());
+impl<'a> Matching<'a> {
+    /// Matches the URI from this position on with the parts from this one on. A variable takes as much as it can; it gives back what later parts need.
+    fn matches(&mut self, part: usize, start: usize) -> bool {
+        let (parts, uri) = (self.parts, &self.uri[start..]);
+        let Some(current) = parts.get(part) else {
+            return uri.is_empty();
+        };
+        let index = part * (self.uri.len() + 1) + start;
+        if self.failed[index] {
+            return false;
+        }
+        let found = self.found.len();
+        let is_match = match current {
+            Part::Literal(literal) => {
+                uri.starts_with(&**literal) && self.matches(part + 1, start + literal.len())
+            }
+            Part::Query(names) => self.matches_query(names, uri) && part + 1 == parts.len(),
+            Part::Variable(name, has_slashes) => {
+                let stop = |c: char| !has_slashes && matches!(c, '/' | '?' | '#');
+                let longest = uri.find(stop).unwrap_or(uri.len());
+                // An empty value is no value.
+                let ends = (1..=longest).rev().filter(|end| uri.is_char_boundary(*end));
+                let end = ends
+                    .into_iter()
+                    .find(|end| self.matches(part + 1, start + end));
+                if let Some(end) = end {
+                    self.found.push((name, &uri[..end]));
+                }
+                end.is_some()
+            }
+        };
+        if !is_match {
+            self.failed[index] = true;
+            self.found.truncate(found);
+        }
+        is_match
     }
-    let pairs = text
-        .strip_prefix('?')?
-        .split('&')
-        .filter(|pair| !pair.is_empty());
-    let pairs = pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        names
-            .iter()
-            .any(|known| known == name)
-            .then(|| (name.to_owned(), decode(value)))
-    });
-    pairs.collect()
+
+    /// Reads a query. Returns false if it has a parameter that is not among these.
+    fn matches_query(&mut self, names: &'a [String], text: &'a str) -> bool {
+        let Some(pairs) = text.strip_prefix('?') else {
+            return text.is_empty();
+        };
+        for pair in pairs.split('&').filter(|pair| !pair.is_empty()).rev() {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !names.iter().any(|known| known == name) {
+                return false;
+            }
+            self.found.push((name, value));
+        }
+        true
+    }
 }
 
 /// Decodes percent-encoding. A sequence that is not valid UTF-8 stays as it is.
@@ -206,6 +233,19 @@ mod tests {
     fn invalid_percent_sequences_stay_as_they_are() {
         assert_eq!(variables("x:{a}", "x:%zz%4"), pairs(&[("a", "%zz%4")]));
         assert_eq!(variables("x:{a}", "x:%ff"), pairs(&[("a", "%ff")]));
+    }
+
+    #[test]
+    fn long_uris_match_in_bounded_time_or_not_at_all() {
+        let template = "x:{+a}/{+b}/{+c}/{+d}!";
+        assert_eq!(
+            variables(template, &format!("x:{}", "/".repeat(4_000))),
+            None
+        );
+        assert_eq!(
+            variables("x:{+a}", &format!("x:{}", "a".repeat(5_000))),
+            None
+        );
     }
 
     #[test]
