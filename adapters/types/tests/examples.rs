@@ -48,7 +48,7 @@ const CORE: &str = "the core reads it: see `everlink::protocol` and `everlink::s
 const ENVELOPE: &str = "it is a JSON-RPC message without content of its own";
 
 fn reading(directory: &str) -> Option<Reading> {
-    use Reading::{Member, Model, NoModel};
+    use Reading::{Member, Model};
     Some(match directory {
         "AudioContent" | "EmbeddedResource" | "ImageContent" | "ResourceLink" | "TextContent"
         | "ToolResultContent" | "ToolUseContent" => Model(known_content),
@@ -112,6 +112,13 @@ fn reading(directory: &str) -> Option<Reading> {
         "Root" => Model(model::<Root>),
         "SamplingMessage" => Model(model::<SamplingMessage>),
         "Tool" => Model(model::<Tool>),
+        _ => Reading::NoModel(no_model(directory)?),
+    })
+}
+
+/// Why the examples of a directory have no model.
+fn no_model(directory: &str) -> Option<&'static str> {
+    Some(match directory {
         "ClientCapabilities"
         | "DiscoverRequest"
         | "DiscoverResult"
@@ -127,11 +134,11 @@ fn reading(directory: &str) -> Option<Reading> {
         | "SubscriptionsListenRequest"
         | "SubscriptionsListenResult"
         | "SubscriptionsListenResultResponse"
-        | "UnsupportedProtocolVersionError" => NoModel(CORE),
+        | "UnsupportedProtocolVersionError" => CORE,
         "ListRootsRequest"
         | "PromptListChangedNotification"
         | "ResourceListChangedNotification"
-        | "ToolListChangedNotification" => NoModel(ENVELOPE),
+        | "ToolListChangedNotification" => ENVELOPE,
         _ => return None,
     })
 }

@@ -31,7 +31,7 @@ const STEPS: &[Step] = &[
     ("documentation", documentation),
     ("the examples that the tests run", || {
         cargo(
-            "build --workspace --all-features --example drive_child --example echo_server --example guard_child",
+            "build --workspace --all-features --example drive_child --example echo_server --example guard_child --example typed_server",
         )
     }),
     ("tests", tests),
