@@ -13,6 +13,8 @@ const LIBRARIES: &[&str] = &[
     "everlink-http",
     "everlink-auth",
     "everlink-tokio",
+    "everlink-types",
+    "everlink-tools",
     "everlink-driver-tests",
 ];
 

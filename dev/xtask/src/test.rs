@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
     ("documentation", pages::check),
     ("the examples that the tests run", || {
         cargo(
-            "build --workspace --all-features --example drive_child --example echo_server --example guard_child",
+            "build --workspace --all-features --example drive_child --example echo_server --example guard_child --example typed_server",
         )
     }),
     ("tests", tests),
@@ -153,6 +153,8 @@ fn check_packages_alone() -> Outcome {
         "http",
         "auth",
         "tokio",
+        "types",
+        "tools",
         "driver-tests",
         "cli",
     ];

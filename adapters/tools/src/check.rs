@@ -1,0 +1,348 @@
+//! Compares a value with a JSON Schema, and says what is wrong with which part.
+//!
+//! Knows the keywords that `schemars` writes. It ignores others, so a value without problems may still not fit.
+
+use std::cell::Cell;
+
+use serde_json::Value;
+
+use crate::schema::resolve;
+
+/// The most problems that one text lists.
+const MAX_PROBLEMS: usize = 5;
+
+/// The most values that are compared. A client that nests choices could otherwise double the work with each level.
+const MAX_STEPS: u32 = 100_000;
+
+/// Lists what is wrong with a value. Each problem names the part, such as `points[2].x`.
+pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    let steps_left = Cell::new(MAX_STEPS);
+    let mut check = Check {
+        root: schema,
+        steps_left: &steps_left,
+        problems: Vec::new(),
+    };
+    check.value(schema, value, "");
+    if steps_left.get() == 0 {
+        return vec!["the arguments: are too complex to be checked".to_owned()];
+    }
+    check.problems.truncate(MAX_PROBLEMS);
+    check.problems
+}
+
+/// Whether a schema says more than the type that it was made from checks when serde reads it.
+pub(crate) fn has_limits(schema: &Value) -> bool {
+    const LIMITS: [&str; 9] = [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+    ];
+    match schema {
+        Value::Object(members) => {
+            // The format of an integer type implies its range, which serde checks.
+            let is_sized = members
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(|format| format.starts_with("uint") || format.starts_with("int"));
+            members.iter().any(|(key, member)| {
+                (LIMITS.contains(&&**key)
+                    && member.is_number()
+                    && !is_implied(is_sized, key, member))
+                    || has_limits(member)
+            })
+        }
+        Value::Array(items) => items.iter().any(has_limits),
+        _ => false,
+    }
+}
+
+/// Whether a limit follows from the format of an integer type.
+fn is_implied(is_sized: bool, key: &str, limit: &Value) -> bool {
+    let ranges = [u64::from(u8::MAX), u64::from(u16::MAX), 127, 32_767];
+    is_sized
+        && match key {
+            "minimum" => [Some(0), Some(-128), Some(-32_768)].contains(&limit.as_i64()),
+            "maximum" => limit.as_u64().is_some_and(|limit| ranges.contains(&limit)),
+            _ => false,
+        }
+}
+
+struct Check<'a> {
+    root: &'a Value,
+    steps_left: &'a Cell<u32>,
+    problems: Vec<String>,
+}
+
+impl<'a> Check<'a> {
+    fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
+        match self.steps_left.get().checked_sub(1) {
+            Some(left) => self.steps_left.set(left),
+            None => return,
+        }
+        let schema = resolve(schema, self.root);
+        let Some(keywords) = schema.as_object() else {
+            if *schema == Value::Bool(false) {
+                self.add(path, "is not allowed");
+            }
+            return;
+        };
+        if let Some(kind) = keywords.get("type") {
+            if !has_type(value, kind) {
+                let wanted = type_names(kind);
+                return self.add(path, &format!("must be {wanted}, not {}", describe(value)));
+            }
+        }
+        if let Some(only) = keywords.get("const") {
+            if only != value {
+                self.add(path, &format!("must be {only}, not {}", describe(value)));
+            }
+        }
+        if let Some(Value::Array(choices)) = keywords.get("enum") {
+            if !choices.contains(value) {
+                let choices: Vec<_> = choices.iter().map(Value::to_string).collect();
+                let choices = choices.join(", ");
+                self.add(
+                    path,
+                    &format!("must be one of {choices}, not {}", describe(value)),
+                );
+            }
+        }
+        self.branches(schema, value, path);
+        match value {
+            Value::Number(number) => self.number(schema, number.as_f64().unwrap_or(0.0), path),
+            Value::String(text) => {
+                self.size(
+                    schema,
+                    text.chars().count(),
+                    ("minLength", "maxLength", "characters"),
+                    path,
+                );
+            }
+            Value::Array(items) => {
+                self.size(schema, items.len(), ("minItems", "maxItems", "items"), path);
+                self.items(schema, items, path);
+            }
+            Value::Object(_) => self.object(schema, value, path),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Checks the combinations of schemas. If no branch of a choice fits, reports the problems of the one that fits best.
+    fn branches(&mut self, schema: &'a Value, value: &Value, path: &str) {
+        for branch in schema["allOf"].as_array().into_iter().flatten() {
+            self.value(branch, value, path);
+        }
+        for key in ["anyOf", "oneOf"] {
+            let Some(branches) = schema[key].as_array() else {
+                continue;
+            };
+            let problems = branches.iter().map(|branch| {
+                let mut check = Check {
+                    root: self.root,
+                    steps_left: self.steps_left,
+                    problems: Vec::new(),
+                };
+                check.value(branch, value, path);
+                let is_other_type = check.problems.iter().any(|it| it.contains("must be null"));
+                (is_other_type, check.problems)
+            });
+            let best = problems.min_by_key(|(is_other_type, found)| {
+                (!found.is_empty(), *is_other_type, found.len())
+            });
+            self.problems
+                .extend(best.into_iter().flat_map(|(_, found)| found));
+        }
+    }
+
+    fn number(&mut self, schema: &Value, number: f64, path: &str) {
+        let limit = |key: &str| schema[key].as_f64();
+        let limits = [
+            (limit("minimum").filter(|limit| number < *limit), "at least"),
+            (limit("maximum").filter(|limit| number > *limit), "at most"),
+            (
+                limit("exclusiveMinimum").filter(|limit| number <= *limit),
+                "more than",
+            ),
+            (
+                limit("exclusiveMaximum").filter(|limit| number >= *limit),
+                "less than",
+            ),
+            (
+                limit("multipleOf").filter(|of| (number / of).fract() != 0.0),
+                "a multiple of",
+            ),
+        ];
+        for (limit, words) in limits {
+            if let Some(limit) = limit {
+                self.add(path, &format!("must be {words} {limit}, not {number}"));
+            }
+        }
+    }
+
+    fn size(&mut self, schema: &Value, len: usize, keys: (&str, &str, &str), path: &str) {
+        let (least, most, unit) = keys;
+        let limit = |key: &str| schema[key].as_u64().and_then(|it| usize::try_from(it).ok());
+        if let Some(least) = limit(least).filter(|least| len < *least) {
+            self.add(
+                path,
+                &format!("must have at least {least} {unit}, not {len}"),
+            );
+        }
+        if let Some(most) = limit(most).filter(|most| len > *most) {
+            self.add(path, &format!("must have at most {most} {unit}, not {len}"));
+        }
+    }
+
+    fn items(&mut self, schema: &'a Value, items: &[Value], path: &str) {
+        let prefix = schema["prefixItems"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
+        for (index, item) in items.iter().enumerate() {
+            if let Some(schema) = prefix.get(index).or_else(|| schema.get("items")) {
+                self.value(schema, item, &format!("{path}[{index}]"));
+            }
+        }
+    }
+
+    fn object(&mut self, schema: &'a Value, value: &Value, path: &str) {
+        let join = |name: &str| match path {
+            "" => name.to_owned(),
+            path => format!("{path}.{name}"),
+        };
+        for name in schema["required"].as_array().into_iter().flatten() {
+            let name = name.as_str().unwrap_or_default();
+            if value.get(name).is_none() {
+                self.add(&join(name), "is missing");
+            }
+        }
+        let known = schema["properties"].as_object();
+        for (name, member) in value.as_object().into_iter().flatten() {
+            match known.and_then(|known| known.get(name)) {
+                Some(schema) => self.value(schema, member, &join(name)),
+                None => match schema.get("additionalProperties") {
+                    Some(Value::Bool(false)) => {
+                        let names: Vec<_> = known.into_iter().flat_map(|it| it.keys()).collect();
+                        let names = names.into_iter().map(|name| format!("`{name}`"));
+                        let names = names.collect::<Vec<_>>().join(", ");
+                        self.add(
+                            &join(name),
+                            &match &*names {
+                                "" => "is unknown: there are no arguments".to_owned(),
+                                names => format!("is unknown; known are {names}"),
+                            },
+                        );
+                    }
+                    Some(schema) => self.value(schema, member, &join(name)),
+                    None => {}
+                },
+            }
+        }
+    }
+
+    fn add(&mut self, path: &str, problem: &str) {
+        self.problems.push(match path {
+            "" => format!("the arguments: {problem}"),
+            path => format!("`{path}` {problem}"),
+        });
+    }
+}
+
+fn has_type(value: &Value, kind: &Value) -> bool {
+    match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| has_type(value, kind)),
+        kind => match kind.as_str().unwrap_or_default() {
+            "null" => value.is_null(),
+            "boolean" => value.is_boolean(),
+            "integer" => {
+                value.is_i64()
+                    || value.is_u64()
+                    || value.as_f64().is_some_and(|it| it.fract() == 0.0)
+            }
+            "number" => value.is_number(),
+            "string" => value.is_string(),
+            "array" => value.is_array(),
+            "object" => value.is_object(),
+            _ => true,
+        },
+    }
+}
+
+fn type_names(kind: &Value) -> String {
+    match kind {
+        Value::Array(kinds) => {
+            let kinds = kinds.iter().filter(|kind| *kind != "null");
+            kinds.map(type_names).collect::<Vec<_>>().join(" or ")
+        }
+        kind => match kind.as_str().unwrap_or_default() {
+            "boolean" => "true or false".to_owned(),
+            "integer" => "an integer".to_owned(),
+            "number" => "a number".to_owned(),
+            "string" => "a text".to_owned(),
+            "array" => "a list".to_owned(),
+            "object" => "an object".to_owned(),
+            other => other.to_owned(),
+        },
+    }
+}
+
+/// Describes a value in a few words.
+fn describe(value: &Value) -> String {
+    match value {
+        Value::String(text) if text.chars().count() > 40 => {
+            format!("the text {:?}…", text.chars().take(40).collect::<String>())
+        }
+        Value::String(text) => format!("the text {text:?}"),
+        Value::Array(items) => format!("a list of {} items", items.len()),
+        Value::Object(_) => "an object".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nested_choices_are_given_up_after_a_bounded_number_of_steps() {
+        let branch = |name: &str| json!({"properties": {"kind": {"const": name}, "next": {"$ref": "#/$defs/node"}}, "required": ["kind"]});
+        let node = json!({"type": "object", "oneOf": [branch("a"), branch("b")]});
+        let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": node}});
+        let mut value = json!({"kind": "c"});
+        for _ in 0..100 {
+            value = json!({"kind": "c", "next": value});
+        }
+        let problems = problems(&schema, &value);
+        assert_eq!(problems, ["the arguments: are too complex to be checked"]);
+    }
+
+    #[test]
+    fn limits_that_follow_from_an_integer_type_are_not_checked_twice() {
+        assert!(!has_limits(
+            &json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255})
+        ));
+        assert!(has_limits(
+            &json!({"type": "integer", "format": "uint8", "minimum": 1, "maximum": 255})
+        ));
+        assert!(has_limits(
+            &json!({"properties": {"a": {"items": {"maxLength": 3}}}})
+        ));
+        assert!(!has_limits(
+            &json!({"properties": {"maximum": {"type": "string"}}})
+        ));
+    }
+
+    #[test]
+    fn problem_of_an_optional_value_names_its_other_type() {
+        let schema = json!({"properties": {"a": {"anyOf": [{"type": "object", "required": ["b"]}, {"type": "null"}]}}});
+        assert_eq!(problems(&schema, &json!({"a": {}})), ["`a.b` is missing"]);
+        assert_eq!(problems(&schema, &json!({"a": null})), [""; 0]);
+    }
+}

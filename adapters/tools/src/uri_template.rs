@@ -1,0 +1,269 @@
+//! Matches URIs with a template (RFC 6570), and extracts the variables.
+//!
+//! Knows three expressions: `{name}` matches text without `/`, `{+name}` matches any text, and `{?a,b}` matches a query in any order.
+
+/// The longest URI that is matched, in bytes. The time to match one grows with the square of its length.
+const MAX_URI: usize = 4 << 10;
+
+/// A parsed template.
+#[derive(Debug)]
+pub(crate) struct UriTemplate(Vec<Part>);
+
+#[derive(Debug, PartialEq)]
+enum Part {
+    Literal(String),
+    /// A variable, and whether it may contain `/`.
+    Variable(String, bool),
+    /// The parameters of a query.
+    Query(Vec<String>),
+}
+
+/// The reason why a template cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TemplateError {
+    #[error("the braces do not match")]
+    Braces,
+    #[error("`{{{0}}}` is not supported: use `{{name}}`, `{{+name}}` or `{{?a,b}}`")]
+    Expression(String),
+}
+
+impl UriTemplate {
+    pub(crate) fn parse(template: &str) -> Result<UriTemplate, TemplateError> {
+        let mut parts = Vec::new();
+        let mut rest = template;
+        while let Some(start) = rest.find(['{', '}']) {
+            if rest[start..].starts_with('}') {
+                return Err(TemplateError::Braces);
+            }
+            let (literal, expression) = (&rest[..start], &rest[start + 1..]);
+            let end = expression.find('}').ok_or(TemplateError::Braces)?;
+            if !literal.is_empty() {
+                parts.push(Part::Literal(literal.to_owned()));
+            }
+            parts.push(expression_part(&expression[..end])?);
+            rest = &expression[end + 1..];
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Literal(rest.to_owned()));
+        }
+        Ok(UriTemplate(parts))
+    }
+
+    /// Returns the variables of this URI. `None` if it does not match, or is longer than 4 KiB.
+    pub(crate) fn variables(&self, uri: &str) -> Option<Vec<(String, String)>> {
+        if uri.len() > MAX_URI {
+            return None;
+        }
+        let mut matching = Matching {
+            parts: &self.0,
+            uri,
+            failed: vec![false; self.0.len() * (uri.len() + 1)],
+            found: Vec::new(),
+        };
+        let is_match = matching.matches(0, 0);
+        let found = matching.found.into_iter().rev();
+        is_match.then(|| {
+            found
+                .map(|(name, raw)| (name.to_owned(), decode(raw)))
+                .collect()
+        })
+    }
+}
+
+fn expression_part(expression: &str) -> Result<Part, TemplateError> {
+    let unsupported = || TemplateError::Expression(expression.to_owned());
+    let is_name = |name: &str| {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        !name.is_empty() && name.chars().all(is_allowed)
+    };
+    let part = match expression.strip_prefix('?') {
+        Some(names) => {
+            let names: Vec<_> = names.split(',').map(str::to_owned).collect();
+            let are_names = names.iter().all(|name| is_name(name));
+            are_names.then_some(Part::Query(names))
+        }
+        None => {
+            let reserved = expression.strip_prefix('+');
+            let name = reserved.unwrap_or(expression);
+            is_name(name).then(|| Part::Variable(name.to_owned(), reserved.is_some()))
+        }
+    };
+    part.ok_or_else(unsupported)
+}
+
+/// A URI that is compared with a template.
+struct Matching<'a> {
+    parts: &'a [Part],
+    uri: &'a str,
+    /// The pairs of part and position that are known not to match.
+    failed: Vec<bool>,
+    /// The variables with their text, the last one first.
+    found: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Matching<'a> {
+    /// Matches the URI from this position on with the parts from this one on. A variable takes as much as it can; it gives back what later parts need.
+    fn matches(&mut self, part: usize, start: usize) -> bool {
+        let (parts, uri) = (self.parts, &self.uri[start..]);
+        let Some(current) = parts.get(part) else {
+            return uri.is_empty();
+        };
+        let index = part * (self.uri.len() + 1) + start;
+        if self.failed[index] {
+            return false;
+        }
+        let found = self.found.len();
+        let is_match = match current {
+            Part::Literal(literal) => {
+                uri.starts_with(&**literal) && self.matches(part + 1, start + literal.len())
+            }
+            Part::Query(names) => self.matches_query(names, uri) && part + 1 == parts.len(),
+            Part::Variable(name, has_slashes) => {
+                let stop = |c: char| !has_slashes && matches!(c, '/' | '?' | '#');
+                let longest = uri.find(stop).unwrap_or(uri.len());
+                // An empty value is no value.
+                let ends = (1..=longest).rev().filter(|end| uri.is_char_boundary(*end));
+                let end = ends
+                    .into_iter()
+                    .find(|end| self.matches(part + 1, start + end));
+                if let Some(end) = end {
+                    self.found.push((name, &uri[..end]));
+                }
+                end.is_some()
+            }
+        };
+        if !is_match {
+            self.failed[index] = true;
+            self.found.truncate(found);
+        }
+        is_match
+    }
+
+    /// Reads a query. Returns false if it has a parameter that is not among these.
+    fn matches_query(&mut self, names: &'a [String], text: &'a str) -> bool {
+        let Some(pairs) = text.strip_prefix('?') else {
+            return text.is_empty();
+        };
+        for pair in pairs.split('&').filter(|pair| !pair.is_empty()).rev() {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !names.iter().any(|known| known == name) {
+                return false;
+            }
+            self.found.push((name, value));
+        }
+        true
+    }
+}
+
+/// Decodes percent-encoding. A sequence that is not valid UTF-8 stays as it is.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, later)) = rest.split_first() {
+        let digit = |at: usize| char::from(*later.get(at)?).to_digit(16);
+        match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.extend(u8::try_from(high * 16 + low));
+                rest = &later[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = later;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(template: &str, uri: &str) -> Option<Vec<(String, String)>> {
+        UriTemplate::parse(template)
+            .expect("it is valid")
+            .variables(uri)
+    }
+
+    fn pairs(pairs: &[(&str, &str)]) -> Option<Vec<(String, String)>> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Some(pairs.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn variable_matches_one_segment_and_is_decoded() {
+        let template = "test://template/{id}/data";
+        assert_eq!(
+            variables(template, "test://template/a%20b/data"),
+            pairs(&[("id", "a b")])
+        );
+        for uri in [
+            "test://template//data",
+            "test://template/a/b/data",
+            "test://template/a",
+            "test://template/a/data/",
+        ] {
+            assert_eq!(variables(template, uri), None, "{uri}");
+        }
+    }
+
+    #[test]
+    fn reserved_variable_matches_slashes_and_leaves_what_later_parts_need() {
+        assert_eq!(
+            variables("file:///{+path}", "file:///a/b.txt"),
+            pairs(&[("path", "a/b.txt")])
+        );
+        let found = variables("x:{+path}/{name}.txt", "x:a/b/c.txt.txt");
+        assert_eq!(found, pairs(&[("path", "a/b"), ("name", "c.txt")]));
+    }
+
+    #[test]
+    fn query_matches_in_any_order_and_may_be_absent() {
+        let template = "search://{index}{?q,limit}";
+        assert_eq!(variables(template, "search://a"), pairs(&[("index", "a")]));
+        let found = variables(template, "search://a?limit=3&q=x%26y");
+        assert_eq!(
+            found,
+            pairs(&[("index", "a"), ("limit", "3"), ("q", "x&y")])
+        );
+        assert_eq!(variables(template, "search://a?other=1"), None);
+    }
+
+    #[test]
+    fn invalid_percent_sequences_stay_as_they_are() {
+        assert_eq!(variables("x:{a}", "x:%zz%4"), pairs(&[("a", "%zz%4")]));
+        assert_eq!(variables("x:{a}", "x:%ff"), pairs(&[("a", "%ff")]));
+    }
+
+    #[test]
+    fn long_uris_match_in_bounded_time_or_not_at_all() {
+        let template = "x:{+a}/{+b}/{+c}/{+d}!";
+        assert_eq!(
+            variables(template, &format!("x:{}", "/".repeat(4_000))),
+            None
+        );
+        assert_eq!(
+            variables("x:{+a}", &format!("x:{}", "a".repeat(5_000))),
+            None
+        );
+    }
+
+    #[test]
+    fn unsupported_templates_are_refused_with_a_reason() {
+        assert_eq!(
+            UriTemplate::parse("x:{a").err(),
+            Some(TemplateError::Braces)
+        );
+        assert_eq!(
+            UriTemplate::parse("x:a}").err(),
+            Some(TemplateError::Braces)
+        );
+        for expression in ["/a", "a*", "", "?a,", "#a"] {
+            let error = UriTemplate::parse(&format!("x:{{{expression}}}")).err();
+            assert_eq!(
+                error,
+                Some(TemplateError::Expression(expression.to_owned()))
+            );
+        }
+    }
+}
