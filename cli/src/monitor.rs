@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everlink::client::{Cause, Ended, Event};
+use everlink::relay;
 use everlink_tokio::{Events, Guard, Link};
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::authorization::SignIn;
@@ -58,22 +60,19 @@ fn is_handshake_timeout(ended: &Ended) -> bool {
 }
 
 /// Answers requests for credentials of the link behind a relay. Other events are logged elsewhere.
-pub(crate) async fn monitor_relay(
-    mut events: Events<everlink::relay::Event>,
-    guard: Guard,
-    sign_in: SignIn,
-) {
-    let mut was_ready = false;
+pub(crate) async fn monitor_relay(mut events: Events<relay::Event>, guard: Guard, sign_in: SignIn) {
+    let (has_offer, offer) = watch::channel(false);
     while let Some(event) = events.recv().await {
-        let everlink::relay::Event::Upstream(event) = &*event else {
-            continue;
-        };
-        match event {
-            Event::AuthRequired(_) => {
-                let answering = sign_in.clone().answer_relay(guard.clone(), was_ready);
-                drop(tokio::spawn(answering));
+        match &*event {
+            relay::Event::Upstream(Event::AuthRequired(_)) => {
+                let sign_in = sign_in.clone();
+                drop(tokio::spawn(
+                    sign_in.answer_relay(guard.clone(), offer.clone()),
+                ));
             }
-            Event::Ready(_) => was_ready = true,
+            relay::Event::Upstream(Event::Ready(_)) | relay::Event::OfferedInAdvance => {
+                has_offer.send_replace(true);
+            }
             _ => {}
         }
     }

@@ -235,6 +235,11 @@ pub(crate) fn relay_as_json(event: &relay::Event) -> Value {
             "method": method,
             "count": count,
         }),
+        relay::Event::OfferedInAdvance => json!({
+            "side": "downstream",
+            "event": event.to_string(),
+            "kind": "offered_in_advance",
+        }),
         relay::Event::Unattributed { method } => json!({
             "side": "upstream",
             "event": event.to_string(),

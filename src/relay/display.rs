@@ -20,6 +20,9 @@ impl fmt::Display for Event {
                     "a notification could not be passed on to the {to}: {method} (number {count})"
                 )
             }
+            Event::OfferedInAdvance => {
+                f.write_str("host: answered before the server is ready; calls wait for the server")
+            }
             Event::Unattributed { method } => write!(
                 f,
                 "nobody was asked: the server sent {method} without saying for which client, and several have used it"

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
+use core::mem;
 
 use super::config::Config;
 use super::{Event, failure_text};
@@ -20,6 +21,8 @@ use crate::wire::ErrorObject;
 pub(super) struct Introduction {
     /// The last offer to the host.
     offered: Option<Offered>,
+    /// Whether an offer was made before the server was ready, and the driver has not polled the event yet.
+    has_unreported_guess: bool,
     /// The union of all capabilities that hosts have declared.
     declared: ClientCapabilities,
     denial: Option<Denial>,
@@ -105,6 +108,10 @@ impl Introduction {
             .is_some_and(|offered| offered.is_guess)
     }
 
+    pub(super) fn take_unreported_guess(&mut self) -> bool {
+        mem::take(&mut self.has_unreported_guess)
+    }
+
     /// Records an offer. Changes of every list that is or was offered stay announced, so that the host can be notified when a list ends.
     pub(super) fn offer(&mut self, mut offer: Offer, is_guess: bool) -> Offer {
         let before = self.offered.take();
@@ -116,6 +123,7 @@ impl Introduction {
                 offer.capabilities = offer.capabilities.with(announcement);
             }
         }
+        self.has_unreported_guess |= is_guess;
         self.offered = Some(Offered {
             capabilities: offer.capabilities.clone(),
             is_guess,

@@ -73,6 +73,8 @@ pub enum Event {
         /// How many there were so far, in both directions.
         count: u64,
     },
+    /// The host had waited long enough for the server: it was answered with the remembered offer, or with an empty one. Its calls wait for the server.
+    OfferedInAdvance,
     /// The server sent an ask with this method, and it is not certain which of several hosts it is for. No host was asked, and the server
     /// got an error.
     Unattributed {
@@ -158,6 +160,9 @@ impl Relay {
         loop {
             if let Some((side, event)) = self.notifications.take_unreported() {
                 return Some((side, Output::Event(event)));
+            }
+            if self.introduction.take_unreported_guess() {
+                return Some((Side::Downstream, Output::Event(Event::OfferedInAdvance)));
             }
             let (side, output) = if let Some(output) = self.front.poll_outbox() {
                 let output = output.and_then_event(|event| self.carry_up(event));

@@ -220,16 +220,23 @@ fn a_remembered_offer_is_made_after_three_seconds() {
         _ => Backend::of(Era::Legacy),
     });
     chain.send_as_host(&initialize_request());
+    let offers_in_advance = |chain: &Chain| {
+        let is_one = |event: &_| matches!(event, relay::Event::OfferedInAdvance).then_some(());
+        chain.pick_relay_events(is_one).len()
+    };
     chain.advance(seconds(2));
     assert_eq!(chain.reply_to(&json!("hello")), None);
+    assert_eq!(offers_in_advance(&chain), 0);
     chain.advance(seconds(1));
     let answer = chain
         .reply_to(&json!("hello"))
         .expect("the request is answered");
     assert_eq!(answer["result"], first_reply["result"]);
+    assert_eq!(offers_in_advance(&chain), 1);
     chain.send_as_host(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let list = chain.round_trip(&request(1, "tools/list", json!({})));
     assert!(list["result"]["tools"].is_array(), "{list}");
+    assert_eq!(offers_in_advance(&chain), 1);
     chain.finish();
 }
 

@@ -13,7 +13,8 @@ use everlink::http::Url;
 use everlink_auth::{Authorization, Options};
 use everlink_tokio::http::Connector;
 use everlink_tokio::{Guard, Link};
-use tokio::time::timeout;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 
 pub(crate) use options::{AuthOptions, OAuth};
 pub(crate) use person::Audience;
@@ -71,6 +72,16 @@ pub(crate) async fn finish() {
 /// The port in a redirect URI at which nothing listens.
 const DEFAULT_PORT: u16 = 33418;
 
+/// Waits as long as a host does: for a call once `initialize` has been answered, for `initialize` before that.
+async fn patience(mut offer: watch::Receiver<bool>) {
+    let call = async {
+        // The sender lives as long as the relay.
+        let _ = offer.wait_for(|has_offer| *has_offer).await;
+        sleep(CALL_PATIENCE).await;
+    };
+    let _ = timeout(INITIALIZE_PATIENCE, call).await;
+}
+
 /// Answers links that want credentials. Its clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct SignIn {
@@ -105,16 +116,16 @@ impl SignIn {
     }
 
     /// Answers a relay that wants credentials, but does not let its host wait longer than hosts do. The sign-in goes on behind the answer.
-    pub(crate) async fn answer_relay(self, guard: Guard, was_ready: bool) {
-        let patience = match was_ready {
-            true => CALL_PATIENCE,
-            false => INITIALIZE_PATIENCE,
-        };
-        if let Ok(outcome) = timeout(patience, self.settle()).await {
-            return match outcome {
-                Ok(()) => guard.authorized(),
-                Err(why) => guard.denied(&why),
-            };
+    /// `offer` says whether `initialize` has been answered.
+    pub(crate) async fn answer_relay(self, guard: Guard, offer: watch::Receiver<bool>) {
+        tokio::select! {
+            outcome = self.settle() => {
+                return match outcome {
+                    Ok(()) => guard.authorized(),
+                    Err(why) => guard.denied(&why),
+                };
+            }
+            () = patience(offer) => {}
         }
         let (why, page) = self.invitation();
         match page {
@@ -166,5 +177,50 @@ impl SignIn {
                 None,
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+    use tokio::time::{Instant, sleep};
+
+    use super::{CALL_PATIENCE, Duration, INITIALIZE_PATIENCE, patience};
+
+    /// Returns how long a host waits for a sign-in if `initialize` is answered after `delay`.
+    async fn patience_with_offer_after(delay: Duration) -> Duration {
+        let (has_offer, offer) = watch::channel(false);
+        let asked_at = Instant::now();
+        let answering = async {
+            sleep(delay).await;
+            has_offer.send_replace(true);
+        };
+        tokio::select! {
+            () = patience(offer) => {}
+            () = async { answering.await; std::future::pending().await } => {}
+        }
+        asked_at.elapsed()
+    }
+
+    /// A guard that remembers its server answers `initialize` after 3 s. The call after it must not wait as long as `initialize` may.
+    #[tokio::test(start_paused = true)]
+    async fn host_waits_for_a_call_once_initialize_is_answered() {
+        assert_eq!(
+            patience_with_offer_after(Duration::ZERO).await,
+            CALL_PATIENCE
+        );
+        let memory = Duration::from_secs(3);
+        assert_eq!(
+            patience_with_offer_after(memory).await,
+            memory + CALL_PATIENCE
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn host_waits_for_initialize_until_it_is_answered() {
+        let late = INITIALIZE_PATIENCE - Duration::from_secs(1);
+        assert_eq!(patience_with_offer_after(late).await, INITIALIZE_PATIENCE);
+        let never = Duration::from_secs(3600);
+        assert_eq!(patience_with_offer_after(never).await, INITIALIZE_PATIENCE);
     }
 }
