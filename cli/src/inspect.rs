@@ -77,7 +77,7 @@ fn timeout_error(ended: &Ended) -> Failure {
 
 /// Fetches the server's identity and all of its lists.
 async fn query_server(link: &Link, sign_in: &SignIn) -> Result<Value, Failure> {
-    let ready = link.ready().await?;
+    let ready = link.ready().await;
     let session = ready.map_err(|error| not_ready(&error, sign_in))?;
     let mut report = identity(&session);
     for (name, _, list) in LISTS {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use everlink::Config;
 use everlink::auth::{Authorized, Refusal};
 use everlink::client::Cause;
-use everlink_auth::Authorization;
+use everlink_auth::{Authorization, SignInError};
 use everlink_tokio::http::Connector;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ async fn sign_in(
     let link = answers.add_to(Connector::new()).connect(config)?;
     let monitoring = monitor_link(link.events(), link.clone(), answers.clone());
     let monitoring = tokio::spawn(monitoring);
-    let ready = link.ready().await?;
+    let ready = link.ready().await;
     monitoring.abort();
     link.shutdown().await?;
     if let Err(not_ready) = ready {
@@ -58,10 +58,10 @@ async fn sign_in(
         });
     }
     // Some servers want a token only for calls.
-    match authorization.sign_in().await? {
+    match authorization.sign_in().await {
         Ok(authorized) => Ok(Some(authorized)),
-        Err(Refusal::NoSignIn { .. }) => Ok(None),
-        Err(refusal) => Err(refusal.to_string().into()),
+        Err(SignInError::Refused(Refusal::NoSignIn { .. })) => Ok(None),
+        Err(error) => Err(error.to_string().into()),
     }
 }
 

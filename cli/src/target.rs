@@ -7,8 +7,6 @@ use everlink::{Config, Dialect, Hang, Keepalive, Limit};
 use everlink_tokio::child::{self, ChildTransport};
 use everlink_tokio::http::{ClientTransport, Connector};
 use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
-use http::header::AUTHORIZATION;
-use http::{HeaderName, HeaderValue};
 
 use crate::args::{Era, LinkOptions, RecordOptions, Target};
 use crate::authorization::{self, Audience, OAuth, SignIn};
@@ -109,8 +107,10 @@ impl Target {
     /// Prepares the sign-in at the server, if it is reached over HTTP and no credentials are given.
     pub(crate) fn sign_in(&self, audience: Audience) -> Result<SignIn, Failure> {
         let fields = self.header_fields()?;
-        let is_given =
-            self.bearer_env.is_some() || fields.iter().any(|(name, _)| name == AUTHORIZATION);
+        let is_given = self.bearer_env.is_some()
+            || fields
+                .iter()
+                .any(|(_, name, _)| name.eq_ignore_ascii_case("authorization"));
         let authorization = match &self.url {
             Some(url) if !is_given && self.auth.oauth == OAuth::Auto => {
                 let connector = self.connector()?;
@@ -160,8 +160,9 @@ impl Target {
 
     fn connector(&self) -> Result<Connector, Failure> {
         let mut connector = Connector::new();
-        for (name, value) in self.header_fields()? {
-            connector = connector.with_field(name, value);
+        for (option, name, value) in self.header_fields()? {
+            let added = connector.with_field(&name, &value);
+            connector = added.map_err(|error| usage_error(format!("{option} {name}: {error}")))?;
         }
         if let Some(variable) = &self.bearer_env {
             // The variable is read once. Another program may refresh the token, but it cannot change the environment of this process.
@@ -176,14 +177,14 @@ impl Target {
     }
 
     /// Returns the header fields of `--header` and `--header-env`.
-    fn header_fields(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
+    fn header_fields(&self) -> Result<Vec<HeaderField>, Failure> {
         let mut fields = Vec::new();
         for field in &self.header {
-            fields.push(parse_field("--header", field)?);
+            fields.push(split_field("--header".to_owned(), field)?);
         }
         for variable in &self.header_env {
             let field = read_variable("--header-env", variable)?;
-            fields.push(parse_field(&format!("--header-env {variable}"), &field)?);
+            fields.push(split_field(format!("--header-env {variable}"), &field)?);
         }
         Ok(fields)
     }
@@ -198,22 +199,15 @@ fn read_variable(option: &str, variable: &str) -> Result<String, Failure> {
     })
 }
 
-/// Parses a header field that this option gives. The errors do not quote its value.
-fn parse_field(option: &str, field: &str) -> Result<(HeaderName, HeaderValue), Failure> {
+/// The option that gives a header field, the name of the field and its value.
+type HeaderField = (String, String, String);
+
+/// Splits a header field that this option gives. The error does not quote its value.
+fn split_field(option: String, field: &str) -> Result<HeaderField, Failure> {
     let (name, value) = field
         .split_once(':')
         .ok_or_else(|| usage_error(format!("{option}: write it as \"Name: value\"")))?;
-    let invalid = |what: &str| usage_error(format!("{option} {}: {what}", name.trim()));
-    let mut value: HeaderValue = value
-        .trim()
-        .parse()
-        .map_err(|_| invalid("the value has characters that HTTP does not allow"))?;
-    let name: HeaderName = name
-        .trim()
-        .parse()
-        .map_err(|_| invalid("the name has characters that HTTP does not allow"))?;
-    value.set_sensitive(true);
-    Ok((name, value))
+    Ok((option, name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// Starts a link to the server behind `transport`.

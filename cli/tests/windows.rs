@@ -91,7 +91,7 @@ async fn link_on_tokio_comes_back_after_its_server_is_killed_and_leaves_no_proce
     config.policy.retry.first = Duration::from_millis(10);
     let link = child::connect(server, config).expect("there is a runtime");
     let first = server_process(&link).await;
-    let in_flight = link.call_tool("sleep", json!({"ms": LONG_MS}));
+    let in_flight = link.call_tool("sleep", json!({"ms": LONG_MS})).start();
     // After the answer to a later call, the server has read the call in flight.
     assert_eq!(echo(&link, "first").await, "first");
     first.kill();

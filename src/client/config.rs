@@ -106,6 +106,34 @@ impl Config {
         Ok(Config::over(binding, name.into(), version.into()))
     }
 
+    /// Declares the kinds of asks that the application answers.
+    #[must_use]
+    pub fn with_capabilities(mut self, capabilities: ClientCapabilities) -> Config {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Sets the timeouts and retries.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Policy) -> Config {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets the changes that the application wants to be notified of.
+    #[must_use]
+    pub fn with_watch(mut self, watch: Watch) -> Config {
+        self.watch = watch;
+        self
+    }
+
+    /// Sets the bounds of memory.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Config {
+        self.limits = limits;
+        self
+    }
+
     fn over(binding: Binding, name: String, version: String) -> Config {
         Config {
             client: Implementation::new(&name, &version),

@@ -260,7 +260,7 @@ impl fmt::Debug for Challenge {
 }
 
 /// An ask: a request of the server to the client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ask {
     /// The id to answer it with.

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::error::Error;
 use core::fmt;
 use core::time::Duration;
 
@@ -54,6 +55,13 @@ impl fmt::Debug for Ended {
             .field("abandoned", &self.abandoned)
             .field("counted", &self.counted)
             .finish()
+    }
+}
+
+impl Error for Ended {
+    /// Returns the first fault that was reported.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.faults.first().map(|fault| fault as &dyn Error)
     }
 }
 
@@ -253,7 +261,7 @@ pub enum Blame {
 ///
 /// The text of a failure is complete. It names the call, what happened and after how long, and whether the call may have run. It includes the exit
 /// status of the server and the end of its standard error.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
     /// The call.
@@ -295,6 +303,13 @@ impl Failure {
                 Blame::Transport
             }
         }
+    }
+}
+
+impl Error for Failure {
+    /// Returns how the epoch ended that explains the failure.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.ended.as_deref().map(|ended| ended as &dyn Error)
     }
 }
 

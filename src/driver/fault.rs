@@ -1,6 +1,7 @@
 //! The reasons why a transport ended, typed by the code that saw them. Decides nothing.
 
 use alloc::boxed::Box;
+use core::error::Error;
 use core::fmt;
 
 /// One reason why a transport, or an attempt to open one, ended.
@@ -47,6 +48,8 @@ impl From<FaultKind> for Fault {
         Fault::new(kind)
     }
 }
+
+impl Error for Fault {}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

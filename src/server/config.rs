@@ -79,6 +79,13 @@ impl Config {
         }
     }
 
+    /// Sets the bounds of memory.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Config {
+        self.limits = limits;
+        self
+    }
+
     /// Sets the HTTP settings.
     #[must_use]
     pub fn with_http(mut self, http: Http) -> Config {

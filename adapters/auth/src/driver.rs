@@ -11,12 +11,13 @@ use std::time::{Duration, Instant as Clock};
 
 use everlink::auth::{
     Authorized, Authorizer, Event, ExchangeId, Input, Key, Lock, Now, Output, Preparation,
-    Prepared, Refusal, Request, Secret, State, TokenId, TokenPoll,
+    Prepared, Request, Secret, State, TokenId, TokenPoll,
 };
 use everlink::http::{Fields, Verb};
 use everlink::{Fault, Instant};
 use everlink_handle::{Promise, RequestCredentials, WebResponse};
 
+use crate::SignInError;
 use crate::redirect::{Listener, Page};
 use crate::sign::{dpop_proof, new_dpop_key, pkce_challenge, random_text, unix_time};
 use crate::store::LockGuard;
@@ -44,14 +45,14 @@ pub(crate) enum Command {
     Locked(Key, Lock, io::Result<LockGuard>),
     Observe(Fields<'static>),
     Redirected(String, Option<SyncSender<Page>>),
-    Settled(Promise<Outcome>),
-    SignIn(Promise<Outcome>),
+    Settled(Promise<Authorized, SignInError>),
+    SignIn(Promise<Authorized, SignInError>),
     SignOut(Promise<bool>),
     Token(Verb, String, Promise<RequestCredentials>),
 }
 
 /// The outcome of a challenge or a sign-in.
-pub(crate) type Outcome = Result<Authorized, Refusal>;
+pub(crate) type Outcome = Result<Authorized, SignInError>;
 
 pub(crate) struct Driver {
     authorizer: Authorizer,
@@ -67,7 +68,7 @@ pub(crate) struct Driver {
     /// Who waits until the store was read.
     loaded: Vec<Promise<Status>>,
     tokens: Vec<(Verb, String, Promise<RequestCredentials>)>,
-    settled: Vec<Promise<Outcome>>,
+    settled: Vec<Promise<Authorized, SignInError>>,
     signed_out: Vec<Promise<bool>>,
     last: Option<Outcome>,
     /// Whether the thread ends as soon as no tokens are on their way, and who waits for that.
@@ -140,7 +141,7 @@ impl Driver {
         self.authorizer.cancel(now);
         self.carry_out();
         for promise in self.finished {
-            promise.resolve(());
+            promise.resolve(Ok(()));
         }
     }
 
@@ -218,7 +219,7 @@ impl Driver {
     }
 
     /// Resolves the promise with the outcome, which may be known already.
-    fn settle_later(&mut self, promise: Promise<Outcome>) {
+    fn settle_later(&mut self, promise: Promise<Authorized, SignInError>) {
         match &self.last {
             Some(outcome) => promise.resolve(outcome.clone()),
             None => self.settled.push(promise),
@@ -240,7 +241,7 @@ impl Driver {
         if self.authorizer.state() != State::Loading {
             for promise in self.loaded.drain(..) {
                 let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-                promise.resolve(status.clone());
+                promise.resolve(Ok(status.clone()));
             }
         }
     }
@@ -271,7 +272,7 @@ impl Driver {
                 }
                 _ => RequestCredentials::default(),
             };
-            promise.resolve(credentials);
+            promise.resolve(Ok(credentials));
         }
     }
 
@@ -360,10 +361,10 @@ impl Driver {
         }
         let outcome = match &event {
             Event::Authorized(authorized) => Some(Ok(authorized.clone())),
-            Event::Refused(refusal) => Some(Err(refusal.clone())),
+            Event::Refused(refusal) => Some(Err(SignInError::Refused(refusal.clone()))),
             Event::SignedOut { is_revoked } => {
                 for promise in self.signed_out.drain(..) {
-                    promise.resolve(*is_revoked);
+                    promise.resolve(Ok(*is_revoked));
                 }
                 None
             }
@@ -374,7 +375,7 @@ impl Driver {
                 // The browser may be gone.
                 let _ = page.send(match &outcome {
                     Ok(_) => Page::SignedIn,
-                    Err(refusal) => Page::Failed(refusal.to_string()),
+                    Err(error) => Page::Failed(error.to_string()),
                 });
             }
             for promise in self.settled.drain(..) {

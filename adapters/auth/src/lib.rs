@@ -23,7 +23,7 @@ use everlink::auth::{
     Authorized, Config, DeviceCode, Event, Need, Refusal, Request, Secret, State,
 };
 use everlink::http::{Fields, ResponseHead, Url, Verb};
-use everlink_handle::{Credentials, CredentialsFuture, Pending, promise};
+use everlink_handle::{Credentials, CredentialsFuture, Gone, Pending, promise};
 
 pub use everlink_handle::{Web, WebResponse};
 
@@ -196,14 +196,14 @@ impl Authorization {
     }
 
     /// Gets a token, whatever failed before. A person may have to sign in.
-    pub fn sign_in(&self) -> Pending<Result<Authorized, Refusal>> {
+    pub fn sign_in(&self) -> Pending<Authorized, SignInError> {
         let (promise, pending) = promise();
         self.send(Command::SignIn(promise));
         pending
     }
 
     /// Waits for the outcome of the last challenge: call it when the link reports that the server wants credentials, and tell the link.
-    pub fn settled(&self) -> Pending<Result<Authorized, Refusal>> {
+    pub fn settled(&self) -> Pending<Authorized, SignInError> {
         let (promise, pending) = promise();
         self.send(Command::Settled(promise));
         pending
@@ -235,6 +235,33 @@ impl Authorization {
     }
 }
 
+/// The reason why there is no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignInError {
+    /// The authorization has ended.
+    Gone,
+    /// Nobody signed in, or the authorization server refused.
+    Refused(Refusal),
+}
+
+impl fmt::Display for SignInError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SignInError::Gone => f.write_str("the authorization has ended"),
+            SignInError::Refused(refusal) => refusal.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SignInError {}
+
+impl From<Gone> for SignInError {
+    fn from(_: Gone) -> SignInError {
+        SignInError::Gone
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         let _ = self.commands.send(Command::Close);
@@ -243,7 +270,7 @@ impl Drop for Inner {
 
 impl Credentials for Authorization {
     fn for_request(&self, verb: Verb, url: &str) -> CredentialsFuture {
-        let (promise, pending) = promise();
+        let (promise, pending) = promise::<_, Gone>();
         self.send(Command::Token(verb, url.to_owned(), promise));
         Box::pin(async { pending.await.unwrap_or_default() })
     }

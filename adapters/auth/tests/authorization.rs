@@ -156,11 +156,7 @@ fn browser_comes_back_to_a_page_that_says_what_happened_and_the_token_is_used() 
     let authorization = start(&provider, &browser, &directory);
     assert_eq!(token(&authorization), None);
     authorization.on_response(0, &ResponseHead::new(401));
-    authorization
-        .settled()
-        .wait()
-        .expect("an outcome")
-        .expect("it is signed in");
+    authorization.settled().wait().expect("it is signed in");
     assert_eq!(token(&authorization).as_deref(), Some("Bearer granted"));
     while browser.pages.lock().expect("no panic").len() < 2 {
         thread::yield_now();
@@ -184,7 +180,7 @@ fn page_says_why_a_sign_in_failed() {
     let browser = Browser::default();
     let directory = Directory::new("failure");
     let authorization = start(&provider, &browser, &directory);
-    let refusal = authorization.sign_in().wait().expect("an outcome");
+    let refusal = authorization.sign_in().wait();
     let why = refusal.expect_err("it is refused").to_string();
     assert!(why.contains("invalid_grant"), "{why}");
     while browser.pages.lock().expect("no panic").len() < 2 {
@@ -203,11 +199,7 @@ fn eight_processes_renew_an_expired_token_once() {
     let (provider, browser) = (Provider::default(), Browser::default());
     let directory = Directory::new("eight");
     let first = start(&provider, &browser, &directory);
-    first
-        .sign_in()
-        .wait()
-        .expect("an outcome")
-        .expect("it is signed in");
+    first.sign_in().wait().expect("it is signed in");
     drop(first);
     expire(&directory);
     let waiting: Vec<_> = (0..8)
@@ -253,10 +245,7 @@ fn eight_processes_without_a_token_ask_once() {
         .collect();
     let outcomes: Vec<_> = processes.iter().map(Authorization::sign_in).collect();
     for outcome in outcomes {
-        outcome
-            .wait()
-            .expect("an outcome")
-            .expect("it is signed in");
+        outcome.wait().expect("it is signed in");
     }
     assert_eq!(provider.grants.load(Ordering::SeqCst), 1);
     while browser.pages.lock().expect("no panic").len() < 2 {
@@ -270,11 +259,7 @@ fn sign_out_deletes_the_files() {
     let (provider, browser) = (Provider::default(), Browser::default());
     let directory = Directory::new("sign-out");
     let authorization = start(&provider, &browser, &directory);
-    authorization
-        .sign_in()
-        .wait()
-        .expect("an outcome")
-        .expect("it is signed in");
+    authorization.sign_in().wait().expect("it is signed in");
     assert!(!authorization.sign_out().wait().expect("it ends"));
     assert_eq!(token(&authorization), None);
     let names = fs::read_dir(directory.path()).expect("a directory");
@@ -370,11 +355,7 @@ fn unwritable_store_is_told_and_the_token_lives_in_this_process() {
     let config = Config::new(Url::parse(SERVER).expect("a URL"), "test");
     let options = Options::new(provider, FileStore::new(directory.path()), person);
     let authorization = Authorization::start(config, options).expect("a thread");
-    authorization
-        .sign_in()
-        .wait()
-        .expect("an outcome")
-        .expect("it is signed in");
+    authorization.sign_in().wait().expect("it is signed in");
     assert_eq!(token(&authorization).as_deref(), Some("Bearer granted"));
     assert!(!told.lock().expect("no panic").is_empty());
     fs::remove_file(directory.path()).expect("it is there");
@@ -403,11 +384,7 @@ fn secrets_are_absent_from_debug_output() {
     let (provider, browser) = (Provider::default(), Browser::default());
     let directory = Directory::new("debug");
     let authorization = start(&provider, &browser, &directory);
-    authorization
-        .sign_in()
-        .wait()
-        .expect("an outcome")
-        .expect("it is signed in");
+    authorization.sign_in().wait().expect("it is signed in");
     let shown = format!(
         "{authorization:?} {:?} {:?}",
         authorization.status(),

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Ended, Event, Failure, Session, State};
+use everlink::client::{Ended, Event, Failure, Session, State};
 use everlink::{Config, ExitStatus, Limit, Stats, WhenSpent};
 use everlink_handle::{Call, CallError, Events, Link, NotReady, ToolResult};
 use serde::Serialize;
@@ -173,19 +173,23 @@ pub(crate) trait LinkExt {
     /// Shuts the link down.
     fn close(&self);
 
-    /// The same link, with this idle limit for calls.
-    fn with_idle_limit(&self, limit: Duration) -> Link;
+    /// Starts a call of a tool with this idle timeout.
+    fn tool_within(
+        &self,
+        idle: Duration,
+        name: &str,
+        arguments: impl Serialize,
+    ) -> Call<ToolResult>;
 }
 
 impl LinkExt for Link {
     fn tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
-        self.call_tool(name, arguments)
+        self.call_tool(name, arguments).start()
     }
 
     #[track_caller]
     fn settled(&self) -> Result<Arc<Session>, NotReady> {
-        let ready = await_soon("the link is ready or parked", self.ready());
-        ready.unwrap_or_else(|_| panic!("expected that the link is driven. Its driver is gone"))
+        await_soon("the link is ready or parked", self.ready())
     }
 
     #[track_caller]
@@ -241,8 +245,13 @@ impl LinkExt for Link {
         closed.unwrap_or_else(|_| panic!("expected that `shutdown` succeeds. The driver is gone"));
     }
 
-    fn with_idle_limit(&self, limit: Duration) -> Link {
-        self.with(CallOptions::new().with_idle(Limit::After(limit)))
+    fn tool_within(
+        &self,
+        idle: Duration,
+        name: &str,
+        arguments: impl Serialize,
+    ) -> Call<ToolResult> {
+        self.call_tool(name, arguments).idle_timeout(idle).start()
     }
 }
 

@@ -102,6 +102,14 @@ impl<M: 'static, C> CommandQueue<M, C> {
         &self,
         function: impl FnOnce(&mut M, Instant) -> T + Send + 'static,
     ) -> Pending<T> {
+        self.try_on_machine(|machine, now| Ok(function(machine, now)))
+    }
+
+    /// Queues a closure that runs on the machine and may fail. Returns a future of its result.
+    pub(crate) fn try_on_machine<T: Send + 'static, E: Send + 'static>(
+        &self,
+        function: impl FnOnce(&mut M, Instant) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
         let (promise, pending) = promise();
         self.run_on_machine(move |machine, now| promise.resolve(function(machine, now)));
         pending
@@ -111,7 +119,7 @@ impl<M: 'static, C> CommandQueue<M, C> {
     pub(crate) fn closed(&self) -> Pending<()> {
         let (promise, pending) = promise();
         if let Err(Entry::Closed(promise)) = self.push_entry(Entry::Closed(promise)) {
-            promise.resolve(());
+            promise.resolve(Ok(()));
         }
         pending
     }
@@ -197,7 +205,7 @@ impl<M, C> Drop for CommandReceiver<M, C> {
     fn drop(&mut self) {
         self.close();
         for waiter in self.close_waiters.drain(..) {
-            waiter.resolve(());
+            waiter.resolve(Ok(()));
         }
     }
 }

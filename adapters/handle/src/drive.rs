@@ -77,6 +77,9 @@ trait Machine {
 
     fn handle(&mut self, now: Instant, side: Side, epoch: Epoch, input: Input<'_>);
 
+    /// Sets the id of the process of the transport that has opened.
+    fn set_pid(&mut self, _: Option<u32>) {}
+
     fn wants_input(&self, side: Side) -> bool;
 
     fn poll_timeout(&self) -> Option<Deadline>;
@@ -231,6 +234,9 @@ fn feed(
             Input::Bytes { bytes, .. } | Input::Stderr { bytes } => bytes.len(),
             _ => 0,
         };
+        if matches!(input, Input::Opened) {
+            machine.set_pid(transport.pid());
+        }
         machine.handle(now, side, epoch, input);
         bytes
     })
@@ -276,6 +282,10 @@ impl Machine for LinkOwner {
 
     fn handle(&mut self, now: Instant, _: Side, epoch: Epoch, input: Input<'_>) {
         LinkOwner::handle(self, now, epoch, input);
+    }
+
+    fn set_pid(&mut self, pid: Option<u32>) {
+        LinkOwner::set_pid(self, pid);
     }
 
     fn wants_input(&self, _: Side) -> bool {

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
+use std::iter::from_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use everlink::{AskId, Instant, client, relay, server};
+use futures_core::Stream;
 
 use crate::park::wait;
 use crate::sync::{Mutex, lock, store_waker, wake};
@@ -16,7 +19,7 @@ const MAX_QUEUED: usize = 1024;
 
 /// The events of a machine, from the subscription until the machine's end.
 ///
-/// A thread iterates over it; a task awaits [`recv`](Events::recv). It does not keep the link alive.
+/// A task awaits [`recv`](Events::recv), or uses it as a stream. A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the link alive.
 ///
 /// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These events are never dropped,
 /// however far the listener falls behind:
@@ -35,23 +38,34 @@ pub struct Events<E> {
 impl<E> Events<E> {
     /// Waits for the next event. Returns `None` after the last one.
     pub async fn recv(&mut self) -> Option<Arc<E>> {
-        poll_fn(|cx| {
-            let mut inner = lock(&self.queue.0);
-            match inner.pop() {
-                Some((at, event)) => {
-                    self.at = at;
-                    Poll::Ready(Some(event))
-                }
-                None if inner.is_closed => Poll::Ready(None),
-                None => {
-                    let replaced = store_waker(&mut inner.waker, cx.waker());
-                    drop(inner);
-                    drop(replaced);
-                    Poll::Pending
-                }
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// Blocks this thread until the next event. Returns `None` after the last one.
+    pub fn wait(&mut self) -> Option<Arc<E>> {
+        wait(self.recv())
+    }
+
+    /// Iterates over the events until the last one. Blocks this thread until the next one.
+    pub fn iter(&mut self) -> impl Iterator<Item = Arc<E>> + use<'_, E> {
+        from_fn(|| self.wait())
+    }
+
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arc<E>>> {
+        let mut inner = lock(&self.queue.0);
+        match inner.pop() {
+            Some((at, event)) => {
+                self.at = at;
+                Poll::Ready(Some(event))
             }
-        })
-        .await
+            None if inner.is_closed => Poll::Ready(None),
+            None => {
+                let replaced = store_waker(&mut inner.waker, cx.waker());
+                drop(inner);
+                drop(replaced);
+                Poll::Pending
+            }
+        }
     }
 
     /// Returns the next event if one is queued.
@@ -74,12 +88,11 @@ impl<E> Events<E> {
     }
 }
 
-/// Blocks until the next event or the end.
-impl<E> Iterator for Events<E> {
+impl<E> Stream for Events<E> {
     type Item = Arc<E>;
 
-    fn next(&mut self) -> Option<Arc<E>> {
-        wait(self.recv())
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<E>>> {
+        self.get_mut().poll_recv(cx)
     }
 }
 

@@ -19,7 +19,8 @@
 //! ```
 
 // The modules: `drive` is the driver's loop, `transport` is what it is made of, and `park` runs it on a thread. `promise` is a value that arrives
-// later. `credentials` is the interface of whatever knows the credentials of requests. `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
+// later. `credentials` is the interface of whatever knows the credentials of requests, and `setup` says what is wrong with the settings of a connector.
+// `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
 // recorders. For transports, `backlog` holds bytes that are yet to be written, `inbox` takes messages of threads, `id_map` is a hash map with
 // internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them.
 
@@ -40,11 +41,15 @@ mod proxy;
 mod record;
 mod relay;
 mod server;
+mod setup;
 mod sync;
 mod transport;
 
 pub use backlog::Backlog;
-pub use client::{Call, CallError, Canceller, Link, LinkOwner, NotReady, Progress, ToolResult};
+pub use client::{
+    Call, CallBuilder, CallError, Canceller, Link, LinkOwner, NotReady, OpenAsk, Progress,
+    ToolResult,
+};
 pub use commands::{ClientCommand, LinkCommand};
 pub use credentials::{
     Credentials, CredentialsFn, CredentialsFuture, RequestCredentials, Web, WebResponse,
@@ -58,7 +63,8 @@ pub use promise::{Gone, Pending, Promise, promise};
 pub use proxy::{Proxies, is_local_host};
 pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
-pub use server::{Answer, AskError, Context, Response, Service, ServiceOwner, Task};
+pub use server::{Answer, Context, Response, Service, ServiceError, ServiceOwner, Task};
+pub use setup::SetupError;
 pub use transport::{Clock, NoTransport, Transport};
 
 /// Returns random bytes from the system, for the configuration of a server. The server seals state with them, so they must be unpredictable.

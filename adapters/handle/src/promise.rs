@@ -12,33 +12,37 @@ use crate::sync::{Mutex, lock, store_waker, wake};
 /// A reply from the driver.
 ///
 /// A task awaits it, a thread calls [`wait`](Pending::wait). Dropping it does not cancel the command.
-pub struct Pending<T>(Arc<Slot<T>>);
+///
+/// `E` is the reason why there is no value. It includes that the driver ended before it replied.
+pub struct Pending<T, E = Gone>(Arc<Slot<Result<T, E>>>);
 
 /// The error when the driver ended before it replied: the link was closed, its runtime was stopped, or it panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gone;
 
-impl<T> Pending<T> {
+impl<T, E: From<Gone>> Pending<T, E> {
     /// Blocks this thread until the value arrives.
     ///
     /// # Errors
     ///
-    /// When the driver ended before it replied.
-    pub fn wait(self) -> Result<T, Gone> {
+    /// When there is no value, because the command failed or the driver ended before it replied.
+    pub fn wait(self) -> Result<T, E> {
         wait(self)
     }
 }
 
-impl<T> Future for Pending<T> {
-    type Output = Result<T, Gone>;
+impl<T, E: From<Gone>> Future for Pending<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx).map(|value| value.ok_or(Gone))
+        self.0
+            .poll(cx)
+            .map(|value| value.unwrap_or_else(|| Err(Gone.into())))
     }
 }
 
-impl<T> fmt::Debug for Pending<T> {
+impl<T, E> fmt::Debug for Pending<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Pending")
     }
@@ -53,29 +57,29 @@ impl fmt::Display for Gone {
 impl std::error::Error for Gone {}
 
 /// The sending side of a [`Pending`]. Dropping it without a value makes the receiver return [`Gone`].
-pub struct Promise<T>(Arc<Slot<T>>);
+pub struct Promise<T, E = Gone>(Arc<Slot<Result<T, E>>>);
 
 /// Creates a promise, and the side that waits for its value.
 #[must_use]
-pub fn promise<T>() -> (Promise<T>, Pending<T>) {
+pub fn promise<T, E>() -> (Promise<T, E>, Pending<T, E>) {
     let slot = Arc::new(Slot::new(()));
     (Promise(Arc::clone(&slot)), Pending(slot))
 }
 
-impl<T> Promise<T> {
-    /// Gives the value to the side that waits.
-    pub fn resolve(self, value: T) {
+impl<T, E> Promise<T, E> {
+    /// Gives the value, or the reason why there is none, to the side that waits.
+    pub fn resolve(self, value: Result<T, E>) {
         self.0.settle(Some(value));
     }
 }
 
-impl<T> fmt::Debug for Promise<T> {
+impl<T, E> fmt::Debug for Promise<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Promise")
     }
 }
 
-impl<T> Drop for Promise<T> {
+impl<T, E> Drop for Promise<T, E> {
     fn drop(&mut self) {
         self.0.settle(None);
     }

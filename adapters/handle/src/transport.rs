@@ -23,6 +23,11 @@ pub trait Transport: Send {
         reads: bool,
         buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)>;
+
+    /// Returns the id of the process at the other end, if this transport started one and it was not released.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// The absence of a transport: a link has none to a client, and a server has none to another server.

@@ -156,7 +156,8 @@ fn blocking_call_in_on_progress_does_not_lose_the_wake_up() {
             may_go_on.recv().expect("the test sends it");
             // Consumes the token of `unpark`, as any blocking call in here may do.
             thread::park_timeout(Duration::ZERO);
-        });
+        })
+        .start();
     pair.run();
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(call.wait().map(|result| result.text())));
@@ -180,8 +181,9 @@ fn panic_in_on_progress_cancels_only_its_own_call() {
     let mut call = pair
         .link()
         .call_tool("say", json!({}))
-        .on_progress(|_| panic!("intentional panic"));
-    let mut other = pair.link().call_tool("say", json!({}));
+        .on_progress(|_| panic!("intentional panic"))
+        .start();
+    let mut other = pair.link().call_tool("say", json!({})).start();
     pair.run();
     assert!(poll_once(&mut call, Waker::noop()).is_pending());
     pair.tasks[0].context.progress(Progress::new(1.0));
@@ -210,7 +212,7 @@ fn state_is_ready_when_ready_completes() {
         let mut ready = pair.link().ready();
         pair.owner.advance(Instant::ZERO);
         if let Poll::Ready(answer) = poll_once(&mut ready, Waker::noop()) {
-            answer.expect("it is driven").expect("it is ready");
+            answer.expect("it is ready");
             assert_eq!(pair.link().state(), State::Ready);
             assert!(pair.link().session().is_some());
             drop(first);
@@ -226,7 +228,7 @@ fn state_is_not_idle_when_a_call_is_refused_after_shutdown() {
     let mut pair = Pair::new();
     pair.run();
     drop(pair.link().shutdown());
-    let mut call = pair.link().call_tool("say", json!({}));
+    let mut call = pair.link().call_tool("say", json!({})).start();
     pair.owner.advance(Instant::ZERO);
     let polled = poll_once(&mut call, Waker::noop());
     assert!(matches!(polled, Poll::Ready(Err(CallError::Misuse(_)))));
@@ -240,7 +242,7 @@ fn ready_after_shutdown_reports_the_published_state() {
     let mut ready = pair.link().ready();
     pair.owner.advance(Instant::ZERO);
     if let Poll::Ready(result) = poll_once(&mut ready, Waker::noop()) {
-        let not_ready = result.expect("it is driven").expect_err("it is closed");
+        let not_ready = result.expect_err("it is closed");
         assert_eq!(pair.link().state(), not_ready.state);
     }
     pair.run();
@@ -292,7 +294,7 @@ fn replacing_a_waker_that_owns_the_last_link_does_not_deadlock() {
 fn waker_that_owns_its_call_and_link_is_dropped_without_deadlock() {
     with_timeout("the end of a link whose wakers own calls", || {
         let mut pair = Pair::new();
-        let mut call = pair.link().call_tool("say", json!({}));
+        let mut call = pair.link().call_tool("say", json!({})).start();
         let task = Arc::new(OwningWaker(Mutex::new(None)));
         let waker = Waker::from(Arc::clone(&task));
         assert!(poll_once(&mut call, &waker).is_pending());
@@ -335,7 +337,7 @@ fn dropped_listeners_are_freed_while_no_event_is_sent() {
 #[test]
 fn dropped_cancellation_future_releases_its_waker() {
     let mut pair = Pair::new();
-    let call = pair.link().call_tool("say", json!({}));
+    let call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     let context = pair.tasks[0].context.clone();
     let task = Arc::new(OwningWaker(Mutex::new(Some(()))));
@@ -357,7 +359,7 @@ fn dropped_cancellation_future_releases_its_waker() {
 #[test]
 fn cancellation_wakes_all_waiting_threads() {
     let mut pair = Pair::new();
-    let call = pair.link().call_tool("say", json!({}));
+    let call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     let contexts = [(); 3].map(|()| pair.tasks[0].context.clone());
     let waiting = contexts.map(|context| thread::spawn(move || context.wait_cancelled()));
@@ -374,7 +376,7 @@ fn cancellation_wakes_all_waiting_threads() {
 #[test]
 fn wait_cancelled_ends_when_the_request_is_answered() {
     let mut pair = Pair::new();
-    let call = pair.link().call_tool("say", json!({}));
+    let call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     let Task {
         context, answer, ..
@@ -394,7 +396,7 @@ fn wait_cancelled_ends_when_the_request_is_answered() {
 #[test]
 fn finished_call_can_be_polled_again() {
     let mut pair = Pair::new();
-    let mut call = pair.link().call_tool("say", json!({}));
+    let mut call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     pair.tasks.remove(0).answer.give(Ok(text("once")));
     pair.run();
@@ -411,10 +413,13 @@ fn finished_call_can_be_polled_again() {
 #[test]
 fn panic_of_the_driver_ends_all_calls_queries_and_events() {
     let mut pair = Pair::new();
-    let (call, ready) = (pair.link().call_tool("say", json!({})), pair.link().ready());
+    let (call, ready) = (
+        pair.link().call_tool("say", json!({})).start(),
+        pair.link().ready(),
+    );
     pair.run();
-    let later = pair.link().call_tool("say", json!({}));
-    let (stats, closed, events) = (
+    let later = pair.link().call_tool("say", json!({})).start();
+    let (stats, closed, mut events) = (
         pair.link().stats(),
         pair.link().shutdown(),
         pair.link().events(),
@@ -430,7 +435,7 @@ fn panic_of_the_driver_ends_all_calls_queries_and_events() {
         assert!(matches!(call.wait(), Err(CallError::Gone)));
         assert!(matches!(later.wait(), Err(CallError::Misuse(_))));
         drop((ready.wait(), stats.wait(), closed.wait()));
-        let _ = events.count();
+        let _ = events.iter().count();
         assert_eq!(link.state(), State::Closed);
         assert!(link.stats().wait().is_err());
         assert!(link.shutdown().wait().is_ok());
@@ -466,7 +471,7 @@ fn commands_of_many_threads_are_all_run() {
 #[test]
 fn call_fails_when_it_is_cancelled_after_the_server_died() {
     let mut pair = Pair::new();
-    let mut call = pair.link().call_tool("say", json!({}));
+    let mut call = pair.link().call_tool("say", json!({})).start();
     let canceller = call.canceller();
     pair.run();
     pair.kill_server();

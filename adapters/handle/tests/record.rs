@@ -72,7 +72,7 @@ fn recorder_of_a_link_receives_every_step_in_order() {
     owner.record(lines.clone());
     let mut buf = Vec::new();
 
-    let call = link.call_tool("echo", json!({}));
+    let call = link.call_tool("echo", json!({})).start();
     drop(link.ready());
     assert!(lines.take().is_empty(), "no command runs before `advance`");
     owner.advance(at(1));

@@ -13,12 +13,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
     let url = args.next().ok_or("usage: call URL [TOOL [JSON]]")?;
     let config = Config::http("call", env!("CARGO_PKG_VERSION"), &url)?;
-    let token = || {
+    let token = async || {
         env::var("MCP_TOKEN")
             .ok()
             .map(|token| format!("Bearer {token}"))
     };
-    let link = Connector::new(config).with_credentials(token).connect()?;
+    let link = Connector::new().with_credentials(token).connect(config)?;
 
     for tool in link.list_tools().wait()?.items.iter() {
         let tool: Value = tool.parse()?;
@@ -28,8 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(tool) = args.next() {
         let arguments: Value = serde_json::from_str(&args.next().unwrap_or("{}".into()))?;
         let call = link.call_tool(&tool, arguments);
-        let call = call.on_progress(|report| println!("... {report:?}"));
-        let result = call.wait()?;
+        let result = call
+            .on_progress(|report| println!("... {report:?}"))
+            .wait()?;
         println!("{}", result.text());
         if result.is_error() {
             return Err("the tool says that it failed".into());

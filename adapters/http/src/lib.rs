@@ -6,8 +6,8 @@
 //! use everlink::Config;
 //!
 //! let link = everlink_http::connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
-//! let sum = link.call_tool("add", HashMap::from([("a", 1), ("b", 2)]));
-//! println!("{}", sum.wait()?.text());
+//! let sum = link.call_tool("add", HashMap::from([("a", 1), ("b", 2)])).wait()?;
+//! println!("{}", sum.text());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -28,11 +28,13 @@ mod proxy;
 mod transport;
 mod web;
 
-use std::future::ready;
+use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use everlink::Config;
+use everlink::http::Url;
 use everlink_handle::{Credentials, CredentialsFn, LinkOwner, ThreadPark, Transport, run};
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
@@ -42,7 +44,8 @@ pub use transport::ClientTransport;
 pub use web::HttpWeb;
 
 pub use everlink_handle::{
-    Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult, wait,
+    Call, CallBuilder, CallError, Canceller, Events, Gone, Link, NotReady, OpenAsk, Pending,
+    Progress, SetupError, ToolResult, wait,
 };
 /// The TLS settings: trusted root certificates and the client's certificate.
 pub use ureq::tls;
@@ -55,49 +58,49 @@ use client_connection::ClientConnection;
 ///
 /// Like [`Connector::connect`].
 pub fn connect(config: Config) -> io::Result<Link> {
-    Connector::new(config).connect()
+    Connector::new().connect(config)
 }
 
-/// A link to be started, with more settings than its URL.
-#[must_use = "nothing is started before `connect`"]
+/// The options of a connection: credentials, header fields, certificates and proxy.
+#[derive(Clone, Default)]
 pub struct Connector {
-    config: Config,
     fields: Vec<(HeaderName, HeaderValue)>,
-    credentials: Option<Box<dyn Credentials>>,
+    credentials: Option<Arc<dyn Credentials>>,
     tls: TlsConfig,
+    /// `None` for the proxies of the environment.
     proxy: Option<Option<Proxy>>,
 }
 
 impl Connector {
-    /// Prepares a link to the server at the URL in `config`, which [`Config::http`] creates.
-    pub fn new(config: Config) -> Connector {
-        Connector {
-            config,
-            fields: Vec::new(),
-            credentials: None,
-            tls: TlsConfig::default(),
-            proxy: None,
-        }
+    /// Creates a connector without credentials. It trusts Mozilla's root certificates. It uses the proxies that the environment names (`HTTPS_PROXY`,
+    /// `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), except for servers on the local host.
+    #[must_use]
+    pub fn new() -> Connector {
+        Connector::default()
     }
 
-    /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer ...`, or none.
-    /// Default: no credentials.
+    /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer abc`, or none. Default: no credentials.
+    /// If the server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and waits for [`Link::authorized`].
     ///
     /// The function is called for each request, on the thread of its exchange. So it may block, but it must not take a lock that
     /// a thread holds while it waits for this link. This crate sends the value to the server only. But the HTTP library `ureq_proto` logs all bytes that
     /// it writes, also the credentials, at the level `trace`. Disable that level for it.
-    pub fn with_credentials(
+    #[must_use]
+    pub fn with_credentials<F>(
         mut self,
-        credentials: impl Fn() -> Option<String> + Send + Sync + 'static,
-    ) -> Connector {
-        let credentials = CredentialsFn(move || ready(credentials()));
-        self.credentials = Some(Box::new(credentials));
+        credentials: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Connector
+    where
+        F: Future<Output = Option<String>> + Send + 'static,
+    {
+        self.credentials = Some(Arc::new(CredentialsFn(credentials)));
         self
     }
 
     /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.
+    #[must_use]
     pub fn with_authorization(mut self, credentials: impl Credentials + 'static) -> Connector {
-        self.credentials = Some(Box::new(credentials));
+        self.credentials = Some(Arc::new(credentials));
         self
     }
 
@@ -109,15 +112,14 @@ impl Connector {
     pub fn with_field(mut self, name: &str, value: &str) -> Result<Connector, SetupError> {
         let name = HeaderName::try_from(name).map_err(|_| SetupError::FieldName)?;
         let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::FieldValue)?;
-        if is_reserved(name.as_str()) {
-            return Err(SetupError::FieldReserved);
-        }
+        SetupError::check_field(name.as_str())?;
         value.set_sensitive(true);
         self.fields.push((name, value));
         Ok(self)
     }
 
     /// Sets the TLS settings. Default: `rustls` with Mozilla's root certificates, and no client certificate.
+    #[must_use]
     pub fn with_tls(mut self, tls: TlsConfig) -> Connector {
         self.tls = tls;
         self
@@ -135,47 +137,47 @@ impl Connector {
     }
 
     /// Uses no proxy and ignores the environment.
+    #[must_use]
     pub fn without_proxy(mut self) -> Connector {
         self.proxy = Some(None);
         self
     }
 
-    /// Starts the link. It connects at its first use, or when [`ready`](Link::ready) is called.
+    /// Creates a link to the server that the config names, driven by a thread. It connects at its first use, or when [`ready`](Link::ready) is called.
     ///
     /// # Errors
     ///
     /// When the config is not for HTTP, or the environment names an invalid proxy; the error then contains a [`SetupError`]. Also when the system has
     /// no thread left.
-    pub fn connect(self) -> io::Result<Link> {
-        let (link, owner) = Link::new(self.config.clone());
-        drive(owner, self.transport()?)?;
+    pub fn connect(self, config: Config) -> io::Result<Link> {
+        let transport = self.transport(&config)?;
+        let (link, owner) = Link::new(config);
+        drive(owner, transport)?;
         Ok(link)
     }
 
-    /// Creates only the transport, for [`drive`] or a driver of another kind of machine.
+    /// Creates only the transport to the server that the config names, for [`drive`] or a driver of another kind of machine.
     ///
     /// # Errors
     ///
-    /// Like [`connect`](Connector::connect).
-    pub fn transport(self) -> io::Result<ClientTransport> {
-        self.setup().map(ClientTransport::new)
-    }
-
-    fn setup(self) -> io::Result<Setup> {
-        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let http = self.config.binding.http();
-        let url = &http.ok_or(invalid(SetupError::NotHttp))?.url;
-        let proxy = match self.proxy {
-            Some(chosen) => chosen,
-            None => proxy::from_environment(url).map_err(invalid)?,
-        };
-        Ok(Setup {
-            new_connection: Box::new(client_connection::connection_factory(agent_config(
-                self.tls, proxy,
-            ))),
+    /// When the config is not for HTTP, or the environment names an invalid proxy.
+    pub fn transport(self, config: &Config) -> Result<ClientTransport, SetupError> {
+        let http = config.binding.http().ok_or(SetupError::NotHttp)?;
+        let agent_config = self.agent_config(&http.url)?;
+        Ok(ClientTransport::new(Setup {
+            new_connection: Box::new(client_connection::connection_factory(agent_config)),
             fields: self.fields,
             credentials: self.credentials,
-        })
+        }))
+    }
+
+    /// The library's config for connections to the server at this URL.
+    fn agent_config(&self, url: &Url) -> Result<ureq::config::Config, SetupError> {
+        let proxy = match &self.proxy {
+            Some(chosen) => chosen.clone(),
+            None => proxy::from_environment(url)?,
+        };
+        Ok(agent_config(self.tls.clone(), proxy))
     }
 }
 
@@ -194,52 +196,8 @@ pub fn drive(owner: LinkOwner, transport: impl Transport + 'static) -> io::Resul
 /// Omits values, which may be secrets.
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Connector").finish_non_exhaustive()
     }
-}
-
-/// The reason why a [`Connector`] setting is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// The name is not a valid field name.
-    FieldName,
-    /// The link or HTTP itself sets this field.
-    FieldReserved,
-    /// The value is not a valid field value.
-    FieldValue,
-    /// The config is not for HTTP.
-    NotHttp,
-    /// The URL is not the address of a proxy.
-    Proxy,
-}
-
-impl fmt::Display for SetupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SetupError::FieldName => "the name is not a valid header field name",
-            SetupError::FieldReserved => {
-                "the link or HTTP itself sets this header field, so it cannot be added"
-            }
-            SetupError::FieldValue => "the value is not a valid header field value",
-            SetupError::NotHttp => "the config is not for HTTP: create it with `Config::http`",
-            SetupError::Proxy => {
-                "not the URL of a proxy: use http://, https://, socks4:// or socks5://"
-            }
-        })
-    }
-}
-
-impl std::error::Error for SetupError {}
-
-/// Whether the link or HTTP itself sets this field.
-fn is_reserved(name: &str) -> bool {
-    const HTTP_FIELDS: &str = "connection content-length expect host te transfer-encoding upgrade";
-    const MCP_FIELDS: &str = "accept content-type last-event-id";
-    let mut names = HTTP_FIELDS.split(' ').chain(MCP_FIELDS.split(' '));
-    name.starts_with("mcp-") || names.any(|reserved| reserved == name)
 }
 
 const THREAD_NAME: &str = "everlink-http";
@@ -248,7 +206,7 @@ const THREAD_NAME: &str = "everlink-http";
 struct Setup {
     new_connection: Box<dyn Fn() -> ClientConnection + Send + Sync>,
     fields: Vec<(HeaderName, HeaderValue)>,
-    credentials: Option<Box<dyn Credentials>>,
+    credentials: Option<Arc<dyn Credentials>>,
 }
 
 /// Builds the library's config: it reports every response unchanged, follows no redirect and has no timeout.

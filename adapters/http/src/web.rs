@@ -1,27 +1,25 @@
 //! Single HTTP exchanges, for whatever gets the credentials of a client.
 
-use std::io::{self, Read as _};
+use std::io::Read as _;
 
 use everlink::Fault;
 use everlink::auth::{MAX_BODY, Request};
 use everlink::http::Verb;
 use everlink_handle::{Web, WebResponse};
 
+use crate::Connector;
+use crate::client_connection::connection_factory;
 use crate::exchange::{head_of, unsendable};
 use crate::fault::fault;
-use crate::{Connector, Setup};
 
 /// Does single HTTP exchanges with the certificates and the proxy of a [`Connector`]. Its credentials and header fields are not sent.
-pub struct HttpWeb(Setup);
+pub struct HttpWeb(Connector);
 
 impl Connector {
     /// Does single HTTP exchanges, for whatever gets the credentials of a client.
-    ///
-    /// # Errors
-    ///
-    /// Like [`connect`](Connector::connect).
-    pub fn into_web(self) -> io::Result<HttpWeb> {
-        self.setup().map(HttpWeb)
+    #[must_use]
+    pub fn web(&self) -> HttpWeb {
+        HttpWeb(self.clone())
     }
 }
 
@@ -33,7 +31,8 @@ impl Web for HttpWeb {
 
 impl HttpWeb {
     fn run(&self, request: &Request) -> Result<WebResponse, Fault> {
-        let agent = (self.0.new_connection)().agent;
+        let agent_config = self.0.agent_config(&request.url).map_err(unsendable)?;
+        let agent = connection_factory(agent_config)().agent;
         let mut builder = ureq::http::Request::builder()
             .method(request.verb.as_str())
             .uri(request.url.as_str());

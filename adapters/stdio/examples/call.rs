@@ -18,15 +18,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     command.args(arguments);
 
     let link = connect(command, Config::child("call", "1.0"))?;
-    let events = link.events();
+    let mut events = link.events();
     let listener = std::thread::spawn(move || {
-        for event in events {
+        for event in events.iter() {
             if let Event::Ended(ended) = &*event {
                 eprintln!("{ended}");
             }
         }
     });
-    let session = link.ready().wait()??;
+    let session = link.ready().wait()?;
     eprintln!("{:?} speaks {}", session.server, session.version);
     for tool in &link.list_tools().wait()?.items {
         eprintln!("{}", tool.as_str());

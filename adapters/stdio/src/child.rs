@@ -167,4 +167,8 @@ impl<I: ChildIo> Transport for ChildTransport<I> {
         };
         polled.map(|input| (child.epoch, input))
     }
+
+    fn pid(&self) -> Option<u32> {
+        self.child.as_ref().and_then(|child| child.io.tree().pid())
+    }
 }

@@ -14,8 +14,8 @@
 //! command.args(["-y", "@modelcontextprotocol/server-everything"]);
 //! let link = everlink_stdio::connect(command, Config::child("docs", "1.0"))?;
 //!
-//! let first = link.call_tool("echo", BTreeMap::from([("message", "one")])); // both are under way at once
-//! let other = link.call_tool("echo", BTreeMap::from([("message", "two")]));
+//! let first = link.call_tool("echo", BTreeMap::from([("message", "one")])).start(); // both are under way at once
+//! let other = link.call_tool("echo", BTreeMap::from([("message", "two")])).start();
 //! println!("{} {}", first.wait()?.text(), other.wait()?.text());
 //!
 //! link.shutdown().wait()?; // or drop it
@@ -66,8 +66,8 @@ use everlink_handle::{
 
 pub use child::{ChildIo, ChildTransport};
 pub use everlink_handle::{
-    Answer, AskError, Call, CallError, Canceller, Context, Events, Gone, Link, NotReady, Pending,
-    Progress, Response, Service, Task, ToolResult, secret, wait,
+    Answer, Call, CallBuilder, CallError, Canceller, Context, Events, Gone, Link, NotReady,
+    OpenAsk, Pending, Progress, Response, Service, ServiceError, Task, ToolResult, secret, wait,
 };
 #[cfg(unix)]
 pub use system::{PolledChild, StdioTransport, cleaner, reactor};

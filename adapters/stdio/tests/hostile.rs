@@ -148,7 +148,9 @@ fn hanging_spawn_does_not_block_the_spawn_of_another_link() {
     drop(other.ready());
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
-        let is_open = events.any(|event| matches!(*event, Event::Handshaking { .. }));
+        let is_open = events
+            .iter()
+            .any(|event| matches!(*event, Event::Handshaking { .. }));
         let _ = done.send(is_open);
     });
     let opened = is_done.recv_timeout(TIMEOUT);
@@ -190,7 +192,11 @@ fn child_inherits_only_its_standard_streams() {
     .expect("a thread");
     let mut events = first.events();
     drop(first.ready());
-    assert!(events.any(|event| matches!(*event, Event::Handshaking { .. })));
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(*event, Event::Handshaking { .. }))
+    );
     // The descriptors of both links are open while the second child is spawned.
     let second = connect(
         sh("exec ls -l /proc/self/fd >&2"),
@@ -199,7 +205,7 @@ fn child_inherits_only_its_standard_streams() {
     .expect("a thread");
     let mut events = second.events();
     drop(second.ready());
-    let ended = events.find_map(|event| match &*event {
+    let ended = events.iter().find_map(|event| match &*event {
         Event::Ended(ended) => Some(ended.stderr.to_string()),
         _ => None,
     });
@@ -241,7 +247,7 @@ fn role_link_with_ignored_sigchld() {
     let link = connect(sh("read line; exit 3"), config_with_short_graces()).expect("a thread");
     let mut events = link.events();
     drop(link.ready());
-    assert!(events.any(|event| matches!(*event, Event::Ended(_))));
+    assert!(events.iter().any(|event| matches!(*event, Event::Ended(_))));
     link.shutdown().wait().expect("it is driven");
 }
 

@@ -51,7 +51,10 @@ fn concurrent_calls_of_many_threads_get_their_own_replies() {
                     for round in 0..50 {
                         // Alternate between single calls and batches.
                         let texts = (0..=round % 20).map(|n| format!("{caller} {round} {n}"));
-                        let echo = |text| link.call_tool("echo", BTreeMap::from([("text", text)]));
+                        let echo = |text| {
+                            link.call_tool("echo", BTreeMap::from([("text", text)]))
+                                .start()
+                        };
                         let calls: Vec<_> = texts.clone().map(echo).collect();
                         for (call, text) in calls.into_iter().zip(texts) {
                             assert_eq!(call.wait().expect("it answers").text(), text);
@@ -114,7 +117,9 @@ fn call_in_flight_fails_when_the_server_is_killed_from_outside_and_the_link_come
     with_each_transport(|transport| {
         let link = transport.link(&[]);
         let pid = call(&link, "pid", "").expect("it answers");
-        let in_flight = link.call_tool("wait", BTreeMap::from([("text", "")]));
+        let in_flight = link
+            .call_tool("wait", BTreeMap::from([("text", "")]))
+            .start();
         // After the answer to a later call, the server has read the call in flight. Before, the link could still send it to another server.
         call(&link, "echo", "").expect("it answers");
         let arguments = match cfg!(windows) {
@@ -217,8 +222,11 @@ fn missing_program_is_named_in_the_error() {
     with_each_transport(|transport| {
         let command = Command::new("there-is-no-such-program");
         let link = (transport.connect)(command, config()).expect("there is room for a link");
-        let failure = link.ready().wait().expect("the link is driven");
-        let failure = failure.expect_err("nobody is there").to_string();
+        let failure = link
+            .ready()
+            .wait()
+            .expect_err("nobody is there")
+            .to_string();
         assert!(failure.contains("there-is-no-such-program"), "{failure}");
         if cfg!(windows) {
             assert!(

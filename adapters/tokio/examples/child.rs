@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     command.args(arguments);
 
     let link = child::connect(command, Config::child("child", "1.0"))?;
-    let session = link.ready().await??;
+    let session = link.ready().await?;
     eprintln!("{:?} speaks {}", session.server, session.version);
     for tool in &link.list_tools().await?.items {
         eprintln!("{}", tool.as_str());

@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    let session = link.ready().await??;
+    let session = link.ready().await?;
     println!("{:?}, version {}", session.server, session.version);
     for tool in &link.list_tools().await?.items {
         println!("  {}", tool.as_str());

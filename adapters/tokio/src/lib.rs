@@ -19,9 +19,9 @@ pub mod stdio;
 pub use drive::{Handler, drive, drive_relay, relay};
 pub use everlink;
 pub use everlink_handle::{
-    AskError, Call, CallError, Canceller, ClientCommand, Context, Events, Gone, Guard, GuardOwner,
-    Link, LinkCommand, LinkOwner, NotReady, Pending, Progress, Recorder, Response, Service, Status,
-    ToolResult, Transport, secret,
+    Call, CallBuilder, CallError, Canceller, ClientCommand, Context, Events, Gone, Guard,
+    GuardOwner, Link, LinkCommand, LinkOwner, NotReady, OpenAsk, Pending, Progress, Recorder,
+    Response, Service, ServiceError, Status, ToolResult, Transport, secret,
 };
 #[cfg(unix)]
 pub use reactor::{TokioReactor, TokioRegistered};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everlink::Payload;
 use everlink::protocol::LogLevel;
 use everlink::server::{Peer, Request, Supplied};
-use everlink_handle::{AskError, Context as RequestContext, Gone};
+use everlink_handle::{Context as RequestContext, ServiceError};
 use everlink_types::{
     CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitUrlParams,
     ListRootsResult, Root,
@@ -131,7 +131,7 @@ impl Context {
         params: Option<&impl Serialize>,
     ) -> Result<T, AskFailure> {
         let params = params.map(Payload::of).transpose()?;
-        let answer = self.inner.ask(method, params).await??;
+        let answer = self.inner.ask(method, params).await?;
         Ok(answer.parse()?)
     }
 
@@ -178,20 +178,17 @@ impl<T> Elicited<T> {
 pub enum AskFailure {
     /// The client cannot be asked, or did not answer.
     #[error(transparent)]
-    Ask(#[from] AskError),
+    Ask(#[from] ServiceError),
     /// The answer does not have the form that was asked for, or the question cannot be written.
     #[error("the answer of the client cannot be read: {0}")]
     Answer(#[from] serde_json::Error),
     /// The type is no form.
     #[error(transparent)]
     Form(#[from] FormError),
-    /// The server has ended.
-    #[error(transparent)]
-    Gone(#[from] Gone),
 }
 
 impl AskFailure {
-    pub(crate) fn ask_error(&self) -> Option<&AskError> {
+    pub(crate) fn service_error(&self) -> Option<&ServiceError> {
         match self {
             AskFailure::Ask(error) => Some(error),
             _ => None,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use everlink::protocol::code;
 use everlink::{ErrorObject, Payload};
-use everlink_handle::AskError;
+use everlink_handle::ServiceError;
 use everlink_types::CallToolResult;
 use serde_json::json;
 
@@ -86,8 +86,8 @@ impl Error {
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Error {
         let this: &(dyn StdError + 'static) = &error;
-        let ask = this.downcast_ref::<AskError>();
-        let ask = ask.or_else(|| this.downcast_ref().and_then(AskFailure::ask_error));
+        let ask = this.downcast_ref::<ServiceError>();
+        let ask = ask.or_else(|| this.downcast_ref().and_then(AskFailure::service_error));
         if let Some(ask) = ask {
             return Error::protocol(ErrorObject::from(ask.clone()));
         }

@@ -8,7 +8,7 @@ use std::thread;
 
 use everlink::ErrorObject;
 use everlink::protocol::code;
-use everlink_handle::{Response, promise, wait};
+use everlink_handle::{Gone, Response, promise, wait};
 
 /// The answer to a request.
 pub(crate) type Answer = Result<Response, ErrorObject>;
@@ -48,19 +48,26 @@ impl Started {
 
 /// Runs a function on a thread of its own.
 fn on_thread(function: Box<dyn FnOnce() -> Answer + Send>) -> BoxedAnswer {
-    let (promise, pending) = promise();
+    let (promise, pending) = promise::<_, NoAnswer>();
     let thread = thread::Builder::new().name("everlink-tool".to_owned());
-    let started = thread.spawn(move || promise.resolve(function()));
+    let started = thread.spawn(move || promise.resolve(function().map_err(NoAnswer)));
     Box::pin(async move {
         if let Err(error) = started {
             let text = format!("the system has no thread for the tool: {error}");
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
-        pending.await.unwrap_or_else(|_| {
-            let text = "the server's handler ended without an answer; it may have panicked";
-            Err(ErrorObject::new(code::INTERNAL_ERROR, text))
-        })
+        pending.await.map_err(|NoAnswer(error)| error)
     })
+}
+
+/// The error of a function on a thread.
+struct NoAnswer(ErrorObject);
+
+impl From<Gone> for NoAnswer {
+    fn from(_: Gone) -> NoAnswer {
+        let text = "the server's handler ended without an answer; it may have panicked";
+        NoAnswer(ErrorObject::new(code::INTERNAL_ERROR, text))
+    }
 }
 
 /// The answer to a request, to be awaited: what the [`handler`](crate::Tools::handler) of a set returns.

@@ -60,7 +60,7 @@ fn tool_on_a_thread_asks_the_user_with_a_form() {
     config.capabilities = ClientCapabilities::default().with_elicitation_form();
     let link = everlink_stdio::connect(example(), config).expect("a thread");
     let mut events = link.events();
-    let call = link.call_tool("clear", json!({}));
+    let call = link.call_tool("clear", json!({})).start();
     let ask = loop {
         let event = everlink_stdio::wait(events.recv()).expect("the link lives");
         if let Event::Ask(ask) = &*event {
@@ -69,7 +69,7 @@ fn tool_on_a_thread_asks_the_user_with_a_form() {
     };
     let answer = r#"{"action":"accept","content":{"sure":true}}"#;
     let answered = link.answer(ask, Ok(answer.parse().expect("JSON"))).wait();
-    answered.expect("the link lives").expect("it was asked");
+    answered.expect("it was asked");
     assert_eq!(
         call.wait().expect("it ran").text(),
         "All notes are deleted."
@@ -110,7 +110,7 @@ fn http_server_lets_in_only_clients_with_the_token() {
         assert_eq!(sum.text(), r#"{"sum":3.0}"#);
         let link = everlink_tokio::http::connect(config()).expect("a runtime");
         let mut events = link.events();
-        let _call = link.call_tool("add", json!({"a": 1, "b": 2}));
+        let _call = link.call_tool("add", json!({"a": 1, "b": 2})).start();
         while !matches!(
             &*events.recv().await.expect("the link lives"),
             Event::AuthRequired(_)

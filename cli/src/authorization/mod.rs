@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use everlink::auth::Refusal;
 use everlink::http::Url;
-use everlink_auth::{Authorization, Options};
+use everlink_auth::{Authorization, Options, SignInError};
 use everlink_tokio::http::Connector;
 use everlink_tokio::{Guard, Link};
 use tokio::sync::watch;
@@ -143,10 +143,11 @@ impl SignIn {
             return Err(NO_CREDENTIALS.into());
         };
         let why = match authorization.settled().await {
-            Ok(Ok(_)) => return Ok(()),
-            Ok(Err(refusal @ Refusal::NoSignIn { .. })) => format!("{refusal}; {NO_CREDENTIALS}"),
-            Ok(Err(refusal)) => refusal.to_string(),
-            Err(gone) => gone.to_string(),
+            Ok(_) => return Ok(()),
+            Err(SignInError::Refused(refusal @ Refusal::NoSignIn { .. })) => {
+                format!("{refusal}; {NO_CREDENTIALS}")
+            }
+            Err(error) => error.to_string(),
         };
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.clone());
         Err(why)

@@ -168,7 +168,7 @@ async fn send_request(
 ) -> Result<Payload, CallError> {
     let mut bar = ProgressBar::new();
     let call = link.call(method, Some(params));
-    let call = call.on_progress(move |report| bar.show(&report));
+    let call = call.on_progress(move |report| bar.show(&report)).start();
     let canceller = call.canceller();
     let mut call = pin!(call);
     tokio::select! {

@@ -121,7 +121,7 @@ async fn run_tool(
             });
             let question = Payload::of(&question).map_err(internal)?;
             let answer = context.ask("elicitation/create", Some(question)).await;
-            let answer = answer.map_err(internal)?.map_err(internal)?;
+            let answer = answer.map_err(internal)?;
             Ok(answer.as_str().to_owned())
         }
         "die" => {

@@ -131,9 +131,8 @@ impl Workload {
     /// Waits until the link is ready. Notes a broken rule if that takes too long.
     pub(super) async fn wait_until_ready(&self) {
         let reason = match timeout(HANG_LIMIT, self.link.ready()).await {
-            Ok(Ok(Ok(_))) => return,
-            Ok(Ok(Err(not_ready))) => not_ready.to_string(),
-            Ok(Err(gone)) => gone.to_string(),
+            Ok(Ok(_)) => return,
+            Ok(Err(not_ready)) => not_ready.to_string(),
             Err(_) => format!("the link was {} for {HANG_LIMIT:?}", self.link.state()),
         };
         self.history()
@@ -205,7 +204,8 @@ impl Workload {
 
     async fn list(&self) {
         let number = self.history().add_call(CallKind::List);
-        self.wait_for_outcome(number, self.link.list_tools()).await;
+        self.wait_for_outcome(number, self.link.list_tools().start())
+            .await;
     }
 
     async fn tool(&self, name: &str, mut arguments: Value, kind: CallKind) {
@@ -217,7 +217,8 @@ impl Workload {
             CallKind::Repeatable => CallOptions::new().idempotent(),
             CallKind::List | CallKind::Once => CallOptions::new(),
         };
-        let call = self.link.with(options).call_tool(name, arguments);
+        let call = self.link.call_tool(name, arguments);
+        let call = call.options(options).start();
         let Some(result) = self.wait_for_outcome(number, call).await else {
             return;
         };

@@ -505,7 +505,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use everlink::client::{CallOptions, Event};
+    use everlink::client::Event;
     use everlink::{ErrorObject, ExitStatus, Fault, FaultKind, List};
     use everlink_tokio::{Events, Link, LinkOwner};
     use serde_json::{Value, json};
@@ -744,11 +744,10 @@ mod tests {
 
         /// Runs the whole script and returns the recording.
         fn run_script(mut self) -> Vec<u8> {
-            let idempotent = self.link.with(CallOptions::new().idempotent());
             drop(self.link.ready());
             self.run_driver();
             let mut calls = Vec::new();
-            let list = self.link.list(List::Tools);
+            let list = self.link.list(List::Tools).start();
             self.run_driver();
             for name in [
                 "open sesame",
@@ -758,13 +757,15 @@ mod tests {
             ] {
                 calls.push(
                     self.link
-                        .call_tool(name, json!({"open sesame": [1, "é", null]})),
+                        .call_tool(name, json!({"open sesame": [1, "é", null]}))
+                        .start(),
                 );
                 self.run_driver();
                 self.now = self.now + Duration::from_secs(10);
                 self.run_driver();
             }
-            let slow = idempotent.call_tool("open sesame is slow", json!({}));
+            let slow = self.link.call_tool("open sesame is slow", json!({}));
+            let slow = slow.idempotent().start();
             self.run_driver();
             slow.canceller().cancel("open sesame");
             self.run_driver();

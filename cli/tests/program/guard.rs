@@ -130,7 +130,9 @@ async fn kill_the_server_during_a_call(host: &Link, diary: &Diary) {
     assert_eq!(reply.expect("a reply").text(), "hello");
 
     let victim = pid(host).await;
-    let call = host.call_tool("sleep", json!({"ms": 600_000, "number": 7}));
+    let call = host
+        .call_tool("sleep", json!({"ms": 600_000, "number": 7}))
+        .start();
     wait_until("the call runs", || diary.has(7)).await;
     kill_process(victim, Signal::KILL).expect("the process exists");
     let lost = call.await.expect("an answer of the guard");
@@ -187,10 +189,7 @@ async fn calls_fail_while_the_server_is_down_and_the_next_call_after_that_succee
     guard.args(["guard", "--log", "off", "--retries", "1", "--"]);
     guard.args(["sh", "-c", script, EVERLINK]).arg(&flag);
     let host = child::connect(guard, Config::child("host", "1.0")).expect("a runtime");
-    host.ready()
-        .await
-        .expect("the driver runs")
-        .expect("the guard");
+    host.ready().await.expect("the guard");
     let victim = pid(&host).await;
     fs::remove_file(&flag).expect("the file exists");
     kill_process(victim, Signal::KILL).expect("the process exists");
@@ -209,7 +208,7 @@ async fn calls_fail_while_the_server_is_down_and_the_next_call_after_that_succee
             assert!(reply.text().contains(words), "{words}: {}", reply.text());
         }
     }
-    let call = host.call_tool("echo", json!({"message": "hello"}));
+    let call = host.call_tool("echo", json!({"message": "hello"})).start();
     fs::write(&flag, "").expect("a file");
     let reply = call.await.expect("an answer of the guard");
     assert_eq!(reply.text(), "hello");
@@ -261,12 +260,14 @@ async fn server_that_uses_cpu_time_is_not_replaced() {
     let reply = host.call_tool("spin", json!({"ms": 6_000})).await;
     assert_eq!(reply.expect("a reply").text(), "done");
     // The server is busy after its reply.
-    let reply = host.call_tool("spin", json!({"ms": 4_000, "later": true}));
+    let reply = host
+        .call_tool("spin", json!({"ms": 4_000, "later": true}))
+        .start();
     assert_eq!(reply.await.expect("a reply").text(), "done");
     sleep(Duration::from_millis(200)).await;
     assert_eq!(pid(&host).await, server);
     // The server is busy with a call that was cancelled.
-    let call = host.call_tool("spin", json!({"ms": 4_000}));
+    let call = host.call_tool("spin", json!({"ms": 4_000})).start();
     sleep(Duration::from_millis(200)).await;
     call.canceller().cancel("it takes too long");
     call.await.expect_err("the call was cancelled");
@@ -334,7 +335,7 @@ done
 async fn server_that_answers_probes_with_a_lost_session_is_replaced_while_a_call_waits() {
     let host = host_with_hang_timeout(&["sh", "-c", LOST_SESSION]);
     let first = pid(&host).await;
-    let lost = timeout(TIMEOUT, host.call_tool("pid", json!({}))).await;
+    let lost = timeout(TIMEOUT, host.call_tool("pid", json!({})).start()).await;
     let lost = lost.expect("no hang").expect("an answer");
     assert!(lost.is_error(), "{}", lost.text());
     assert!(lost.text().contains("lost session"), "{}", lost.text());

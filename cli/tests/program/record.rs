@@ -82,7 +82,9 @@ async fn replay_of_a_guard_with_hide_host_and_max_message_matches_its_log() {
     let options = ["--hide-host", "--max-message", "1MiB"];
     let host = host_at_stdio(&recording, Dialect::Legacy, &options, false);
     exercise_server(&host).await;
-    let long = host.call_tool("echo", json!({"message": "x".repeat(2 << 20)}));
+    let long = host
+        .call_tool("echo", json!({"message": "x".repeat(2 << 20)}))
+        .start();
     let refused = long.await.expect_err("the message is too long").to_string();
     assert!(refused.contains("is the most"), "{refused}");
     host.shutdown().await.expect("the driver runs");
@@ -572,12 +574,14 @@ async fn exercise_server(host: &Link) {
     assert!(reply.expect("a reply").text().starts_with("open sesame"));
     let answered = host.call_tool("ask", json!({})).await.expect("a reply");
     assert!(answered.text().contains("Ali Baba"), "{}", answered.text());
-    let steps = host.call_tool("progress", json!({"steps": 3, "ms": 1}));
+    let steps = host
+        .call_tool("progress", json!({"steps": 3, "ms": 1}))
+        .start();
     steps.await.expect("a reply");
     host.call_tool("no_such_tool", json!({"a": "open sesame"}))
         .await
         .expect_err("no such tool");
-    let long = host.call_tool("sleep", json!({"ms": 600_000}));
+    let long = host.call_tool("sleep", json!({"ms": 600_000})).start();
     long.canceller().cancel("forty-thieves");
     long.await.expect_err("the call was cancelled");
     for how in ["garbage", "half-line", "flood", "kill"] {

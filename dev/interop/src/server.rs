@@ -94,7 +94,7 @@ impl Shared {
     async fn publish(&self, change: Change) -> Result<(), ErrorObject> {
         let service = self.service.get().ok_or("it has only just begun");
         let published = service.map_err(internal)?.publish(change).await;
-        published.map_err(internal)?.map_err(internal)
+        published.map_err(internal)
     }
 }
 
@@ -219,7 +219,7 @@ async fn ask(context: &Context, by: QuestionKind) -> Result<String, ErrorObject>
     };
     let params = params.map(|params| Payload::of(&params)).transpose();
     let answer = context.ask(method, params.map_err(internal)?).await;
-    let answer = answer.map_err(internal)?.map_err(internal)?;
+    let answer = answer.map_err(internal)?;
     let answer: Value = answer.parse().map_err(internal)?;
     let name = answer.pointer(pointer).and_then(Value::as_str);
     Ok(name.unwrap_or("stranger").to_owned())

@@ -5,7 +5,6 @@ use std::error::Error;
 use std::process::Command;
 
 use everlink::Config;
-use everlink::client::CallOptions;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -19,11 +18,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     command.args(words);
     smol::block_on(async {
         let link = smol_driver::connect(command, Config::child("smol-driver", "1.0"));
-        let link = link.with(CallOptions::new().idempotent());
-        let session = link.ready().await??;
+        let session = link.ready().await?;
         println!("connected, {}", session.version);
         for _ in 0..2 {
-            let result = link.call_tool(&tool, &arguments).await?;
+            let result = link.call_tool(&tool, &arguments).idempotent().await?;
             println!("{}", result.text());
         }
         link.shutdown().await?;

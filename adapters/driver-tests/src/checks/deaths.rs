@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use everlink::client::{CallOptions, Cause, Delivery, FailureKind, State};
+use everlink::client::{Cause, Delivery, FailureKind, State};
 use everlink::{ExitStatus, FaultKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -138,8 +138,8 @@ fn reply_written_before_the_child_dies_is_delivered(harness: &Harness<'_>) {
 fn f_002_idempotent_call_in_flight_is_answered_by_the_next_child(harness: &Harness<'_>) {
     let link = harness.link(&[], long_timeouts());
     let first = link.server_pid();
-    let again = CallOptions::new().idempotent();
-    let sleep = link.with(again).tool("sleep", json!({"ms": 300}));
+    let sleep = link.call_tool("sleep", json!({"ms": 300}));
+    let sleep = sleep.idempotent().start();
     expect_eq("the process that answers", link.server_pid(), first);
     harness.child().kill();
     expect_eq("the reply of the next child", reply(sleep).text(), "slept");

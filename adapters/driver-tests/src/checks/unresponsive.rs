@@ -47,16 +47,15 @@ pub(super) const CHECKS: &[Check] = &[
 fn calls_to_a_stopped_child_time_out_and_shutdown_kills_it(harness: &Harness<'_>) {
     let link = harness.link(&[], short_grace());
     link.wait_ready();
-    let brief = link.with_idle_limit(millis(100));
     let timed_out = FailureKind::TimedOut {
         limit: TimeLimit::Idle,
         state: State::Ready,
     };
-    let failed = failure(brief.tool("stop", json!({})));
+    let failed = failure(link.tool_within(millis(100), "stop", json!({})));
     expect_eq("the kind of failure", &failed.kind, &timed_out);
     expect_eq("the delivery", failed.delivery, Delivery::Unknown);
     wait_until_stopped(harness);
-    let failed = failure(brief.tool("echo", json!({})));
+    let failed = failure(link.tool_within(millis(100), "echo", json!({})));
     expect_eq("the kind of failure", &failed.kind, &timed_out);
     expect_exit(&link.shut_down(), ExitStatus::Signal(9));
     harness.expect_no_processes();
@@ -141,8 +140,7 @@ fn f_009_full_pipe_bounds_the_queue_and_reports_delivery(harness: &Harness<'_>) 
     expect("the queue holds its limit", is_bounded, waited);
 
     // A half-written message cannot be withdrawn, so no other message can follow it.
-    let brief = link.with_idle_limit(millis(100));
-    let timed_out = failure(brief.tool("echo", &megabyte));
+    let timed_out = failure(link.tool_within(millis(100), "echo", &megabyte));
     let is_timed_out = matches!(timed_out.kind, FailureKind::TimedOut { .. });
     expect("the call times out", is_timed_out, &timed_out);
     expect_eq("the delivery", timed_out.delivery, Delivery::NotSent);
@@ -158,11 +156,10 @@ fn f_009_call_reported_as_not_sent_is_never_read_by_the_child(harness: &Harness<
     let child = harness.child();
     child.signal(Signal::STOP);
     wait_until_stopped(harness);
-    let brief = link.with_idle_limit(millis(200));
     let padding = "x".repeat(1 << 18);
     let call = |tag: usize| {
         let arguments = json!({"tag": format!("call {tag}"), "text": padding});
-        (tag, brief.tool("echo", arguments))
+        (tag, link.tool_within(millis(200), "echo", arguments))
     };
     let calls: Vec<_> = (0..8).map(call).collect();
     let mut deliveries = Vec::new();

@@ -1,35 +1,158 @@
-//! The caller's side of a call: wait for it, follow its progress, cancel it. Does not know how the call is carried out.
+//! The caller's side of a call: make it, wait for it, follow its progress, cancel it. Does not know how the call is carried out.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use everlink::client::{Delivery, Failure, Listing, Misuse, Outcome};
-use everlink::{CallId, ErrorObject, Payload};
+use everlink::client::{CallOptions, Delivery, Failure, Listing, Misuse, Outcome};
+use everlink::{CallId, ErrorObject, Limit, List, Payload};
 use serde::Deserialize;
 
-use super::link::{LinkQueue, OwnerCommand};
+use super::link::{LinkQueue, NotReady, OwnerCommand};
 use crate::commands::ClientCommand;
 use crate::park::wait;
-use crate::promise::Slot;
+use crate::promise::{Gone, Slot};
 
 /// The maximum number of progress reports queued per call. The oldest report is dropped for a new one.
 const MAX_REPORTS: usize = 64;
 
+/// A call to be made.
+///
+/// It is made when a task awaits it or a thread calls [`wait`](CallBuilder::wait). [`start`](CallBuilder::start) makes it at once, so that several calls
+/// run at the same time.
+#[must_use = "a call is made when it is awaited, waited for or started"]
+pub struct CallBuilder<T> {
+    queue: Arc<LinkQueue>,
+    subject: Result<CallSubject, CallError>,
+    options: CallOptions,
+    convert: fn(Reply) -> T,
+    on_progress: Option<OnProgress>,
+}
+
+/// What a call wants of the server.
+pub(super) enum CallSubject {
+    List(List),
+    Method(Cow<'static, str>, Option<Payload>),
+}
+
+type OnProgress = Box<dyn FnMut(Progress) + Send>;
+
+impl<T> CallBuilder<T> {
+    pub(super) fn new(
+        queue: &Arc<LinkQueue>,
+        subject: Result<CallSubject, CallError>,
+        convert: fn(Reply) -> T,
+    ) -> CallBuilder<T> {
+        CallBuilder {
+            queue: Arc::clone(queue),
+            subject,
+            options: CallOptions::new(),
+            convert,
+            on_progress: None,
+        }
+    }
+
+    /// Sets the longest time until the result, with or without progress; [`CallOptions::with_total`] says which waits are not counted. Default: the
+    /// limits of the [`Policy`](everlink::Policy).
+    pub fn timeout(mut self, limit: Duration) -> CallBuilder<T> {
+        self.options.total = Some(Limit::After(limit));
+        self.options.idle.get_or_insert(Limit::Never);
+        self
+    }
+
+    /// Sets the longest time without a reply or progress. Default: [`Policy::call_idle`](everlink::Policy::call_idle), or no limit if there is a
+    /// [`timeout`](CallBuilder::timeout).
+    pub fn idle_timeout(mut self, limit: Duration) -> CallBuilder<T> {
+        self.options.idle = Some(Limit::After(limit));
+        self
+    }
+
+    /// Says that running the call twice is harmless, so that it may be sent again after its server ended. Default: no, except for methods that only read.
+    pub const fn idempotent(mut self) -> CallBuilder<T> {
+        self.options.idempotent = true;
+        self
+    }
+
+    /// Replaces all options.
+    pub const fn options(mut self, options: CallOptions) -> CallBuilder<T> {
+        self.options = options;
+        self
+    }
+
+    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits.
+    pub fn on_progress(mut self, report: impl FnMut(Progress) + Send + 'static) -> CallBuilder<T> {
+        self.on_progress = Some(Box::new(report));
+        self
+    }
+
+    /// Makes the call.
+    pub fn start(self) -> Call<T> {
+        let slot = Arc::new(Slot::new(CallState::default()));
+        let caller = Caller(Arc::clone(&slot));
+        let options = self.options;
+        let command = self.subject.map(|subject| match subject {
+            CallSubject::List(list) => ClientCommand::List { list, options },
+            CallSubject::Method(method, params) => ClientCommand::Call {
+                method,
+                params,
+                options,
+            },
+        });
+        match command {
+            // If the driver has ended, the queue drops the caller, which settles the call.
+            Ok(command) => self.queue.send(OwnerCommand::Call(command, caller)),
+            Err(error) => caller.settle(Err(error)),
+        }
+        Call {
+            slot,
+            queue: self.queue,
+            convert: self.convert,
+            on_progress: self.on_progress,
+        }
+    }
+
+    /// Makes the call and blocks this thread until it is done.
+    ///
+    /// # Errors
+    ///
+    /// When the call has no result. The error says why, and whether the call may have run.
+    pub fn wait(self) -> Result<T, CallError> {
+        self.start().wait()
+    }
+}
+
+impl<T> IntoFuture for CallBuilder<T> {
+    type Output = Result<T, CallError>;
+    type IntoFuture = Call<T>;
+
+    fn into_future(self) -> Call<T> {
+        self.start()
+    }
+}
+
+impl<T> fmt::Debug for CallBuilder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallBuilder")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A call in flight.
 ///
-/// A task awaits it, a thread calls [`wait`](Call::wait). The call starts before it is polled, so several calls can run at the same time. Dropping it
-/// before it is done cancels it.
+/// A task awaits it, a thread calls [`wait`](Call::wait). Dropping it before it is done cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
     slot: Arc<CallSlot>,
     queue: Arc<LinkQueue>,
     convert: fn(Reply) -> T,
-    on_progress: Option<Box<dyn FnMut(Progress) + Send>>,
+    on_progress: Option<OnProgress>,
 }
 
 /// The state of a call that its caller and the owner of the link share.
@@ -98,32 +221,6 @@ pub struct Progress {
 }
 
 impl<T> Call<T> {
-    pub(crate) fn begin(
-        queue: &Arc<LinkQueue>,
-        convert: fn(Reply) -> T,
-        command: Result<ClientCommand, CallError>,
-    ) -> Call<T> {
-        let slot = Arc::new(Slot::new(CallState::default()));
-        let caller = Caller(Arc::clone(&slot));
-        match command {
-            // If the driver has ended, the queue drops the caller, which settles the call.
-            Ok(command) => queue.send(OwnerCommand::Call(command, caller)),
-            Err(error) => caller.settle(Err(error)),
-        }
-        Call {
-            slot,
-            queue: Arc::clone(queue),
-            convert,
-            on_progress: None,
-        }
-    }
-
-    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits.
-    pub fn on_progress(mut self, report: impl FnMut(Progress) + Send + 'static) -> Call<T> {
-        self.on_progress = Some(Box::new(report));
-        self
-    }
-
     /// Blocks this thread until the call is done.
     ///
     /// # Errors
@@ -212,6 +309,9 @@ pub enum CallError {
     Gone,
     /// The machine never accepted the call: the caller made a mistake, or the link is closed.
     Misuse(Misuse),
+    /// The link is parked or closed instead of ready. No call returns this: it is the error of [`Link::ready`](crate::Link::ready), for functions that
+    /// pass on both.
+    NotReady(NotReady),
 }
 
 impl CallError {
@@ -219,7 +319,7 @@ impl CallError {
     #[must_use]
     pub const fn may_have_run(&self) -> bool {
         match self {
-            CallError::Arguments(_) | CallError::Misuse(_) => false,
+            CallError::Arguments(_) | CallError::Misuse(_) | CallError::NotReady(_) => false,
             CallError::Error(_) | CallError::Gone => true,
             CallError::Failed(failure) => matches!(failure.delivery, Delivery::Unknown),
         }
@@ -237,13 +337,43 @@ impl fmt::Display for CallError {
             }
             CallError::Error(error) => write!(f, "the server replied with an error: {error}"),
             CallError::Failed(failure) => failure.fmt(f),
-            CallError::Gone => write!(f, "{}; the call may have run", crate::Gone),
+            CallError::Gone => write!(f, "{Gone}; the call may have run"),
             CallError::Misuse(misuse) => write!(f, "the call was not made: {misuse}"),
+            CallError::NotReady(not_ready) => not_ready.fmt(f),
         }
     }
 }
 
-impl std::error::Error for CallError {}
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CallError::Error(error) => Some(&**error),
+            // Their texts are the text of this error.
+            CallError::Failed(failure) => failure.source(),
+            CallError::NotReady(not_ready) => not_ready.source(),
+            CallError::Misuse(misuse) => Some(misuse),
+            CallError::Arguments(_) | CallError::Gone => None,
+        }
+    }
+}
+
+impl From<Gone> for CallError {
+    fn from(_: Gone) -> CallError {
+        CallError::Gone
+    }
+}
+
+impl From<Misuse> for CallError {
+    fn from(misuse: Misuse) -> CallError {
+        CallError::Misuse(misuse)
+    }
+}
+
+impl From<NotReady> for CallError {
+    fn from(not_ready: NotReady) -> CallError {
+        CallError::NotReady(not_ready)
+    }
+}
 
 /// The result of a tool.
 #[derive(Clone, Debug)]

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use everlink::client::{CallOptions, Client, Ended, Event, Listing, Misuse, Session, State};
+use everlink::client::{Client, Ended, Event, Listing, Misuse, Session, State};
 use everlink::{AskId, Config, Epoch, ErrorObject, List, Payload, Stats, Watch};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use super::call::{Call, CallError, CallSlot, Caller, Reply, ToolResult};
+use super::ask::{AskHandler, OpenAsk};
+use super::call::{CallBuilder, CallError, CallSlot, CallSubject, Caller, Reply, ToolResult};
 use super::owner::LinkOwner;
 use crate::command_queue::CommandQueue;
 use crate::commands::{ClientCommand, LinkCommand};
 use crate::events::{Events, Listeners};
-use crate::promise::{Pending, Promise, promise};
+use crate::promise::{Gone, Pending, Promise, promise};
 use crate::random_seed;
 use crate::sync::{Mutex, lock};
 
@@ -23,10 +24,7 @@ use crate::sync::{Mutex, lock};
 ///
 /// All methods can be called from any thread or task. Their return values can be awaited, or blocked on with `wait`.
 #[derive(Clone)]
-pub struct Link {
-    handle: Arc<Handle>,
-    options: CallOptions,
-}
+pub struct Link(Arc<Handle>);
 
 /// The state that all clones share.
 struct Handle {
@@ -48,14 +46,15 @@ pub(crate) enum OwnerCommand {
     /// A command without a reply.
     Run(ClientCommand),
     /// A command whose sender waits to learn whether the machine accepted it.
-    RunAndReport(ClientCommand, Promise<Result<(), Misuse>>),
+    RunAndReport(ClientCommand, Promise<(), Misuse>),
     /// A command that starts a call.
     Call(ClientCommand, Caller),
     Cancel {
         call: Arc<CallSlot>,
         reason: Option<Box<str>>,
     },
-    Ready(Promise<Result<Arc<Session>, NotReady>>),
+    OnAsk(AskHandler),
+    Ready(Promise<Arc<Session>, NotReady>),
 }
 
 impl From<LinkCommand> for OwnerCommand {
@@ -77,6 +76,8 @@ pub(crate) struct Snapshot {
     pub(crate) epoch: Epoch,
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) last_end: Option<Arc<Ended>>,
+    /// The id of the server's process, while the two exchange messages.
+    pub(crate) pid: Option<u32>,
 }
 
 /// The error when a link is parked or closed instead of ready.
@@ -99,7 +100,29 @@ impl fmt::Display for NotReady {
     }
 }
 
-impl std::error::Error for NotReady {}
+impl std::error::Error for NotReady {
+    /// Returns how the last transport ended.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.last_end.as_deref().map(|ended| ended as _)
+    }
+}
+
+/// A link whose driver ended is closed.
+impl From<Gone> for Misuse {
+    fn from(_: Gone) -> Misuse {
+        Misuse::Closed
+    }
+}
+
+/// A link whose driver ended is closed.
+impl From<Gone> for NotReady {
+    fn from(_: Gone) -> NotReady {
+        NotReady {
+            state: State::Closed,
+            last_end: None,
+        }
+    }
+}
 
 /// # Calls
 impl Link {
@@ -111,56 +134,41 @@ impl Link {
         let client = Client::new(config);
         let (queue, receiver) = CommandQueue::new();
         let published = Arc::new(Published {
-            snapshot: Mutex::new(Snapshot::of(&client)),
+            snapshot: Mutex::new(Snapshot::of(&client, None)),
             listeners: Listeners::new(),
         });
         let owner = LinkOwner::new(client, receiver, Arc::clone(&published));
-        let link = Link {
-            handle: Arc::new(Handle { queue, published }),
-            options: CallOptions::new(),
-        };
-        (link, owner)
-    }
-
-    /// Returns a handle of the same link whose calls use these options.
-    #[must_use]
-    pub fn with(&self, options: CallOptions) -> Link {
-        Link {
-            handle: Arc::clone(&self.handle),
-            options,
-        }
+        (Link(Arc::new(Handle { queue, published })), owner)
     }
 
     /// Calls a tool with these arguments: any value that serializes to a JSON object. Any other value is a [`Misuse`], and nothing is sent.
-    pub fn call_tool(&self, name: &str, arguments: impl Serialize) -> Call<ToolResult> {
+    pub fn call_tool(&self, name: &str, arguments: impl Serialize) -> CallBuilder<ToolResult> {
         let params = NamedParams { name, arguments }.to_params();
         self.begin_call("tools/call".into(), params, Reply::tool_result)
     }
 
     /// Lists all tools of the server.
-    pub fn list_tools(&self) -> Call<Arc<Listing>> {
+    pub fn list_tools(&self) -> CallBuilder<Arc<Listing>> {
         self.list(List::Tools)
     }
 
     /// Lists all prompts of the server.
-    pub fn list_prompts(&self) -> Call<Arc<Listing>> {
+    pub fn list_prompts(&self) -> CallBuilder<Arc<Listing>> {
         self.list(List::Prompts)
     }
 
     /// Lists all resources of the server.
-    pub fn list_resources(&self) -> Call<Arc<Listing>> {
+    pub fn list_resources(&self) -> CallBuilder<Arc<Listing>> {
         self.list(List::Resources)
     }
 
     /// Reads all pages of one of the server's lists. A cached list that is still fresh is returned without a request.
-    pub fn list(&self, list: List) -> Call<Arc<Listing>> {
-        let options = self.options;
-        let command = ClientCommand::List { list, options };
-        Call::begin(&self.handle.queue, Reply::list, Ok(command))
+    pub fn list(&self, list: List) -> CallBuilder<Arc<Listing>> {
+        CallBuilder::new(&self.0.queue, Ok(CallSubject::List(list)), Reply::list)
     }
 
     /// Reads a resource.
-    pub fn read_resource(&self, uri: &str) -> Call<Payload> {
+    pub fn read_resource(&self, uri: &str) -> CallBuilder<Payload> {
         #[derive(Serialize)]
         struct Params<'a> {
             uri: &'a str,
@@ -170,7 +178,7 @@ impl Link {
 
     /// Gets a prompt with these arguments: any value that serializes to a JSON object of strings. A value that does not serialize to an object is a
     /// [`Misuse`], and nothing is sent.
-    pub fn get_prompt(&self, name: &str, arguments: impl Serialize) -> Call<Payload> {
+    pub fn get_prompt(&self, name: &str, arguments: impl Serialize) -> CallBuilder<Payload> {
         let params = NamedParams { name, arguments }.to_params();
         self.begin_call("prompts/get".into(), params, Reply::result)
     }
@@ -180,7 +188,7 @@ impl Link {
         &self,
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
-    ) -> Call<Payload> {
+    ) -> CallBuilder<Payload> {
         let method = method.into();
         let has_arguments = matches!(&*method, "tools/call" | "prompts/get");
         let has_bad_arguments = |params: &Payload| {
@@ -198,7 +206,7 @@ impl Link {
         method: &'static str,
         params: &impl Serialize,
         convert: fn(Reply) -> T,
-    ) -> Call<T> {
+    ) -> CallBuilder<T> {
         self.begin_call(method.into(), serialize_params(params).map(Some), convert)
     }
 
@@ -207,14 +215,9 @@ impl Link {
         method: Cow<'static, str>,
         params: Result<Option<Payload>, CallError>,
         convert: fn(Reply) -> T,
-    ) -> Call<T> {
-        let options = self.options;
-        let command = params.map(|params| ClientCommand::Call {
-            method,
-            params,
-            options,
-        });
-        Call::begin(&self.handle.queue, convert, command)
+    ) -> CallBuilder<T> {
+        let subject = params.map(|params| CallSubject::Method(method, params));
+        CallBuilder::new(&self.0.queue, subject, convert)
     }
 }
 
@@ -223,38 +226,44 @@ impl Link {
     /// Returns the state of the link.
     #[must_use]
     pub fn state(&self) -> State {
-        self.handle.published.load().state
+        self.0.published.load().state
     }
 
     /// Returns the epoch of the newest transport that was requested.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.handle.published.load().epoch
+        self.0.published.load().epoch
     }
 
     /// Returns the result of the handshake, while the link is ready.
     #[must_use]
     pub fn session(&self) -> Option<Arc<Session>> {
-        self.handle.published.load().session
+        self.0.published.load().session
     }
 
     /// Returns how the last transport ended, if one did.
     #[must_use]
     pub fn last_end(&self) -> Option<Arc<Ended>> {
-        self.handle.published.load().last_end
+        self.0.published.load().last_end
+    }
+
+    /// Returns the id of the server's process, while the link exchanges messages with it. `None` over HTTP.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.0.published.load().pid
     }
 
     /// Subscribes to the events from now on: changes of the link's state, asks of the server and changes that it reports. Progress and results of a
     /// call go to its caller only.
     #[must_use]
     pub fn events(&self) -> Events<Event> {
-        self.handle.published.listeners.subscribe()
+        self.0.published.listeners.subscribe()
     }
 
     /// Connects if necessary, and waits until the link is ready, parked or closed.
-    pub fn ready(&self) -> Pending<Result<Arc<Session>, NotReady>> {
+    pub fn ready(&self) -> Pending<Arc<Session>, NotReady> {
         let (promise, pending) = promise();
-        self.handle.queue.send(OwnerCommand::Ready(promise));
+        self.0.queue.send(OwnerCommand::Ready(promise));
         pending
     }
 
@@ -272,17 +281,22 @@ impl Link {
 
     /// Sets the changes that the application wants to be notified of, by this server and every later one.
     pub fn watch(&self, watch: Watch) {
-        self.handle
+        self.0
             .queue
             .send(OwnerCommand::Run(ClientCommand::Watch(watch)));
     }
 
-    /// Answers an ask of the server, which came as [`Event::Ask`].
-    pub fn answer(
-        &self,
-        ask: AskId,
-        answer: Result<Payload, ErrorObject>,
-    ) -> Pending<Result<(), Misuse>> {
+    /// Sets the function that answers the asks of the server. Asks that came before and are still open are passed to it, too. Until there is one,
+    /// asks wait. Declare the kinds of asks that it answers with [`Config::with_capabilities`]: a server sends no others.
+    ///
+    /// The function runs on the driver's task or thread, so it must not block. For an answer that takes time, it moves the [`OpenAsk`] to a task or a
+    /// thread.
+    pub fn on_ask(&self, handler: impl FnMut(OpenAsk) + Send + 'static) {
+        self.0.queue.send(OwnerCommand::OnAsk(Box::new(handler)));
+    }
+
+    /// Answers an ask of the server, which came as [`Event::Ask`]. [`on_ask`](Link::on_ask) needs no events.
+    pub fn answer(&self, ask: AskId, answer: Result<Payload, ErrorObject>) -> Pending<(), Misuse> {
         self.send_and_confirm(ClientCommand::Answer { ask, answer })
     }
 
@@ -291,7 +305,7 @@ impl Link {
         &self,
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
-    ) -> Pending<Result<(), Misuse>> {
+    ) -> Pending<(), Misuse> {
         let method = method.into();
         self.send_and_confirm(ClientCommand::Notify { method, params })
     }
@@ -309,23 +323,23 @@ impl Link {
 
     /// Returns the counters of the link.
     pub fn stats(&self) -> Pending<Stats> {
-        self.handle.queue.query_machine(|client, _| client.stats())
+        self.0.queue.query_machine(|client, _| client.stats())
     }
 
     /// Shuts the link down: every call ends, and the transport is closed. The returned value waits until everything is freed; the shutdown goes on
     /// even if nobody waits. One call is enough: all other clones see a closed link.
     pub fn shutdown(&self) -> Pending<()> {
         self.send_command(LinkCommand::Shutdown);
-        self.handle.queue.closed()
+        self.0.queue.closed()
     }
 
     fn send_command(&self, command: LinkCommand) {
-        self.handle.queue.send(command.into());
+        self.0.queue.send(command.into());
     }
 
-    fn send_and_confirm(&self, command: ClientCommand) -> Pending<Result<(), Misuse>> {
+    fn send_and_confirm(&self, command: ClientCommand) -> Pending<(), Misuse> {
         let (promise, pending) = promise();
-        self.handle
+        self.0
             .queue
             .send(OwnerCommand::RunAndReport(command, promise));
         pending
@@ -334,7 +348,7 @@ impl Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let snapshot = self.handle.published.load();
+        let snapshot = self.0.published.load();
         f.debug_struct("Link")
             .field("state", &snapshot.state)
             .field("epoch", &snapshot.epoch)
@@ -349,9 +363,13 @@ impl Published {
 }
 
 impl Snapshot {
-    pub(crate) fn of(client: &Client) -> Snapshot {
+    /// Takes a snapshot of the machine. `pid` is the id of the last process that was started.
+    pub(crate) fn of(client: &Client, pid: Option<u32>) -> Snapshot {
+        let state = client.state();
+        let is_in_touch = matches!(state, State::Handshaking | State::Ready | State::Draining);
         Snapshot {
-            state: client.state(),
+            state,
+            pid: pid.filter(|_| is_in_touch),
             epoch: client.epoch(),
             session: client.session().cloned(),
             last_end: client.last_end().cloned(),

@@ -2,17 +2,20 @@
 
 use std::convert::Infallible;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use everlink::client::{Client, Event, Misuse, Session, State};
+use everlink::client::{Ask, Client, Event, Misuse, Session, State};
 use everlink::relay::Side;
-use everlink::{CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
+use everlink::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
 
+use super::ask::{AskHandler, OpenAsk};
 use super::call::{CallError, Caller, Progress, caller_result};
 use super::link::{NotReady, OwnerCommand, Published, Snapshot};
 use crate::command_queue::{Command, CommandReceiver};
 use crate::commands::{ClientCommand, LinkCommand};
+use crate::events::Subject;
 use crate::id_map::IdMap;
 use crate::promise::Promise;
 use crate::record::{OptionalRecorder, Recorder};
@@ -38,7 +41,13 @@ pub struct LinkOwner {
     /// The wakers of callers whose calls are done. They are woken together, because waking one may take longer than polling the next output.
     done_wakers: Vec<Waker>,
     /// The callers of `ready` that wait for a reply.
-    ready_waiters: Vec<Promise<Result<Arc<Session>, NotReady>>>,
+    ready_waiters: Vec<Promise<Arc<Session>, NotReady>>,
+    /// The function that answers asks.
+    ask_handler: Option<AskHandler>,
+    /// The open asks of the time without such a function.
+    unhandled_asks: Vec<Ask>,
+    /// The id of the last process that was started.
+    pid: Option<u32>,
     recorder: OptionalRecorder<ClientCommand, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     receiver: CommandReceiver<Client, OwnerCommand>,
@@ -59,6 +68,9 @@ impl LinkOwner {
             callers: IdMap::default(),
             done_wakers: Vec::new(),
             ready_waiters: Vec::new(),
+            ask_handler: None,
+            unhandled_asks: Vec::new(),
+            pid: None,
             recorder: None,
             receiver,
         }
@@ -79,6 +91,11 @@ impl LinkOwner {
     #[must_use = "commands that are already queued do not wake the driver"]
     pub fn register_waker(&self, driver: &Waker) -> bool {
         self.receiver.register_waker(driver)
+    }
+
+    /// Sets the id of the server's process. The driver does so before it reports that the transport is open.
+    pub const fn set_pid(&mut self, pid: Option<u32>) {
+        self.pid = pid;
     }
 
     /// Runs the queued commands and sets the time. The driver polls all outputs afterwards.
@@ -170,6 +187,12 @@ impl LinkOwner {
                     let _ = self.apply(now, ClientCommand::Cancel { call, reason });
                 }
             }
+            OwnerCommand::OnAsk(handler) => {
+                self.ask_handler = Some(handler);
+                for ask in mem::take(&mut self.unhandled_asks) {
+                    self.pass_ask(ask);
+                }
+            }
             OwnerCommand::Ready(promise) => {
                 let _ = self.apply(now, ClientCommand::Link(LinkCommand::Connect));
                 self.ready_waiters.push(promise);
@@ -190,8 +213,26 @@ impl LinkOwner {
         let result = command.apply(&mut self.client, now);
         if let (Some(subject), Ok(_)) = (settles, &result) {
             self.published.listeners.settle(subject);
+            if let Subject::Ask(ask) = subject {
+                self.forget_ask(ask);
+            }
         }
         result
+    }
+
+    /// Passes an ask to the function that answers asks, or keeps it until there is one.
+    fn pass_ask(&mut self, ask: Ask) {
+        let Some(handler) = &mut self.ask_handler else {
+            self.unhandled_asks.push(ask);
+            return;
+        };
+        let ask = OpenAsk::new(ask, Arc::clone(self.receiver.queue()));
+        // If the function panics, the ask is dropped, which answers it. The link goes on.
+        let _ = catch_unwind(AssertUnwindSafe(|| handler(ask)));
+    }
+
+    fn forget_ask(&mut self, ask: AskId) {
+        self.unhandled_asks.retain(|open| open.ask != ask);
     }
 
     fn register_call(&mut self, accepted: Result<Option<CallId>, Misuse>, call: Caller) {
@@ -232,7 +273,20 @@ impl LinkOwner {
                     caller.report(report);
                 }
             }
-            event => self.published.listeners.publish(self.now, event),
+            event => {
+                let asked = match &event {
+                    Event::Ask(ask) => Some(ask.clone()),
+                    Event::AskWithdrawn { ask, .. } => {
+                        self.forget_ask(*ask);
+                        None
+                    }
+                    _ => None,
+                };
+                self.published.listeners.publish(self.now, event);
+                if let Some(ask) = asked {
+                    self.pass_ask(ask);
+                }
+            }
         }
     }
 
@@ -241,7 +295,7 @@ impl LinkOwner {
         let current = (self.client.state(), self.client.epoch());
         if self.last_published != current {
             self.last_published = current;
-            *lock(&self.published.snapshot) = Snapshot::of(&self.client);
+            *lock(&self.published.snapshot) = Snapshot::of(&self.client, self.pid);
             self.answer_ready_waiters();
         }
     }
@@ -272,6 +326,7 @@ impl Drop for LinkOwner {
             let mut snapshot = lock(&self.published.snapshot);
             snapshot.state = State::Closed;
             snapshot.session = None;
+            snapshot.pid = None;
         }
         self.receiver.close();
         self.done_wakers.drain(..).for_each(wake);

@@ -8,4 +8,4 @@ pub use owner::ServiceOwner;
 pub use service::Service;
 #[cfg(all(test, loom))]
 pub(crate) use task::CancelFlag;
-pub use task::{Answer, AskError, Context, Response, Task};
+pub use task::{Answer, Context, Response, ServiceError, Task};

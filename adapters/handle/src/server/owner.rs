@@ -12,7 +12,7 @@ use everlink::{
 };
 
 use super::service::{Conclusion, OwnerCommand, Published, Service};
-use super::task::{Answer, AskError, CancelFlag, Response, Task, internal_error};
+use super::task::{Answer, CancelFlag, Response, ServiceError, Task, internal_error};
 use crate::command_queue::{Command, CommandReceiver};
 use crate::id_map::IdMap;
 use crate::promise::Promise;
@@ -33,7 +33,7 @@ pub struct ServiceOwner {
     /// The cancellation flags of unanswered requests.
     cancel_flags: IdMap<RequestId, Arc<CancelFlag>>,
     /// The handlers that wait for the answer to an ask, by ask.
-    ask_waiters: IdMap<AskId, Promise<Result<Payload, AskError>>>,
+    ask_waiters: IdMap<AskId, Promise<Payload, ServiceError>>,
     recorder: OptionalRecorder<Infallible, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     receiver: CommandReceiver<Server, OwnerCommand>,
@@ -166,7 +166,7 @@ impl ServiceOwner {
                 promise,
             } => match self.server.ask(now, request, method, params) {
                 Ok(ask) => drop(self.ask_waiters.insert(ask, promise)),
-                Err(misuse) => promise.resolve(Err(AskError::Misuse(misuse))),
+                Err(misuse) => promise.resolve(Err(misuse.into())),
             },
             OwnerCommand::Conclude(request, conclusion) => {
                 // Raise the flag, so that nobody waits for the cancellation of a request that is answered.
@@ -211,7 +211,7 @@ impl ServiceOwner {
             }
             Event::Answered { ask, outcome, .. } => {
                 if let Some(promise) = self.ask_waiters.remove(&ask) {
-                    promise.resolve(outcome.map_err(AskError::Unanswered));
+                    promise.resolve(outcome.map_err(ServiceError::Unanswered));
                 }
             }
             event => self.published.listeners.publish(self.now, event),

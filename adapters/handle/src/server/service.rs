@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use everlink::protocol::LogLevel;
 use everlink::server::{Event, InputRequired, Misuse, Offer, State, Stats};
-use everlink::{Change, ErrorObject, Payload, RequestId, Server};
+use everlink::{Change, ErrorObject, Instant, Payload, RequestId, Server};
 
 use super::owner::ServiceOwner;
-use super::task::AskError;
+use super::task::ServiceError;
 use crate::command_queue::CommandQueue;
 use crate::events::{Events, Listeners};
 use crate::promise::{Pending, Promise};
@@ -37,7 +37,7 @@ pub(crate) enum OwnerCommand {
         request: RequestId,
         method: Cow<'static, str>,
         params: Option<Payload>,
-        promise: Promise<Result<Payload, AskError>>,
+        promise: Promise<Payload, ServiceError>,
     },
     Conclude(RequestId, Conclusion),
 }
@@ -84,9 +84,8 @@ impl Service {
     }
 
     /// Notifies the clients that watch this change.
-    pub fn publish(&self, change: Change) -> Pending<Result<(), Misuse>> {
-        self.queue
-            .query_machine(|server, now| server.publish(now, change))
+    pub fn publish(&self, change: Change) -> Pending<(), ServiceError> {
+        self.run(|server, now| server.publish(now, change))
     }
 
     /// Sends a log message to the clients that listen to logs.
@@ -95,10 +94,9 @@ impl Service {
         level: LogLevel,
         logger: Option<&str>,
         data: Payload,
-    ) -> Pending<Result<(), Misuse>> {
+    ) -> Pending<(), ServiceError> {
         let logger = logger.map(Box::<str>::from);
-        self.queue
-            .query_machine(move |server, now| server.log(now, None, level, logger.as_deref(), data))
+        self.run(move |server, now| server.log(now, None, level, logger.as_deref(), data))
     }
 
     /// Sends any other notification to the clients.
@@ -106,10 +104,17 @@ impl Service {
         &self,
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
-    ) -> Pending<Result<(), Misuse>> {
+    ) -> Pending<(), ServiceError> {
         let method = method.into();
+        self.run(move |server, now| server.notify(now, method, params))
+    }
+
+    fn run(
+        &self,
+        function: impl FnOnce(&mut Server, Instant) -> Result<(), Misuse> + Send + 'static,
+    ) -> Pending<(), ServiceError> {
         self.queue
-            .query_machine(move |server, now| server.notify(now, method, params))
+            .try_on_machine(|server, now| Ok(function(server, now)?))
     }
 
     /// Replaces what the server offers.

@@ -178,13 +178,13 @@ impl Context {
 
     /// Sends a request to the client, such as an elicitation, and waits for its answer.
     ///
-    /// A handler that needs the answer passes a failure on: `context.ask(method, params).await??`. If the client lacks a capability, the error reply
+    /// A handler that needs the answer passes a failure on: `context.ask(method, params).await?`. If the client lacks a capability, the error reply
     /// names it.
     pub fn ask(
         &self,
         method: impl Into<Cow<'static, str>>,
         params: Option<Payload>,
-    ) -> Pending<Result<Payload, AskError>> {
+    ) -> Pending<Payload, ServiceError> {
         let (promise, pending) = promise();
         self.service.queue().send(OwnerCommand::Ask {
             request: self.request,
@@ -279,34 +279,49 @@ impl Drop for FlagWaiter<'_> {
     }
 }
 
-/// The reason why an ask has no answer.
+/// The reason why a server did not do what its application wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AskError {
-    /// The machine refused to send the ask.
+pub enum ServiceError {
+    /// The server has ended.
+    Gone,
+    /// The application made a mistake, and nothing was sent.
     Misuse(Misuse),
-    /// The ask was sent, and there is no answer.
+    /// An ask was sent, and there is no answer.
     Unanswered(Unanswered),
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for ServiceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AskError::Misuse(misuse) => misuse.fmt(f),
-            AskError::Unanswered(why) => why.fmt(f),
+            ServiceError::Gone => f.write_str("the server has ended"),
+            ServiceError::Misuse(misuse) => misuse.fmt(f),
+            ServiceError::Unanswered(why) => why.fmt(f),
         }
     }
 }
 
-impl std::error::Error for AskError {}
+impl std::error::Error for ServiceError {}
+
+impl From<Gone> for ServiceError {
+    fn from(_: Gone) -> ServiceError {
+        ServiceError::Gone
+    }
+}
+
+impl From<Misuse> for ServiceError {
+    fn from(misuse: Misuse) -> ServiceError {
+        ServiceError::Misuse(misuse)
+    }
+}
 
 /// Builds the error reply for the client whose request needs the answer.
-impl From<AskError> for ErrorObject {
-    fn from(error: AskError) -> ErrorObject {
+impl From<ServiceError> for ErrorObject {
+    fn from(error: ServiceError) -> ErrorObject {
         let missing = match &error {
-            AskError::Misuse(Misuse::Unaskable { why, .. })
-            | AskError::Unanswered(Unanswered::Unaskable(why)) => why.missing(),
-            AskError::Misuse(_) | AskError::Unanswered(_) => None,
+            ServiceError::Misuse(Misuse::Unaskable { why, .. })
+            | ServiceError::Unanswered(Unanswered::Unaskable(why)) => why.missing(),
+            ServiceError::Gone | ServiceError::Misuse(_) | ServiceError::Unanswered(_) => None,
         };
         missing.map_or_else(|| internal_error(error.to_string()), missing_capability)
     }

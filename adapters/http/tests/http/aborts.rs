@@ -52,7 +52,7 @@ fn call_dropped_before_its_response_closes_the_connection() {
         Ok(Next::Wait(closed_sender.clone()))
     });
     let link = link(&listener.url());
-    let call = link.call_tool("echo", json!({"say": "hello"}));
+    let call = link.call_tool("echo", json!({"say": "hello"})).start();
     exchange.assert_closed_after(|| drop(call));
 }
 
@@ -81,7 +81,7 @@ fn dropped_call_does_not_affect_other_calls() {
     });
     let link = link(&listener.url());
     assert_eq!(echo(&link, "before"), "before");
-    let call = link.call_tool("echo", json!({"say": "wait"}));
+    let call = link.call_tool("echo", json!({"say": "wait"})).start();
     exchange
         .reached
         .recv_timeout(TIMEOUT)
@@ -105,7 +105,7 @@ fn shutdown_during_the_tls_handshake_closes_the_connection() {
     let link = link(&format!("https://{}/mcp", listener.address()));
     let ready = link.ready();
     exchange.assert_closed_after(|| link.shutdown().wait().expect("an end"));
-    assert!(ready.wait().expect("an answer").is_err());
+    assert!(ready.wait().is_err());
 }
 
 #[test]
@@ -181,13 +181,9 @@ fn connection_closed_without_a_response_is_no_contact() {
 fn faults_at(url: &str) -> Vec<FaultKind> {
     let mut config: Config = config(url);
     config.policy = Policy::one_shot();
-    let connector = Connector::new(config).without_proxy();
-    let link = connector.connect().expect("a thread");
-    let not_ready = link
-        .ready()
-        .wait()
-        .expect("an answer")
-        .expect_err("no session");
+    let connector = Connector::new().without_proxy();
+    let link = connector.connect(config).expect("a thread");
+    let not_ready = link.ready().wait().expect_err("no session");
     let ended = not_ready.last_end.expect("an ended epoch");
     ended.faults.iter().map(|fault| fault.kind()).collect()
 }

@@ -1,5 +1,6 @@
 //! Tests credentials, header fields and proxies.
 
+use std::future::ready;
 use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
@@ -30,11 +31,13 @@ fn refused_credentials_are_reported_and_the_call_succeeds_with_new_ones() {
     let token = Arc::new(Mutex::new("bad"));
     let current = Arc::clone(&token);
     let credentials = move || Some(format!("Bearer {}", current.lock().expect("whole")));
-    let connector = connector(&listener.url()).with_credentials(credentials);
-    let link = connector.connect().expect("a thread");
+    let connector = connector().with_credentials(move || ready(credentials()));
+    let link = connector
+        .connect(config(&listener.url()))
+        .expect("a thread");
     let mut events = link.events();
-    let call = link.call_tool("echo", json!({"say": "hello"}));
-    let challenge = events.find_map(|event| match &*event {
+    let call = link.call_tool("echo", json!({"say": "hello"})).start();
+    let challenge = events.iter().find_map(|event| match &*event {
         Event::AuthRequired(challenge) => Some((challenge.status, challenge.demands.clone())),
         _ => None,
     });
@@ -59,9 +62,11 @@ fn credentials_are_fetched_for_each_request_and_fields_are_sent_with_all() {
     ));
     let asked = AtomicUsize::new(0);
     let credentials = move || Some(format!("Bearer {}", asked.fetch_add(1, Ordering::SeqCst)));
-    let connector = connector(&listener.url()).with_credentials(credentials);
+    let connector = connector().with_credentials(move || ready(credentials()));
     let connector = connector.with_field("X-Tenant", "blue").expect("a field");
-    let link = connector.connect().expect("a thread");
+    let link = connector
+        .connect(config(&listener.url()))
+        .expect("a thread");
     echo(&link, "one");
     echo(&link, "two");
     for n in 0..3 {
@@ -81,10 +86,12 @@ fn invalid_or_panicking_credentials_fail_the_call_and_are_not_shown() {
     for credentials in bad {
         let mut config: Config = config(&listener.url());
         config.policy = everlink::Policy::one_shot();
-        let connector = Connector::new(config).without_proxy();
-        let link = connector.with_credentials(credentials).connect();
+        let connector = Connector::new().without_proxy();
+        let link = connector
+            .with_credentials(move || ready(credentials()))
+            .connect(config);
         let link = link.expect("a thread");
-        let call = link.call_tool("echo", json!({"say": "hello"}));
+        let call = link.call_tool("echo", json!({"say": "hello"})).start();
         let error = call.wait().expect_err("no reply").to_string();
         assert!(!error.contains("hunter2"), "{error}");
     }
@@ -93,7 +100,6 @@ fn invalid_or_panicking_credentials_fail_the_call_and_are_not_shown() {
 
 #[test]
 fn invalid_settings_are_refused_before_the_link_starts() {
-    let connector = || connector("http://localhost/mcp");
     let field = |name, value| connector().with_field(name, value).map(drop);
     assert_eq!(field("x-tenant", "blue"), Ok(()));
     assert_eq!(field("x tenant", "blue"), Err(SetupError::FieldName));
@@ -114,13 +120,13 @@ fn invalid_settings_are_refused_before_the_link_starts() {
 
 #[test]
 fn debug_output_of_a_connector_contains_no_secrets() {
-    let connector = connector("http://localhost/mcp").with_field("x-key", "hunter2");
+    let connector = connector().with_field("x-key", "hunter2");
     let connector = connector
         .expect("a field")
         .with_proxy("http://me:hunter2@localhost");
     let connector = connector
         .expect("a proxy")
-        .with_credentials(|| Some("hunter2".into()));
+        .with_credentials(async || Some("hunter2".into()));
     assert!(!format!("{connector:?}").contains("hunter2"));
 }
 
@@ -165,11 +171,14 @@ fn calls_pass_through_a_proxy_and_a_dropped_call_closes_its_connection() {
         Ok(Next::Wait(closed_sender.clone()))
     });
     let proxy = proxy();
-    let connector = connector(&listener.url()).with_proxy(&format!("http://{}", proxy.address()));
-    let link = connector.expect("an address").connect().expect("a thread");
+    let connector = connector().with_proxy(&format!("http://{}", proxy.address()));
+    let link = connector
+        .expect("an address")
+        .connect(config(&listener.url()))
+        .expect("a thread");
     assert_eq!(echo(&link, "hello"), "hello");
     assert_eq!(proxy.accepted(), listener.accepted());
-    let call = link.call_tool("echo", json!({"say": "wait"}));
+    let call = link.call_tool("echo", json!({"say": "wait"})).start();
     reached.recv_timeout(TIMEOUT).expect("a call");
     drop(call);
     assert!(closed.recv_timeout(TIMEOUT).expect("an end"));

@@ -2,12 +2,12 @@
 
 use std::sync::mpsc;
 
-use everlink::client::{CallOptions, Delivery};
+use everlink::client::Delivery;
 use everlink_http::CallError;
 use serde_json::json;
 
 use crate::listener::{Listener, Next};
-use crate::scripted_server::{self, connector, echo, link, script_for_calls, serve_script};
+use crate::scripted_server::{self, config, connector, echo, link, script_for_calls, serve_script};
 use crate::serial::{Serial, TIMEOUT, threads, wait_until};
 
 #[test]
@@ -22,10 +22,13 @@ fn restart_of_the_server_fails_calls_and_repeats_idempotent_ones() {
     let address = listener.address();
     let link = link(&listener.url());
     let not_idempotent: Vec<_> = (0..10)
-        .map(|n: u32| link.call_tool("echo", json!({"say": n.to_string()})))
+        .map(|n: u32| {
+            link.call_tool("echo", json!({"say": n.to_string()}))
+                .start()
+        })
         .collect();
-    let idempotent = link.with(CallOptions::new().idempotent());
-    let idempotent = idempotent.call_tool("echo", json!({"say": "harmless"}));
+    let idempotent = link.call_tool("echo", json!({"say": "harmless"}));
+    let idempotent = idempotent.idempotent().start();
     for _ in 0..11 {
         reached.recv_timeout(TIMEOUT).expect("a call");
     }
@@ -62,9 +65,11 @@ fn connection_closed_by_the_server_is_not_reused() {
     let _serial = Serial::begin();
     let listener = scripted_server::server(scripted_server::reply);
     // The system may report the end late; the call is repeated then.
-    let link = link(&listener.url()).with(CallOptions::new().idempotent());
+    let link = link(&listener.url());
     for connections in 1..5 {
-        assert_eq!(echo(&link, "hello"), "hello");
+        let call = link.call_tool("echo", json!({"say": "hello"}));
+        let result = call.idempotent().wait().expect("a reply");
+        assert_eq!(result.text(), "hello");
         assert!(listener.accepted() >= connections);
         listener.hang_up();
     }
@@ -86,7 +91,9 @@ fn reconnect_opens_a_new_connection() {
 fn idle_link_has_only_its_driver_thread() {
     let _serial = Serial::begin();
     let listener = scripted_server::server(scripted_server::reply);
-    let link = connector(&listener.url()).connect().expect("a thread");
+    let link = connector()
+        .connect(config(&listener.url()))
+        .expect("a thread");
     assert_eq!(echo(&link, "hello"), "hello");
     wait_until("the thread of the exchange is over", || threads() <= 1);
     link.shutdown().wait().expect("an end");

@@ -86,12 +86,12 @@ fn sent_but_unanswered_calls_do_not_block_later_calls() {
     });
     let mut config = scripted_server::config(&listener.url());
     config.limits.queued_bytes = 64 << 10;
-    let link = Connector::new(config).without_proxy().connect();
+    let link = Connector::new().without_proxy().connect(config);
     let link = link.expect("a thread");
     // Two of them exceed the limit for bytes in flight.
     let large = "x".repeat(40 << 10);
     let calls = [(); 5].map(|()| {
-        let call = link.call_tool("echo", json!({"say": large}));
+        let call = link.call_tool("echo", json!({"say": large})).start();
         reached.recv_timeout(TIMEOUT).expect("a call");
         call
     });
@@ -148,7 +148,10 @@ fn fifty_exchanges_run_concurrently() {
         },
     );
     let link = link(&listener.url());
-    let ask = |n: u32| link.call_tool("echo", json!({"say": n.to_string()}));
+    let ask = |n: u32| {
+        link.call_tool("echo", json!({"say": n.to_string()}))
+            .start()
+    };
     let calls: Vec<_> = (0..50).map(ask).collect();
     for (n, call) in calls.into_iter().enumerate() {
         assert_eq!(call.wait().expect("a reply").text(), n.to_string());
@@ -165,9 +168,9 @@ fn link_works_with_a_core_server_in_both_eras() {
         let core_server = CoreServer::new();
         let mut config = Config::http("test", "1", &core_server.url()).expect("an address");
         config.dialect = dialect;
-        let link = Connector::new(config)
+        let link = Connector::new()
             .without_proxy()
-            .connect()
+            .connect(config)
             .expect("a thread");
         let tools = link.list_tools().wait().expect("a list");
         assert_eq!(tools.items.len(), 1);

@@ -135,12 +135,12 @@ pub(crate) fn config(url: &str) -> Config {
 }
 
 pub(crate) fn link(url: &str) -> Link {
-    connector(url).connect().expect("a thread")
+    connector().connect(config(url)).expect("a thread")
 }
 
 /// Ignores the proxies of the environment in which the tests run.
-pub(crate) fn connector(url: &str) -> Connector {
-    Connector::new(config(url)).without_proxy()
+pub(crate) fn connector() -> Connector {
+    Connector::new().without_proxy()
 }
 
 /// Calls the tool `echo` with this text and returns its result.
@@ -155,7 +155,9 @@ pub(crate) fn call_in_flight(
 ) -> (Canceller, JoinHandle<Result<ToolResult, CallError>>) {
     let (progress_sender, progress_received) = mpsc::channel();
     let call = link.call_tool("echo", json!({"say": "hello"}));
-    let call = call.on_progress(move |_| progress_sender.send(()).expect("a test"));
+    let call = call
+        .on_progress(move |_| progress_sender.send(()).expect("a test"))
+        .start();
     let canceller = call.canceller();
     let waiting = thread::spawn(|| call.wait());
     progress_received.recv_timeout(TIMEOUT).expect("a report");

@@ -50,7 +50,9 @@ fn trusted() -> TlsConfig {
 fn calls_succeed_with_a_trusted_certificate() {
     let _serial = Serial::begin();
     let listener = server(scripted_server::reply);
-    let link = connector(&url(&listener)).with_tls(trusted()).connect();
+    let link = connector()
+        .with_tls(trusted())
+        .connect(config(&url(&listener)));
     let link = link.expect("a thread");
     let large = "x".repeat(1 << 20);
     assert!(echo(&link, &large) == large);
@@ -63,13 +65,10 @@ fn untrusted_certificate_fails_with_a_tls_fault() {
     let listener = server(scripted_server::reply);
     let mut config = config(&url(&listener));
     config.policy = Policy::one_shot();
-    let link = Connector::new(config).without_proxy().connect();
+    let link = Connector::new().without_proxy().connect(config);
     let link = link.expect("a thread");
-    let not_ready = link.ready().wait().expect("an answer");
-    let ended = not_ready
-        .expect_err("no trust")
-        .last_end
-        .expect("an ended epoch");
+    let not_ready = link.ready().wait().expect_err("no trust");
+    let ended = not_ready.last_end.expect("an ended epoch");
     let faults: Vec<_> = ended.faults.iter().map(|fault| fault.kind()).collect();
     assert_eq!(faults, [FaultKind::Tls]);
 }
@@ -79,7 +78,9 @@ fn cancelled_call_closes_its_tls_connection() {
     let _serial = Serial::begin();
     let (closed_sender, closed) = mpsc::channel();
     let listener = server(report_progress_and_wait(closed_sender));
-    let link = connector(&url(&listener)).with_tls(trusted()).connect();
+    let link = connector()
+        .with_tls(trusted())
+        .connect(config(&url(&listener)));
     let link = link.expect("a thread");
     let (canceller, waiting) = call_in_flight(&link);
     canceller.cancel("it takes too long");

@@ -93,6 +93,12 @@ impl ProcessTree {
         }
     }
 
+    /// Returns the id of the process.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.child.id())
+    }
+
     /// Sends `SIGTERM` to all of them.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);

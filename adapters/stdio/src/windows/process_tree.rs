@@ -118,6 +118,12 @@ impl ProcessTree {
         Ok((ProcessTree { job, child }, pipes))
     }
 
+    /// Returns the id of the process. `None` once a thread waits for its end.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Does nothing: on Windows, a request to end goes to all processes of a console or to windows, and this process has neither.
     pub fn terminate(&self) {}
 

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use everlink::http::{Fields, RequestHead, ResponseHead};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
-use everlink_handle::{Credentials, CredentialsFn, IdMap, Inbox, Link, Transport};
+use everlink_handle::{Credentials, CredentialsFn, IdMap, Inbox, Link, SetupError, Transport};
 use futures_util::StreamExt as _;
 use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
@@ -23,7 +23,7 @@ use rustls::crypto::ring;
 
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
 use super::client_exchange::{Exchange, Parts, Step};
-use super::proxy_connector::ProxyConnector;
+use super::proxy_connector::{ProxyChoice, ProxyConnector};
 use super::{copy_into, fields, known};
 use crate::drive::{drive, start};
 
@@ -53,7 +53,7 @@ pub fn connect(config: Config) -> io::Result<Link> {
 pub struct Connector {
     credentials: Option<Arc<dyn Credentials>>,
     fields: HeaderMap,
-    proxy: Option<String>,
+    proxy: ProxyChoice,
     tls: Option<ClientConfig>,
 }
 
@@ -86,11 +86,18 @@ impl Connector {
         self
     }
 
-    /// Adds a header field to every request. Default: none.
-    #[must_use]
-    pub fn with_field(mut self, name: HeaderName, value: HeaderValue) -> Connector {
+    /// Adds a header field to each request. Default: none.
+    ///
+    /// # Errors
+    ///
+    /// When the name or the value is not valid, or the link or HTTP itself sets this field.
+    pub fn with_field(mut self, name: &str, value: &str) -> Result<Connector, SetupError> {
+        let name = HeaderName::try_from(name).map_err(|_| SetupError::FieldName)?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| SetupError::FieldValue)?;
+        SetupError::check_field(name.as_str())?;
+        value.set_sensitive(true);
         self.fields.append(name, value);
-        self
+        Ok(self)
     }
 
     /// Sets the proxy: `http://user:password@example.com:3128`, or `socks5h://…`. Default: as [`new`](Connector::new) says.
@@ -98,18 +105,23 @@ impl Connector {
     /// # Errors
     ///
     /// When the URL is not the address of a proxy.
-    pub fn with_proxy(mut self, url: &str) -> io::Result<Connector> {
+    pub fn with_proxy(mut self, url: &str) -> Result<Connector, SetupError> {
         let is_proxy = url.parse::<Uri>().is_ok_and(|uri| {
             let scheme = uri.scheme_str();
             uri.host().is_some() && scheme.is_some_and(|scheme| PROXY_SCHEMES.contains(&scheme))
         });
         if !is_proxy {
-            return Err(invalid(
-                "not the URL of a proxy: use http://, https://, socks5:// or socks5h://",
-            ));
+            return Err(SetupError::Proxy);
         }
-        self.proxy = Some(url.to_owned());
+        self.proxy = ProxyChoice::Chosen(url.to_owned());
         Ok(self)
+    }
+
+    /// Uses no proxy and ignores the environment.
+    #[must_use]
+    pub fn without_proxy(mut self) -> Connector {
+        self.proxy = ProxyChoice::Direct;
+        self
     }
 
     /// Sets the TLS configuration, for example other certificate authorities or a client certificate. Default: the certificate authorities that
@@ -127,9 +139,7 @@ impl Connector {
     /// Outside a runtime, and if the config is for another transport than HTTP.
     pub fn connect(self, config: Config) -> io::Result<Link> {
         if config.binding.http().is_none() {
-            return Err(invalid(
-                "the config is not for HTTP: create it with `Config::http`",
-            ));
+            return Err(SetupError::NotHttp.into());
         }
         let (link, owner) = Link::new(config);
         start(drive(owner, self.transport()))?;
@@ -155,7 +165,7 @@ impl Connector {
 
     /// The connections with these certificates and this proxy.
     pub(super) fn connections(&self) -> (ClientConnections, ProxyConnector) {
-        let proxy_connector = ProxyConnector::new(self.proxy.as_deref());
+        let proxy_connector = ProxyConnector::new(self.proxy.clone());
         let builder = HttpsConnectorBuilder::new();
         let builder = match self.tls.clone() {
             Some(tls) => builder.with_tls_config(tls),
@@ -169,10 +179,6 @@ impl Connector {
         let https = builder.wrap_connector(proxy_connector.clone());
         (ClientConnections::new(https), proxy_connector)
     }
-}
-
-fn invalid(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// The transport of a client over HTTP. Each connection has a task. Exchanges go on while the transport is polled.
@@ -423,7 +429,7 @@ mod tests {
         let (link, owner) = Link::new(config);
         let transport = Connector::new().transport();
         let driver = tokio::spawn(drive(owner, transport));
-        let call = link.call_tool("silence", json!({}));
+        let call = link.call_tool("silence", json!({})).start();
         for _ in 0..3 {
             let answer = link.call_tool("answer", json!({})).await;
             answer.expect("an answer");
@@ -463,7 +469,7 @@ mod tests {
             // A runtime that ends drops the driver and the tasks that wait for it, in any order.
             let LinkUnderTest { link, call, .. } =
                 single_threaded.block_on(start_link(&url, dialect));
-            let waiter = single_threaded.spawn(link.call_tool("silence", json!({})));
+            let waiter = single_threaded.spawn(link.call_tool("silence", json!({})).start());
             drop((single_threaded, waiter));
             let later = runtime().expect("a runtime");
             later.block_on(call).expect_err("nobody drives it");

@@ -49,6 +49,8 @@ pub use client::{ClientTransport, Connector, connect};
 pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
 pub use endpoint::{Endpoint, User};
+#[cfg(feature = "http-client")]
+pub use everlink_handle::SetupError;
 #[cfg(feature = "http-server")]
 pub use protection::{Access, Protection};
 #[cfg(feature = "http-server")]

@@ -27,24 +27,36 @@ type BoxFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 #[derive(Clone)]
 pub(super) struct ProxyConnector {
     direct: HttpConnector<NameResolver>,
-    proxies: Arc<ProxyChoice>,
+    proxies: Arc<ProxySource>,
 }
 
-/// The choice of the proxy.
-enum ProxyChoice {
+/// What the application says about proxies.
+#[derive(Clone, Default)]
+pub(super) enum ProxyChoice {
     Chosen(String),
+    Direct,
+    #[default]
+    Environment,
+}
+
+/// Where the proxy of a server comes from.
+enum ProxySource {
+    Chosen(String),
+    Direct,
     Environment(Proxies),
 }
 
 impl ProxyConnector {
-    /// Creates a connector that uses this proxy, or those that the environment names.
-    pub(super) fn new(proxy: Option<&str>) -> ProxyConnector {
+    pub(super) fn new(choice: ProxyChoice) -> ProxyConnector {
         let mut direct = HttpConnector::new_with_resolver(NameResolver(GaiResolver::new()));
         direct.enforce_http(false);
         direct.set_nodelay(true);
-        let proxies = match proxy {
-            Some(proxy) => ProxyChoice::Chosen(proxy.to_owned()),
-            None => ProxyChoice::Environment(Proxies::new(|name| env::var(name).ok())),
+        let proxies = match choice {
+            ProxyChoice::Chosen(proxy) => ProxySource::Chosen(proxy),
+            ProxyChoice::Direct => ProxySource::Direct,
+            ProxyChoice::Environment => {
+                ProxySource::Environment(Proxies::new(|name| env::var(name).ok()))
+            }
         };
         ProxyConnector {
             direct,
@@ -56,8 +68,9 @@ impl ProxyConnector {
     fn proxy(&self, uri: &Uri) -> Option<Intercept> {
         let host = uri.host().filter(|host| !is_local_host(host))?;
         let proxy = match &*self.proxies {
-            ProxyChoice::Chosen(proxy) => proxy,
-            ProxyChoice::Environment(proxies) => {
+            ProxySource::Chosen(proxy) => proxy,
+            ProxySource::Direct => return None,
+            ProxySource::Environment(proxies) => {
                 let is_https = uri.scheme_str() == Some("https");
                 proxies.proxy_for(is_https, host, uri.port_u16())?
             }

@@ -58,7 +58,7 @@ fn refused_call_succeeds_after_the_client_has_credentials() {
                 .connect(app.config("/api/mcp", dialect))
                 .expect("a runtime");
             let mut events = link.events();
-            let call = link.call_tool("who", json!({}));
+            let call = link.call_tool("who", json!({})).start();
             loop {
                 let event = events.recv().await.expect("the link lives");
                 if let Event::AuthRequired(challenge) = &*event {

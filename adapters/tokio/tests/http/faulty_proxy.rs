@@ -51,7 +51,7 @@ fn modern_call_with_a_cut_stream_fails_and_may_have_run() {
         let mut server = TestServer::start().await;
         let proxy = Proxy::start(server.address, Mode::Unchanged).await;
         let link = link(proxy.address, Dialect::Modern);
-        let call = link.call_tool("hold", json!({}));
+        let call = link.call_tool("hold", json!({})).start();
         assert_eq!(server.tools.next_report().await, "hold");
         proxy.cut();
         let error = call.await.expect_err("it was cut");
@@ -77,7 +77,8 @@ fn legacy_call_with_a_cut_stream_continues_on_the_next_stream() {
         let begun = Arc::new(Notify::new());
         let begun_notify = Arc::clone(&begun);
         let call = link.call_tool("hold", json!({}));
-        let call = tokio::spawn(call.on_progress(move |_| begun_notify.notify_one()));
+        let call = call.on_progress(move |_| begun_notify.notify_one());
+        let call = tokio::spawn(call.start());
         assert_eq!(server.tools.next_report().await, "hold");
         begun.notified().await;
         proxy.cut();
@@ -98,10 +99,12 @@ fn cancelled_call_closes_its_connection_before_and_during_the_response() {
             let mut server = TestServer::start().await;
             let proxy = Proxy::start(server.address, Mode::Unchanged).await;
             let link = link(proxy.address, Dialect::Modern);
-            let (begun, call) = (Arc::new(Notify::new()), link.call_tool(tool, json!({})));
+            let begun = Arc::new(Notify::new());
             let begun_notify = Arc::clone(&begun);
+            let call = link.call_tool(tool, json!({}));
+            let call = call.on_progress(move |_| begun_notify.notify_one()).start();
             let canceller = call.canceller();
-            let call = tokio::spawn(call.on_progress(move |_| begun_notify.notify_one()));
+            let call = tokio::spawn(call);
             assert_eq!(server.tools.next_report().await, tool);
             if tool == "hold" {
                 begun.notified().await;

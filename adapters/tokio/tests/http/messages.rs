@@ -16,7 +16,7 @@ fn list_and_call_succeed_in_both_eras() {
         for dialect in ERAS {
             let server = TestServer::start().await;
             let link = link(server.address, dialect);
-            let session = link.ready().await.expect("an owner").expect("a session");
+            let session = link.ready().await.expect("a session");
             let is_modern = session.version.era() == Era::Modern;
             assert_eq!(is_modern, dialect == Dialect::Modern);
             assert_eq!(link.list_tools().await.expect("a list").items.len(), 7);
@@ -47,7 +47,10 @@ fn hundred_concurrent_calls_get_their_own_replies() {
         for dialect in ERAS {
             let server = TestServer::start().await;
             let link = link(server.address, dialect);
-            let begin = |number| link.call_tool("echo", json!({"text": format!("{number}")}));
+            let begin = |number| {
+                link.call_tool("echo", json!({"text": format!("{number}")}))
+                    .start()
+            };
             let calls: Vec<_> = (0..100).map(begin).collect();
             for (number, call) in calls.into_iter().enumerate() {
                 assert_eq!(call.await.expect("an echo").text(), number.to_string());
@@ -86,7 +89,7 @@ fn ask_of_a_tool_is_answered_by_the_client() {
             config.capabilities = ClientCapabilities::default().with_elicitation_form();
             let link = http::connect(config).expect("a runtime");
             let mut events = link.events();
-            let call = link.call_tool("ask", json!({}));
+            let call = link.call_tool("ask", json!({})).start();
             let ask = loop {
                 let event = events.recv().await.expect("the link lives");
                 if let Event::Ask(ask) = &*event {
@@ -94,7 +97,7 @@ fn ask_of_a_tool_is_answered_by_the_client() {
                 }
             };
             let answer = payload(&json!({"action": "accept", "content": {"name": "Ada"}}));
-            let answered = link.answer(ask, Ok(answer)).await.expect("an owner");
+            let answered = link.answer(ask, Ok(answer)).await;
             answered.expect("it is open");
             assert!(call.await.expect("an answer").text().contains("Ada"));
             link.shutdown().await.expect("it ends");
@@ -109,7 +112,7 @@ fn cancelled_call_is_cancelled_at_the_server() {
         for dialect in ERAS {
             let mut server = TestServer::start().await;
             let link = link(server.address, dialect);
-            let call = link.call_tool("hold", json!({}));
+            let call = link.call_tool("hold", json!({})).start();
             assert_eq!(server.tools.next_report().await, "hold");
             call.canceller().cancel("no longer wanted");
             let failure = failed(call.await.expect_err("it was cancelled"));
@@ -139,7 +142,7 @@ fn published_changes_are_delivered() {
                     Event::Watching { .. } => {
                         let uri = "shop://window".into();
                         for change in [Change::List(List::Tools), Change::Resource { uri }] {
-                            let published = server.service.publish(change).await.expect("an owner");
+                            let published = server.service.publish(change).await;
                             published.expect("it is offered");
                         }
                     }
@@ -184,7 +187,7 @@ fn dropping_the_last_handle_shuts_the_link_down() {
             let mut server = TestServer::start().await;
             let link = link(server.address, dialect);
             let (other, mut events) = (link.clone(), link.events());
-            let call = link.call_tool("hold", json!({}));
+            let call = link.call_tool("hold", json!({})).start();
             assert_eq!(server.tools.next_report().await, "hold");
             drop(link);
             assert_eq!(echo(&other, "one is left").await, "one is left");

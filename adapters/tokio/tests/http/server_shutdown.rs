@@ -20,7 +20,9 @@ fn calls_in_flight_fail_when_the_server_is_killed_and_the_link_recovers() {
                 .await
                 .expect("it opens");
             let link = link(server.address, dialect);
-            let calls: Vec<_> = (0..20).map(|_| link.call_tool("hold", json!({}))).collect();
+            let calls: Vec<_> = (0..20)
+                .map(|_| link.call_tool("hold", json!({})).start())
+                .collect();
             for _ in &calls {
                 assert_eq!(server.tools.next_report().await, "hold");
             }
@@ -45,7 +47,7 @@ fn shutdown_answers_calls_in_flight_and_refuses_new_ones() {
         for dialect in ERAS {
             let mut server = TestServer::start().await;
             let link = link(server.address, dialect);
-            let call = link.call_tool("hold", json!({}));
+            let call = link.call_tool("hold", json!({})).start();
             assert_eq!(server.tools.next_report().await, "hold");
             let ended = server.service.shutdown();
             // A new request is refused only after the shutdown has begun, so this waits for that.
@@ -94,7 +96,7 @@ fn shutdown_cancels_requests_after_the_drain_timeout() {
             config.drain = Duration::from_millis(20);
             let mut server = TestServer::start_with(([127, 0, 0, 1], 0).into(), config).await;
             let link = link(server.address, dialect);
-            let call = link.call_tool("hold", json!({}));
+            let call = link.call_tool("hold", json!({})).start();
             assert_eq!(server.tools.next_report().await, "hold");
             server.service.shutdown().await.expect("it ends");
             assert_eq!(server.tools.next_report().await, "unwanted");

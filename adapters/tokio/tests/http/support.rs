@@ -199,7 +199,7 @@ async fn answer_request(
         "ask" => {
             let form = json!({"message": "Who is there?", "requestedSchema": {"type": "object", "properties": {}}});
             let answer = context.ask("elicitation/create", Some(payload(&form)));
-            let answer = answer.await.expect("an owner").expect("an answer");
+            let answer = answer.await.expect("an answer");
             answer.as_str().to_owned()
         }
         "count" => {
@@ -252,6 +252,6 @@ pub(crate) fn payload(value: &Value) -> Payload {
 
 /// Calls the tool `echo` and returns its text.
 pub(crate) async fn echo(link: &Link, text: &str) -> String {
-    let call = link.call_tool("echo", json!({"text": text}));
+    let call = link.call_tool("echo", json!({"text": text})).start();
     call.await.expect("an echo").text()
 }

@@ -21,7 +21,7 @@ async fn next_change(events: &mut Events<Event>) -> Change {
 
 /// Waits until the link hears of changes: after its first request, and once its watch is set up. A legacy client needs no watch for lists.
 async fn watching(link: &Link, events: &mut Events<Event>) {
-    let session = link.ready().await.expect("it lives").expect("it is ready");
+    let session = link.ready().await.expect("it is ready");
     if session.version.era() == Era::Legacy {
         call(link, "tools/list", json!({})).await;
         return;

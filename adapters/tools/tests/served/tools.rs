@@ -237,7 +237,7 @@ fn blocking_tool_does_not_block_the_runtime() {
             Ok("released")
         });
         let link = serve(&tools).await;
-        let waiting = link.call_tool("wait", json!({}));
+        let waiting = link.call_tool("wait", json!({})).start();
         for _ in 0..4 {
             let sum = link.call_tool("add", json!({"a": 1, "b": 1})).await;
             assert!(!sum.expect("it ran").is_error());
@@ -279,7 +279,8 @@ fn progress_reaches_the_caller_and_cancellation_the_function() {
         let link = serve(&tools).await;
         let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
         let call = link.call_tool("long", json!({}));
-        let call = tokio::spawn(call.on_progress(move |report| drop(reports.send(report))));
+        let call = call.on_progress(move |report| drop(reports.send(report)));
+        let call = tokio::spawn(call.start());
         let report = reported.recv().await.expect("a report");
         assert_eq!((report.progress, report.total), (1.0, Some(2.0)));
         call.abort();

@@ -250,7 +250,7 @@ impl Client for OnThreads {
         let mut times = Vec::with_capacity(calls);
         for _ in 0..calls {
             let start = StdInstant::now();
-            let result = self.0.call_tool(NAME, arguments(text));
+            let result = self.0.call_tool(NAME, arguments(text)).start();
             let result = result.wait().expect("it is answered");
             let len = result.text().len();
             times.push(nanos(start));
@@ -261,7 +261,7 @@ impl Client for OnThreads {
 
     /// One thread, which starts a new call for each that has ended.
     fn concurrent(&mut self, calls: usize, in_flight: usize, text: &str) {
-        let start_call = || self.0.call_tool(NAME, arguments(text));
+        let start_call = || self.0.call_tool(NAME, arguments(text)).start();
         let mut pending: VecDeque<_> = (0..in_flight.min(calls)).map(|_| start_call()).collect();
         let mut started = pending.len();
         while let Some(call) = pending.pop_front() {
@@ -277,7 +277,7 @@ impl Client for OnThreads {
 
 impl Caller for Link {
     async fn call(&self, text: &str) -> usize {
-        let result = self.call_tool(NAME, arguments(text));
+        let result = self.call_tool(NAME, arguments(text)).start();
         result.await.expect("it is answered").text().len()
     }
 }

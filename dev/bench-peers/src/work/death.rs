@@ -113,7 +113,7 @@ impl ScriptClient for Link {
     fn hang(&self, deadline: Option<Duration>) -> Pin<Box<dyn Future<Output = bool> + '_>> {
         let mut options = CallOptions::new();
         options.total = deadline.map(Limit::After);
-        let call = self.with(options).call_tool(HANG, json!({}));
+        let call = self.with(options).call_tool(HANG, json!({})).start();
         Box::pin(async { call.await.is_err() })
     }
 

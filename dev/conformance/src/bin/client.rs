@@ -33,13 +33,14 @@ async fn run() -> Result<(), Failure> {
             connector.connect(client_run.config()?)?
         }
     };
+    link.on_ask(answer);
     tokio::spawn(handle_events(link.clone(), link.events(), authorization));
     client_run.run(&link).await?;
     link.shutdown().await?;
     Ok(())
 }
 
-/// Prints events to standard error, and answers the server's questions.
+/// Prints events to standard error, and answers requests for credentials.
 async fn handle_events(
     link: Link,
     mut events: Events<Event>,
@@ -51,16 +52,10 @@ async fn handle_events(
             let (settled, link) = (authorization.settled(), link.clone());
             tokio::spawn(async move {
                 match settled.await {
-                    Ok(Ok(_)) => link.authorized(),
-                    Ok(Err(refusal)) => link.denied(&refusal.to_string()),
-                    Err(gone) => link.denied(&gone.to_string()),
+                    Ok(_) => link.authorized(),
+                    Err(error) => link.denied(&error.to_string()),
                 }
             });
-        }
-        if let Event::Ask(ask) = &*event {
-            if let Ok(Err(misuse)) = link.answer(ask.ask, answer(ask)).await {
-                eprintln!("the answer was not taken: {misuse}");
-            }
         }
     }
 }

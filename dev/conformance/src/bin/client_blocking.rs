@@ -20,13 +20,13 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     let client_run = ClientRun::from_process()?;
-    let web = Connector::new(client_run.config()?).into_web()?;
-    let authorization = client_run.authorization(web)?;
-    let mut connector = Connector::new(client_run.config()?);
+    let mut connector = Connector::new();
+    let authorization = client_run.authorization(connector.web())?;
     if let Some(authorization) = &authorization {
         connector = connector.with_authorization(authorization.clone());
     }
-    let link = connector.connect()?;
+    let link = connector.connect(client_run.config()?)?;
+    link.on_ask(answer);
     let (event_link, events) = (link.clone(), link.events());
     thread::spawn(move || handle_events(&event_link, events, authorization.as_ref()));
     wait(client_run.run(&link))?;
@@ -34,22 +34,16 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints events to standard error, and answers the server's questions.
-fn handle_events(link: &Link, events: Events<Event>, authorization: Option<&Authorization>) {
-    for event in events {
+/// Prints events to standard error, and answers requests for credentials.
+fn handle_events(link: &Link, mut events: Events<Event>, authorization: Option<&Authorization>) {
+    for event in events.iter() {
         eprintln!("{event}");
         if let (Event::AuthRequired(_), Some(authorization)) = (&*event, authorization) {
             let (settled, link) = (authorization.settled(), link.clone());
             thread::spawn(move || match settled.wait() {
-                Ok(Ok(_)) => link.authorized(),
-                Ok(Err(refusal)) => link.denied(&refusal.to_string()),
-                Err(gone) => link.denied(&gone.to_string()),
+                Ok(_) => link.authorized(),
+                Err(error) => link.denied(&error.to_string()),
             });
-        }
-        if let Event::Ask(ask) = &*event {
-            if let Ok(Err(misuse)) = link.answer(ask.ask, answer(ask)).wait() {
-                eprintln!("the answer was not taken: {misuse}");
-            }
         }
     }
 }

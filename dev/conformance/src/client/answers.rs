@@ -1,18 +1,19 @@
 //! Answers the questions of the server without a user or a model: a form returns its defaults, and sampling returns a fixed text.
 
-use everlink::client::Ask;
 use everlink::{ErrorObject, Payload};
+use everlink_tokio::OpenAsk;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The answer to a question.
-///
-/// # Errors
-///
-/// If the method is unknown, or the form cannot be parsed.
-pub fn answer(ask: &Ask) -> Result<Payload, ErrorObject> {
-    let answer = match &*ask.method {
-        "elicitation/create" => accept(ask.params.as_ref())?,
+/// Answers a question.
+pub fn answer(ask: OpenAsk) {
+    let answer = result(&ask);
+    ask.answer(answer);
+}
+
+fn result(ask: &OpenAsk) -> Result<Payload, ErrorObject> {
+    let answer = match ask.method() {
+        "elicitation/create" => accept(ask.params())?,
         "roots/list" => json!({ "roots": [] }),
         "sampling/createMessage" => json!({
             "role": "assistant",

@@ -18,7 +18,7 @@ pub(super) async fn run_scenario(
 ) -> Result<(), Failure> {
     match scenario {
         "initialize" | "request-metadata" => {
-            link.ready().await??;
+            link.ready().await?;
             Ok(())
         }
         "json-schema-ref-no-deref" => {
@@ -34,7 +34,7 @@ pub(super) async fn run_scenario(
         "json-schema-2020-12-preservation" => echo_schema(link).await,
         "sep-2322-client-request-state" => call_all_concurrently(link).await,
         _ if scenario.starts_with("auth/") => {
-            link.ready().await??;
+            link.ready().await?;
             link.list_tools().await?;
             link.call_tool("test-tool", json!({})).await?;
             Ok(())
@@ -123,7 +123,7 @@ async fn call_all_concurrently(link: &Link) -> Result<(), Failure> {
     let mut calls = Vec::new();
     for tool in &link.list_tools().await?.items {
         let tool: Tool = tool.parse()?;
-        calls.push(link.call_tool(&tool.name, tool.arguments()));
+        calls.push(link.call_tool(&tool.name, tool.arguments()).start());
     }
     for call in calls {
         call.await?;

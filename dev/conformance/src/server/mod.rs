@@ -119,7 +119,7 @@ impl Invocation {
 
     /// Asks the client. Fails if the client did not declare the capability.
     async fn ask(&self, method: &'static str, params: Value) -> Result<Value, ErrorObject> {
-        let answer = self.context.ask(method, Some(payload(&params)?)).await??;
+        let answer = self.context.ask(method, Some(payload(&params)?)).await?;
         answer.parse().map_err(internal)
     }
 

@@ -90,7 +90,7 @@ fn measure_deaths(connect: &Connect<'_>, times: usize, calls: usize) -> Vec<Deat
 
 fn measure_death(link: &Link, calls: usize) -> Death {
     let calls_in_flight: Vec<_> = (0..calls)
-        .map(|_| link.call_tool("hang", json!({})))
+        .map(|_| link.call_tool("hang", json!({})).start())
         .collect();
     // The child reads in order: it has read the calls before when it answers this one.
     let child = pid(link);

@@ -87,8 +87,7 @@ fn run_links(
     let links: Vec<Link> = (0..links).map(|_| open()).collect();
     let all_ready: Vec<_> = links.iter().map(Link::ready).collect();
     for ready in all_ready {
-        let ready = ready.wait().expect("the link is driven");
-        ready.expect("the server is there");
+        ready.wait().expect("the server is there");
     }
     samples.push(Sample::take("ready"));
 
@@ -135,14 +134,16 @@ fn run_links(
 /// Mostly a small call; one in five takes 500 ms or returns 32 KiB.
 fn random_call(link: &Link, rng: &mut Rng) -> Call<ToolResult> {
     match rng.below(10) {
-        0 => link.call_tool("sleep", json!({"ms": 500})),
+        0 => link.call_tool("sleep", json!({"ms": 500})).start(),
         1 => flood(link),
-        _ => link.call_tool("echo", json!({"text": "are you there?"})),
+        _ => link
+            .call_tool("echo", json!({"text": "are you there?"}))
+            .start(),
     }
 }
 
 fn flood(link: &Link) -> Call<ToolResult> {
-    link.call_tool("flood", json!({"bytes": 32 << 10}))
+    link.call_tool("flood", json!({"bytes": 32 << 10})).start()
 }
 
 fn kill_some(processes: &ProcessSet, kills: usize, rng: &mut Rng) -> usize {

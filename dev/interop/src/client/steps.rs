@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use everlink::client::Event;
 use everlink::protocol::ClientCapabilities;
 use everlink::{Change, Config, Watch};
-use everlink_tokio::{Call, CallError, Link, ToolResult};
+use everlink_tokio::{Call, CallBuilder, CallError, Link, ToolResult};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::sleep;
 
@@ -90,7 +90,7 @@ impl StepRunner {
     }
 
     async fn handshake(&mut self) -> Outcome {
-        self.link.ready().await??;
+        self.link.ready().await?;
         self.ready_after = Some(self.began.elapsed());
         Ok(String::new())
     }
@@ -235,7 +235,7 @@ impl StepRunner {
             // A stopped server cannot answer.
             self.peer.stop()?;
             let before = self.link.stats().await?.messages_out;
-            let call = tokio::spawn(self.run(&self.tools.call));
+            let call = tokio::spawn(self.run(&self.tools.call).start());
             while self.link.stats().await?.messages_out == before {
                 sleep(POLL_INTERVAL).await;
             }
@@ -259,7 +259,7 @@ impl StepRunner {
         expect_text(&self.run(tool_call).await?, tool_call)
     }
 
-    fn run(&self, tool_call: &ToolCall) -> Call<ToolResult> {
+    fn run(&self, tool_call: &ToolCall) -> CallBuilder<ToolResult> {
         self.link.call_tool(tool_call.tool, &tool_call.arguments)
     }
 
@@ -272,7 +272,7 @@ impl StepRunner {
             // Only the first report counts; the receiver may be gone.
             let _ = report_start.send(());
         });
-        Ok((call, started))
+        Ok((call.start(), started))
     }
 }
 
