@@ -36,6 +36,7 @@ mod inbox;
 #[cfg(all(test, loom))]
 mod model;
 mod park;
+pub mod prelude;
 mod promise;
 mod proxy;
 mod record;

@@ -1,12 +1,14 @@
 //! Tests the handles and owners of both ends, connected in memory, with a manual clock.
 
-use std::future::Future;
+use std::error::Error;
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use everlink::client::{CallOptions, Event, FailureKind, Misuse, State};
+use everlink::client::{CallOptions, Ended, Event, FailureKind, Misuse, State};
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{self, InputRequired, Offer, Progress, Server};
 use everlink::{
@@ -14,8 +16,10 @@ use everlink::{
     Payload, Watch,
 };
 use everlink_handle::{
-    Call, CallError, Events, Link, LinkOwner, Response, Service, ServiceOwner, Task, ToolResult,
+    Call, CallError, Events, Link, LinkOwner, NoTransport, Response, Service, ServiceOwner, Task,
+    ThreadPark, ToolResult, drive, run,
 };
+use futures_core::Stream;
 use serde_json::json;
 
 /// Both ends, and the in-memory connection between them.
@@ -102,6 +106,9 @@ impl Pair {
                     _ => {}
                 }
             }
+            // An event may have made its listener send a command.
+            let owner = self.owner.as_ref();
+            is_idle &= !owner.is_some_and(|owner| owner.register_waker(Waker::noop()));
             if is_idle {
                 return;
             }
@@ -864,4 +871,173 @@ fn handler_can_publish_a_change_to_watching_clients() {
     assert_eq!(value_of(call).expect("a reply").text(), "done");
     let mut received = std::iter::from_fn(|| events.try_recv());
     assert!(received.any(|event| matches!(*event, Event::Changed(Change::List(List::Tools)))));
+}
+
+#[test]
+fn call_that_is_not_started_is_not_made() {
+    let mut pair = Pair::new();
+    drop(pair.link().ready());
+    let call = pair.link().call_tool("say", json!({})).idempotent();
+    pair.run();
+    assert!(pair.tasks.is_empty());
+    let mut call = call.into_future();
+    pair.run();
+    assert_eq!(pair.tasks.len(), 1);
+    pair.answer(Ok(text("late")));
+    assert!(poll_once(&mut call).is_ready());
+}
+
+/// The policy's limit for silence would end the call before its own limit.
+#[test]
+fn timeout_of_a_call_replaces_the_limit_for_silence() {
+    let mut config = Config::child("handles", "1.0");
+    config.policy.call_idle = Limit::After(Duration::from_secs(60));
+    config.policy.keepalive = None;
+    config.policy.hang = None;
+    let mut pair = Pair::with(config);
+    let hour = Duration::from_secs(3600);
+    let call = || pair.link().call_tool("say", json!({}));
+    let mut patient = call().timeout(hour).start();
+    let mut brief = call().idle_timeout(hour / 60).timeout(hour).start();
+    pair.run();
+    pair.advance_time(hour / 2);
+    assert!(poll_once(&mut patient).is_pending());
+    let Poll::Ready(Err(CallError::Failed(failure))) = poll_once(&mut brief) else {
+        panic!("nothing was heard for a minute");
+    };
+    assert!(matches!(failure.kind, FailureKind::TimedOut { .. }));
+    pair.advance_time(hour / 2);
+    assert!(poll_once(&mut patient).is_ready());
+}
+
+#[test]
+fn asks_that_came_before_the_handler_are_passed_to_it() {
+    let (mut pair, _events, _call) = link_with_roots_and_open_call();
+    let first = pair.tasks[0].context.ask("roots/list", None);
+    let withdrawn = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
+    pair.advance_time(Duration::from_secs(300));
+    let second = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
+    // The server waits for 10 minutes.
+    pair.advance_time(Duration::from_secs(299));
+    drop((first, withdrawn));
+    pair.advance_time(Duration::from_secs(2));
+    let answered = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&answered);
+    pair.link().on_ask(move |ask| {
+        assert_eq!(ask.method(), "roots/list");
+        count.fetch_add(1, Ordering::Relaxed);
+        ask.answer(Ok(r#"{"roots":[]}"#.parse().expect("it is JSON")));
+    });
+    pair.run();
+    assert_eq!(
+        value_of(second).expect("an answer").as_str(),
+        r#"{"roots":[]}"#
+    );
+    assert_eq!(answered.load(Ordering::Relaxed), 1, "two were withdrawn");
+    let third = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
+    value_of(third).expect("an answer");
+    assert_eq!(answered.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn ask_that_is_dropped_or_whose_handler_panics_is_refused() {
+    let (mut pair, _events, _call) = link_with_roots_and_open_call();
+    for panics in [false, true] {
+        pair.link().on_ask(move |ask| {
+            assert!(!panics, "intentional panic");
+            drop(ask);
+        });
+        let asked = pair.tasks[0].context.ask("roots/list", None);
+        pair.run();
+        let error = value_of(asked).expect_err("no answer").to_string();
+        assert!(error.contains("without an answer"), "{error}");
+    }
+    assert_eq!(pair.link().state(), State::Ready);
+}
+
+#[test]
+fn pid_is_that_of_the_present_server() {
+    let mut pair = Pair::new();
+    assert_eq!(pair.link().pid(), None);
+    pair.owner.as_mut().expect("it lives").set_pid(Some(7));
+    assert_eq!(pair.link().pid(), None, "it is not open");
+    drop(pair.link().ready());
+    pair.run();
+    assert_eq!(pair.link().pid(), Some(7));
+    let clone = pair.link().clone();
+    pair.opens_fail = true;
+    pair.kill_server();
+    pair.run();
+    assert_ne!(clone.state(), State::Ready);
+    assert_eq!(clone.pid(), None);
+    pair.owner = None;
+    assert_eq!(clone.pid(), None);
+}
+
+#[test]
+fn sources_of_an_error_are_typed() {
+    let mut pair = Pair::new();
+    pair.opens_fail = true;
+    let call = pair.link().call_tool("say", json!({})).start();
+    let ready = pair.link().ready();
+    for _ in 0..600 {
+        pair.advance_time(Duration::from_secs(1));
+    }
+    let failed = value_of(call).expect_err("no server");
+    let not_ready = CallError::from(value_of(ready).expect_err("no server"));
+    for error in [&failed, &not_ready] {
+        let source = error.source().expect("how it ended");
+        let ended = source.downcast_ref::<Ended>().expect("an end");
+        assert!(error.to_string().contains(&ended.to_string()), "{error}");
+    }
+    assert!(!not_ready.may_have_run());
+    pair.owner = None;
+    let refused = value_of(pair.link().call_tool("say", json!({})).start());
+    let refused = refused.expect_err("it is closed");
+    let source = refused.source().and_then(|source| source.downcast_ref());
+    assert_eq!(source, Some(&Misuse::Closed));
+    let notified = value_of(pair.link().notify("notifications/x", None));
+    assert_eq!(notified, Err(Misuse::Closed));
+    let not_ready = value_of(pair.link().ready()).expect_err("it is closed");
+    assert_eq!(not_ready.state, State::Closed);
+}
+
+#[test]
+fn events_are_a_stream_that_ends_with_the_link() {
+    let mut pair = Pair::new();
+    let mut events = pin!(pair.link().events());
+    let mut poll = || {
+        let mut cx = Context::from_waker(Waker::noop());
+        events.as_mut().poll_next(&mut cx)
+    };
+    assert!(poll().is_pending());
+    drop(pair.link().ready());
+    pair.run();
+    let mut is_ready = false;
+    while let Poll::Ready(event) = poll() {
+        is_ready |= matches!(*event.expect("the link lives"), Event::Ready(_));
+    }
+    assert!(is_ready);
+    pair.owner = None;
+    assert!(matches!(poll(), Poll::Ready(None)));
+}
+
+/// Drivers run on any thread of a runtime.
+#[test]
+fn drivers_and_calls_can_move_between_threads() {
+    fn is_send<T: Send>(_: &T) {}
+    let (link, owner) = Link::new(Config::child("handles", "1.0"));
+    run(ThreadPark::new(), |clock| {
+        let driver = drive(owner, NoTransport::default(), clock);
+        is_send(&driver);
+        drop(driver);
+        std::future::ready(())
+    });
+    is_send(&link.call_tool("say", json!({})));
+    is_send(&link.call_tool("say", json!({})).start());
+    is_send(&link.ready());
+    is_send(&link.events());
 }

@@ -45,7 +45,7 @@ pub use web::HttpWeb;
 
 pub use everlink_handle::{
     Call, CallBuilder, CallError, Canceller, Events, Gone, Link, NotReady, OpenAsk, Pending,
-    Progress, SetupError, ToolResult, wait,
+    Progress, SetupError, ToolResult, prelude, wait,
 };
 /// The TLS settings: trusted root certificates and the client's certificate.
 pub use ureq::tls;

@@ -67,7 +67,8 @@ use everlink_handle::{
 pub use child::{ChildIo, ChildTransport};
 pub use everlink_handle::{
     Answer, Call, CallBuilder, CallError, Canceller, Context, Events, Gone, Link, NotReady,
-    OpenAsk, Pending, Progress, Response, Service, ServiceError, Task, ToolResult, secret, wait,
+    OpenAsk, Pending, Progress, Response, Service, ServiceError, Task, ToolResult, prelude, secret,
+    wait,
 };
 #[cfg(unix)]
 pub use system::{PolledChild, StdioTransport, cleaner, reactor};

@@ -21,7 +21,7 @@ pub use everlink;
 pub use everlink_handle::{
     Call, CallBuilder, CallError, Canceller, ClientCommand, Context, Events, Gone, Guard,
     GuardOwner, Link, LinkCommand, LinkOwner, NotReady, OpenAsk, Pending, Progress, Recorder,
-    Response, Service, ServiceError, Status, ToolResult, Transport, secret,
+    Response, Service, ServiceError, Status, ToolResult, Transport, prelude, secret,
 };
 #[cfg(unix)]
 pub use reactor::{TokioReactor, TokioRegistered};

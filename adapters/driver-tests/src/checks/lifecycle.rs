@@ -148,6 +148,8 @@ fn calls_progress_and_asks_work_in_both_eras(harness: &Harness<'_>) {
         let link = harness.link(&[era], config);
         link.wait_ready();
         let session = link.session().expect("a ready link has a session");
+        let pid = u32::try_from(link.server_pid()).ok();
+        expect_eq("the id of the server's process", link.pid(), pid);
         expect_eq("the version", session.version, version);
 
         let listing = await_soon("the list of tools", link.list_tools().start());
