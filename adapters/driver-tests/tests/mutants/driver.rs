@@ -311,6 +311,10 @@ impl ChildTransport {
 }
 
 impl Transport for ChildTransport {
+    fn pid(&self) -> Option<u32> {
+        self.child.as_ref().and_then(|child| child.process.pid())
+    }
+
     fn perform(&mut self, output: Output<Infallible>, bytes: &[u8]) {
         let fault = self.fault;
         let has = |it: Fault| fault == Some(it);

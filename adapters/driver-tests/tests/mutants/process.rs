@@ -108,6 +108,13 @@ impl Process {
         }
     }
 
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match self {
+            Process::Plain(process) => Some(process.child.id()),
+            Process::Tree(tree) => tree.pid(),
+        }
+    }
+
     pub(crate) fn activity(&self) -> Option<Input<'static>> {
         match self {
             Process::Plain(_) => None,
