@@ -201,7 +201,9 @@ fn answer<R: Into<Response>>(
         answer,
     } = task;
     if !context.is_cancelled() {
-        let run = AssertUnwindSafe(|| function(request, context).map(Into::into));
+        let span = context.span();
+        let run = || span.in_scope(|| function(request, context).map(Into::into));
+        let run = AssertUnwindSafe(run);
         if let Ok(response) = catch_unwind(run) {
             answer.respond(response);
         }

@@ -18,6 +18,8 @@ use super::link::{LinkQueue, NotReady, OwnerCommand};
 use crate::commands::ClientCommand;
 use crate::park::wait;
 use crate::promise::{Gone, Slot};
+use crate::sync::wake;
+use crate::trace::CallSpan;
 
 /// The maximum number of progress reports queued per call. The oldest report is dropped for a new one.
 const MAX_REPORTS: usize = 64;
@@ -39,6 +41,26 @@ pub struct CallBuilder<T> {
 pub(super) enum CallSubject {
     List(List),
     Method(Cow<'static, str>, Option<Payload>),
+}
+
+impl CallSubject {
+    fn span(&self) -> CallSpan {
+        match self {
+            CallSubject::List(list) => CallSpan::new(list.method(), None),
+            CallSubject::Method(method, params) => CallSpan::new(method, params.as_ref()),
+        }
+    }
+
+    fn into_command(self, options: CallOptions) -> ClientCommand {
+        match self {
+            CallSubject::List(list) => ClientCommand::List { list, options },
+            CallSubject::Method(method, params) => ClientCommand::Call {
+                method,
+                params,
+                options,
+            },
+        }
+    }
 }
 
 type OnProgress = Box<dyn FnMut(Progress) + Send>;
@@ -94,20 +116,17 @@ impl<T> CallBuilder<T> {
     /// Makes the call.
     pub fn start(self) -> Call<T> {
         let slot = Arc::new(Slot::new(CallState::default()));
-        let caller = Caller(Arc::clone(&slot));
-        let options = self.options;
-        let command = self.subject.map(|subject| match subject {
-            CallSubject::List(list) => ClientCommand::List { list, options },
-            CallSubject::Method(method, params) => ClientCommand::Call {
-                method,
-                params,
-                options,
-            },
-        });
-        match command {
-            // If the driver has ended, the queue drops the caller, which settles the call.
-            Ok(command) => self.queue.send(OwnerCommand::Call(command, caller)),
-            Err(error) => caller.settle(Err(error)),
+        match self.subject {
+            Ok(subject) => {
+                let caller = Caller {
+                    slot: Arc::clone(&slot),
+                    span: subject.span(),
+                };
+                let command = subject.into_command(self.options);
+                // If the driver has ended, the queue drops the caller, which settles the call.
+                self.queue.send(OwnerCommand::Call(command, caller));
+            }
+            Err(error) => slot.settle(Some(Err(error))),
         }
         Call {
             slot,
@@ -175,36 +194,46 @@ impl CallState {
 }
 
 /// The owner's side of a call. Dropping it settles the call with an error, so that no caller waits for ever.
-pub(crate) struct Caller(Arc<CallSlot>);
+pub(crate) struct Caller {
+    slot: Arc<CallSlot>,
+    span: CallSpan,
+}
 
 impl Caller {
     pub(crate) fn accepted(&self, id: CallId) {
-        self.0.with_shared(|state| state.id = Some(id));
+        self.slot.with_shared(|state| state.id = Some(id));
     }
 
     pub(crate) fn settle(self, outcome: Result<Reply, CallError>) {
-        self.0.settle(Some(outcome));
+        self.settle_without_waking(outcome)
+            .into_iter()
+            .for_each(wake);
     }
 
     /// Settles the call like [`settle`](Caller::settle), but returns the caller's waker instead of waking it.
     pub(crate) fn settle_without_waking(self, outcome: Result<Reply, CallError>) -> Option<Waker> {
-        self.0.settle_without_waking(Some(outcome))
+        self.span.record(outcome.as_ref().map(Reply::payload));
+        self.slot.settle_without_waking(Some(outcome))
     }
 
     pub(crate) fn report(&self, report: Progress) {
-        self.0.update_shared(|state| state.report(report));
+        self.slot.update_shared(|state| state.report(report));
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        let was_accepted = self.0.with_shared(|state| state.id.is_some());
+        if self.slot.is_settled() {
+            return;
+        }
+        let was_accepted = self.slot.with_shared(|state| state.id.is_some());
         let error = if was_accepted {
             CallError::Gone
         } else {
             CallError::Misuse(Misuse::Closed)
         };
-        self.0.settle(Some(Err(error)));
+        self.span.record(Err(&error));
+        self.slot.settle(Some(Err(error)));
     }
 }
 
@@ -442,6 +471,14 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    /// The result, unless it is a list.
+    const fn payload(&self) -> Option<&Payload> {
+        match self {
+            Reply::List(_) => None,
+            Reply::Result(result) => Some(result),
+        }
+    }
+
     pub(crate) fn result(self) -> Payload {
         match self {
             Reply::Result(result) => result,

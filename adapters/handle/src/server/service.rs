@@ -49,6 +49,16 @@ pub(crate) enum Conclusion {
     Respond(Payload),
 }
 
+impl Conclusion {
+    pub(super) const fn as_outcome(&self) -> Result<Option<&Payload>, &ErrorObject> {
+        match self {
+            Conclusion::Fail(error) => Err(error),
+            Conclusion::Require(_) => Ok(None),
+            Conclusion::Respond(result) => Ok(Some(result)),
+        }
+    }
+}
+
 impl Service {
     /// Creates a handle and the owner that its driver runs. For adapters: applications get their service from an adapter.
     #[must_use]
