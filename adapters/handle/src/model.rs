@@ -152,8 +152,8 @@ fn listener_gets_an_event_and_then_the_end() {
             listeners.publish(Instant::ZERO, Event::Initialized);
             listeners.close();
         });
-        assert!(events.next().is_some());
-        assert!(events.next().is_none());
+        assert!(events.wait().is_some());
+        assert!(events.wait().is_none());
         publisher.join().unwrap();
     });
 }
