@@ -19,7 +19,8 @@ const MAX_QUEUED: usize = 1024;
 
 /// The events of a machine, from the subscription until the machine's end.
 ///
-/// A task awaits [`recv`](Events::recv), or uses it as a stream. A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the link alive.
+/// A task awaits [`recv`](Events::recv), or uses it as a [`Stream`]. A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the
+/// link alive.
 ///
 /// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These events are never dropped,
 /// however far the listener falls behind:
@@ -30,6 +31,21 @@ const MAX_QUEUED: usize = 1024;
 /// - the newest [`Watching`](client::Event::Watching). It says what changed since the one before, which may have been dropped.
 ///
 /// Every other event may be dropped. An application that tracks changes of lists and resources reads all of them again when `missed` grows.
+///
+/// ```
+/// use everlink::client::Event;
+/// use everlink_handle::Link;
+///
+/// async fn log_ends(link: Link) {
+///     let mut events = link.events();
+///     drop(link); // not needed any more
+///     while let Some(event) = events.recv().await {
+///         if let Event::Ended(ended) = &*event {
+///             eprintln!("{ended}");
+///         }
+///     }
+/// }
+/// ```
 pub struct Events<E> {
     queue: Arc<Queue<E>>,
     at: Instant,

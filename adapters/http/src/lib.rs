@@ -1,12 +1,11 @@
 //! MCP over HTTP without an async runtime: a client [`Link`] of `everlink`, driven by threads.
 //!
 //! ```no_run
-//! use std::collections::HashMap;
-//!
-//! use everlink::Config;
+//! use everlink_http::prelude::*;
+//! use serde_json::json;
 //!
 //! let link = everlink_http::connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
-//! let sum = link.call_tool("add", HashMap::from([("a", 1), ("b", 2)])).wait()?;
+//! let sum = link.call_tool("add", json!({"a": 1, "b": 2})).wait()?;
 //! println!("{}", sum.text());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -62,6 +61,17 @@ pub fn connect(config: Config) -> io::Result<Link> {
 }
 
 /// The options of a connection: credentials, header fields, certificates and proxy.
+///
+/// ```no_run
+/// use everlink_http::{Connector, prelude::*};
+///
+/// let link = Connector::new()
+///     .with_credentials(async || std::env::var("TOKEN").ok().map(|token| format!("Bearer {token}")))
+///     .with_field("X-Tenant", "blue")?
+///     .without_proxy()
+///     .connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Connector {
     fields: Vec<(HeaderName, HeaderValue)>,

@@ -4,7 +4,8 @@
 //! threads (`everlink-stdio`), and standard streams, HTTP and axum on tokio (`everlink-tokio`). Its capabilities follow from what was registered.
 //!
 //! ```no_run
-//! use everlink_tools::{JsonSchema, Tools};
+//! use everlink_tools::Tools;
+//! use everlink_tools::schemars::{self, JsonSchema}; // the derive macro needs the name `schemars`
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Deserialize, JsonSchema)]
@@ -50,12 +51,10 @@
 //! The `?` operator turns every error into an [`Error`], which the model reads as the result of a failed tool (`isError`). A protocol error is
 //! [`Error::protocol`]. Bad arguments never reach the function. The model reads what is wrong with which argument; clients before 2025-11-25 get a
 //! protocol error, as their version of the specification says.
-//!
-//! # The modules
-//!
-//! `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions of all kinds. `context` is
-//! what a function sees of its request. `output`, `reading` and `prompting` are what functions return. `schema` makes schemas, `check` compares a value with
-//! one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template` matches URIs.
+
+// The modules: `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions
+// of all kinds. `context` is what a function sees of its request. `output`, `reading` and `prompting` are what functions return. `schema` makes schemas,
+// `check` compares a value with one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template` matches URIs.
 
 mod arguments;
 mod base64;

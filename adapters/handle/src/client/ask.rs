@@ -13,7 +13,30 @@ use crate::commands::ClientCommand;
 /// The function that answers the asks of a server.
 pub(crate) type AskHandler = Box<dyn FnMut(OpenAsk) + Send>;
 
-/// An ask of the server, and the one answer to it. Dropping it without an answer sends an internal error to the server.
+/// An ask of the server, and the one answer to it, for the function of [`Link::on_ask`](crate::Link::on_ask).
+///
+/// Dropping it without an answer sends an internal error to the server. The server waits for up to [`Policy::ask_timeout`](everlink::Policy::ask_timeout),
+/// 10 min by default.
+///
+/// ```
+/// use everlink::protocol::code;
+/// use everlink::{ErrorObject, Payload};
+/// use everlink_handle::Link;
+/// use serde_json::json;
+///
+/// fn answer_roots(link: &Link) {
+///     link.on_ask(|ask| match ask.method() {
+///         "roots/list" => {
+///             let roots = json!({"roots": [{"uri": "file:///home/ada/project"}]});
+///             ask.answer(Ok(Payload::of(&roots).expect("roots are JSON")));
+///         }
+///         method => {
+///             let text = format!("{method} is not supported");
+///             ask.answer(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text)));
+///         }
+///     });
+/// }
+/// ```
 #[must_use = "an ask needs an answer"]
 pub struct OpenAsk {
     ask: Ask,

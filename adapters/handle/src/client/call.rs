@@ -27,7 +27,21 @@ const MAX_REPORTS: usize = 64;
 /// A call to be made.
 ///
 /// It is made when a task awaits it or a thread calls [`wait`](CallBuilder::wait). [`start`](CallBuilder::start) makes it at once, so that several calls
-/// run at the same time.
+/// run at the same time. A builder that is dropped makes no call.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use everlink_handle::{CallError, Link};
+/// use serde_json::json;
+///
+/// async fn build(link: &Link) -> Result<String, CallError> {
+///     let tests = link.call_tool("test", json!({})).idempotent().start(); // under way from here on
+///     let build = link.call_tool("build", json!({"release": true}));
+///     let build = build.timeout(Duration::from_secs(300)).on_progress(|report| println!("{report:?}"));
+///     Ok(format!("{}\n{}", build.await?.text(), tests.await?.text()))
+/// }
+/// ```
 #[must_use = "a call is made when it is awaited, waited for or started"]
 pub struct CallBuilder<T> {
     queue: Arc<LinkQueue>,
@@ -81,21 +95,22 @@ impl<T> CallBuilder<T> {
     }
 
     /// Sets the longest time until the result, with or without progress; [`CallOptions::with_total`] says which waits are not counted. Default: the
-    /// limits of the [`Policy`](everlink::Policy).
+    /// limits of the [`Policy`](everlink::Policy), 60 s without a reply or progress and 10 min in all.
     pub fn timeout(mut self, limit: Duration) -> CallBuilder<T> {
         self.options.total = Some(Limit::After(limit));
         self.options.idle.get_or_insert(Limit::Never);
         self
     }
 
-    /// Sets the longest time without a reply or progress. Default: [`Policy::call_idle`](everlink::Policy::call_idle), or no limit if there is a
-    /// [`timeout`](CallBuilder::timeout).
+    /// Sets the longest time without a reply or progress. Default: [`Policy::call_idle`](everlink::Policy::call_idle), which is 60 s; no limit if there is
+    /// a [`timeout`](CallBuilder::timeout).
     pub fn idle_timeout(mut self, limit: Duration) -> CallBuilder<T> {
         self.options.idle = Some(Limit::After(limit));
         self
     }
 
-    /// Says that running the call twice is harmless, so that it may be sent again after its server ended. Default: no, except for methods that only read.
+    /// Says that running the call twice is harmless, so that it may be sent again after its server ended, up to
+    /// [`Policy::resends`](everlink::Policy::resends) times (2 by default). Default: no, except for methods that only read.
     pub const fn idempotent(mut self) -> CallBuilder<T> {
         self.options.idempotent = true;
         self
@@ -107,7 +122,8 @@ impl<T> CallBuilder<T> {
         self
     }
 
-    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits.
+    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits. Of the
+    /// reports that come before, the newest 64 are kept. Default: reports are dropped.
     pub fn on_progress(mut self, report: impl FnMut(Progress) + Send + 'static) -> CallBuilder<T> {
         self.on_progress = Some(Box::new(report));
         self
@@ -163,7 +179,7 @@ impl<T> fmt::Debug for CallBuilder<T> {
     }
 }
 
-/// A call in flight.
+/// A call in flight, made by [`CallBuilder::start`].
 ///
 /// A task awaits it, a thread calls [`wait`](Call::wait). Dropping it before it is done cancels it.
 #[must_use = "a call that is dropped is cancelled"]
@@ -404,7 +420,7 @@ impl From<NotReady> for CallError {
     }
 }
 
-/// The result of a tool.
+/// The result of a tool. A tool that failed has a result, too: see [`is_error`](ToolResult::is_error).
 #[derive(Clone, Debug)]
 pub struct ToolResult(Payload);
 

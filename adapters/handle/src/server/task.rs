@@ -143,7 +143,7 @@ impl From<Payload> for Response {
     }
 }
 
-/// The operations of a handler on its request while it runs.
+/// The operations of a handler on its request while it runs: progress, logs, asks and cancellation.
 #[derive(Clone)]
 pub struct Context {
     request: RequestId,

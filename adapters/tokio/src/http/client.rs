@@ -33,10 +33,12 @@ const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 /// Creates a link to the server that the config names, driven by a task on the present runtime.
 ///
 /// ```no_run
+/// use everlink_tokio::prelude::*;
+/// use serde_json::json;
+///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = everlink::Config::http("docs", "1.0", "https://example.com/mcp")?;
-/// let link = everlink_tokio::http::connect(config)?;
-/// println!("{}", link.call_tool("greet", serde_json::json!({"name": "Ada"})).await?.text());
+/// let link = everlink_tokio::http::connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
+/// println!("{}", link.call_tool("greet", json!({"name": "Ada"})).await?.text());
 /// # Ok(())
 /// # }
 /// ```
@@ -49,6 +51,20 @@ pub fn connect(config: Config) -> io::Result<Link> {
 }
 
 /// The options of a connection: credentials, header fields, certificates and proxy.
+///
+/// ```no_run
+/// use everlink_tokio::http::Connector;
+/// use everlink_tokio::prelude::*;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let link = Connector::new()
+///     .with_credentials(async || std::env::var("TOKEN").ok().map(|token| format!("Bearer {token}")))
+///     .with_field("X-Tenant", "blue")?
+///     .without_proxy()
+///     .connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Connector {
     credentials: Option<Arc<dyn Credentials>>,
@@ -65,8 +81,9 @@ impl Connector {
         Connector::default()
     }
 
-    /// Sets a function that returns the credentials: the value of `Authorization`, such as `Bearer abc`. Default: no credentials. The function is called for every request. If the
-    /// server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and waits for [`Link::authorized`].
+    /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer abc`, or none. Default: no credentials. The
+    /// function is called for every request. If the server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and
+    /// waits for [`Link::authorized`].
     #[must_use]
     pub fn with_credentials<F>(
         mut self,
@@ -132,7 +149,8 @@ impl Connector {
         self
     }
 
-    /// Creates a link to the server that the config names, driven by a task on the present runtime.
+    /// Creates a link to the server that the config names, driven by a task on the present runtime. It connects at its first use, or when
+    /// [`ready`](Link::ready) is called.
     ///
     /// # Errors
     ///
