@@ -33,6 +33,7 @@ use std::time::Duration;
 use std::{fmt, io, thread};
 
 use everlink::Config;
+use everlink::http::bearer;
 use everlink_handle::{Credentials, CredentialsFn, LinkOwner, ThreadPark, Transport, run};
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
@@ -41,6 +42,7 @@ use ureq::{Agent, Proxy};
 pub use transport::ClientTransport;
 pub use web::HttpWeb;
 
+pub use everlink::http::BadToken;
 pub use everlink_handle::{
     Call, CallError, Canceller, Events, Gone, Link, NotReady, Pending, Progress, ToolResult, wait,
 };
@@ -93,6 +95,16 @@ impl Connector {
         let credentials = CredentialsFn(move || ready(credentials()));
         self.credentials = Some(Box::new(credentials));
         self
+    }
+
+    /// Sends this bearer token with every request. Default: no credentials.
+    ///
+    /// # Errors
+    ///
+    /// When the token is empty, or has a character that is not visible ASCII, such as a line break.
+    pub fn with_bearer(self, token: &str) -> Result<Connector, BadToken> {
+        let value = bearer(token)?;
+        Ok(self.with_credentials(move || Some(value.clone())))
     }
 
     /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.

@@ -49,6 +49,7 @@ pub use client::{ClientTransport, Connector, connect};
 pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
 pub use endpoint::{Endpoint, User};
+pub use everlink::http::BadToken;
 #[cfg(feature = "http-server")]
 pub use protection::{Access, Protection};
 #[cfg(feature = "http-server")]
