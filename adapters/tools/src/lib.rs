@@ -54,7 +54,8 @@
 //! # The modules
 //!
 //! `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions of all kinds. `context` is
-//! what a function sees of its request. `output`, `reading` and `prompting` are what functions return. `schema` makes schemas, `check` compares a value with
+//! what a function sees of its request. `output`, `reading` and `prompting` are what functions return, and
+//! `questions` what they ask first. `schema` makes schemas, `check` compares a value with
 //! one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template` matches URIs.
 
 mod arguments;
@@ -67,6 +68,7 @@ mod form;
 mod function;
 mod output;
 mod prompting;
+mod questions;
 mod reading;
 mod registration;
 mod registry;
@@ -86,6 +88,7 @@ pub use output::{Output, Reply, WithText};
 #[doc(hidden)]
 pub use output::{OutputDescription, OutputShape};
 pub use prompting::Messages;
+pub use questions::Questions;
 pub use reading::Contents;
 pub use registry::CompletionInput;
 pub use schemars::{self, JsonSchema};
