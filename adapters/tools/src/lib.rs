@@ -40,6 +40,8 @@
 //! # }
 //! ```
 //!
+//! `#[derive(JsonSchema)]` needs `schemars = "1"` among the dependencies.
+//!
 //! # What a function returns
 //!
 //! A tool returns any value that serde writes and `schemars` describes. An object becomes structured content, with its JSON as a text beside it; a
