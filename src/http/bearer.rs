@@ -11,7 +11,6 @@ use alloc::string::String;
 #[error(
     "the token is empty, or has a space, a line break or another character that is not visible ASCII"
 )]
-#[non_exhaustive]
 pub struct BadToken;
 
 /// Returns the value of `Authorization` for a bearer token: `Bearer abc`.
