@@ -27,13 +27,13 @@ mod proxy;
 mod transport;
 mod web;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use everlink::Config;
-use everlink::http::Url;
+use everlink::http::{Url, bearer};
 use everlink_handle::{Credentials, CredentialsFn, LinkOwner, ThreadPark, Transport, run};
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
@@ -42,6 +42,7 @@ use ureq::{Agent, Proxy};
 pub use transport::ClientTransport;
 pub use web::HttpWeb;
 
+pub use everlink::http::BadToken;
 pub use everlink_handle::{
     Call, CallBuilder, CallError, Canceller, Events, Gone, Link, NotReady, OpenAsk, Pending,
     Progress, SetupError, ToolResult, prelude, wait,
@@ -105,6 +106,16 @@ impl Connector {
     {
         self.credentials = Some(Arc::new(CredentialsFn(credentials)));
         self
+    }
+
+    /// Sends this bearer token with every request. Default: no credentials.
+    ///
+    /// # Errors
+    ///
+    /// When the token is empty, or has a character that is not visible ASCII, such as a line break.
+    pub fn with_bearer(self, token: &str) -> Result<Connector, BadToken> {
+        let value = bearer(token)?;
+        Ok(self.with_credentials(move || ready(Some(value.clone()))))
     }
 
     /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.

@@ -41,6 +41,8 @@
 //! # }
 //! ```
 //!
+//! `#[derive(JsonSchema)]` needs `schemars = "1"` among the dependencies.
+//!
 //! # What a function returns
 //!
 //! A tool returns any value that serde writes and `schemars` describes. An object becomes structured content, with its JSON as a text beside it; a
@@ -53,8 +55,9 @@
 //! protocol error, as their version of the specification says.
 
 // The modules: `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions
-// of all kinds. `context` is what a function sees of its request. `output`, `reading` and `prompting` are what functions return. `schema` makes schemas,
-// `check` compares a value with one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template` matches URIs.
+// of all kinds. `context` is what a function sees of its request. `output`, `reading` and `prompting` are what functions return, and `questions` what they ask
+// first. `schema` makes schemas, `check` compares a value with one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template`
+// matches URIs.
 
 mod arguments;
 mod base64;
@@ -66,6 +69,7 @@ mod form;
 mod function;
 mod output;
 mod prompting;
+mod questions;
 mod reading;
 mod registration;
 mod registry;
@@ -85,6 +89,7 @@ pub use output::{Output, Reply, WithText};
 #[doc(hidden)]
 pub use output::{OutputDescription, OutputShape};
 pub use prompting::Messages;
+pub use questions::Questions;
 pub use reading::Contents;
 pub use registry::CompletionInput;
 pub use schemars::{self, JsonSchema};

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use everlink::http::{Fields, RequestHead, ResponseHead};
+use everlink::http::{BadToken, Fields, RequestHead, ResponseHead, bearer};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
 use everlink_handle::{Credentials, CredentialsFn, IdMap, Inbox, Link, SetupError, Transport};
 use futures_util::StreamExt as _;
@@ -94,6 +94,16 @@ impl Connector {
     {
         self.credentials = Some(Arc::new(CredentialsFn(credentials)));
         self
+    }
+
+    /// Sends this bearer token with every request. Default: no credentials.
+    ///
+    /// # Errors
+    ///
+    /// When the token is empty, or has a character that is not visible ASCII, such as a line break.
+    pub fn with_bearer(self, token: &str) -> Result<Connector, BadToken> {
+        let value = bearer(token)?;
+        Ok(self.with_credentials(move || ready(Some(value.clone()))))
     }
 
     /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.
