@@ -1,0 +1,459 @@
+//! Serves sessions together with other servers that use the same store.
+//!
+//! Each session has one home: the server that serves it. A server that gets a request of a session whose home is elsewhere passes the request
+//! on with a note, and writes the response that comes back. When the home is gone, the next server that is asked becomes the home.
+
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::driver::{Epoch, Instant, LookupId, Output, StoreRequest, StreamId};
+use crate::protocol::watch::Change;
+use crate::server::binding::http::HttpBinding;
+use crate::server::binding::http::config::Storage;
+use crate::server::binding::http::exchange::{Accepts, Arriving};
+use crate::server::binding::http::lookups::{Halt, Pending, Settled};
+use crate::server::binding::http::note::{self, Envelope, Note, PassedRequest};
+use crate::server::binding::http::validate::Refusal;
+use crate::server::clock::{Clock, Timer};
+use crate::server::context::Context;
+use crate::server::event::Event;
+use crate::server::origin::QueueId;
+use crate::server::outgoing::Lifetime;
+use crate::server::outgoing::frame::{Frame, Signal};
+
+/// How often a server looks whether the servers are alive to which it passed requests.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The first number of the streams for requests that other servers passed on. No driver counts that far.
+const FIRST_TAKEN: u64 = 1 << 63;
+
+/// What a server knows of the others.
+#[derive(Default)]
+pub(crate) struct Fleet {
+    /// The number of this server. `None` if it serves its sessions alone.
+    node: Option<u32>,
+    /// When the others stop counting this server as alive. `None` if the driver does not report it.
+    lease: Option<Instant>,
+    /// The exchanges of clients that are here, by the server that answers them.
+    passed: BTreeSet<(u32, StreamId)>,
+    /// The exchanges of clients that are at another server: its number, and the number that it has for the exchange.
+    taken: BTreeMap<StreamId, (u32, u64)>,
+    by_source: BTreeMap<(u32, u64), StreamId>,
+    last_taken: u64,
+}
+
+impl Fleet {
+    pub(crate) fn new(node: Option<u32>) -> Fleet {
+        Fleet {
+            node,
+            ..Fleet::default()
+        }
+    }
+
+    pub(crate) const fn node(&self) -> Option<u32> {
+        self.node
+    }
+
+    /// Whether the others count this server as alive.
+    pub(crate) fn has_lease(&self, now: Instant) -> bool {
+        self.lease.is_none_or(|until| now < until)
+    }
+
+    /// Whether the client of this exchange is at another server.
+    pub(crate) fn is_taken(&self, stream: StreamId) -> bool {
+        self.taken.contains_key(&stream)
+    }
+
+    /// Forgets an exchange whose client is at another server. Returns that server, and its number for the exchange.
+    fn release(&mut self, stream: StreamId) -> Option<(u32, u64)> {
+        let source = self.taken.remove(&stream)?;
+        self.by_source.remove(&source);
+        Some(source)
+    }
+}
+
+/// A server to which a request is passed on.
+pub(crate) struct Forward {
+    pub(crate) to: u32,
+    pub(crate) missing: Missing,
+}
+
+/// What follows if the server to which a request is passed on is gone.
+pub(crate) enum Missing {
+    /// The session is looked up again. This server may become its home.
+    LookAgain,
+    Refused(Box<Refusal>),
+}
+
+/// What another component must do after a note.
+pub(crate) enum Noted {
+    /// Nobody waits for it, or it is no note.
+    Stale,
+    Done,
+    Changed(Change),
+    /// Cut the response of this exchange short.
+    Abort(StreamId),
+    /// The client of this exchange is gone.
+    Gone(StreamId),
+    /// Serve this request, which another server passed on.
+    Request(StreamId, Box<Arriving>),
+}
+
+/// # Passing requests on
+impl HttpBinding {
+    /// The reason not to serve a request here: another server is to answer it.
+    pub(crate) fn forward_to(&self, to: u32, missing: Missing, arrived: &Arriving) -> Halt {
+        // A request is passed on once, so that it cannot go in circles.
+        if arrived.is_passed {
+            let text = "the session moved to another server, and the request was not processed; come back later";
+            return Refusal::busy(text).into();
+        }
+        Halt::Forward(Forward { to, missing })
+    }
+
+    /// Passes a request on to another server.
+    pub(super) fn forward(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        arrived: Arriving,
+        forward: Forward,
+    ) {
+        let Some(node) = self.fleet.node else {
+            return;
+        };
+        let request = PassedRequest::new(stream.number(), &arrived);
+        let note = Envelope::encode(node, Note::Request(Box::new(request)));
+        let to = forward.to;
+        let lookup = self.lookups.pend(Pending::Forward(stream, forward));
+        self.lookups.request(StoreRequest::Tell {
+            lookup: Some(lookup),
+            to: Some(to),
+            note,
+        });
+        self.wait_for(stream, arrived, lookup, &mut cx.clock);
+        // The response may come before the answer of the store.
+        self.fleet.passed.insert((to, stream));
+        self.look_after_peers(cx);
+    }
+
+    /// Goes on when the store has passed a request on, or has not. Returns the request if it is to be served after all.
+    pub(super) fn forwarded(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        forward: Forward,
+        settled: Settled,
+    ) -> Option<(StreamId, Arriving)> {
+        let (_, mut arrived) = self.exchanges.take_waiting(stream)?;
+        let refusal = match settled {
+            Settled::Done(true) => {
+                self.await_response(cx, stream, arrived.accepts, forward.to);
+                return None;
+            }
+            Settled::Done(false) => match forward.missing {
+                Missing::LookAgain => {
+                    self.fleet.passed.remove(&(forward.to, stream));
+                    arrived.found = None;
+                    return Some((stream, arrived));
+                }
+                Missing::Refused(refusal) => *refusal,
+            },
+            Settled::Failed(failure) if failure.is_certain() => failure.refusal(),
+            // The other server may have the request. So the client must not be told that it was not processed.
+            Settled::Failed(_) => {
+                self.fleet.passed.remove(&(forward.to, stream));
+                let epoch = Epoch::FIRST;
+                cx.outputs.push(Output::Abort { epoch, stream });
+                return None;
+            }
+        };
+        self.fleet.passed.remove(&(forward.to, stream));
+        let source = self.source_of(&arrived);
+        self.refuse_exchange(cx, stream, source, refusal);
+        None
+    }
+
+    /// Opens the exchange of a request that another server answers.
+    fn await_response(&mut self, cx: &mut Context, stream: StreamId, accepts: Accepts, to: u32) {
+        let queue = QueueId::Stream(stream);
+        cx.outgoing.add(queue, Lifetime::UntilAnswered);
+        cx.outgoing.expect_reply(queue);
+        self.carry(cx, stream, queue, accepts, None);
+        if let Some(exchange) = self.exchanges.get_mut(stream) {
+            exchange.answered_by = Some(to);
+        }
+    }
+
+    /// Writes the response of another server, or a part of it. Returns whether a client waits for it.
+    fn write_response(&mut self, cx: &mut Context, from: u32, stream: StreamId, part: Part<'_>) -> bool {
+        if !self.fleet.passed.contains(&(from, stream)) {
+            return false;
+        }
+        // The response overtook the answer of the store, which is no longer waited for.
+        if let Some((lookup, arrived)) = self.exchanges.take_waiting(stream) {
+            self.cancel_lookup(lookup, &mut cx.clock);
+            self.await_response(cx, stream, arrived.accepts, from);
+        }
+        let queue = QueueId::Stream(stream);
+        let Some(exchange) = self.exchanges.get_mut(stream) else {
+            return false;
+        };
+        if let Some((status, fields)) = part.head {
+            exchange.status = Some(status);
+            exchange.fields = note::fields(fields);
+        }
+        if !part.body.is_empty() {
+            let piece = Signal::Piece(part.body.into());
+            cx.outgoing.push(queue, Frame::Signal(piece));
+            self.update_unread(cx, stream);
+        }
+        if part.is_last {
+            self.fleet.passed.remove(&(from, stream));
+            cx.outgoing.reply_done(queue);
+        }
+        true
+    }
+
+    /// Tells the other server that the client of a request that was passed on is gone.
+    pub(super) fn passed_client_gone(&mut self, stream: StreamId, to: u32) {
+        if self.fleet.passed.remove(&(to, stream)) {
+            let note = Note::Gone {
+                stream: stream.number(),
+            };
+            self.tell(Some(to), note);
+        }
+    }
+
+    /// Looks from time to time whether the servers are alive that answer requests.
+    fn look_after_peers(&self, cx: &mut Context) {
+        if !self.fleet.passed.is_empty() && !cx.clock.is_armed(Timer::Peers) {
+            cx.clock.arm(Timer::Peers, LOOK_EVERY);
+        }
+    }
+
+    pub(crate) fn look_for_peers(&mut self, cx: &mut Context) {
+        let mut last = None;
+        let peers: Vec<u32> = self.fleet.passed.iter().map(|(node, _)| *node).collect();
+        for node in peers {
+            if last == Some(node) {
+                continue;
+            }
+            last = Some(node);
+            let lookup = self.lookups.pend(Pending::Alive(node));
+            self.lookups.request(StoreRequest::IsAlive { lookup, node });
+            self.arm_lookup(lookup, &mut cx.clock);
+        }
+        self.look_after_peers(cx);
+    }
+
+    /// The exchanges that this server answers. Their responses are cut short, because it is gone.
+    pub(crate) fn passed_to(&self, node: u32) -> Vec<StreamId> {
+        let first = (node, StreamId::new(0));
+        let passed = self.fleet.passed.range(first..);
+        let passed = passed.take_while(|(of, _)| *of == node);
+        passed.map(|(_, stream)| *stream).collect()
+    }
+}
+
+/// A part of the response of another server.
+struct Part<'a> {
+    head: Option<(u16, Vec<(String, String)>)>,
+    body: Cow<'a, str>,
+    is_last: bool,
+}
+
+/// # Notes
+impl HttpBinding {
+    /// Reads a note of another server.
+    pub(crate) fn read_note(&mut self, cx: &mut Context, text: &str) -> Noted {
+        let (Some(node), Some(Envelope { from, note })) = (self.fleet.node, Envelope::read(text))
+        else {
+            return Noted::Stale;
+        };
+        if from == node {
+            return Noted::Stale;
+        }
+        let taken = |fleet: &Fleet, stream| fleet.by_source.get(&(from, stream)).copied();
+        let is_known = match note {
+            Note::Changed(change) => return Noted::Changed(change.into()),
+            Note::Request(passed) => {
+                if taken(&self.fleet, passed.stream).is_some() {
+                    return Noted::Stale;
+                }
+                let stream = StreamId::new(FIRST_TAKEN + self.fleet.last_taken);
+                self.fleet.last_taken += 1;
+                let source = (from, passed.stream);
+                self.fleet.taken.insert(stream, source);
+                self.fleet.by_source.insert(source, stream);
+                return Noted::Request(stream, Box::new(passed.into_arriving()));
+            }
+            Note::Gone { stream } => {
+                let stream = taken(&self.fleet, stream);
+                let Some(stream) = stream else {
+                    return Noted::Stale;
+                };
+                self.fleet.release(stream);
+                return Noted::Gone(stream);
+            }
+            Note::Abort { stream } => {
+                let stream = StreamId::new(stream);
+                if self.fleet.passed.remove(&(from, stream)) {
+                    return Noted::Abort(stream);
+                }
+                false
+            }
+            Note::Body {
+                stream,
+                body,
+                is_last,
+            } => {
+                let (stream, head) = (StreamId::new(stream), None);
+                let part = Part {
+                    head,
+                    body,
+                    is_last,
+                };
+                self.write_response(cx, from, stream, part)
+            }
+            Note::Response {
+                stream,
+                status,
+                fields,
+                body,
+                is_whole: is_last,
+            } => {
+                let (stream, head) = (StreamId::new(stream), Some((status, fields)));
+                let part = Part {
+                    head,
+                    body,
+                    is_last,
+                };
+                self.write_response(cx, from, stream, part)
+            }
+        };
+        if is_known { Noted::Done } else { Noted::Stale }
+    }
+
+    fn tell(&mut self, to: Option<u32>, note: Note<'_>) {
+        if let Some(node) = self.fleet.node {
+            let note = Envelope::encode(node, note);
+            let lookup = None;
+            self.lookups.request(StoreRequest::Tell { lookup, to, note });
+        }
+    }
+
+    /// Tells the other servers of a change.
+    pub(crate) fn tell_of_change(&mut self, change: &Change) {
+        if self.fleet.node.is_some() {
+            self.tell(None, Note::Changed(change.into()));
+        }
+    }
+
+    /// Turns an output for a client that is at another server into a note to it.
+    pub(crate) fn route(
+        &mut self,
+        cx: &mut Context,
+        output: Output<Event>,
+        buf: &mut Vec<u8>,
+    ) -> Output<Event> {
+        let (stream, len) = match &output {
+            Output::Response { stream, len, .. } | Output::Write { stream, len, .. } => {
+                (*stream, *len)
+            }
+            Output::Abort { stream, .. } | Output::Finish { stream, .. } => (*stream, 0),
+            _ => return output,
+        };
+        let (Some(node), Some(&(to, number))) = (self.fleet.node, self.fleet.taken.get(&stream))
+        else {
+            return output;
+        };
+        let bytes = buf.split_off(buf.len() - len);
+        let body = String::from_utf8_lossy(&bytes);
+        let note = match &output {
+            Output::Response { head, is_whole, .. } => Note::Response {
+                stream: number,
+                status: head.status,
+                fields: note::field_list(&head.fields),
+                body,
+                is_whole: *is_whole,
+            },
+            Output::Write { .. } => Note::Body {
+                stream: number,
+                body,
+                is_last: false,
+            },
+            Output::Finish { .. } => Note::Body {
+                stream: number,
+                body,
+                is_last: true,
+            },
+            _ => Note::Abort { stream: number },
+        };
+        if !matches!(
+            output,
+            Output::Write { .. } | Output::Response { is_whole: false, .. }
+        ) {
+            self.fleet.release(stream);
+        }
+        let request = StoreRequest::Tell {
+            lookup: None,
+            to: Some(to),
+            note: Envelope::encode(node, note),
+        };
+        // The other server controls the flow to its client.
+        self.sent(cx, stream, len);
+        Output::Store(Box::new(request))
+    }
+}
+
+/// # The lease
+impl HttpBinding {
+    /// Records how long the others count this server as alive. Returns whether there are others.
+    pub(crate) fn renew_lease(&mut self, cx: &mut Context, valid_for: Duration) -> bool {
+        if self.fleet.node.is_none() {
+            return false;
+        }
+        self.fleet.lease = Some(cx.clock.after(valid_for));
+        cx.clock.arm(Timer::Lease, valid_for);
+        true
+    }
+
+    pub(crate) const fn node(&self) -> Option<u32> {
+        self.fleet.node()
+    }
+
+    /// Whether any client of another server is served.
+    pub(crate) fn has_taken(&self) -> bool {
+        !self.fleet.taken.is_empty()
+    }
+
+    /// The exchanges that cannot go on because the others may count this server as dead: those that others answer, and those of clients that
+    /// are at others. The client of each is told with a connection that breaks, if it can be.
+    pub(crate) fn lease_over(&mut self) -> (Vec<StreamId>, Vec<StreamId>) {
+        let passed = self.fleet.passed.iter().map(|(_, stream)| *stream).collect();
+        let taken: Vec<StreamId> = self.fleet.taken.keys().copied().collect();
+        for stream in &taken {
+            self.fleet.release(*stream);
+        }
+        (passed, taken)
+    }
+
+    /// Lets other servers become the homes of this server's sessions.
+    pub(crate) fn leave(&mut self) {
+        if self.fleet.node.is_some() {
+            self.lookups.request(StoreRequest::Leave);
+        }
+    }
+
+    /// Arms the deadline of a look-up.
+    pub(super) fn arm_lookup(&self, lookup: LookupId, clock: &mut Clock) {
+        if let Storage::Driver(storage) = self.config.storage {
+            clock.arm(Timer::Lookup(lookup), storage.timeout);
+        }
+    }
+}
