@@ -385,7 +385,12 @@ mod tests {
         let text = record.to_json();
         assert!(!text.contains("id\":"), "{text}");
         assert_eq!(SessionRecord::from_json("id", 7, &text), Some(record));
-        for bad in ["", "{}", "[1,2]", "[{\"version\":\"1\",\"capabilities\":{}},null]"] {
+        for bad in [
+            "",
+            "{}",
+            "[1,2]",
+            "[{\"version\":\"1\",\"capabilities\":{}},null]",
+        ] {
             assert_eq!(SessionRecord::from_json("id", 7, bad), None, "{bad}");
         }
     }

@@ -225,9 +225,9 @@ impl Server {
                 era: Era::Modern,
             } => {
                 let from = arrived.modern_origin(stream);
-                let elsewhere = self
-                    .requests
-                    .made_elsewhere(&method, &params, from.user.as_deref());
+                let elsewhere =
+                    self.requests
+                        .made_elsewhere(&method, &params, from.user.as_deref());
                 if let Some((node, error)) = elsewhere {
                     let refusal = Refusal::coded(400, error.code, error.message).to(Some(&id));
                     return Err(self.binding.forward_to(node, refusal, arrived));

@@ -9,9 +9,7 @@ mod sessions;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use http::{
-    Accepts, Arriving, Displaced, Form, Gone, HttpBinding, NewExchange,
-};
+use http::{Accepts, Arriving, Displaced, Form, Gone, HttpBinding, NewExchange};
 use pipe::PipeBinding;
 
 use crate::driver::{Epoch, Fault, Input, Output, StreamId};

@@ -205,7 +205,6 @@ impl Binding {
     }
 }
 
-
 /// # Other servers with the same store
 impl Binding {
     /// The number of this server among those that serve sessions together.

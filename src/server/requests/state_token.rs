@@ -76,7 +76,10 @@ impl StateTokens {
             format!("{node:x}-")
         });
         let proof = hash.finish();
-        format!("{PREFIX}{node}{:x}.{round:x}.{proof:016x}", request.number())
+        format!(
+            "{PREFIX}{node}{:x}.{round:x}.{proof:016x}",
+            request.number()
+        )
     }
 
     /// Returns the hash of what a request is about: its method, its target, and its user.

@@ -155,10 +155,7 @@ fn modern_request_is_continued_through_another_server() {
     assert_eq!(code, -32602);
 
     let continued = fleet.send(1, modern(3, "tools/call", again.clone()));
-    assert_eq!(
-        fleet.nodes[0].outcome(ask),
-        Some(Ok(json!({"roots": []})))
-    );
+    assert_eq!(fleet.nodes[0].outcome(ask), Some(Ok(json!({"roots": []}))));
     fleet.nodes[0].respond(request, json!({"content": []}));
     fleet.settle();
     assert_eq!(fleet.nodes[1].result(continued)["content"], json!([]));
@@ -206,7 +203,9 @@ fn stream_cut_at_one_server_is_resumed_at_another_with_nothing_lost_or_doubled()
     fleet.nodes[0].respond(request, json!({"content": []}));
     fleet.settle();
     let messages = fleet.nodes[1].messages(resumed);
-    let steps = messages.iter().map(|message| &message["params"]["progress"]);
+    let steps = messages
+        .iter()
+        .map(|message| &message["params"]["progress"]);
     let steps: Vec<Option<f64>> = steps.map(Value::as_f64).collect();
     assert_eq!(steps, [Some(2.0), Some(3.0), None], "{messages:?}");
     assert!(fleet.nodes[1].is_over(resumed));
@@ -343,7 +342,8 @@ fn server_without_a_lease_asks_the_store_and_cuts_what_it_shares() {
     assert!(fleet.nodes[1].exchange(called).is_aborted());
     fleet.nodes[0].store.held.clear();
     // A modern call needs no store.
-    let (other, modern) = fleet.nodes[0].send_accepted(modern(1, "tools/call", json!({"name": "a"})));
+    let (other, modern) =
+        fleet.nodes[0].send_accepted(modern(1, "tools/call", json!({"name": "a"})));
     fleet.nodes[0].respond(modern, json!({"content": []}));
     assert_eq!(fleet.nodes[0].status(other), 200);
     let refused = fleet.nodes[0].send(ping(&session, 2));

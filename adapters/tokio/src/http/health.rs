@@ -46,7 +46,8 @@ impl Health {
             return Some("the server is shutting down");
         }
         let is_away = self.store.as_ref().is_some_and(|store| !*store.borrow());
-        is_away.then_some("the store does not answer: sessions are refused, other requests are served")
+        is_away
+            .then_some("the store does not answer: sessions are refused, other requests are served")
     }
 
     /// Answers a probe. `None` if the request is no probe.

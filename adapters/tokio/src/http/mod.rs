@@ -58,7 +58,7 @@ pub use protection::{Access, Protection};
 #[cfg(feature = "http-server")]
 pub use response_body::ResponseBody;
 #[cfg(feature = "http-server")]
-pub use server::{serve, serve_protected, serve_with_store};
+pub use server::{serve, serve_at, serve_protected, serve_with_store};
 #[cfg(feature = "http-server")]
 pub use server_transport::ServerTransport;
 #[cfg(feature = "http-server")]

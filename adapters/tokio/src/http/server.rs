@@ -46,7 +46,7 @@ const STORE_FLUSH: Duration = Duration::from_secs(2);
 ///
 /// Outside a runtime.
 pub fn serve(listener: TcpListener, config: Config, handler: impl Handler) -> Service {
-    listen(listener, config, handler, ServerTransport::new(), None)
+    serve_at(listener, config, ServerTransport::new(), None, handler)
 }
 
 /// Serves HTTP like [`serve`], with a server that keeps its sessions and their messages in `store`, as far as the config's
@@ -87,12 +87,12 @@ pub fn serve_with_store(
 ) -> Service {
     let (endpoint, transport, port) = ServerTransport::with_store();
     let store = tokio::spawn(store.run(port));
-    listen(
+    serve_at(
         listener,
         config,
-        handler,
         (endpoint, transport),
         Some(store),
+        handler,
     )
 }
 
@@ -109,15 +109,21 @@ pub fn serve_protected(
 ) -> Service {
     let (endpoint, transport) = ServerTransport::new();
     let endpoint = endpoint.with_protection(protection);
-    listen(listener, config, handler, (endpoint, transport), None)
+    serve_at(listener, config, (endpoint, transport), None, handler)
 }
 
-fn listen(
+/// Serves HTTP like [`serve`], with an endpoint that the caller made, and its transport. `store` is the task that runs the store of the transport, if it
+/// has one: the shutdown waits up to 2 s for its end.
+///
+/// # Panics
+///
+/// Outside a runtime.
+pub fn serve_at(
     listener: TcpListener,
     config: Config,
-    handler: impl Handler,
     transport: (Endpoint, ServerTransport),
     store: Option<JoinHandle<()>>,
+    handler: impl Handler,
 ) -> Service {
     let flush = config.flush;
     let (endpoint, service, driver) = build_server(config, handler, transport);

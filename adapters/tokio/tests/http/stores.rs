@@ -7,9 +7,7 @@ use std::time::Duration;
 use everlink::server::{DriverStorage, Http, MemoryStore, Replay};
 use everlink::{Input, StoreAnswer};
 use everlink_tokio::Service;
-use everlink_tokio::http::{
-    MemoryNode, SharedMemory, Store, StorePort, serve, serve_with_store,
-};
+use everlink_tokio::http::{MemoryNode, SharedMemory, Store, StorePort, serve, serve_with_store};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

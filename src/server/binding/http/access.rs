@@ -64,8 +64,9 @@ impl HttpBinding {
             SessionStorage::Memory => false,
             SessionStorage::Driver => known.is_none(),
             // A session of the transport of 2024-11-05 is not in the store.
-            SessionStorage::Shared => session
-                .is_none_or(|session| !session.is_sse && !self.fleet.has_lease(clock.now())),
+            SessionStorage::Shared => {
+                session.is_none_or(|session| !session.is_sse && !self.fleet.has_lease(clock.now()))
+            }
         };
         let record = match &arrived.found {
             None if is_stored || self.lookups.has(id) => {
@@ -78,7 +79,8 @@ impl HttpBinding {
             Some(Found::Failed(failure)) => return Err(failure.refusal().into()),
             Some(Found::Record(record)) => record.as_ref(),
         };
-        let elsewhere = record.filter(|record| self.fleet.node().is_some_and(|node| node != record.home));
+        let elsewhere =
+            record.filter(|record| self.fleet.node().is_some_and(|node| node != record.home));
         if let Some(record) = elsewhere {
             let halt = self.forward_to(record.home, Missing::LookAgain, arrived);
             return match known {
@@ -379,7 +381,9 @@ impl HttpBinding {
         }
         if self.session_storage() != SessionStorage::Memory {
             let session = session.id;
-            let lookup = self.is_shared().then(|| self.pend_change(cx, Pending::Nobody));
+            let lookup = self
+                .is_shared()
+                .then(|| self.pend_change(cx, Pending::Nobody));
             self.lookups
                 .request(StoreRequest::Remove { lookup, session });
         }

@@ -190,7 +190,13 @@ impl HttpBinding {
     }
 
     /// Writes the response of another server, or a part of it. Returns whether a client waits for it.
-    fn write_response(&mut self, cx: &mut Context, from: u32, stream: StreamId, part: Part<'_>) -> bool {
+    fn write_response(
+        &mut self,
+        cx: &mut Context,
+        from: u32,
+        stream: StreamId,
+        part: Part<'_>,
+    ) -> bool {
         if !self.fleet.passed.contains(&(from, stream)) {
             return false;
         }
@@ -343,7 +349,8 @@ impl HttpBinding {
         if let Some(node) = self.fleet.node {
             let note = Envelope::encode(node, note);
             let lookup = None;
-            self.lookups.request(StoreRequest::Tell { lookup, to, note });
+            self.lookups
+                .request(StoreRequest::Tell { lookup, to, note });
         }
     }
 
@@ -366,7 +373,15 @@ impl HttpBinding {
                 (*stream, *len)
             }
             Output::Abort { stream, .. } | Output::Finish { stream, .. } => (*stream, 0),
-            _ => return output,
+            Output::CloseWrite { .. }
+            | Output::Event(_)
+            | Output::Inspect { .. }
+            | Output::Kill { .. }
+            | Output::Open { .. }
+            | Output::Release { .. }
+            | Output::Request { .. }
+            | Output::Store(_)
+            | Output::Terminate { .. } => return output,
         };
         let (Some(node), Some(&(to, number))) = (self.fleet.node, self.fleet.taken.get(&stream))
         else {
@@ -374,30 +389,29 @@ impl HttpBinding {
         };
         let bytes = buf.split_off(buf.len() - len);
         let body = String::from_utf8_lossy(&bytes);
-        let note = match &output {
-            Output::Response { head, is_whole, .. } => Note::Response {
-                stream: number,
+        let stream_there = number;
+        let (note, is_last) = if let Output::Response { head, is_whole, .. } = &output {
+            let note = Note::Response {
+                stream: stream_there,
                 status: head.status,
                 fields: note::field_list(&head.fields),
                 body,
                 is_whole: *is_whole,
-            },
-            Output::Write { .. } => Note::Body {
-                stream: number,
+            };
+            (note, *is_whole)
+        } else if let Output::Abort { .. } = &output {
+            let stream = stream_there;
+            (Note::Abort { stream }, true)
+        } else {
+            let is_last = matches!(output, Output::Finish { .. });
+            let note = Note::Body {
+                stream: stream_there,
                 body,
-                is_last: false,
-            },
-            Output::Finish { .. } => Note::Body {
-                stream: number,
-                body,
-                is_last: true,
-            },
-            _ => Note::Abort { stream: number },
+                is_last,
+            };
+            (note, is_last)
         };
-        if !matches!(
-            output,
-            Output::Write { .. } | Output::Response { is_whole: false, .. }
-        ) {
+        if is_last {
             self.fleet.release(stream);
         }
         let request = StoreRequest::Tell {
@@ -435,7 +449,12 @@ impl HttpBinding {
     /// The exchanges that cannot go on because the others may count this server as dead: those that others answer, and those of clients that
     /// are at others. The client of each is told with a connection that breaks, if it can be.
     pub(crate) fn lease_over(&mut self) -> (Vec<StreamId>, Vec<StreamId>) {
-        let passed = self.fleet.passed.iter().map(|(_, stream)| *stream).collect();
+        let passed = self
+            .fleet
+            .passed
+            .iter()
+            .map(|(_, stream)| *stream)
+            .collect();
         let taken: Vec<StreamId> = self.fleet.taken.keys().copied().collect();
         for stream in &taken {
             self.fleet.release(*stream);

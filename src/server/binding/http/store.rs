@@ -95,8 +95,7 @@ impl MemoryStore {
                 return None;
             }
             StoreRequest::Find { session, .. } => {
-                let serves =
-                    |home| self.nodes.contains_key(&home) && !self.leaving.contains(&home);
+                let serves = |home| self.nodes.contains_key(&home) && !self.leaving.contains(&home);
                 let found = self.sessions.claim(&session, node, serves);
                 StoreAnswer::Session(found.map(Box::new))
             }
@@ -104,9 +103,7 @@ impl MemoryStore {
                 self.events.forget(&session);
                 return None;
             }
-            StoreRequest::IsAlive { node, .. } => {
-                StoreAnswer::Done(self.nodes.contains_key(&node))
-            }
+            StoreRequest::IsAlive { node, .. } => StoreAnswer::Done(self.nodes.contains_key(&node)),
             StoreRequest::Leave => {
                 self.leaving.insert(node);
                 return None;
