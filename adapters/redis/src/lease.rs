@@ -66,9 +66,9 @@ async fn renew(
 pub(crate) async fn end(shared: &Shared) {
     let _ = timeout(END, async {
         let mut connection = connection::connect_for_requests(shared).await?;
-        let keys = [&shared.keys.lease, &shared.keys.inbox];
         let mut unlink = redis::cmd("UNLINK");
-        unlink.arg(&keys).query_async::<()>(&mut connection).await
+        unlink.arg(&shared.keys.lease).arg(&shared.keys.inbox);
+        unlink.query_async::<()>(&mut connection).await
     })
     .await;
 }

@@ -79,9 +79,8 @@ impl RedisStore {
     /// When the URL is invalid.
     pub fn new(url: &str) -> Result<RedisStore, RedisError> {
         let client = Client::open(url)?;
-        let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-        let instance = u32::from_le_bytes(random);
+        let [a, b, c, d, ..] = everlink_tokio::secret();
+        let instance = u32::from_le_bytes([a, b, c, d]);
         Ok(RedisStore {
             shared: Shared {
                 client,

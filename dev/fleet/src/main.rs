@@ -3,6 +3,7 @@
 //! - `fleet tests` runs each scenario once.
 //! - `fleet chaos --minutes N` lets 200 clients call through nginx while a node is killed every 5 s, and Redis is restarted twice.
 //! - `fleet scale` measures memory and latency with up to 50,000 sessions, and what the store costs.
+//! - `fleet sim --runs N --seed S` simulates fleets with faults, without Redis.
 //! - `fleet node` is one node.
 #![allow(
     clippy::std_instead_of_alloc,
@@ -15,6 +16,7 @@ mod client;
 mod node;
 mod scale;
 mod services;
+mod sim;
 mod tests;
 
 use std::process::ExitCode;
@@ -33,8 +35,12 @@ fn main() -> ExitCode {
         Some("node") => node::run(&words[1..]),
         Some("tests") => tests::run(),
         Some("chaos") => chaos::run(number("--minutes", 1), number("--clients", 200)),
+        Some("sim") => sim::run(number("--runs", 1_000), number("--seed", 0)),
         Some("scale") => scale::run(number("--most", 50_000)),
-        _ => Err("usage: fleet tests | chaos --minutes N | scale | node ...".into()),
+        _ => Err(
+            "usage: fleet tests | chaos --minutes N | scale | sim --runs N --seed S | node ..."
+                .into(),
+        ),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

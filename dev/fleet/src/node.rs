@@ -92,11 +92,11 @@ async fn answer(request: Request, context: Context, ran: String) -> Result<Paylo
             }
             "counted".to_owned()
         }
-        "ask" => {
-            let answer = context.ask("roots/list", None).await;
-            let answer = answer.map_err(|error| failed(&format!("{error:?}")))?;
-            answer.as_str().to_owned()
-        }
+        "ask" => match context.ask("roots/list", None).await {
+            Ok(Ok(answer)) => answer.as_str().to_owned(),
+            Ok(Err(error)) => return Err(failed(&format!("{error:?}"))),
+            Err(error) => return Err(failed(&format!("{error:?}"))),
+        },
         "publish" => {
             let told = context.service().publish(Change::List(List::Tools)).await;
             format!("{told:?}")
