@@ -53,7 +53,7 @@ pub(crate) fn run(minutes: u64, clients: u64) -> Result<(), Failure> {
         kills += 1;
         // At a third and at two thirds of the time.
         if restarts < 2 && begun.elapsed() > length * (restarts + 1) / 3 {
-            redis.kill();
+            redis.stop()?;
             redis.start_again()?;
             restarts += 1;
         }

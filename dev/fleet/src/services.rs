@@ -99,8 +99,17 @@ impl Redis {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn kill(&mut self) {
+    /// Stops it with SIGTERM, as a restart does.
+    pub(crate) fn stop(&mut self) -> Result<(), Failure> {
+        self.process.terminate().map(drop)
+    }
+
+    /// Kills it. From now on, it has written each command to its file before it answers.
+    pub(crate) fn kill_after_writes(&mut self) -> Result<(), Failure> {
+        self.run(&["config", "set", "appendfsync", "always"])?;
+        self.run(&["set", "written", "1"])?;
         self.process.kill();
+        Ok(())
     }
 
     /// Starts it again with its data.

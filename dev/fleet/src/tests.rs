@@ -291,7 +291,7 @@ fn redis_restarted() -> Result<(), Failure> {
         other.call(port, "count", &count)
     });
     thread::sleep(Duration::from_millis(500));
-    fleet.redis.kill();
+    fleet.redis.kill_after_writes()?;
     thread::sleep(Duration::from_secs(1));
     fleet.redis.start_again()?;
     let (outcome, _) = running.join().map_err(|_| "the client panicked")??;
@@ -307,7 +307,7 @@ fn redis_restarted() -> Result<(), Failure> {
 fn redis_away() -> Result<(), Failure> {
     let mut fleet = Fleet::start(2)?;
     let mut session = fleet.open(0)?;
-    fleet.redis.kill();
+    fleet.redis.stop()?;
     fleet.until_ready(0, false)?;
     // The lease of the home runs out.
     eventually(|| {

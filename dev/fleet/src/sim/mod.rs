@@ -88,7 +88,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) store: SimulatedStore,
     pub(crate) exchanges: BTreeMap<u64, Exchange>,
-    last_exchange: u64,
+    pub(crate) last_exchange: u64,
     clients: Vec<Client>,
     /// How often each call ran.
     pub(crate) ran: BTreeMap<String, u32>,

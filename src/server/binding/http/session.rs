@@ -210,6 +210,12 @@ impl SessionTable {
         Some(u64::from(instance) << 32 | (self.last_name << 1) & 0xffff_ffff)
     }
 
+    /// Whether another server gave a stream this name.
+    pub(crate) fn is_foreign(&self, name: u64) -> bool {
+        let instance = self.instance.filter(|_| self.keeps_events_outside);
+        instance.is_some_and(|instance| name >> 32 != u64::from(instance))
+    }
+
     /// Returns a number that cannot be guessed, for one of several uses.
     fn number(&self, what: &str, which: u64, part: u64) -> u64 {
         let mut hash = digest::keyed(self.secret);

@@ -313,8 +313,8 @@ impl HttpBinding {
         let (queue, is_replay) = match self.queue_named(key, name) {
             Some(queue) => (queue, false),
             // All requests of the stream are answered, or the server is gone that worked on them. What is left is replayed, and the stream
-            // ends. If a client then asks again, and nothing more is there, it is told so.
-            None if is_known || frames.len() > 1 => {
+            // ends. If the client of a server that is gone asks again, it misses a reply that will never come, and is told so.
+            None if frames.len() > 1 || is_known && !self.sessions.is_foreign(name) => {
                 self.sessions.replay_on(key, name, stream);
                 (QueueId::Stream(stream), true)
             }
