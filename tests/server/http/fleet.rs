@@ -270,6 +270,48 @@ fn exchanges_are_cut_when_the_server_that_answers_them_is_gone() {
 }
 
 #[test]
+fn request_of_a_client_at_a_server_that_is_gone_is_cancelled() {
+    let mut fleet = Fleet::new();
+    let params = || declaring(&json!({"roots": {}}), json!({"name": "x"}));
+    let (asked, request) = fleet.nodes[0].send_accepted(modern(1, "tools/call", params()));
+    fleet.nodes[0].ask(request, "roots/list", Value::Null);
+    let mut again = params();
+    again["requestState"] = fleet.nodes[0].result(asked)["requestState"].clone();
+    again["inputResponses"] = json!({"1": {"roots": []}});
+    fleet.send(1, modern(3, "tools/call", again));
+    fleet.nodes[1].store.leave();
+    fleet.nodes[0].advance(seconds(2));
+    let cancelled = fleet.nodes[0].cancellations();
+    assert_eq!(cancelled, [(request, Cancelled::PeerGone)]);
+    fleet.finish();
+}
+
+#[test]
+fn exchange_is_cut_when_a_note_about_it_was_lost() {
+    // The note with the request, or one with a part of the response.
+    for is_request in [true, false] {
+        let mut fleet = Fleet::new();
+        let session = fleet.nodes[0].open_session("2025-11-25");
+        let called = fleet.nodes[1].send(call(&session, 1));
+        if is_request {
+            assert!(fleet.nodes[0].store.next_note().is_some());
+        } else {
+            fleet.settle();
+            let request = fleet.nodes[0].newest_request();
+            fleet.nodes[0].respond(request, json!({"content": []}));
+            assert!(fleet.nodes[1].store.next_note().is_some());
+        }
+        fleet.settle();
+        for _ in 0..6 {
+            fleet.nodes[1].advance(seconds(1));
+            fleet.settle();
+        }
+        assert!(fleet.nodes[1].exchange(called).is_aborted(), "{is_request}");
+        fleet.finish();
+    }
+}
+
+#[test]
 fn passed_request_whose_fate_is_unknown_is_cut_and_not_refused() {
     let mut fleet = Fleet::new();
     let session = fleet.nodes[0].open_session("2025-11-25");

@@ -5,7 +5,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -28,6 +28,9 @@ use crate::server::outgoing::frame::{Frame, Signal};
 /// How often a server looks whether the servers are alive to which it passed requests.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How many looks later a server asks the others whether they still answer. A store that lost its data loses notes, too.
+const CHECK_EVERY: u32 = 5;
+
 /// The first number of the streams for requests that other servers passed on. No driver counts that far.
 const FIRST_TAKEN: u64 = 1 << 63;
 
@@ -38,10 +41,13 @@ pub(crate) struct Fleet {
     node: Option<u32>,
     /// When the others stop counting this server as alive. `None` if the driver does not report it.
     lease: Option<Instant>,
-    /// The exchanges of clients that are here, by the server that answers them.
-    passed: BTreeSet<(u32, StreamId)>,
-    /// The exchanges of clients that are at another server: its number, and the number that it has for the exchange.
-    taken: BTreeMap<StreamId, (u32, u64)>,
+    /// The exchanges of clients that are here, by the server that answers them. The value is the number of the next part of the response.
+    passed: BTreeMap<(u32, StreamId), u32>,
+    /// How often this server looked whether the others are alive.
+    looks: u32,
+    /// The exchanges of clients that are at another server: its number, and the number that it has for the exchange. The last value is the number
+    /// of the next part of the response.
+    taken: BTreeMap<StreamId, ((u32, u64), u32)>,
     by_source: BTreeMap<(u32, u64), StreamId>,
     last_taken: u64,
 }
@@ -70,7 +76,7 @@ impl Fleet {
 
     /// Forgets an exchange whose client is at another server. Returns that server, and its number for the exchange.
     fn release(&mut self, stream: StreamId) -> Option<(u32, u64)> {
-        let source = self.taken.remove(&stream)?;
+        let (source, _) = self.taken.remove(&stream)?;
         self.by_source.remove(&source);
         Some(source)
     }
@@ -137,7 +143,7 @@ impl HttpBinding {
         });
         self.wait_for(stream, arrived, lookup, &mut cx.clock);
         // The response may come before the answer of the store.
-        self.fleet.passed.insert((to, stream));
+        self.fleet.passed.insert((to, stream), 0);
         self.look_after_peers(cx);
     }
 
@@ -166,7 +172,7 @@ impl HttpBinding {
             Settled::Failed(failure) if failure.is_certain() => failure.refusal(),
             // The other server may have the request. So the client must not be told that it was not processed.
             Settled::Failed(_) => {
-                self.fleet.passed.remove(&(forward.to, stream));
+                self.passed_client_gone(stream, forward.to);
                 let epoch = Epoch::FIRST;
                 cx.outputs.push(Output::Abort { epoch, stream });
                 return None;
@@ -189,17 +195,16 @@ impl HttpBinding {
         }
     }
 
-    /// Writes the response of another server, or a part of it. Returns whether a client waits for it.
-    fn write_response(
-        &mut self,
-        cx: &mut Context,
-        from: u32,
-        stream: StreamId,
-        part: Part<'_>,
-    ) -> bool {
-        if !self.fleet.passed.contains(&(from, stream)) {
-            return false;
+    /// Writes the response of another server, or a part of it. If a part is missing, the exchange is cut short.
+    fn write_response(&mut self, cx: &mut Context, from: u32, part: Part<'_>) -> Noted {
+        let stream = StreamId::new(part.stream);
+        let Some(next) = self.fleet.passed.get_mut(&(from, stream)) else {
+            return Noted::Stale;
+        };
+        if *next != part.number {
+            return Noted::Abort(stream);
         }
+        *next += 1;
         // The response overtook the answer of the store, which is no longer waited for.
         if let Some((lookup, arrived)) = self.exchanges.take_waiting(stream) {
             self.cancel_lookup(lookup, &mut cx.clock);
@@ -207,7 +212,7 @@ impl HttpBinding {
         }
         let queue = QueueId::Stream(stream);
         let Some(exchange) = self.exchanges.get_mut(stream) else {
-            return false;
+            return Noted::Stale;
         };
         if let Some((status, fields)) = part.head {
             exchange.status = Some(status);
@@ -222,12 +227,12 @@ impl HttpBinding {
             self.fleet.passed.remove(&(from, stream));
             cx.outgoing.reply_done(queue);
         }
-        true
+        Noted::Done
     }
 
     /// Tells the other server that the client of a request that was passed on is gone.
     pub(super) fn passed_client_gone(&mut self, stream: StreamId, to: u32) {
-        if self.fleet.passed.remove(&(to, stream)) {
+        if self.fleet.passed.remove(&(to, stream)).is_some() {
             let note = Note::Gone {
                 stream: stream.number(),
             };
@@ -235,39 +240,55 @@ impl HttpBinding {
         }
     }
 
-    /// Looks from time to time whether the servers are alive that answer requests.
+    /// Looks from time to time whether the servers are alive that answer requests, or have passed requests on.
     fn look_after_peers(&self, cx: &mut Context) {
-        if !self.fleet.passed.is_empty() && !cx.clock.is_armed(Timer::Peers) {
+        let is_needed = !self.fleet.passed.is_empty() || self.has_taken();
+        if is_needed && !cx.clock.is_armed(Timer::Peers) {
             cx.clock.arm(Timer::Peers, LOOK_EVERY);
         }
     }
 
+    /// Looks whether the servers are alive that answer requests. From time to time, also asks them whether they still do.
     pub(crate) fn look_for_peers(&mut self, cx: &mut Context) {
-        let mut last = None;
-        let peers: Vec<u32> = self.fleet.passed.iter().map(|(node, _)| *node).collect();
-        for node in peers {
-            if last == Some(node) {
-                continue;
-            }
-            last = Some(node);
+        self.fleet.looks = self.fleet.looks.wrapping_add(1);
+        let checks = self.fleet.looks % CHECK_EVERY == 0;
+        let mut peers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for (node, stream) in self.fleet.passed.keys() {
+            peers.entry(*node).or_default().push(stream.number());
+        }
+        for ((node, _), _) in self.fleet.taken.values() {
+            peers.entry(*node).or_default();
+        }
+        for (node, streams) in peers {
             let lookup = self.lookups.pend(Pending::Alive(node));
             self.lookups.request(StoreRequest::IsAlive { lookup, node });
             self.arm_lookup(lookup, &mut cx.clock);
+            if checks && !streams.is_empty() {
+                self.tell(Some(node), Note::Check { streams });
+            }
         }
         self.look_after_peers(cx);
     }
 
-    /// The exchanges that this server answers. Their responses are cut short, because it is gone.
-    pub(crate) fn passed_to(&self, node: u32) -> Vec<StreamId> {
+    /// The exchanges that this server answers, and those of its clients. They are cut short, because it is gone.
+    pub(crate) fn shared_with(&self, node: u32) -> Vec<StreamId> {
         let first = (node, StreamId::new(0));
         let passed = self.fleet.passed.range(first..);
-        let passed = passed.take_while(|(of, _)| *of == node);
-        passed.map(|(_, stream)| *stream).collect()
+        let passed = passed.take_while(|((of, _), _)| *of == node);
+        let taken = self.fleet.by_source.range((node, 0)..);
+        let taken = taken.take_while(|((of, _), _)| *of == node);
+        let taken = taken.map(|(_, stream)| *stream);
+        passed
+            .map(|((_, stream), _)| *stream)
+            .chain(taken)
+            .collect()
     }
 }
 
 /// A part of the response of another server.
 struct Part<'a> {
+    stream: u64,
+    number: u32,
     head: Option<(u16, Vec<(String, String)>)>,
     body: Cow<'a, str>,
     is_last: bool,
@@ -285,8 +306,8 @@ impl HttpBinding {
             return Noted::Stale;
         }
         let taken = |fleet: &Fleet, stream| fleet.by_source.get(&(from, stream)).copied();
-        let is_known = match note {
-            Note::Changed(change) => return Noted::Changed(change.into()),
+        match note {
+            Note::Changed(change) => Noted::Changed(change.into()),
             Note::Request(passed) => {
                 if taken(&self.fleet, passed.stream).is_some() {
                     return Noted::Stale;
@@ -294,37 +315,50 @@ impl HttpBinding {
                 let stream = StreamId::new(FIRST_TAKEN + self.fleet.last_taken);
                 self.fleet.last_taken += 1;
                 let source = (from, passed.stream);
-                self.fleet.taken.insert(stream, source);
+                self.fleet.taken.insert(stream, (source, 0));
                 self.fleet.by_source.insert(source, stream);
-                return Noted::Request(stream, Box::new(passed.into_arriving()));
+                self.look_after_peers(cx);
+                Noted::Request(stream, Box::new(passed.into_arriving()))
+            }
+            Note::Check { streams } => {
+                for stream in streams {
+                    if taken(&self.fleet, stream).is_none() {
+                        self.tell(Some(from), Note::Abort { stream });
+                    }
+                }
+                Noted::Done
             }
             Note::Gone { stream } => {
-                let stream = taken(&self.fleet, stream);
-                let Some(stream) = stream else {
+                let Some(stream) = taken(&self.fleet, stream) else {
                     return Noted::Stale;
                 };
                 self.fleet.release(stream);
-                return Noted::Gone(stream);
+                Noted::Gone(stream)
             }
             Note::Abort { stream } => {
                 let stream = StreamId::new(stream);
-                if self.fleet.passed.remove(&(from, stream)) {
-                    return Noted::Abort(stream);
+                let is_known = self.fleet.passed.remove(&(from, stream)).is_some();
+                if is_known {
+                    Noted::Abort(stream)
+                } else {
+                    Noted::Stale
                 }
-                false
             }
             Note::Body {
                 stream,
+                part: number,
                 body,
                 is_last,
             } => {
-                let (stream, head) = (StreamId::new(stream), None);
+                let head = None;
                 let part = Part {
+                    stream,
+                    number,
                     head,
                     body,
                     is_last,
                 };
-                self.write_response(cx, from, stream, part)
+                self.write_response(cx, from, part)
             }
             Note::Response {
                 stream,
@@ -333,16 +367,17 @@ impl HttpBinding {
                 body,
                 is_whole: is_last,
             } => {
-                let (stream, head) = (StreamId::new(stream), Some((status, fields)));
+                let (number, head) = (0, Some((status, fields)));
                 let part = Part {
+                    stream,
+                    number,
                     head,
                     body,
                     is_last,
                 };
-                self.write_response(cx, from, stream, part)
+                self.write_response(cx, from, part)
             }
-        };
-        if is_known { Noted::Done } else { Noted::Stale }
+        }
     }
 
     fn tell(&mut self, to: Option<u32>, note: Note<'_>) {
@@ -383,13 +418,14 @@ impl HttpBinding {
             | Output::Store(_)
             | Output::Terminate { .. } => return output,
         };
-        let (Some(node), Some(&(to, number))) = (self.fleet.node, self.fleet.taken.get(&stream))
-        else {
+        let taken = self.fleet.taken.get_mut(&stream);
+        let (Some(node), Some(((to, number), next))) = (self.fleet.node, taken) else {
             return output;
         };
+        let (to, stream_there, part) = (*to, *number, *next);
+        *next += 1;
         let bytes = buf.split_off(buf.len() - len);
         let body = String::from_utf8_lossy(&bytes);
-        let stream_there = number;
         let (note, is_last) = if let Output::Response { head, is_whole, .. } = &output {
             let note = Note::Response {
                 stream: stream_there,
@@ -406,6 +442,7 @@ impl HttpBinding {
             let is_last = matches!(output, Output::Finish { .. });
             let note = Note::Body {
                 stream: stream_there,
+                part,
                 body,
                 is_last,
             };
@@ -449,12 +486,8 @@ impl HttpBinding {
     /// The exchanges that cannot go on because the others may count this server as dead: those that others answer, and those of clients that
     /// are at others. The client of each is told with a connection that breaks, if it can be.
     pub(crate) fn lease_over(&mut self) -> (Vec<StreamId>, Vec<StreamId>) {
-        let passed = self
-            .fleet
-            .passed
-            .iter()
-            .map(|(_, stream)| *stream)
-            .collect();
+        let passed = self.fleet.passed.keys();
+        let passed = passed.map(|(_, stream)| *stream).collect();
         let taken: Vec<StreamId> = self.fleet.taken.keys().copied().collect();
         for stream in &taken {
             self.fleet.release(*stream);

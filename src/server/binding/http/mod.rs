@@ -450,7 +450,7 @@ impl HttpBinding {
                     self.serve_replay(cx, stream, arrived, resuming, replayed);
                 }
                 Ready::Change(Pending::Alive(node), Settled::Done(false)) => {
-                    return Some(Resumable::Cut(self.passed_to(node)));
+                    return Some(Resumable::Cut(self.shared_with(node)));
                 }
                 Ready::Change(Pending::Alive(_) | Pending::Nobody, _) => {}
                 Ready::Change(Pending::Forward(stream, forward), settled) => {
@@ -533,7 +533,7 @@ impl HttpBinding {
 
 /// What can go on, because the driver's store has answered.
 pub(crate) enum Resumable {
-    /// These exchanges are cut short, because the server that answers them is gone.
+    /// These exchanges are cut short, because the server is gone that answers them, or that has their clients.
     Cut(Vec<StreamId>),
     Request(StreamId, Box<Arriving>),
 }

@@ -24,15 +24,18 @@ pub(crate) struct Envelope<'a> {
 pub(crate) enum Note<'a> {
     /// The response to a passed request was cut short.
     Abort { stream: u64 },
-    /// More of the response to a passed request.
+    /// More of the response to a passed request. The parts of a response are numbered, so that a lost one is noticed.
     Body {
         stream: u64,
+        part: u32,
         #[serde(borrow)]
         body: Cow<'a, str>,
         is_last: bool,
     },
     /// Something changed that clients may watch.
     Changed(#[serde(borrow)] ChangeNote<'a>),
+    /// The sender waits for the responses to these passed requests.
+    Check { streams: Vec<u64> },
     /// The client of a passed request is gone.
     Gone { stream: u64 },
     /// A request of a client, which the receiver is to answer.
