@@ -188,10 +188,7 @@ impl Server {
     /// Any method call and any input can produce outputs. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        match self.cx.outputs.pop() {
-            Some(output) => Some(self.binding.route(&mut self.cx, output, buf)),
-            None => self.write(buf),
-        }
+        self.poll_outbox().or_else(|| self.write(buf))
     }
 
     /// Returns when to call [`handle_timeout`](Server::handle_timeout), and why. `None` means that no timer is armed: the driver waits for
@@ -234,8 +231,15 @@ impl Server {
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        let output = self.cx.outputs.pop()?;
-        Some(self.binding.route(&mut self.cx, output, &mut Vec::new()))
+        // These outputs have no bytes.
+        let mut none = Vec::new();
+        loop {
+            let output = self.cx.outputs.pop()?;
+            let routed = self.binding.route(&mut self.cx, output, &mut none);
+            if routed.is_some() {
+                return routed;
+            }
+        }
     }
 }
 
@@ -366,8 +370,9 @@ impl Server {
             let queue = self.cx.outgoing.next()?;
             let output = self.write_next(queue, buf);
             self.binding.flush_store_requests(&mut self.cx);
-            if let Some(output) = output {
-                return Some(self.binding.route(&mut self.cx, output, buf));
+            let routed = output.and_then(|output| self.binding.route(&mut self.cx, output, buf));
+            if routed.is_some() {
+                return routed;
             }
         }
         None

@@ -242,10 +242,10 @@ impl Binding {
         cx: &mut Context,
         output: Output<Event>,
         buf: &mut Vec<u8>,
-    ) -> Output<Event> {
+    ) -> Option<Output<Event>> {
         match self {
-            Binding::Http(http) if http.has_taken() => http.route(cx, output, buf),
-            Binding::Http(_) | Binding::Pipe(_) => output,
+            Binding::Http(http) if http.has_ever_taken() => http.route(cx, output, buf),
+            Binding::Http(_) | Binding::Pipe(_) => Some(output),
         }
     }
 

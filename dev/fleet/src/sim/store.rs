@@ -133,6 +133,10 @@ impl SimulatedStore {
                 inputs.extend(self.memory.carry_out(node, request));
             }
         }
+        // A store that lost its data does not know a server until it renews its lease.
+        if !self.leases.contains_key(&node) {
+            self.memory.leave(node);
+        }
         while let Some(note) = self.memory.next_note(node) {
             inputs.push(note);
         }

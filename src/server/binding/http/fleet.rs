@@ -396,13 +396,13 @@ impl HttpBinding {
         }
     }
 
-    /// Turns an output for a client that is at another server into a note to it.
+    /// Turns an output for a client that is at another server into a note to it. `None` if the client is gone.
     pub(crate) fn route(
         &mut self,
         cx: &mut Context,
         output: Output<Event>,
         buf: &mut Vec<u8>,
-    ) -> Output<Event> {
+    ) -> Option<Output<Event>> {
         let (stream, len) = match &output {
             Output::Response { stream, len, .. } | Output::Write { stream, len, .. } => {
                 (*stream, *len)
@@ -416,15 +416,16 @@ impl HttpBinding {
             | Output::Release { .. }
             | Output::Request { .. }
             | Output::Store(_)
-            | Output::Terminate { .. } => return output,
+            | Output::Terminate { .. } => return Some(output),
         };
-        let taken = self.fleet.taken.get_mut(&stream);
-        let (Some(node), Some(((to, number), next))) = (self.fleet.node, taken) else {
-            return output;
-        };
+        if stream.number() < FIRST_TAKEN {
+            return Some(output);
+        }
+        let bytes = buf.split_off(buf.len() - len);
+        let node = self.fleet.node?;
+        let ((to, number), next) = self.fleet.taken.get_mut(&stream)?;
         let (to, stream_there, part) = (*to, *number, *next);
         *next += 1;
-        let bytes = buf.split_off(buf.len() - len);
         let body = String::from_utf8_lossy(&bytes);
         let (note, is_last) = if let Output::Response { head, is_whole, .. } = &output {
             let note = Note::Response {
@@ -458,7 +459,7 @@ impl HttpBinding {
         };
         // The other server controls the flow to its client.
         self.sent(cx, stream, len);
-        Output::Store(Box::new(request))
+        Some(Output::Store(Box::new(request)))
     }
 }
 
@@ -476,6 +477,11 @@ impl HttpBinding {
 
     pub(crate) const fn node(&self) -> Option<u32> {
         self.fleet.node()
+    }
+
+    /// Whether any request of another server was ever served.
+    pub(crate) const fn has_ever_taken(&self) -> bool {
+        self.fleet.last_taken > 0
     }
 
     /// Whether any client of another server is served.
