@@ -283,6 +283,17 @@ pub(crate) struct Guard {
     /// The `Host` header of a request must name this machine, or be a value of --allow-host. Texts from the server and file paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
+    /// Share the sessions of hosts with other guards, in this Redis or Valkey, such as redis://127.0.0.1:6379. Needs --listen http://…
+    ///
+    /// A load balancer can then send each request to any of the guards. Each guard has a server of its own; all calls of a session go to the same one, as
+    /// long as its guard runs. All guards need the same key in the environment variable of --store-key-env. /livez and /readyz at the address of --listen
+    /// answer probes. docs/FLEET.md says what to configure, and what a host sees when a guard or Redis is gone.
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// The environment variable with the key that all guards with the same --store share. Several keys are separated by commas: the first is used, and
+    /// all are accepted, so that a key can be replaced while guards run
+    #[arg(long, value_name = "NAME", default_value = "EVERLINK_STORE_KEY")]
+    pub(crate) store_key_env: String,
     /// Where the server's standard error goes: `inherit` (unchanged to the guard's standard error), `prefix` (the same, with the server's name before
     /// each line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
     ///

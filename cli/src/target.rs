@@ -10,6 +10,7 @@ use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
 
 use crate::args::{Era, LinkOptions, RecordOptions, Target};
 use crate::authorization::{self, Audience, OAuth, SignIn};
+use crate::guard::store::SharedSettings;
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, StderrCopy};
 use crate::system::split_assignment;
@@ -78,9 +79,13 @@ impl Target {
         host: impl Transport + 'static,
         stderr_backlog: Option<Arc<Backlog>>,
         sign_in: &SignIn,
+        shared: Option<&SharedSettings>,
     ) -> Result<Guard, Failure> {
         let (url, link_options, key) = (self.url.as_deref(), &self.link_options, secret());
-        let config = role.relay_config(role.link_config(url, link_options)?, link_options, key);
+        let mut config = role.relay_config(role.link_config(url, link_options)?, link_options, key);
+        if let Some(shared) = shared {
+            shared.apply(&mut config);
+        }
         let transport = self.transport(sign_in)?;
         let (guard, mut owner) = Guard::new(config);
         let seed = owner.relay().upstream().config().seed;

@@ -162,7 +162,10 @@ impl Client {
                 self.heard_something();
             }
             Input::WriteFailed { faults, .. } => self.write_failed(&faults),
-            Input::Request { .. } | Input::Stored { .. } => {}
+            Input::Lease { .. }
+            | Input::Note { .. }
+            | Input::Request { .. }
+            | Input::Stored { .. } => {}
         }
     }
 

@@ -54,6 +54,18 @@ pub enum Input<'a> {
         /// The exit status.
         status: ExitStatus,
     },
+    /// At the server's end of HTTP, with a shared store: from now on, the other servers count this one as alive for this long, unless the
+    /// store hears of it again. When the time is over, the server asks the store again before it serves a session. A driver that never
+    /// reports it lets the server serve its sessions without asking.
+    Lease {
+        /// The time. Begin to count when the store was asked, not when it answered.
+        valid_for: Duration,
+    },
+    /// At the server's end of HTTP, with a shared store: a note of another server, see [`StoreRequest::Tell`].
+    Note {
+        /// The note, unchanged.
+        note: Cow<'a, str>,
+    },
     /// The transport could not be opened, and nothing of it is left.
     OpenFailed {
         /// Every fault that was seen.
@@ -153,6 +165,8 @@ impl<'a> Input<'a> {
             | Input::WriteFailed { stream, .. } => Some(*stream),
             Input::Activity { .. }
             | Input::Exited { .. }
+            | Input::Lease { .. }
+            | Input::Note { .. }
             | Input::OpenFailed { .. }
             | Input::Opened
             | Input::Stderr { .. }
@@ -193,6 +207,8 @@ impl fmt::Debug for Input<'_> {
             Input::Bytes { stream, bytes } => write!(f, "Bytes({stream}, {})", bytes.len()),
             Input::End { stream, faults } => write!(f, "End({stream}, {faults:?})"),
             Input::Exited { status } => write!(f, "Exited({status})"),
+            Input::Lease { valid_for } => write!(f, "Lease({valid_for:?})"),
+            Input::Note { note } => write!(f, "Note({})", note.len()),
             Input::OpenFailed { faults } => write!(f, "OpenFailed({faults:?})"),
             Input::Opened => f.write_str("Opened"),
             Input::Request { stream, head } => write!(f, "Request({stream}, {})", head.verb),

@@ -278,7 +278,7 @@ impl Server {
     }
 
     /// Announces a change to the clients that watch it: modern watches for it, and legacy clients that subscribed to the resource. Legacy
-    /// clients hear of list changes without a subscription.
+    /// clients hear of list changes without a subscription. Servers that share a store tell each other, so that one call is enough.
     ///
     /// # Errors
     ///
@@ -303,11 +303,23 @@ impl Server {
             if let Change::Resource { uri } = change {
                 server.requests.check_size(uri.len())?;
             }
-            let (sessions, offered) = (&server.sessions, (!is_subscribed).then_some(feature));
-            let can_hear = |session| sessions.hears_changes(session, offered);
-            server.watches.publish(&mut server.cx, change, can_hear);
+            server.tell_watchers(change);
+            server.binding.tell_of_change(change);
             Ok(())
         })
+    }
+
+    /// Tells the clients of this server of a change.
+    pub(super) fn tell_watchers(&mut self, change: &Change) {
+        let is_resource = matches!(change, Change::Resource { .. });
+        let feature = match change {
+            Change::List(list) => list.announcement(),
+            Change::Resource { .. } => ServerFeature::ResourcesSubscribe,
+        };
+        let is_subscribed = self.cx.config.is_relayed && is_resource;
+        let (sessions, offered) = (&self.sessions, (!is_subscribed).then_some(feature));
+        let can_hear = |session| sessions.hears_changes(session, offered);
+        self.watches.publish(&mut self.cx, change, can_hear);
     }
 
     /// Sends a log message for one request, or to every client that listens. A message below the level that a client asked for is not sent.

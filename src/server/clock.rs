@@ -23,8 +23,12 @@ pub(crate) enum Timer {
     Idle(SessionKey),
     /// The next keepalive of an HTTP exchange.
     Keepalive(StreamId),
+    /// The end of the time for which other servers count this one as alive.
+    Lease,
     /// The deadline for an answer of the driver's store.
     Lookup(LookupId),
+    /// The next look at the servers to which requests were passed on.
+    Peers,
 }
 
 /// The time, and one deadline for each timer.
@@ -89,7 +93,7 @@ impl Clock {
             Timer::Ask(_) | Timer::Away(_) => Wake::Ask,
             Timer::Body(_) | Timer::Drain | Timer::Flush | Timer::Idle(_) => Wake::Close,
             Timer::Keepalive(_) => Wake::Keepalive,
-            Timer::Lookup(_) => Wake::Exchange,
+            Timer::Lease | Timer::Lookup(_) | Timer::Peers => Wake::Exchange,
         };
         Some(Deadline { at, wake })
     }

@@ -1,6 +1,7 @@
 //! The configuration of a server, with the reason for each default. Holds the numbers; does not know how they are used.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
@@ -19,8 +20,12 @@ pub struct Config {
     /// The protocol versions to speak. Default: all five.
     pub versions: Versions,
     /// The key that seals the states of modern requests, so that a client cannot forge one. The constructor sets it. Use random bytes if
-    /// the platform has them, and new ones for each process.
+    /// the platform has them, and new ones for each process. Servers that share a store use the same key, because each of them checks
+    /// the states of the others.
     pub secret: [u8; 16],
+    /// The keys that are accepted in addition to [`secret`](Config::secret) in states that another server made. To replace a key, add the
+    /// new one here at all servers, then make it the secret and keep the old one here until no state of it is left. Default: none.
+    pub accepted_secrets: Vec<[u8; 16]>,
     /// Whether every modern result names the server. Default: yes.
     pub names_itself: bool,
     /// How to treat requests for methods that the protocol does not know. Default: refuse them.
@@ -65,6 +70,7 @@ impl Config {
             offer: None,
             versions: Versions::ALL,
             secret,
+            accepted_secrets: Vec::new(),
             names_itself: true,
             unknown_methods: UnknownMethods::Refused,
             listen_end: ListenEnd::Result,

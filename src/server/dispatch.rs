@@ -33,6 +33,8 @@ impl Server {
             Input::End { faults, .. } => self.on_end(stream, &faults),
             Input::Request { head, .. } => self.on_head(stream, &head),
             Input::Sent { len, .. } => self.on_sent(stream, len),
+            Input::Lease { valid_for } => self.binding.renew_lease(&mut self.cx, valid_for),
+            Input::Note { note } => self.on_note(&note),
             Input::Stored { lookup, answer } => self.binding.stored(lookup, answer),
             Input::WriteFailed { faults, .. } => self.on_write_failed(stream, &faults),
             Input::Exited { .. }
@@ -223,6 +225,13 @@ impl Server {
                 era: Era::Modern,
             } => {
                 let from = arrived.modern_origin(stream);
+                let elsewhere =
+                    self.requests
+                        .made_elsewhere(&method, &params, from.user.as_deref());
+                if let Some((node, error)) = elsewhere {
+                    let refusal = Refusal::coded(400, error.code, error.message).to(Some(&id));
+                    return Err(self.binding.forward_to(node, refusal, arrived));
+                }
                 self.binding
                     .open_exchange(&mut self.cx, stream, arrived.accepts, None);
                 self.binding.understood(&mut self.cx);
@@ -240,8 +249,7 @@ impl Server {
             }
         };
         self.on_message(&from.0, from.1);
-        self.binding.respond_empty(&mut self.cx, stream, 202);
-        Ok(())
+        self.binding.respond_when_saved(&mut self.cx, stream, 202)
     }
 
     /// Handles an array of messages. Only sessions of one version may send it (S-BATCH-07). The response is an event stream of single
@@ -290,7 +298,7 @@ impl Server {
             .as_ref()
             .filter(|_| malformed.is_response && arrived.names_session(self.cx.config.versions));
         let session = match id.map(|_| self.session_of(arrived)) {
-            Some(Err(Halt::Wait(wait))) => return Halt::Wait(wait),
+            Some(Err(halt @ (Halt::Forward(_) | Halt::Saved(..) | Halt::Wait(_)))) => return halt,
             Some(Ok(session)) => Some(session),
             Some(Err(Halt::Refused(_))) | None => None,
         };
@@ -363,8 +371,7 @@ impl Server {
     fn on_delete(&mut self, stream: StreamId, arrived: &Arriving) -> Result<(), Halt> {
         let key = self.session_of(arrived)?;
         self.end_session(key, true);
-        self.binding.respond_empty(&mut self.cx, stream, 204);
-        Ok(())
+        self.binding.respond_when_saved(&mut self.cx, stream, 204)
     }
 
     /// Opens the standalone stream of a session, or resumes a stream that broke off.
@@ -412,9 +419,13 @@ impl Server {
 
     /// Returns the session that a request names, if its user may use it.
     fn session_of(&mut self, arrived: &Arriving) -> Result<SessionKey, Halt> {
-        let key = match self.binding.find_session(arrived)? {
+        let key = match self.binding.find_session(&self.cx.clock, arrived)? {
             Lookup::Known(key) => key,
             Lookup::Missing => return Err(Refusal::no_session().into()),
+            Lookup::Moved(key, halt) => {
+                self.end_session(key, false);
+                return Err(halt);
+            }
             Lookup::Over(key) => {
                 self.end_session(key, false);
                 return Err(Refusal::no_session().into());

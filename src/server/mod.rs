@@ -135,7 +135,7 @@ impl Server {
         let offer = config.offer.take();
         let binding = Binding::new(&mut config);
         let (offer, sessions) = (OfferState::new(offer, &config), Sessions::new(&config));
-        let requests = Requests::new(&config);
+        let requests = Requests::new(&config, binding.node());
         let mut cx = Context::new(config);
         if let Some(queue) = binding.shared_queue() {
             cx.outgoing.add(queue, Lifetime::Lasting);
@@ -175,7 +175,9 @@ impl Server {
                     Timer::Flush => server.close(Cue::FlushOver),
                     Timer::Idle(session) => server.session_idle(session),
                     Timer::Keepalive(stream) => server.send_keepalive(stream),
+                    Timer::Lease => server.lease_over(),
                     Timer::Lookup(lookup) => server.binding.lookup_overdue(lookup),
+                    Timer::Peers => server.binding.look_for_peers(&mut server.cx),
                 }
             }
         });
@@ -186,8 +188,7 @@ impl Server {
     /// Any method call and any input can produce outputs. Poll until `None` after each of them.
     #[must_use = "an output that is not carried out is lost"]
     pub fn poll_output(&mut self, buf: &mut Vec<u8>) -> Option<Output<Event>> {
-        let output = self.cx.outputs.pop();
-        output.or_else(|| self.write(buf))
+        self.poll_outbox().or_else(|| self.write(buf))
     }
 
     /// Returns when to call [`handle_timeout`](Server::handle_timeout), and why. `None` means that no timer is armed: the driver waits for
@@ -230,7 +231,15 @@ impl Server {
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
-        self.cx.outputs.pop()
+        // These outputs have no bytes.
+        let mut none = Vec::new();
+        loop {
+            let output = self.cx.outputs.pop()?;
+            let routed = self.binding.route(&mut self.cx, output, &mut none);
+            if routed.is_some() {
+                return routed;
+            }
+        }
     }
 }
 
@@ -343,12 +352,6 @@ impl Server {
         }
     }
 
-    fn serve_ready(&mut self) {
-        if let Some((stream, arrived)) = self.binding.next_ready(&mut self.cx) {
-            self.on_body(stream, arrived);
-        }
-    }
-
     /// The number of requests that clients wait for.
     fn open_requests(&self) -> usize {
         self.requests.in_flight() + self.offer.deferred().len()
@@ -367,8 +370,9 @@ impl Server {
             let queue = self.cx.outgoing.next()?;
             let output = self.write_next(queue, buf);
             self.binding.flush_store_requests(&mut self.cx);
-            if output.is_some() {
-                return output;
+            let routed = output.and_then(|output| self.binding.route(&mut self.cx, output, buf));
+            if routed.is_some() {
+                return routed;
             }
         }
         None

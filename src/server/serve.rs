@@ -10,10 +10,12 @@ use crate::protocol::method::names;
 use crate::protocol::watch::Setting;
 use crate::protocol::{Era, LogLevel, Peer, code};
 use crate::server::Server;
-use crate::server::binding::http::{Displaced, Gone, NO_SESSION_LEFT, Refusal, Room};
+use crate::server::binding::http::{
+    Displaced, Gone, NO_SESSION_LEFT, Noted, Refusal, Resumable, Room,
+};
 use crate::server::config::Offer;
 use crate::server::event::{Caller, Cancelled, Event};
-use crate::server::origin::{IdScope, Origin, SessionKey, WireId};
+use crate::server::origin::{IdScope, Origin, QueueId, SessionKey, WireId};
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::requests::admission::{self, Facts, Service};
 use crate::server::requests::params::Params;
@@ -144,7 +146,7 @@ impl Server {
         self.watches.offered(session, &legacy.offered, false, level);
         self.sessions.begin(session, legacy, true);
         self.binding.agreed(session, version);
-        self.save_session(session);
+        self.save_session(session, true, Some((from.queue, id.clone())));
         Ok(())
     }
 
@@ -156,7 +158,7 @@ impl Server {
         self.watches.hears_lists(session, &legacy.offered);
         self.cx.report(Event::Initialized);
         self.requests.handshake_over(&mut self.cx, session);
-        self.save_session(session);
+        self.save_session(session, false, None);
         self.binding.initialized(&mut self.cx, session);
     }
 
@@ -188,24 +190,33 @@ impl Server {
             .offered(key, offered, session.is_initialized, level);
         let is_offered = self.offer.current().is_some();
         self.sessions.begin(key, session, is_offered);
+        // While the session was not here, nobody told its client of changes.
+        if self.binding.is_shared() {
+            for change in self.watches.watched_by(key) {
+                let frame = Frame::Changed(None, change);
+                self.cx.outgoing.push(key.queue(), frame);
+            }
+        }
         Ok(key)
     }
 
-    /// Stores the present state of a session, so that another server can continue it.
-    fn save_session(&mut self, key: SessionKey) {
+    /// Stores the present state of a session, so that another server can continue it. If several servers use the store, the reply to the
+    /// request with this id on this queue waits for it.
+    fn save_session(&mut self, key: SessionKey, is_new: bool, reply: Option<(QueueId, Id)>) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
         let peer = &session.peer;
         if let Some(record) = self.binding.record_of(key, peer.version) {
-            self.binding.save(SessionRecord {
+            let record = SessionRecord {
                 client: peer.client.clone(),
                 capabilities: peer.capabilities.clone(),
                 log_level: self.watches.level_of(key),
                 uris: self.watches.uris_of(key),
                 is_initialized: session.is_initialized,
                 ..record
-            });
+            };
+            self.binding.save(&mut self.cx, record, is_new, reply);
         }
     }
 
@@ -355,7 +366,7 @@ impl Server {
             Service::SetLevel => {
                 let level = params.text("level").as_deref().and_then(LogLevel::parse);
                 let level = level.ok_or_else(admission::no_such_level)?;
-                self.apply_setting(from.session, &Setting::Level(level))?;
+                self.apply_setting(from, wire, &Setting::Level(level))?;
                 Some(Answer::Empty)
             }
             Service::Subscribe | Service::Unsubscribe => {
@@ -367,7 +378,7 @@ impl Server {
                 } else {
                     Setting::Unsubscribe(uri)
                 };
-                self.apply_setting(from.session, &setting)?;
+                self.apply_setting(from, wire, &setting)?;
                 from.session.map(|_| Answer::Empty)
             }
         };
@@ -380,14 +391,15 @@ impl Server {
     /// Applies the log level or a subscription that a legacy client chose.
     fn apply_setting(
         &mut self,
-        session: Option<SessionKey>,
+        from: &Origin,
+        wire: &WireId,
         setting: &Setting,
     ) -> Result<(), ErrorObject> {
-        let Some(session) = session else {
+        let Some(session) = from.session else {
             return Ok(());
         };
         self.watches.set(session, setting, &self.cx.config.limits)?;
-        self.save_session(session);
+        self.save_session(session, false, Some((from.queue, wire.id.clone())));
         Ok(())
     }
 
@@ -397,7 +409,7 @@ impl Server {
         if let Ok(session) = self.sessions.of_caller(caller, shared) {
             // A subscription for which there is no room is not recorded.
             let _ = self.watches.set(session, setting, &self.cx.config.limits);
-            self.save_session(session);
+            self.save_session(session, false, None);
         }
     }
 
@@ -492,6 +504,48 @@ impl Server {
             }
         }
         true
+    }
+}
+
+/// # Other servers with the same store
+impl Server {
+    /// Handles a note of another server. Returns whether it means anything.
+    pub(super) fn on_note(&mut self, note: &str) -> bool {
+        match self.binding.read_note(&mut self.cx, note) {
+            Noted::Stale => return false,
+            Noted::Done => {}
+            Noted::Abort(stream) => self.disconnect(stream),
+            Noted::Changed(change) => self.tell_watchers(&change),
+            Noted::Gone(stream) => {
+                self.client_gone(stream);
+            }
+            Noted::Request(stream, arrived) => self.on_body(stream, *arrived),
+        }
+        true
+    }
+
+    /// Cuts all exchanges short that concern other servers, because these may count this one as dead.
+    pub(super) fn lease_over(&mut self) {
+        let (passed, taken) = self.binding.lease_over();
+        for stream in passed {
+            self.disconnect(stream);
+        }
+        for stream in taken {
+            self.client_gone(stream);
+        }
+    }
+
+    /// Goes on with what waited for the driver's store.
+    pub(super) fn serve_ready(&mut self) {
+        match self.binding.next_ready(&mut self.cx) {
+            Some(Resumable::Cut(streams)) => {
+                for stream in streams {
+                    self.disconnect(stream);
+                }
+            }
+            Some(Resumable::Request(stream, arrived)) => self.on_body(stream, *arrived),
+            None => {}
+        }
     }
 }
 

@@ -5,15 +5,22 @@ use std::time::Duration;
 
 use everlink::server::SsePaths;
 use everlink_tokio::Guard;
-use everlink_tokio::http::{Endpoint, ServerTransport};
+use everlink_tokio::http::{Endpoint, Health, ServerTransport, Store as _};
 use http::Uri;
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::store::SessionStore;
 
 use crate::recording::EndpointSetup;
 use crate::{Failure, usage_error};
 
 /// How long open connections may take to end after the guard has ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long the store may take for the last messages after that.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The names of this machine that are always accepted as `Host`.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -31,6 +38,9 @@ pub(super) struct HostListener {
     /// The origins whose web pages may connect.
     cors: Vec<String>,
     caution: Option<String>,
+    health: Health,
+    /// The task of the store of sessions, if there is one.
+    store: Option<JoinHandle<()>>,
 }
 
 impl HostListener {
@@ -39,6 +49,7 @@ impl HostListener {
         url: &str,
         allowed: &[String],
         cors: &[String],
+        store: Option<SessionStore>,
     ) -> Result<(HostListener, ServerTransport), Failure> {
         let invalid = |what: &str| usage_error(format!("--listen {url}: {what}"));
         let uri: Uri = url.parse().map_err(|_| {
@@ -82,9 +93,23 @@ impl HostListener {
             .all(|path| **path != *uri.path());
         let origin = format!("http://{host}:{}", address.port());
         let sse = is_path_free.then(|| format!("{origin}{}", paths.stream));
-        let (http_endpoint, transport) = ServerTransport::new();
+        let mut health = Health::new();
+        let (http_endpoint, transport, store) = match store {
+            None => {
+                let (endpoint, transport) = ServerTransport::new();
+                (endpoint, transport, None)
+            }
+            Some(store) => {
+                health = health.with_store(store.redis.health());
+                let (endpoint, transport, port) = ServerTransport::with_store();
+                let task = tokio::spawn(store.redis.run(port));
+                (endpoint, transport, Some(task))
+            }
+        };
         let host_listener = HostListener {
-            http_endpoint,
+            http_endpoint: http_endpoint.with_health(health.clone()),
+            health,
+            store,
             listener,
             url: format!("{origin}{}", uri.path()),
             path: uri.path().to_owned(),
@@ -121,12 +146,20 @@ impl HostListener {
         }
     }
 
+    /// What the endpoint answers to probes.
+    pub(super) fn health(&self) -> Health {
+        self.health.clone()
+    }
+
     /// Accepts connections until the guard has ended.
     pub(super) async fn serve(self, guard: Guard) {
         let _ = self
             .http_endpoint
             .listen(self.listener, guard.closed(), CLOSE_TIMEOUT)
             .await;
+        if let Some(store) = self.store {
+            let _ = timeout(STORE_TIMEOUT, store).await;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Implements `everlink guard`: a relay between a host and a server.
 //!
-//! `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `log` logs events, and
+//! `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `store` keeps sessions in Redis. `log` logs events, and
 //! `stderr` shows the server's standard error.
 
 mod listen;
@@ -8,6 +8,7 @@ pub(crate) mod log;
 mod offer_cache;
 mod status;
 mod stderr;
+pub(crate) mod store;
 
 use std::io::{IsTerminal, stdin};
 use std::path::Path;
@@ -33,6 +34,7 @@ use log::{Notice, WriterThread};
 use offer_cache::OfferCache;
 use status::StatusServer;
 use stderr::{StderrPrinter, Style};
+use store::SessionStore;
 
 /// A hint for a person who starts the guard at a terminal, where no host will send a message.
 const HINT: &str = "waiting for an MCP host on standard input, which is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; Ctrl-C ends the guard";
@@ -66,14 +68,20 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     if let Some(status_server) = status_server {
         tokio::spawn(status_server.serve(guard.clone()));
     }
+    let health = host_listener.as_ref().map(HostListener::health);
     let listening = host_listener.map(|listener| tokio::spawn(listener.serve(guard.clone())));
     tokio::select! {
         _ = guard.closed() => {}
-        () = signals.next() => tokio::select! {
-            ended = guard.shutdown() => ended?,
-            // A second signal ends the program without waiting for calls in flight.
-            () = signals.next() => return Ok(ExitCode::from(4)),
-        },
+        () = signals.next() => {
+            if let Some(health) = health {
+                health.drain();
+            }
+            tokio::select! {
+                ended = guard.shutdown() => ended?,
+                // A second signal ends the program without waiting for calls in flight.
+                () = signals.next() => return Ok(ExitCode::from(4)),
+            }
+        }
     }
     if let Some(listening) = listening {
         listening.await?;
@@ -103,11 +111,14 @@ async fn start_relay(
         remembered: offer_cache.and_then(OfferCache::read),
     };
     let target = &args.target;
+    let store = SessionStore::of(args)?;
     if args.listen != "stdio" {
+        let shared = store.as_ref().map(SessionStore::settings);
         let (host_listener, transport) =
-            HostListener::bind(&args.listen, &args.allow_host, &args.cors).await?;
+            HostListener::bind(&args.listen, &args.allow_host, &args.cors, store).await?;
         let role = role(Some(Box::new(host_listener.endpoint())));
-        let guard = target.start_relay(role, transport, stderr_backlog, sign_in)?;
+        let guard =
+            target.start_relay(role, transport, stderr_backlog, sign_in, shared.as_ref())?;
         return Ok((guard, Some(host_listener)));
     }
     if !args.allow_host.is_empty() && args.status.is_none() {
@@ -123,7 +134,8 @@ async fn start_relay(
     if stdin().is_terminal() && args.log == LogFormat::Text {
         warn(&HINT);
     }
-    let guard = target.start_relay(role(None), stdio::transport()?, stderr_backlog, sign_in)?;
+    let host = stdio::transport()?;
+    let guard = target.start_relay(role(None), host, stderr_backlog, sign_in, None)?;
     Ok((guard, None))
 }
 

@@ -125,7 +125,10 @@ impl Binding {
         match input {
             Input::Activity { .. } | Input::Exited { .. } | Input::Stderr { .. } => !is_http,
             Input::Response { .. } => is_http,
-            Input::Request { .. } | Input::Stored { .. } => false,
+            Input::Lease { .. }
+            | Input::Note { .. }
+            | Input::Request { .. }
+            | Input::Stored { .. } => false,
             Input::Bytes { .. }
             | Input::End { .. }
             | Input::OpenFailed { .. }

@@ -4,24 +4,22 @@
 
 pub(crate) mod http;
 mod pipe;
+mod sessions;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use http::{
-    Accepts, Arriving, Displaced, Form, Gone, Halt, HttpBinding, Lookup, NewExchange, Refusal, Room,
-};
+use http::{Accepts, Arriving, Displaced, Form, Gone, HttpBinding, NewExchange};
 use pipe::PipeBinding;
 
-use crate::driver::{Epoch, Fault, Input, LookupId, Output, SessionRecord, StoreAnswer, StreamId};
+use crate::driver::{Epoch, Fault, Input, Output, StreamId};
 use crate::http::{Fields, RequestHead};
 use crate::json::Payload;
-use crate::protocol::Version;
 use crate::server::clock::Clock;
 use crate::server::config::Config;
 use crate::server::context::Context;
 use crate::server::event::Event;
-use crate::server::origin::{Origin, QueueId, SessionKey};
+use crate::server::origin::{QueueId, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::Arrival;
 use crate::server::requests::params::Params;
@@ -83,7 +81,10 @@ impl Binding {
     pub(crate) fn takes(&self, input: &Input<'_>) -> bool {
         let is_of_pipe = match input.stream() {
             Some(stream) => stream == StreamId::DUPLEX,
-            None => !matches!(input, Input::Stored { .. }),
+            None => !matches!(
+                input,
+                Input::Lease { .. } | Input::Note { .. } | Input::Stored { .. }
+            ),
         };
         is_of_pipe == self.http().is_none()
     }
@@ -253,177 +254,6 @@ impl Binding {
     }
 }
 
-/// # Sessions
-impl Binding {
-    pub(crate) fn find_session(&self, arrived: &Arriving) -> Result<Lookup, Halt> {
-        self.http()
-            .map_or(Ok(Lookup::Missing), |http| http.find_session(arrived))
-    }
-
-    pub(crate) fn enter_session(
-        &mut self,
-        cx: &mut Context,
-        key: SessionKey,
-        arrived: &Arriving,
-    ) -> Result<(), Refusal> {
-        self.http_mut()
-            .map_or(Ok(()), |http| http.enter_session(cx, key, arrived))
-    }
-
-    pub(crate) fn sse_origin(&self, id: &str, arrived: &Arriving) -> Result<Origin, Refusal> {
-        let http = self.http().ok_or_else(Refusal::no_session)?;
-        http.sse_origin(id, arrived)
-    }
-
-    /// Whether a client that sent `initialize` needs a session, and is in none yet.
-    pub(crate) fn needs_session(&self, key: SessionKey) -> bool {
-        self.http().is_some_and(|http| !http.has_session(key))
-    }
-
-    pub(crate) fn session_count(&self) -> usize {
-        self.http().map_or(0, HttpBinding::session_count)
-    }
-
-    pub(crate) fn next_session(&mut self) -> Option<SessionKey> {
-        Some(self.http_mut()?.next_session())
-    }
-
-    pub(crate) fn room_for_session(&self, clock: &Clock) -> Room {
-        self.http()
-            .map_or(Room::Free, |http| http.room_for_session(clock))
-    }
-
-    pub(crate) fn open_session(&mut self, cx: &mut Context, key: SessionKey, from: &Origin) {
-        if let Some(http) = self.http_mut() {
-            http.open_session(cx, key, from);
-        }
-    }
-
-    pub(crate) fn open_sse_stream(
-        &mut self,
-        cx: &mut Context,
-        stream: StreamId,
-        arrived: &Arriving,
-    ) {
-        if let Some(http) = self.http_mut() {
-            http.open_sse_stream(cx, stream, arrived);
-        }
-    }
-
-    pub(crate) fn revive_session(
-        &mut self,
-        cx: &mut Context,
-        record: &SessionRecord,
-    ) -> Option<SessionKey> {
-        Some(self.http_mut()?.revive_session(cx, record))
-    }
-
-    pub(crate) fn agreed(&mut self, key: SessionKey, version: Version) {
-        if let Some(http) = self.http_mut() {
-            http.agreed(key, version, false);
-        }
-    }
-
-    pub(crate) fn initialized(&mut self, cx: &mut Context, key: SessionKey) {
-        if let Some(http) = self.http_mut() {
-            http.initialized(cx, key);
-        }
-    }
-
-    pub(crate) fn use_session(&mut self, key: SessionKey) {
-        if let Some(http) = self.http_mut() {
-            http.use_session(key);
-        }
-    }
-
-    pub(crate) fn session_idle(&mut self, key: SessionKey, clock: &mut Clock) -> Option<bool> {
-        self.http_mut()?.session_idle(key, clock)
-    }
-
-    pub(crate) fn end_streams(&mut self, cx: &mut Context, key: SessionKey) {
-        match self {
-            Binding::Http(http) => http.end_streams(cx, key),
-            Binding::Pipe(_) => cx.outgoing.remove(key.queue()),
-        }
-    }
-
-    pub(crate) fn close_session(&mut self, cx: &mut Context, key: SessionKey, for_good: bool) {
-        if let Some(http) = self.http_mut() {
-            http.close_session(cx, key, for_good);
-        }
-    }
-
-    pub(crate) fn record_of(&self, key: SessionKey, version: Version) -> Option<SessionRecord> {
-        self.http()?.record_of(key, version)
-    }
-
-    pub(crate) fn save(&mut self, record: SessionRecord) {
-        if let Some(http) = self.http_mut() {
-            http.save(record);
-        }
-    }
-
-    pub(crate) fn resume(
-        &mut self,
-        cx: &mut Context,
-        key: SessionKey,
-        stream: StreamId,
-        arrived: &Arriving,
-    ) -> Result<(), Halt> {
-        let http = self.http_mut().ok_or_else(Refusal::no_session)?;
-        http.resume(cx, key, stream, arrived)
-    }
-
-    #[inline]
-    pub(crate) fn flush_store_requests(&mut self, cx: &mut Context) {
-        if let Some(http) = self.http_mut() {
-            http.flush_store_requests(cx);
-        }
-    }
-
-    pub(crate) fn halt(
-        &mut self,
-        cx: &mut Context,
-        stream: StreamId,
-        arrived: Arriving,
-        halt: Halt,
-    ) {
-        if let Some(http) = self.http_mut() {
-            http.halt(cx, stream, arrived, halt);
-        }
-    }
-
-    pub(crate) fn stored(&mut self, lookup: LookupId, answer: StoreAnswer) -> bool {
-        self.http_mut()
-            .is_some_and(|http| http.stored(lookup, answer))
-    }
-
-    pub(crate) fn lookup_overdue(&mut self, lookup: LookupId) {
-        if let Some(http) = self.http_mut() {
-            http.lookup_overdue(lookup);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn has_ready(&self) -> bool {
-        self.http().is_some_and(HttpBinding::has_ready)
-    }
-
-    pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
-        self.http_mut()?.next_ready(cx)
-    }
-
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.http().is_some_and(HttpBinding::has_waiting)
-    }
-
-    pub(crate) fn refuse_all_waiting(&mut self, cx: &mut Context) {
-        if let Some(http) = self.http_mut() {
-            http.refuse_all_waiting(cx);
-        }
-    }
-}
-
 /// # Responses
 impl Binding {
     pub(crate) fn open_exchange(
@@ -471,6 +301,7 @@ impl Binding {
         if let Some(http) = self.http_mut() {
             // Nothing more is sent on the standalone streams of sessions, and no client should wait on them (F-101).
             http.end_standalone_streams(cx);
+            http.leave();
             // The clients of incomplete requests are told that these were not processed.
             http.refuse_all_arriving(cx);
         }

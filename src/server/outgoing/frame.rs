@@ -48,6 +48,8 @@ pub(crate) enum Signal {
     Comment,
     /// The path to which the client posts its messages, on the transport of 2024-11-05.
     Endpoint(Box<str>),
+    /// A part of a response that another server wrote.
+    Piece(Box<str>),
     /// A message that was sent before, with the name of its stream and its number.
     Replayed((u64, u64), Box<str>),
 }
@@ -115,7 +117,9 @@ impl Frame {
             Frame::Log(_, _, logger, data) => text(logger) + data.as_str().len(),
             Frame::Notify(method, params) => method.len() + payload_bytes(params.as_ref()),
             Frame::Reply(_, bytes) => *bytes,
-            Frame::Signal(Signal::Endpoint(text) | Signal::Replayed(_, text)) => text.len(),
+            Frame::Signal(
+                Signal::Endpoint(text) | Signal::Piece(text) | Signal::Replayed(_, text),
+            ) => text.len(),
             Frame::Ask(_)
             | Frame::Progress(_)
             | Frame::Questions(_)

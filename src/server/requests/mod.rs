@@ -214,7 +214,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn new(config: &Config) -> Requests {
+    /// `node` is the number of this server among those that share a store.
+    pub(crate) fn new(config: &Config, node: Option<u32>) -> Requests {
         Requests {
             next: 1,
             table: AscendingMap::new(),
@@ -225,7 +226,7 @@ impl Requests {
             in_sessions: BTreeMap::new(),
             by_count: BTreeSet::new(),
             asks: Asks::new(),
-            tokens: StateTokens::new(config.secret),
+            tokens: StateTokens::new(config.secret, &config.accepted_secrets, node),
             message_bytes: config.limits.message_bytes,
         }
     }
@@ -511,6 +512,23 @@ impl Requests {
         }
     }
 
+    /// The other server that holds the request with whose state a client comes back, and the error if it does not. If the state is forged,
+    /// no server has this number.
+    pub(crate) fn made_elsewhere(
+        &self,
+        name: &str,
+        params: &Params<'_>,
+        user: Option<&str>,
+    ) -> Option<(u32, ErrorObject)> {
+        params.state?;
+        let facts = method::find(name).filter(|facts| facts.may_need_input)?;
+        let state = admission::read_state(params).ok()??;
+        let target = facts.named_by.and_then(|key| params.text(key));
+        let subject = (facts.name, &*target.unwrap_or_default(), user);
+        let node = self.tokens.maker(&state, subject)?.ok()?;
+        Some((node, no_such_state()))
+    }
+
     /// The request about `subject` whose client is to come back with this state.
     fn awaited(&self, state: &str, subject: u64) -> Result<RequestId, ErrorObject> {
         let find = || {
@@ -518,10 +536,7 @@ impl Requests {
             let entry = self.table.get(request).filter(|entry| entry.is_away())?;
             (state == self.tokens.token(request, entry.round, subject)).then_some(request)
         };
-        find().ok_or_else(|| {
-            let text = "the state was not given for this request, was used already, or is too old";
-            ErrorObject::new(code::INVALID_PARAMS, text)
-        })
+        find().ok_or_else(no_such_state)
     }
 
     /// Records that the client is back. Returns the verdict that the application gave in the meantime, if any.
@@ -553,4 +568,10 @@ impl Requests {
         self.enter(request, Phase::Answered(verdict));
         Some((queue, bytes))
     }
+}
+
+/// The error for a state that belongs to no request that waits.
+fn no_such_state() -> ErrorObject {
+    let text = "the state was not given for this request, was used already, or is too old";
+    ErrorObject::new(code::INVALID_PARAMS, text)
 }

@@ -12,7 +12,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::json::Json;
-use crate::protocol::watch::{List, Setting, Watch, WatchUpdate};
+use crate::protocol::watch::{Change, List, Setting, Watch, WatchUpdate};
 use crate::protocol::{
     ClientFeature, LogLevel, Peer, ServerCapabilities, ServerFeature, code, watch_filter,
 };
@@ -257,6 +257,18 @@ impl Watches {
         let choice = self.legacy.get(&session);
         let uris = choice.into_iter().flat_map(|choice| &choice.uris);
         uris.map(|uri| Box::from(&**uri)).collect()
+    }
+
+    /// Every change that a legacy client is told of.
+    pub(crate) fn watched_by(&self, session: SessionKey) -> Vec<Change> {
+        let watcher = Watcher::Legacy(session);
+        let lists = LISTS.into_iter();
+        let lists = lists.filter(|list| self.lists.contains(&(place(*list), watcher)));
+        let uris = self.uris_of(session).into_iter();
+        lists
+            .map(Change::List)
+            .chain(uris.map(|uri| Change::Resource { uri }))
+            .collect()
     }
 
     /// Applies a choice of a legacy client.

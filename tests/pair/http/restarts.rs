@@ -87,7 +87,7 @@ fn server_with_shared_stores_continues_the_session_after_a_restart() {
         (3, SessionStorage::Shared),
     ] {
         let new_server = move |restarts| {
-            let mut storage = DriverStorage::new(u64::from(restarts));
+            let mut storage = DriverStorage::new(restarts);
             storage.sessions = sessions;
             Server::new(server(Http::new().with_storage(storage)))
         };

@@ -12,6 +12,7 @@ mod error_codes;
 mod exchanges;
 mod failures;
 mod fields;
+mod fleet;
 mod handshakes;
 mod messages;
 mod notifications;

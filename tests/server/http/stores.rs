@@ -21,10 +21,14 @@ fn ping(session: &Session, id: u64) -> HttpRequest {
     session.post(id, "ping", json!({}))
 }
 
-/// A server that shares its store with others, and a session at it. From now on, requests to the store are held.
+/// A server that shares its store with others, and a session whose home is gone. From now on, requests to the store are held.
 fn shared_and_held() -> (Harness, Session) {
-    let mut harness = Harness::new(http_config(shared_http(1)));
-    let session = harness.open_session("2025-11-25");
+    let store = Store::default();
+    let mut home = Harness::with_store(http_config(shared_http(2)), &store);
+    let session = home.open_session("2025-11-25");
+    home.store.leave();
+    home.finish();
+    let mut harness = Harness::with_store(http_config(shared_http(1)), &store);
     harness.store.holds = true;
     (harness, session)
 }
@@ -90,15 +94,13 @@ fn requests_in_one_session_are_served_in_order_when_the_store_answers_in_another
 #[test]
 fn requests_in_different_sessions_do_not_wait_for_each_other() {
     let (mut harness, session) = shared_and_held();
-    harness.store.holds = false;
-    let other = harness.open_session("2025-11-25");
-    harness.store.holds = true;
+    let other = Session::new("unknown", "2025-11-25");
     let (first, second) = (
         harness.send(ping(&session, 1)),
         harness.send(ping(&other, 1)),
     );
     harness.answer_nth(1);
-    assert_eq!(harness.status(second), 200);
+    assert_eq!(harness.status(second), 404);
     assert!(!harness.is_answered(first));
     harness.answer_store();
     assert_eq!(harness.status(first), 200);
@@ -146,8 +148,9 @@ fn store_that_does_not_answer_within_5_s_gives_503_and_its_late_answer_is_stale(
     harness.advance(seconds(4));
     assert_eq!(harness.status(second), 503);
     assert!(harness.requests().is_empty());
-    assert_eq!(harness.server.sessions(), 1, "the session goes on");
-    harness.store.holds = false;
+    harness.answer_store();
+    let again = harness.send(ping(&session, 3));
+    assert_eq!(harness.status(again), 200, "the session goes on");
     harness.finish();
 }
 
@@ -183,14 +186,14 @@ fn requests_that_wait_for_the_store_count_as_open_exchanges() {
     let mut config = http_config(shared_http(1));
     config.limits.exchanges = 2;
     let mut harness = Harness::new(config);
-    let session = harness.open_session("2025-11-25");
+    let session = Session::new("unknown", "2025-11-25");
     harness.store.holds = true;
     let waiting = [1, 2].map(|id| harness.send(ping(&session, id)));
     let refused = harness.send(ping(&session, 3));
     assert_eq!(harness.status(refused), 503);
     harness.answer_store();
     for waiting in waiting {
-        assert_eq!(harness.status(waiting), 200);
+        assert_eq!(harness.status(waiting), 404);
     }
     harness.finish();
 }
@@ -200,8 +203,10 @@ fn bodies_that_wait_for_the_store_count_against_the_limit_of_arriving_bytes() {
     let mut config = http_config(shared_http(1));
     config.limits.body_bytes = 4_000;
     config.limits.message_bytes = 4_000;
-    let mut harness = Harness::new(config);
-    let session = harness.open_session("2025-11-25");
+    let store = Store::default();
+    store.put(SessionRecord::new("abc", Version::V2025_11_25));
+    let mut harness = Harness::with_store(config, &store);
+    let session = Session::new("abc", "2025-11-25");
     harness.store.holds = true;
     let large = |id: u64| {
         let text = "x".repeat(2_500);
@@ -227,9 +232,10 @@ fn requests_behind_a_delete_get_404_although_the_store_found_the_session_before(
     // The store looked for both before it heard that the session is over.
     harness.answer_nth(1);
     harness.answer_nth(0);
-    assert_eq!(harness.status(deleted), 204);
     assert_eq!(harness.status(late), 404);
+    assert!(!harness.is_answered(deleted), "it is not in the store yet");
     harness.answer_store();
+    assert_eq!(harness.status(deleted), 204);
     let gone = harness.send(ping(&session, 2));
     assert_eq!(harness.status(gone), 404);
     harness.finish();
@@ -287,9 +293,7 @@ fn messages_sent_while_a_stream_is_replayed_follow_the_replay_once() {
         harness.publish(Change::List(List::Tools));
         harness.store.holds = true;
         let resumed = harness.send(session.resume(&primer));
-        if !matches!(harness.store.held[0], StoreRequest::Replay { .. }) {
-            harness.answer_nth(0);
-        }
+        assert!(matches!(harness.store.held[0], StoreRequest::Replay { .. }));
         assert!(!harness.is_answered(resumed));
         harness.publish(Change::List(List::Prompts));
         harness.answer_store();
@@ -358,8 +362,8 @@ fn newer_stream_replaces_one_that_waits_for_its_replay() {
     harness.finish();
 }
 
-/// The client resumes the standalone stream of the first server at the second. It gets what the first had stored, then what the
-/// second had, and each later message once.
+/// The client resumes the standalone stream of a server that is gone. It gets what that one had stored, then that all that it watches may
+/// have changed, and each later message once.
 #[test]
 fn standalone_stream_of_one_server_is_resumed_at_another() {
     let store = Store::default();
@@ -370,17 +374,18 @@ fn standalone_stream_of_one_server_is_resumed_at_another() {
     let last = one.last_event_id(stream);
     one.disconnect(stream);
     one.publish(Change::List(List::Tools));
-    other.send(ping(&session, 1));
-    other.publish(Change::List(List::Prompts));
+    one.store.leave();
+    one.finish();
     let resumed = other.send(session.resume(&last));
-    assert_eq!(methods(&other.messages(resumed)), [TOOLS, PROMPTS]);
-    other.publish(Change::List(List::Tools));
-    assert_eq!(methods(&other.messages(resumed)), [TOOLS, PROMPTS, TOOLS]);
+    let resources = "notifications/resources/list_changed";
+    let told = [TOOLS, PROMPTS, resources, TOOLS];
+    assert_eq!(methods(&other.messages(resumed)), told);
+    other.publish(Change::List(List::Prompts));
+    assert_eq!(other.messages(resumed).len(), 5);
     let last = other.last_event_id(resumed);
     other.disconnect(resumed);
     let again = other.send(session.resume(&last));
     assert!(other.messages(again).is_empty());
-    one.finish();
     other.finish();
 }
 
@@ -391,7 +396,7 @@ fn servers_with_one_secret_never_use_the_same_event_id() {
     let session = servers[0].open_session("2025-11-25");
     let mut ids = Vec::new();
     for server in &mut servers {
-        // Both number their streams alike.
+        // The second becomes the home of the session. Both number their streams alike.
         let stream = server.send(session.get());
         server.publish(Change::List(List::Tools));
         let (call, request) = server.send_accepted(call(&session, 1));
@@ -399,6 +404,7 @@ fn servers_with_one_secret_never_use_the_same_event_id() {
         for stream in [stream, call] {
             ids.extend(server.sse(stream).into_iter().filter_map(|event| event.id));
         }
+        server.store.leave();
     }
     let count = ids.len();
     ids.sort();
@@ -418,7 +424,7 @@ fn sessions_can_be_kept_by_the_driver_and_messages_in_memory() {
     let primer = harness.last_event_id(stream);
     harness.disconnect(stream);
     harness.publish(Change::List(List::Tools));
-    assert_eq!(harness.store.requests, before + 1, "one look-up");
+    assert_eq!(harness.store.requests, before + 1, "one note to the others");
     let resumed = harness.send(session.resume(&primer));
     assert_eq!(methods(&harness.messages(resumed)), [TOOLS]);
     harness.finish();
@@ -446,8 +452,8 @@ fn requests_that_wait_for_the_store_are_refused_at_the_drain_deadline() {
     let mut config = http_config(Http::new().with_storage(storage));
     config.drain = seconds(3);
     let mut harness = Harness::new(config);
-    let session = harness.open_session("2025-11-25");
     harness.store.holds = true;
+    let session = Session::new("unknown", "2025-11-25");
     let waiting = harness.send(ping(&session, 1));
     harness.shutdown();
     harness.advance(seconds(3));

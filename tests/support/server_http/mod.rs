@@ -38,7 +38,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use everlink::protocol::{ServerCapabilities, Version};
 use everlink::server::{
-    Cancelled, Config, Event, Http, Offer, Progress, Refused, Request, Server, State, Unanswered,
+    Cancelled, Config, Event, Http, Offer, Progress, Refused, Request, Server, State, Storage,
+    Unanswered,
 };
 use everlink::{
     AskId, Change, Epoch, ErrorObject, Fault, FaultKind, Input, Instant, Output, Payload,
@@ -127,8 +128,12 @@ impl Harness {
 
     /// A server whose driver keeps its sessions and their messages in `store`.
     pub(crate) fn with_store(config: Config, store: &Store) -> Harness {
+        let node = match config.http.as_ref().map(|http| http.storage) {
+            Some(Storage::Driver(storage)) => storage.instance,
+            _ => 0,
+        };
         let mut harness = Harness::new(config);
-        harness.store = store.share();
+        harness.store = store.share(node);
         harness
     }
 
@@ -311,6 +316,16 @@ impl Harness {
         if let Some(input) = self.store.carry_out(request) {
             self.feed(input);
         }
+    }
+
+    /// Takes all notes of other servers. Returns whether there were any.
+    pub(crate) fn take_notes(&mut self) -> bool {
+        let mut has_any = false;
+        while let Some(note) = self.store.next_note() {
+            has_any = true;
+            self.feed(note);
+        }
+        has_any
     }
 
     /// Answers the oldest look-up that was held.

@@ -1,11 +1,14 @@
 //! A store for the requests of servers: several harnesses can share it, and a test can answer late, in another order, or not at all.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use everlink::server::{DriverStorage, Http, MemoryStore, Replay, SessionRecord, SessionStorage};
 use everlink::{Input, StoreRequest};
 
 pub(crate) struct Store {
+    /// The number of the server that uses it.
+    node: u32,
     shared: Arc<Mutex<MemoryStore>>,
     /// Whether requests are held until the test answers them.
     pub(crate) holds: bool,
@@ -24,6 +27,7 @@ impl Default for Store {
 impl Store {
     pub(crate) fn with_replay(replay: Replay) -> Store {
         Store {
+            node: 1,
             shared: Arc::new(Mutex::new(MemoryStore::new(8, replay))),
             holds: false,
             held: Vec::new(),
@@ -32,8 +36,9 @@ impl Store {
     }
 
     /// The same store, for another server.
-    pub(crate) fn share(&self) -> Store {
+    pub(crate) fn share(&self, node: u32) -> Store {
         Store {
+            node,
             shared: self.shared.clone(),
             ..Store::default()
         }
@@ -41,11 +46,27 @@ impl Store {
 
     /// Puts a session into the store.
     pub(crate) fn put(&self, record: SessionRecord) {
-        self.carry_out(StoreRequest::Put(Box::new(record)));
+        self.carry_out(StoreRequest::Put {
+            lookup: None,
+            record: Box::new(record),
+            is_new: true,
+            keep: Duration::MAX,
+        });
+    }
+
+    /// The server is gone.
+    pub(crate) fn leave(&self) {
+        self.shared.lock().expect("a lock").leave(self.node);
+    }
+
+    /// A note of another server.
+    pub(crate) fn next_note(&self) -> Option<Input<'static>> {
+        self.shared.lock().expect("a lock").next_note(self.node)
     }
 
     pub(crate) fn carry_out(&self, request: StoreRequest) -> Option<Input<'static>> {
-        self.shared.lock().expect("a lock").carry_out(request)
+        let mut shared = self.shared.lock().expect("a lock");
+        shared.carry_out(self.node, request)
     }
 
     /// Carries out a request, or holds it.
@@ -60,12 +81,12 @@ impl Store {
 }
 
 /// Settings with which the driver keeps everything, for several servers at once.
-pub(crate) fn shared_http(instance: u64) -> Http {
+pub(crate) fn shared_http(instance: u32) -> Http {
     Http::new().with_storage(DriverStorage::new(instance))
 }
 
 /// Settings with which the driver keeps everything, for one server after another.
-pub(crate) fn stored_http(instance: u64) -> Http {
+pub(crate) fn stored_http(instance: u32) -> Http {
     let mut storage = DriverStorage::new(instance);
     storage.sessions = SessionStorage::Driver;
     Http::new().with_storage(storage)

@@ -35,8 +35,9 @@ pub fn router_with_store(
     store: impl Store,
     handler: impl Handler,
 ) -> (Router, Service) {
-    let transport = ServerTransport::with_store(store);
-    route(build_server(config, handler, transport))
+    let (endpoint, transport, port) = ServerTransport::with_store();
+    tokio::spawn(store.run(port));
+    route(build_server(config, handler, (endpoint, transport)))
 }
 
 /// Creates a router like [`router`], for clients with a valid token. The second router serves the metadata of the server: merge it into the router of the

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connections::{Connection, Connections, http1};
+use super::health::Health;
 use super::protection::Protection;
 use super::response_body::{ClientPresence, ResponseBody};
 use super::server_messages::{
@@ -45,6 +46,8 @@ pub struct Endpoint {
     /// All other messages.
     message_sender: mpsc::UnboundedSender<ExchangeMessage>,
     protection: Option<Protection>,
+    health: Option<Health>,
+    max_connections: usize,
 }
 
 impl Endpoint {
@@ -58,7 +61,23 @@ impl Endpoint {
             requests,
             message_sender,
             protection: None,
+            health: None,
+            max_connections: MAX_CONNECTIONS,
         }
+    }
+
+    /// Answers `/livez` and `/readyz`. Default: it does not.
+    #[must_use]
+    pub fn with_health(mut self, health: Health) -> Endpoint {
+        self.health = Some(health);
+        self
+    }
+
+    /// Sets the most connections that are open at once. Default: 512, half of the descriptors that most systems let a process have.
+    #[must_use]
+    pub const fn with_connections(mut self, most: usize) -> Endpoint {
+        self.max_connections = most;
+        self
     }
 
     /// Lets in only requests with a valid token. Default: every request is let in.
@@ -69,7 +88,7 @@ impl Endpoint {
     }
 
     /// Accepts connections on this listener until `end` completes. Then accepts no more, and gives the open ones up to `grace` to close. There are
-    /// at most 512 connections; beyond that a new one displaces another, as [`Connections`] says.
+    /// at most [512](Endpoint::with_connections) connections; beyond that a new one displaces another, as [`Connections`] says.
     pub async fn listen<T>(
         &self,
         listener: TcpListener,
@@ -77,7 +96,7 @@ impl Endpoint {
         grace: Duration,
     ) -> T {
         let (graceful, mut end) = (GracefulShutdown::new(), pin!(end));
-        let (connections, mut tasks) = (Connections::new(MAX_CONNECTIONS), JoinSet::new());
+        let (connections, mut tasks) = (Connections::new(self.max_connections), JoinSet::new());
         let ended = loop {
             let (socket, connection) = tokio::select! {
                 ended = &mut end => break ended,
@@ -106,6 +125,10 @@ impl Endpoint {
     where
         B: Body<Data = Bytes, Error: Display>,
     {
+        let probed = self.health.as_ref();
+        if let Some(response) = probed.and_then(|health| health.answer(&request)) {
+            return response;
+        }
         let request = match &self.protection {
             None => request,
             Some(protection) => match protection.admit(request).await {

@@ -7,8 +7,8 @@
 // connects to a server, and `fault` classifies hyper's errors.
 //
 // A server has an `endpoint`, which takes requests from hyper, and a `server_transport`, which passes them to the machine. `server_messages` are the
-// messages between them, and `response_body` is the body that hyper sends. `connections` limits the connections of a server, and `store` runs its
-// requests to a store of sessions. `protection` lets in only requests with a valid token.
+// messages between them, and `response_body` is the body that hyper sends. `connections` limits the connections of a server, and `store` connects
+// it to a store of sessions. `health` answers probes. `protection` lets in only requests with a valid token.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -24,6 +24,8 @@ mod connections;
 mod endpoint;
 #[cfg(feature = "http-client")]
 mod fault;
+#[cfg(feature = "http-server")]
+mod health;
 #[cfg(feature = "http-server")]
 mod protection;
 #[cfg(feature = "http-client")]
@@ -54,15 +56,17 @@ pub use everlink::http::BadToken;
 #[cfg(feature = "http-client")]
 pub use everlink_handle::SetupError;
 #[cfg(feature = "http-server")]
+pub use health::Health;
+#[cfg(feature = "http-server")]
 pub use protection::{Access, Protection};
 #[cfg(feature = "http-server")]
 pub use response_body::ResponseBody;
 #[cfg(feature = "http-server")]
-pub use server::{serve, serve_protected, serve_with_store};
+pub use server::{serve, serve_at, serve_protected, serve_with_store};
 #[cfg(feature = "http-server")]
 pub use server_transport::ServerTransport;
 #[cfg(feature = "http-server")]
-pub use store::Store;
+pub use store::{MemoryNode, SharedMemory, Store, StoreInputs, StorePort};
 #[cfg(feature = "http-client")]
 pub use web::HttpWeb;
 

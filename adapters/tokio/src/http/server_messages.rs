@@ -10,8 +10,6 @@ use super::connections::Connection;
 
 /// Another message about an exchange, or an answer of the store.
 pub(super) enum ExchangeMessage {
-    /// The store has carried out a change of this session.
-    Changed(Box<str>),
     Input(Input<'static>),
     /// An input that is the last message about the exchange.
     Last(StreamId, Input<'static>),

@@ -17,7 +17,7 @@ use super::endpoint::{Endpoint, User};
 use super::server_messages::{
     ExchangeMessage, NewRequest, Piece, RequestMessage, ResponseStart, UnreportedBody,
 };
-use super::store::{Store, StoreRunner};
+use super::store::StorePort;
 use super::{copy_into, fields};
 
 /// The maximum number of request pieces that are queued for the machine.
@@ -42,9 +42,9 @@ pub struct ServerTransport {
     connections: IdMap<StreamId, Connection>,
     requests: mpsc::Receiver<RequestMessage>,
     messages: mpsc::UnboundedReceiver<ExchangeMessage>,
-    /// For the answers of the store.
+    /// For look-ups, where there is no store.
     message_sender: mpsc::UnboundedSender<ExchangeMessage>,
-    store: Option<StoreRunner>,
+    store: Option<mpsc::UnboundedSender<StoreRequest>>,
 }
 
 /// The progress of the response to a request.
@@ -92,18 +92,19 @@ impl ServerTransport {
         (endpoint, transport)
     }
 
-    /// Creates the transport like [`new`](ServerTransport::new), for a server that keeps sessions in this store.
+    /// Creates the transport like [`new`](ServerTransport::new), for a server that keeps sessions in a store. Run the store with the port.
     #[must_use]
-    pub fn with_store(store: impl Store) -> (Endpoint, ServerTransport) {
+    pub fn with_store() -> (Endpoint, ServerTransport, StorePort) {
         let (endpoint, mut transport) = ServerTransport::new();
-        transport.store = Some(StoreRunner::new(store));
-        (endpoint, transport)
+        let (sender, port) = StorePort::new(transport.message_sender.clone());
+        transport.store = Some(sender);
+        (endpoint, transport, port)
     }
 
-    /// Starts a request to the store. Where there is none, look-ups fail.
+    /// Passes a request on to the store. Where there is none, look-ups fail.
     fn start_store_request(&mut self, request: StoreRequest) {
         if let Some(store) = &mut self.store {
-            store.start(request, self.message_sender.clone());
+            let _ = store.send(request);
         } else if let Some(lookup) = request.lookup() {
             let answer = StoreAnswer::Failed;
             let failed = ExchangeMessage::Input(Input::Stored { lookup, answer });
@@ -125,12 +126,6 @@ impl ServerTransport {
                 Poll::Ready(Some(ExchangeMessage::Last(stream, input))) => {
                     self.connections.remove(&stream);
                     Poll::Ready(Some(RequestMessage::More(input)))
-                }
-                Poll::Ready(Some(ExchangeMessage::Changed(session))) => {
-                    if let Some(store) = &mut self.store {
-                        store.changed(&session);
-                    }
-                    continue;
                 }
                 Poll::Ready(Some(ExchangeMessage::Over(stream))) => {
                     self.connections.remove(&stream);

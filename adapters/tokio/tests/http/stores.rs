@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everlink::server::{DriverStorage, Http, MemoryStore, Replay};
-use everlink::{StoreAnswer, StoreRequest};
+use everlink::{Input, StoreAnswer};
 use everlink_tokio::Service;
-use everlink_tokio::http::{Store, serve, serve_with_store};
+use everlink_tokio::http::{MemoryNode, SharedMemory, Store, StorePort, serve, serve_with_store};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,17 +23,18 @@ enum Behaviour {
     NeverAnswers,
 }
 
+#[derive(Clone)]
 struct TestStore {
-    memory: Mutex<MemoryStore>,
-    behaviour: Mutex<Behaviour>,
+    memory: SharedMemory,
+    behaviour: Arc<Mutex<Behaviour>>,
 }
 
 impl TestStore {
-    fn new() -> Arc<TestStore> {
-        Arc::new(TestStore {
-            memory: Mutex::new(MemoryStore::new(8, Replay::default())),
-            behaviour: Mutex::new(Behaviour::Answers),
-        })
+    fn new() -> TestStore {
+        TestStore {
+            memory: SharedMemory::new(MemoryStore::new(8, Replay::default())),
+            behaviour: Arc::new(Mutex::new(Behaviour::Answers)),
+        }
     }
 
     fn behave(&self, behaviour: Behaviour) {
@@ -41,19 +42,47 @@ impl TestStore {
     }
 }
 
-impl Store for TestStore {
-    async fn carry_out(&self, request: StoreRequest) -> Option<StoreAnswer> {
-        let behaviour = *self.behaviour.lock().expect("a lock");
-        if request.lookup().is_some() {
-            match behaviour {
-                Behaviour::Answers => {}
-                Behaviour::AnswersAfter(delay) => tokio::time::sleep(delay).await,
-                Behaviour::Fails => return None,
-                // As long as the test takes, but no longer: no task may be left.
-                Behaviour::NeverAnswers => tokio::time::sleep(Duration::from_secs(1)).await,
+/// The store, as one server uses it.
+struct TestNode {
+    store: TestStore,
+    node: MemoryNode,
+}
+
+impl Store for TestNode {
+    async fn run(self, mut port: StorePort) {
+        let inputs = port.inputs();
+        loop {
+            let request = tokio::select! {
+                request = port.recv() => request,
+                note = self.node.next_note() => {
+                    inputs.feed(note);
+                    continue;
+                }
+            };
+            let Some(request) = request else {
+                return;
+            };
+            let behaviour = *self.store.behaviour.lock().expect("a lock");
+            let lookup = request.lookup();
+            let answer = self.node.carry_out(request);
+            let (answer, delay) = match (behaviour, lookup) {
+                (Behaviour::AnswersAfter(delay), Some(_)) => (answer, delay),
+                (Behaviour::Fails, Some(lookup)) => {
+                    let answer = StoreAnswer::Failed;
+                    let failed = Input::Stored { lookup, answer };
+                    (Some(failed), Duration::ZERO)
+                }
+                (Behaviour::NeverAnswers, Some(_)) => (None, Duration::ZERO),
+                (_, _) => (answer, Duration::ZERO),
+            };
+            if let Some(answer) = answer {
+                let inputs = inputs.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    inputs.feed(answer);
+                });
             }
         }
-        self.memory.carry_out(request).await
     }
 }
 
@@ -63,7 +92,7 @@ struct TestServer {
 }
 
 impl TestServer {
-    async fn start(instance: u64, store: Option<&Arc<TestStore>>) -> TestServer {
+    async fn start(instance: u32, store: Option<&TestStore>) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let mut storage = DriverStorage::new(instance);
@@ -71,7 +100,13 @@ impl TestServer {
         let config = server_config().with_http(Http::new().with_storage(storage));
         let (_, handler) = tools();
         let service = match store {
-            Some(store) => serve_with_store(listener, config, store.clone(), handler),
+            Some(store) => {
+                let node = TestNode {
+                    store: store.clone(),
+                    node: store.memory.for_server(instance),
+                };
+                serve_with_store(listener, config, node, handler)
+            }
             None => serve(listener, config, handler),
         };
         TestServer { address, service }
@@ -143,38 +178,24 @@ fn session_begun_at_one_server_is_continued_at_another() {
 }
 
 #[test]
-fn store_that_answers_late_delays_only_the_requests_that_need_it() {
-    run_isolated(async || {
-        let store = TestStore::new();
-        let server = TestServer::start(1, Some(&store)).await;
-        let session = server.open_session().await;
-        store.behave(Behaviour::AnswersAfter(Duration::from_millis(50)));
-        // A handshake needs no answer.
-        let both = tokio::join!(server.ping(&session), async {
-            let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}});
-            let message =
-                json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-            server.post(None, message).await.0
-        });
-        assert_eq!((both.0.0, both.1), (200, 200));
-        server.stop().await;
-    });
-}
-
-#[test]
 fn store_that_fails_or_never_answers_gives_503_and_the_session_goes_on() {
     run_isolated(async || {
         let store = TestStore::new();
-        let server = TestServer::start(1, Some(&store)).await;
-        let session = server.open_session().await;
+        let one = TestServer::start(1, Some(&store)).await;
+        let server = TestServer::start(2, Some(&store)).await;
+        let session = one.open_session().await;
         for behaviour in [Behaviour::Fails, Behaviour::NeverAnswers] {
             store.behave(behaviour);
+            // The home of the session asks the store nothing.
+            assert_eq!(one.ping(&session).await.0, 200);
             let (status, head) = server.ping(&session).await;
             assert_eq!(status, 503);
             assert!(head.contains("retry-after: "), "{head}");
-            store.behave(Behaviour::Answers);
+            store.behave(Behaviour::AnswersAfter(Duration::from_millis(50)));
             assert_eq!(server.ping(&session).await.0, 200);
         }
+        store.behave(Behaviour::Answers);
+        one.stop().await;
         server.stop().await;
     });
 }

@@ -242,6 +242,7 @@ impl Net {
 
     /// The server dies with everything it holds, and another takes its place.
     pub fn restart(&mut self) {
+        self.store.leave(self.restarts);
         self.restarts += 1;
         self.server = (self.start)(self.restarts);
         self.server_events.clear();
@@ -515,7 +516,7 @@ impl Net {
                     }
                 }
                 Output::Store(request) => {
-                    if let Some(answer) = self.store.carry_out(*request) {
+                    if let Some(answer) = self.store.carry_out(self.restarts, *request) {
                         self.server.handle(self.now, answer);
                     }
                 }

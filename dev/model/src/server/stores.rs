@@ -24,7 +24,7 @@ pub(super) struct Stores {
     store: MemoryStore,
     kept: Kept,
     /// How many servers there were.
-    servers: u64,
+    servers: u32,
     /// How many requests wanted an answer.
     lookups: u64,
     /// The answers that come late.
@@ -50,6 +50,7 @@ impl Stores {
     /// Another server, which can go on with the sessions of the last one. Answers to that one come too late.
     pub(super) fn server(&mut self, config: &Config) -> Server {
         self.late.clear();
+        self.store.leave(self.servers);
         self.servers += 1;
         let mut config = config.clone();
         if let Some(http) = &mut config.http {
@@ -68,7 +69,7 @@ impl Stores {
 
     /// Carries out a request. The answer, unless it comes late, fails, or never comes.
     pub(super) fn carry_out(&mut self, request: StoreRequest) -> Option<Input<'static>> {
-        let input = self.store.carry_out(request)?;
+        let input = self.store.carry_out(self.servers, request)?;
         let Input::Stored { lookup, answer } = input else {
             return None;
         };

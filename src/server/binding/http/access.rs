@@ -3,13 +3,14 @@
 use alloc::boxed::Box;
 use alloc::format;
 
-use crate::driver::{SessionRecord, StoreRequest, StreamId};
+use crate::driver::{LookupId, SessionRecord, StoreRequest, StreamId};
 use crate::http::{Fields, names};
 use crate::protocol::{Era, Version};
 use crate::server::binding::http::HttpBinding;
 use crate::server::binding::http::config::{SessionStorage, Storage};
 use crate::server::binding::http::exchange::Arriving;
-use crate::server::binding::http::lookups::{Found, Halt, Wait};
+use crate::server::binding::http::fleet::Missing;
+use crate::server::binding::http::lookups::{Found, Halt, Pending, Wait};
 use crate::server::binding::http::session::STANDALONE;
 use crate::server::binding::http::shares::Standing;
 use crate::server::binding::http::store::Events;
@@ -18,6 +19,7 @@ use crate::server::clock::{Clock, Timer};
 use crate::server::context::Context;
 use crate::server::origin::{Origin, QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
+use crate::wire::Id;
 
 /// The error text for a client for which no session is left (F-110).
 pub(crate) const NO_SESSION_LEFT: &str =
@@ -28,6 +30,8 @@ pub(crate) enum Lookup {
     Known(SessionKey),
     /// There is none.
     Missing,
+    /// The home of this session is another server now. The request is passed on to it.
+    Moved(SessionKey, Halt),
     /// It is over, because it is no longer in the store that other servers share.
     Over(SessionKey),
     /// Another server put it into the store.
@@ -45,7 +49,7 @@ pub(crate) enum Room {
 /// # Access to a session
 impl HttpBinding {
     /// Finds the session that a request names.
-    pub(crate) fn find_session(&self, arrived: &Arriving) -> Result<Lookup, Halt> {
+    pub(crate) fn find_session(&self, clock: &Clock, arrived: &Arriving) -> Result<Lookup, Halt> {
         let id = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
             FieldValue::This(id) => id,
             // S-SESS-04: a request without a session id gets status 400.
@@ -60,7 +64,9 @@ impl HttpBinding {
             SessionStorage::Memory => false,
             SessionStorage::Driver => known.is_none(),
             // A session of the transport of 2024-11-05 is not in the store.
-            SessionStorage::Shared => session.is_none_or(|session| !session.is_sse),
+            SessionStorage::Shared => {
+                session.is_none_or(|session| !session.is_sse && !self.fleet.has_lease(clock.now()))
+            }
         };
         let record = match &arrived.found {
             None if is_stored || self.lookups.has(id) => {
@@ -73,6 +79,15 @@ impl HttpBinding {
             Some(Found::Failed(failure)) => return Err(failure.refusal().into()),
             Some(Found::Record(record)) => record.as_ref(),
         };
+        let elsewhere =
+            record.filter(|record| self.fleet.node().is_some_and(|node| node != record.home));
+        if let Some(record) = elsewhere {
+            let halt = self.forward_to(record.home, Missing::LookAgain, arrived);
+            return match known {
+                Some(key) => Ok(Lookup::Moved(key, halt)),
+                None => Err(halt),
+            };
+        }
         if let Some(key) = known {
             let is_over = is_stored && record.is_none();
             return Ok(if is_over {
@@ -128,14 +143,22 @@ impl HttpBinding {
     }
 
     /// Finds the session of a message that was posted on the transport of 2024-11-05. Replies to it go to the stream of the session.
-    pub(crate) fn sse_origin(&self, id: &str, arrived: &Arriving) -> Result<Origin, Refusal> {
+    pub(crate) fn sse_origin(&self, id: &str, arrived: &Arriving) -> Result<Origin, Halt> {
         let key = self.sessions.find(id).filter(|key| {
             let session = self.sessions.get(*key);
             session.is_some_and(|session| session.is_sse && session.user == arrived.user)
         });
         let Some(key) = key else {
             let text = "there is no such session, or it is over: get a new stream";
-            return Err(Refusal::new(404, text));
+            let refusal = Refusal::new(404, text);
+            let home = id.split_once('.').map(|(home, _)| home);
+            let home = home.and_then(|home| u32::from_str_radix(home, 16).ok());
+            return Err(match (self.fleet.node(), home) {
+                (Some(node), Some(home)) if node != home => {
+                    self.forward_to(home, Missing::Refused(Box::new(refusal)), arrived)
+                }
+                _ => refusal.into(),
+            });
         };
         Ok(Origin {
             queue: key.queue(),
@@ -188,7 +211,11 @@ impl HttpBinding {
     ) -> Option<(SessionKey, Box<str>)> {
         let paths = self.config.sse.as_ref()?;
         let key = self.sessions.next_key();
-        let id = self.sessions.new_id(key);
+        let mut id = self.sessions.new_id(key);
+        // The stream of such a session is at this server for good, and the id says so.
+        if let Some(node) = self.fleet.node() {
+            id = format!("{node:x}.{id}").into();
+        }
         let endpoint = format!("{}?session={id}", paths.messages);
         self.sessions.open(key, id, arrived.user.clone());
         if let Some(session) = self.sessions.get_mut(key) {
@@ -272,6 +299,16 @@ impl HttpBinding {
             self.config.session_idle.min(self.config.body_timeout)
         };
         session.ends = clock.after(idle);
+        // The store keeps a session twice as long as it may be idle, so an eighth of that time is early enough.
+        if self.fleet.node().is_some() && clock.now() >= session.kept_at + idle / 8 {
+            session.kept_at = clock.now();
+            if !session.is_sse {
+                self.lookups.request(StoreRequest::Touch {
+                    session: session.id.clone(),
+                    keep: idle * 2,
+                });
+            }
+        }
         // Activity does not arm the timer again. If it fires early, `session_idle` arms it for the new deadline.
         let armed = clock.deadline_of(Timer::Idle(key));
         if armed.is_none_or(|at| at > session.ends) {
@@ -344,7 +381,34 @@ impl HttpBinding {
         }
         if self.session_storage() != SessionStorage::Memory {
             let session = session.id;
-            self.lookups.request(StoreRequest::Remove { session });
+            let lookup = self
+                .is_shared()
+                .then(|| self.pend_change(cx, Pending::Nobody));
+            self.lookups
+                .request(StoreRequest::Remove { lookup, session });
+        }
+    }
+
+    /// Notes what waits for a change in the store, which has the usual time.
+    fn pend_change(&mut self, cx: &mut Context, pending: Pending) -> LookupId {
+        let lookup = self.lookups.pend(pending);
+        self.arm_lookup(lookup, &mut cx.clock);
+        lookup
+    }
+
+    /// Answers a request that was processed with this status and no body: now, or when the store has the change that the request caused.
+    pub(crate) fn respond_when_saved(
+        &mut self,
+        cx: &mut Context,
+        stream: StreamId,
+        status: u16,
+    ) -> Result<(), Halt> {
+        match self.lookups.take_unawaited() {
+            Some(lookup) => Err(Halt::Saved(lookup, status)),
+            None => {
+                self.respond_empty(cx, stream, status, Fields::new());
+                Ok(())
+            }
         }
     }
 
@@ -356,13 +420,32 @@ impl HttpBinding {
         let session = self.sessions.get(key).filter(|session| !session.is_sse)?;
         Some(SessionRecord {
             user: session.user.clone(),
+            home: self.fleet.node().unwrap_or_default(),
             ..SessionRecord::new(session.id.clone(), version)
         })
     }
 
-    /// Stores the present state of a session.
-    pub(crate) fn save(&mut self, record: SessionRecord) {
-        self.lookups.request(StoreRequest::Put(Box::new(record)));
+    /// Stores the present state of a session. If several servers use the store, the reply on this queue waits until it has the session.
+    pub(crate) fn save(
+        &mut self,
+        cx: &mut Context,
+        record: SessionRecord,
+        is_new: bool,
+        reply: Option<(QueueId, Id)>,
+    ) {
+        let lookup = self.is_shared().then(|| match reply {
+            Some((queue, id)) => {
+                cx.outgoing.hold(queue);
+                self.pend_change(cx, Pending::Reply(queue, id))
+            }
+            None => self.pend_change(cx, Pending::Nobody),
+        });
+        self.lookups.request(StoreRequest::Put {
+            lookup,
+            record: Box::new(record),
+            is_new,
+            keep: self.config.session_idle * 2,
+        });
     }
 
     pub(crate) fn is_shared(&self) -> bool {

@@ -161,11 +161,11 @@ impl HttpBinding {
         }
         // A request that was cancelled has no reply.
         let status = exchange.status.unwrap_or(202);
-        self.respond_empty(cx, stream, status, Fields::new());
+        self.respond_empty(cx, stream, status, exchange.fields);
     }
 
     /// Closes an exchange for writing; written bytes may still be unread. Returns the exchange.
-    fn retire(&mut self, cx: &mut Context, stream: StreamId) -> Option<Exchange> {
+    pub(super) fn retire(&mut self, cx: &mut Context, stream: StreamId) -> Option<Exchange> {
         let queue = self.queue_of(stream);
         let under_way = queue.map_or(0, |queue| cx.outgoing.under_way(queue));
         let most = self.limits.exchanges;
@@ -284,6 +284,7 @@ impl HttpBinding {
             return false;
         }
         let queue = exchange.queue;
+        let is_answered_elsewhere = exchange.answered_by.is_some();
         let is_read = cx.outgoing.under_way(queue) == 0;
         if !is_read {
             exchange.stuck += 1;
@@ -294,9 +295,10 @@ impl HttpBinding {
         let is_quiet = is_read && cx.outgoing.is_empty(queue);
         let has_begun = exchange.has_begun();
         // The response to a request that waits for the offer cannot begin, because its status and session are not known yet.
-        let can_begin = exchange.accepts.sse && !is_deferred(queue);
+        let can_begin = exchange.accepts.sse && !is_deferred(queue) && !is_answered_elsewhere;
         self.arm_keepalive(stream, &mut cx.clock);
         let signal = match (is_quiet, has_begun) {
+            (true, true) if self.fleet.is_taken(stream) => return false,
             (true, true) => Signal::Comment,
             (true, false) if can_begin => Signal::Begin(None),
             (true | false, _) => return false,
@@ -416,8 +418,16 @@ impl HttpBinding {
             self.exchanges.begin(stream);
         }
         let exchange = self.exchanges.get_mut(stream);
+        let passed = exchange.as_ref().and_then(|exchange| {
+            exchange.answered_by?;
+            exchange.status
+        });
         let own = exchange.map(|exchange| core::mem::take(&mut exchange.fields));
         let mut fields = own.unwrap_or_default();
+        if let Some(status) = passed {
+            self.add_cors_fields(stream, &mut fields);
+            return Box::new(ResponseHead::new(status).with_fields(fields));
+        }
         if is_json {
             fields.push(names::CONTENT_TYPE, JSON);
         } else {

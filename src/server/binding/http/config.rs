@@ -189,11 +189,9 @@ pub enum Storage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriverStorage {
-    /// A number that no other server has that uses the same store now, or used it before. Together with [`Config::secret`], it makes the
-    /// ids of sessions and the names of streams unique. Random bits are enough. The constructor sets it.
-    ///
-    /// [`Config::secret`]: crate::server::Config::secret
-    pub instance: u64,
+    /// A number that no other server has that uses the same store now, or used it before. It names this server to the others, and makes
+    /// the ids of sessions and the names of streams unique. Random bits are enough. The constructor sets it.
+    pub instance: u32,
     /// Who keeps the sessions. Default: [`SessionStorage::Shared`], a store that other servers use, too.
     pub sessions: SessionStorage,
     /// Who keeps the messages. Default: [`EventStorage::Driver`].
@@ -206,7 +204,7 @@ pub struct DriverStorage {
 impl DriverStorage {
     /// The driver keeps everything, for several servers at once. `instance` is the number of this server among them.
     #[must_use]
-    pub const fn new(instance: u64) -> DriverStorage {
+    pub const fn new(instance: u32) -> DriverStorage {
         DriverStorage {
             instance,
             sessions: SessionStorage::Shared,
@@ -225,8 +223,9 @@ pub enum SessionStorage {
     /// The driver, for one server after another. Only a session that the server does not know is looked up. A session that is idle for too
     /// long is removed.
     Driver,
-    /// The driver, for several servers at once. Each request in a session looks it up, because another server may have ended it. A session
-    /// that is idle at one server stays in the store, and the store itself must expire it.
+    /// The driver, for several servers at once. Each session has a [home](crate::server::SessionRecord::home), to which the other servers
+    /// pass the requests of its client on. When the home is gone, the server that is asked next becomes the home. The store must expire
+    /// sessions itself.
     Shared,
 }
 

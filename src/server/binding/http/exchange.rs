@@ -26,6 +26,8 @@ pub(crate) struct Arriving {
     pub(crate) body: Vec<u8>,
     /// What the driver's store said of the session, once the request has waited for it.
     pub(crate) found: Option<Found>,
+    /// Whether another server passed it on.
+    pub(crate) is_passed: bool,
 }
 
 impl Arriving {
@@ -97,6 +99,8 @@ pub(crate) struct Exchange {
     pub(crate) quiet_from: Instant,
     /// The number of keepalive intervals in a row in which its client read nothing.
     pub(crate) stuck: u32,
+    /// The server that answers it, if it is not this one.
+    pub(crate) answered_by: Option<u32>,
 }
 
 impl Exchange {
@@ -115,6 +119,7 @@ impl Exchange {
             hangs_up: false,
             quiet_from: Instant::ZERO,
             stuck: 0,
+            answered_by: None,
         }
     }
 

@@ -8,10 +8,12 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::driver::{LookupId, SessionRecord, StoreAnswer, StoreRequest, StreamId};
+use crate::server::binding::http::fleet::Forward;
 use crate::server::binding::http::stream::Resuming;
 use crate::server::binding::http::validate::Refusal;
 use crate::server::event::RefusalCause;
 use crate::server::origin::{QueueId, SessionKey};
+use crate::wire::Id;
 
 /// What is known of the session of a request that waited for the store.
 #[derive(Clone)]
@@ -31,6 +33,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whether it is certain that nothing was done.
+    pub(crate) const fn is_certain(self) -> bool {
+        matches!(self, Failure::Reported)
+    }
+
     /// The refusal for the client that waited.
     pub(crate) fn refusal(self) -> Refusal {
         let text = match self {
@@ -55,7 +62,11 @@ pub(crate) enum Wait {
 
 /// A reason not to serve a request now.
 pub(crate) enum Halt {
+    /// Another server answers it.
+    Forward(Forward),
     Refused(Refusal),
+    /// It was processed. The response is empty, with this status, and comes when the store has carried out this change.
+    Saved(LookupId, u16),
     Wait(Wait),
 }
 
@@ -67,16 +78,38 @@ impl From<Refusal> for Halt {
 
 impl Halt {
     /// Names the message that a refusal answers.
-    pub(crate) fn to(self, id: &crate::wire::Id) -> Halt {
+    pub(crate) fn to(self, id: &Id) -> Halt {
         match self {
             Halt::Refused(refusal) => Halt::Refused(refusal.to(Some(id))),
-            Halt::Wait(wait) => Halt::Wait(wait),
+            halt @ (Halt::Forward(_) | Halt::Saved(..) | Halt::Wait(_)) => halt,
         }
     }
 }
 
+/// What waits until the store has carried out a change.
+pub(crate) enum Pending {
+    /// Nothing. The server wants to know whether another one is alive.
+    Alive(u32),
+    /// An empty response with this status.
+    Empty(StreamId, u16),
+    /// A request that is passed on to another server.
+    Forward(StreamId, Forward),
+    /// Nothing.
+    Nobody,
+    /// The reply to the request with this id, on this queue.
+    Reply(QueueId, Id),
+}
+
+/// How a change in the store ended.
+pub(crate) enum Settled {
+    /// The store did it, or says that it could not be done.
+    Done(bool),
+    Failed(Failure),
+}
+
 /// An exchange that has waited, with the result of its look-up.
 pub(crate) enum Ready {
+    Change(Pending, Settled),
     Session(StreamId, Found),
     Replay(StreamId, Box<Resuming>, Result<Replayed, Failure>),
 }
@@ -106,6 +139,12 @@ pub(crate) struct Lookups {
     replays: BTreeMap<LookupId, (StreamId, Box<Resuming>)>,
     /// The replays that are done.
     replayed: VecDeque<(LookupId, Ready)>,
+    /// What waits for a change in the store.
+    pending: BTreeMap<LookupId, Pending>,
+    /// The changes that are carried out, or have failed.
+    settled: VecDeque<(LookupId, Ready)>,
+    /// The last change in this step for which nobody waits yet.
+    unawaited: Option<LookupId>,
     /// The requests that the driver has not polled yet.
     requests: VecDeque<StoreRequest>,
 }
@@ -117,7 +156,40 @@ impl Lookups {
     }
 
     pub(crate) fn next_request(&mut self) -> Option<StoreRequest> {
+        self.unawaited = None;
         self.requests.pop_front()
+    }
+}
+
+/// # Changes
+impl Lookups {
+    /// Notes what waits for a change. Returns the id of its answer.
+    pub(crate) fn pend(&mut self, pending: Pending) -> LookupId {
+        self.last += 1;
+        let lookup = LookupId::from_number(self.last);
+        if matches!(pending, Pending::Nobody) {
+            self.unawaited = Some(lookup);
+        }
+        self.pending.insert(lookup, pending);
+        lookup
+    }
+
+    /// Returns the last change of this step, if nobody waits for it.
+    pub(crate) fn take_unawaited(&mut self) -> Option<LookupId> {
+        self.unawaited.take()
+    }
+
+    /// The server to which a request is passed on with this look-up.
+    pub(crate) fn forwarded_to(&self, lookup: LookupId) -> Option<u32> {
+        match self.pending.get(&lookup) {
+            Some(Pending::Forward(_, forward)) => Some(forward.to),
+            _ => None,
+        }
+    }
+
+    /// Lets something wait for a change.
+    pub(crate) fn await_change(&mut self, lookup: LookupId, pending: Pending) {
+        self.pending.insert(lookup, pending);
     }
 }
 
@@ -174,6 +246,16 @@ impl Lookups {
         lookup: LookupId,
         answer: Result<StoreAnswer, Failure>,
     ) -> bool {
+        if let Some(pending) = self.pending.remove(&lookup) {
+            let settled = match answer {
+                Ok(StoreAnswer::Done(is_done)) => Settled::Done(is_done),
+                Ok(_) => Settled::Failed(Failure::Reported),
+                Err(failure) => Settled::Failed(failure),
+            };
+            let ready = Ready::Change(pending, settled);
+            self.settled.push_back((lookup, ready));
+            return true;
+        }
         if let Some((stream, resuming)) = self.replays.remove(&lookup) {
             let replayed = match answer {
                 Ok(StoreAnswer::Events {
@@ -183,7 +265,7 @@ impl Lookups {
                     events,
                     is_complete,
                 }),
-                Ok(StoreAnswer::Failed | StoreAnswer::Session(_)) => Err(Failure::Reported),
+                Ok(_) => Err(Failure::Reported),
                 Err(failure) => Err(failure),
             };
             let ready = Ready::Replay(stream, resuming, replayed);
@@ -199,9 +281,7 @@ impl Lookups {
             Ok(StoreAnswer::Session(record)) if record.as_deref().is_none_or(is_of_session) => {
                 Found::Record(record)
             }
-            Ok(StoreAnswer::Events { .. } | StoreAnswer::Failed | StoreAnswer::Session(_)) => {
-                Found::Failed(Failure::Reported)
-            }
+            Ok(_) => Found::Failed(Failure::Reported),
             Err(failure) => Found::Failed(failure),
         });
         self.changed.push(waiting.session.clone());
@@ -210,6 +290,7 @@ impl Lookups {
 
     /// Forgets a look-up whose client is gone. Returns the stream that it wanted to resume.
     pub(crate) fn cancel(&mut self, lookup: LookupId) -> Option<Box<Resuming>> {
+        self.pending.remove(&lookup);
         if let Some(waiting) = self.waiting.remove(&lookup) {
             if let Some(queue) = self.sessions.get_mut(&waiting.session) {
                 queue.retain(|waiting| *waiting != lookup);
@@ -234,12 +315,13 @@ impl Lookups {
 
     /// Whether an exchange may not need to wait any longer.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.replayed.is_empty() || !self.changed.is_empty()
+        !self.replayed.is_empty() || !self.changed.is_empty() || !self.settled.is_empty()
     }
 
     /// Removes and returns an exchange that need not wait any longer.
     pub(crate) fn next_ready(&mut self) -> Option<(LookupId, Ready)> {
-        if let Some(ready) = self.replayed.pop_front() {
+        let settled = self.settled.pop_front();
+        if let Some(ready) = settled.or_else(|| self.replayed.pop_front()) {
             return Some(ready);
         }
         while let Some(id) = self.changed.last() {
@@ -271,5 +353,7 @@ impl Lookups {
         self.changed.clear();
         self.replays.clear();
         self.replayed.clear();
+        self.pending.clear();
+        self.settled.clear();
     }
 }

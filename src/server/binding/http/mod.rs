@@ -11,6 +11,7 @@
 //!
 //! - `config` holds the settings; `cors` tells browsers which web pages may use the server.
 //! - `validate` validates the head of a request; `exchange` holds the exchanges, and `table` says how each goes on.
+//! - `fleet` serves sessions together with other servers; `note` is what they tell each other.
 //! - `session` holds the sessions; `store` stores their messages; `lookups` holds what waits for the driver's store.
 //! - `shares` ranks the clients that give way when a limit is reached; `param_headers` knows which arguments header fields repeat.
 
@@ -19,7 +20,9 @@ mod answer;
 mod config;
 mod cors;
 mod exchange;
+mod fleet;
 mod lookups;
+mod note;
 mod param_headers;
 mod read;
 mod refusals;
@@ -41,6 +44,7 @@ pub use config::{
     Allowed, DriverStorage, EventStorage, Http, Replay, SessionStorage, SsePaths, Storage,
 };
 pub(crate) use exchange::{Accepts, Arriving};
+pub(crate) use fleet::{Missing, Noted};
 pub(crate) use lookups::Halt;
 pub(crate) use read::{Posted, no_batches, wants_replies};
 pub(crate) use refusals::{Displaced, SHUTTING_DOWN};
@@ -48,15 +52,16 @@ pub use store::MemoryStore;
 pub(crate) use validate::Refusal;
 
 use exchange::{Exchanges, Lost, Route};
-use lookups::{Failure, Lookups, Ready, Wait};
+use fleet::Fleet;
+use lookups::{Failure, Lookups, Pending, Ready, Settled, Wait};
 use param_headers::{Audience, ParamHeaders};
 use refusals::{Refusals, Source};
 use session::SessionTable;
 use shares::Shares;
 use store::{Events, MemoryEvents};
 
-use crate::driver::{Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
-use crate::http::{RequestHead, Verb};
+use crate::driver::{Epoch, Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
+use crate::http::{Fields, RequestHead, Verb};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
 use crate::server::clock::{Clock, Timer};
@@ -64,7 +69,10 @@ use crate::server::config::{Config, Limits};
 use crate::server::context::Context;
 use crate::server::event::RefusalCause;
 use crate::server::origin::{QueueId, SessionKey};
+use crate::server::outgoing::Lifetime;
+use crate::server::outgoing::frame::Answer;
 use crate::util::noise::NoiseMeter;
+use crate::wire::Id;
 
 /// The state of a server over HTTP.
 pub(crate) struct HttpBinding {
@@ -75,6 +83,7 @@ pub(crate) struct HttpBinding {
     sessions: SessionTable,
     events: Events,
     lookups: Lookups,
+    fleet: Fleet,
     param_headers: ParamHeaders,
     shares: Shares,
     refusals: Refusals,
@@ -122,7 +131,14 @@ impl HttpBinding {
             }) => Events::Driver,
             Storage::Driver(_) | Storage::Memory => Events::Memory(MemoryEvents::new(http.replay)),
         };
+        let node = match http.storage {
+            Storage::Driver(storage) if storage.sessions == SessionStorage::Shared => {
+                Some(storage.instance)
+            }
+            Storage::Driver(_) | Storage::Memory => None,
+        };
         HttpBinding {
+            fleet: Fleet::new(node),
             sessions: SessionTable::new(config.secret, http.storage),
             config: http,
             limits: config.limits,
@@ -251,6 +267,9 @@ impl HttpBinding {
         match lost {
             Some(Lost::Request) => return Gone::Forgotten,
             Some(Lost::Waiting(lookup)) => {
+                if let Some(node) = self.lookups.forwarded_to(lookup) {
+                    self.passed_client_gone(stream, node);
+                }
                 if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
                     cx.outgoing.detach(queue);
                 }
@@ -265,6 +284,9 @@ impl HttpBinding {
             Some(Lost::Request | Lost::Rest | Lost::Waiting(_)) => return Gone::Forgotten,
             Some(Lost::Response(exchange)) => exchange,
         };
+        if let Some(node) = exchange.answered_by {
+            self.passed_client_gone(stream, node);
+        }
         let queue = exchange.queue;
         let is_of_session = match queue {
             QueueId::Session(session) => {
@@ -330,6 +352,12 @@ impl HttpBinding {
                 let source = self.source_of(&arrived);
                 return self.refuse_exchange(cx, stream, source, refusal);
             }
+            Halt::Forward(forward) => return self.forward(cx, stream, arrived, forward),
+            Halt::Saved(lookup, status) => {
+                self.lookups
+                    .await_change(lookup, Pending::Empty(stream, status));
+                return self.exchanges.wait(stream, lookup, arrived);
+            }
             Halt::Wait(wait) => wait,
         };
         if let Wait::Replay(resuming) = &wait {
@@ -358,6 +386,13 @@ impl HttpBinding {
         let Some((lookup, arrived)) = self.exchanges.take_waiting(stream) else {
             return;
         };
+        if let Some(node) = self.lookups.forwarded_to(lookup) {
+            // The other server may have the request. So the client must not be told that it was not processed.
+            self.cancel_lookup(lookup, &mut cx.clock);
+            self.passed_client_gone(stream, node);
+            let epoch = Epoch::FIRST;
+            return cx.outputs.push(Output::Abort { epoch, stream });
+        }
         if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
             cx.outgoing.detach(queue);
         }
@@ -376,9 +411,21 @@ impl HttpBinding {
     fn wait(&mut self, stream: StreamId, arrived: Arriving, wait: Wait, clock: &mut Clock) {
         let (lookup, is_asked) = self.lookups.wait(stream, wait);
         self.exchanges.wait(stream, lookup, arrived);
-        if let (true, Storage::Driver(storage)) = (is_asked, self.config.storage) {
-            clock.arm(Timer::Lookup(lookup), storage.timeout);
+        if is_asked {
+            self.arm_lookup(lookup, clock);
         }
+    }
+
+    /// Lets a request wait for a change in the driver's store.
+    fn wait_for(
+        &mut self,
+        stream: StreamId,
+        arrived: Arriving,
+        lookup: LookupId,
+        clock: &mut Clock,
+    ) {
+        self.exchanges.wait(stream, lookup, arrived);
+        self.arm_lookup(lookup, clock);
     }
 
     /// Takes the answer to a look-up. Returns whether it was waited for.
@@ -394,23 +441,60 @@ impl HttpBinding {
         self.lookups.has_ready()
     }
 
-    /// Goes on with what need not wait any longer. Removes and returns a request whose session is looked up.
-    pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<(StreamId, Arriving)> {
+    /// Goes on with what need not wait any longer. Returns what others must do.
+    pub(crate) fn next_ready(&mut self, cx: &mut Context) -> Option<Resumable> {
         loop {
             let (lookup, ready) = self.lookups.next_ready()?;
             cx.clock.disarm(Timer::Lookup(lookup));
-            let (Ready::Session(stream, _) | Ready::Replay(stream, ..)) = ready;
-            let (_, mut arrived) = self.exchanges.take_waiting(stream)?;
             match ready {
-                Ready::Session(_, found) => {
+                Ready::Session(stream, found) => {
+                    let (_, mut arrived) = self.exchanges.take_waiting(stream)?;
                     arrived.found = Some(found);
-                    return Some((stream, arrived));
+                    return Some(Resumable::Request(stream, Box::new(arrived)));
                 }
-                Ready::Replay(_, resuming, replayed) => {
+                Ready::Replay(stream, resuming, replayed) => {
+                    let (_, arrived) = self.exchanges.take_waiting(stream)?;
                     self.serve_replay(cx, stream, arrived, resuming, replayed);
+                }
+                Ready::Change(Pending::Alive(node), Settled::Done(false)) => {
+                    return Some(Resumable::Cut(self.shared_with(node)));
+                }
+                Ready::Change(Pending::Alive(_) | Pending::Nobody, _) => {}
+                Ready::Change(Pending::Forward(stream, forward), settled) => {
+                    let request = self.forwarded(cx, stream, forward, settled);
+                    if let Some((stream, arrived)) = request {
+                        return Some(Resumable::Request(stream, Box::new(arrived)));
+                    }
+                }
+                Ready::Change(Pending::Empty(stream, status), settled) => {
+                    let (_, arrived) = self.exchanges.take_waiting(stream)?;
+                    match unsaved(&settled) {
+                        None => self.respond_empty(cx, stream, status, Fields::new()),
+                        Some(refusal) => {
+                            let source = self.source_of(&arrived);
+                            self.refuse_exchange(cx, stream, source, refusal);
+                        }
+                    }
+                }
+                Ready::Change(Pending::Reply(queue, id), settled) => {
+                    self.release_reply(cx, queue, id, &settled);
                 }
             }
         }
+    }
+
+    /// Sends a reply that waited for the store, or a refusal in its place.
+    fn release_reply(&mut self, cx: &mut Context, queue: QueueId, id: Id, settled: &Settled) {
+        let Some(stream) = self.carrier(queue) else {
+            return cx.outgoing.detach(queue);
+        };
+        if let Some(refusal) = unsaved(settled) {
+            cx.outgoing.remove(queue);
+            cx.outgoing.add(queue, Lifetime::UntilAnswered);
+            self.set_head(stream, refusal.status, refusal.fields);
+            cx.reply(queue, id, Answer::Error(refusal.error));
+        }
+        cx.outgoing.attach(queue);
     }
 
     /// Whether any request waits for the driver's store.
@@ -451,6 +535,22 @@ impl HttpBinding {
         let user = arrived.user.as_deref();
         let fields = &arrived.fields;
         self.param_headers.check(user, tool, fields, arguments)
+    }
+}
+
+/// What can go on, because the driver's store has answered.
+pub(crate) enum Resumable {
+    /// These exchanges are cut short, because the server is gone that answers them, or that has their clients.
+    Cut(Vec<StreamId>),
+    Request(StreamId, Box<Arriving>),
+}
+
+/// The refusal of a request whose change is not in the store.
+fn unsaved(settled: &Settled) -> Option<Refusal> {
+    match settled {
+        Settled::Done(true) => None,
+        Settled::Done(false) => Some(Refusal::no_session()),
+        Settled::Failed(failure) => Some(failure.refusal()),
     }
 }
 

@@ -33,28 +33,31 @@ pub(crate) struct Session {
     pub(crate) is_initialized: bool,
     /// Whether a request was ever made in it.
     pub(crate) is_used: bool,
-    /// The streams with unanswered requests, by their names in event ids.
-    streams: BTreeMap<u64, StreamId>,
+    /// The streams with unanswered requests, by their names in event ids, with the numbers of their last events that were given to the
+    /// driver's store.
+    streams: BTreeMap<u64, (StreamId, u64)>,
     /// The idle deadline. The session is checked no later than then.
     pub(crate) ends: Instant,
     /// The name of the standalone stream in event ids.
     pub(crate) standalone: u64,
     /// The number of the last event that was written to the standalone stream.
     pub(crate) last_written: u64,
-    /// The number of the last event that was given to the driver's store.
-    last_number: u64,
     /// The number of the last event of the standalone stream that was given to the driver's store.
     pub(crate) last_standalone: u64,
+    /// When the driver's store was last told to keep the session.
+    pub(crate) kept_at: Instant,
 }
 
 impl Session {
-    /// Returns the number of the next event of a stream that the driver's store keeps.
-    pub(crate) const fn next_number(&mut self, name: u64) -> u64 {
-        self.last_number += 1;
-        if name == self.standalone {
-            self.last_standalone = self.last_number;
-        }
-        self.last_number
+    /// Returns the number of the next event of a stream that the driver's store keeps. The numbers have no gaps.
+    pub(crate) fn next_number(&mut self, name: u64) -> Option<u64> {
+        let last = if name == self.standalone {
+            &mut self.last_standalone
+        } else {
+            &mut self.streams.get_mut(&name)?.1
+        };
+        *last += 1;
+        Some(*last)
     }
 
     /// Whether it has unanswered requests.
@@ -71,7 +74,9 @@ pub(crate) struct SessionTable {
     last: SessionKey,
     secret: (u64, u64),
     /// The number of this server among those that use the same store.
-    instance: Option<u64>,
+    instance: Option<u32>,
+    /// The number of names that were given to streams whose messages the driver keeps.
+    last_name: u64,
     /// Whether the driver keeps the messages. Another server may then have used the same session before, so that all names of streams must
     /// be those of this server alone.
     keeps_events_outside: bool,
@@ -91,6 +96,7 @@ impl SessionTable {
             last: SessionKey::DUPLEX,
             secret: (both as u64, (both >> 64) as u64),
             instance: storage.map(|storage| storage.instance),
+            last_name: 0,
             keeps_events_outside: storage
                 .is_some_and(|storage| storage.events == EventStorage::Driver),
         }
@@ -114,11 +120,7 @@ impl SessionTable {
 
     pub(crate) fn open(&mut self, key: SessionKey, id: Box<str>, user: Option<Box<str>>) {
         self.by_id.insert(id.clone(), key);
-        let standalone = if self.keeps_events_outside {
-            self.number("standalone", key.number(), 0) & !1
-        } else {
-            STANDALONE
-        };
+        let standalone = self.next_name().unwrap_or(STANDALONE);
         let session = Session {
             id,
             user,
@@ -130,8 +132,8 @@ impl SessionTable {
             ends: Instant::ZERO,
             standalone,
             last_written: 0,
-            last_number: 0,
             last_standalone: 0,
+            kept_at: Instant::ZERO,
         };
         self.table.insert(key, session);
     }
@@ -152,7 +154,7 @@ impl SessionTable {
     pub(crate) fn close(&mut self, key: SessionKey) -> Option<Session> {
         let session = self.table.remove(&key)?;
         self.by_id.remove(&session.id);
-        for stream in session.streams.values() {
+        for (stream, _) in session.streams.values() {
             self.by_stream.remove(stream);
         }
         Some(session)
@@ -160,9 +162,10 @@ impl SessionTable {
 
     /// Adds a stream for the replies to requests.
     pub(crate) fn begin_stream(&mut self, key: SessionKey, stream: StreamId) {
-        let name = self.number("stream", stream.number(), 0) | 1;
+        let name = self.next_name();
+        let name = name.unwrap_or_else(|| self.number("stream", stream.number(), 0)) | 1;
         if let Some(session) = self.table.get_mut(&key) {
-            session.streams.insert(name, stream);
+            session.streams.insert(name, (stream, 0));
             self.by_stream.insert(stream, (key, name));
         }
     }
@@ -178,7 +181,7 @@ impl SessionTable {
             return;
         };
         if let Some(session) = self.table.get_mut(&key) {
-            if session.streams.get(&name) == Some(&stream) {
+            if session.streams.get(&name).map(|of| of.0) == Some(stream) {
                 session.streams.remove(&name);
             }
         }
@@ -191,13 +194,26 @@ impl SessionTable {
 
     /// The stream of this name, if it has unanswered requests.
     pub(crate) fn stream(&self, key: SessionKey, name: u64) -> Option<StreamId> {
-        self.table.get(&key)?.streams.get(&name).copied()
+        self.table.get(&key)?.streams.get(&name).map(|of| of.0)
     }
 
     /// The streams with unanswered requests.
     pub(crate) fn streams(&self, key: SessionKey) -> Vec<StreamId> {
         let session = self.table.get(&key);
-        session.map_or_else(Vec::new, |s| s.streams.values().copied().collect())
+        session.map_or_else(Vec::new, |s| s.streams.values().map(|of| of.0).collect())
+    }
+
+    /// Returns an even name that no other stream has in any server with the same store. `None` if this server keeps the messages.
+    fn next_name(&mut self) -> Option<u64> {
+        let instance = self.instance.filter(|_| self.keeps_events_outside)?;
+        self.last_name += 1;
+        Some(u64::from(instance) << 32 | (self.last_name << 1) & 0xffff_ffff)
+    }
+
+    /// Whether another server gave a stream this name.
+    pub(crate) fn is_foreign(&self, name: u64) -> bool {
+        let instance = self.instance.filter(|_| self.keeps_events_outside);
+        instance.is_some_and(|instance| name >> 32 != u64::from(instance))
     }
 
     /// Returns a number that cannot be guessed, for one of several uses.
@@ -205,7 +221,7 @@ impl SessionTable {
         let mut hash = digest::keyed(self.secret);
         hash.write(what.as_bytes());
         if let Some(instance) = self.instance {
-            hash.write_u64(instance);
+            hash.write_u64(u64::from(instance));
         }
         hash.write_u64(which);
         hash.write_u64(part);
@@ -247,7 +263,7 @@ mod tests {
 
     #[test]
     fn ids_are_128_bits_of_visible_text_and_differ_by_number_instance_and_secret() {
-        let table = |secret, instance: Option<u64>| {
+        let table = |secret, instance: Option<u32>| {
             let storage = instance.map(DriverStorage::new);
             SessionTable::new(secret, storage.map_or(Storage::Memory, Storage::Driver))
         };

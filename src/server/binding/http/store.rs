@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -19,18 +20,24 @@ pub(crate) enum Events {
 /// A store in memory for the [requests](StoreRequest) of servers. It lets servers in one process share their sessions, and shows what a
 /// driver's store must do.
 ///
+/// Each server is named by its [number](super::DriverStorage::instance). A server is alive from its first request until it
+/// [leaves](MemoryStore::leave).
+///
 /// ```
 /// use everlink::server::{MemoryStore, Replay};
 /// use everlink::{Input, Instant, Output, Server};
 ///
 /// fn carry_out(store: &mut MemoryStore, server: &mut Server, now: Instant) {
-///     let mut buf = Vec::new();
+///     let (node, mut buf) = (1, Vec::new());
 ///     while let Some(output) = server.poll_output(&mut buf) {
 ///         if let Output::Store(request) = output {
-///             if let Some(answer) = store.carry_out(*request) {
+///             if let Some(answer) = store.carry_out(node, *request) {
 ///                 server.handle(now, answer);
 ///             }
 ///         }
+///     }
+///     while let Some(note) = store.next_note(node) {
+///         server.handle(now, note);
 ///     }
 /// }
 /// # let config = everlink::server::Config::new(everlink::server::Offer::new("docs", "1.0"), [7; 16]);
@@ -40,6 +47,10 @@ pub(crate) enum Events {
 pub struct MemoryStore {
     sessions: MemorySessions,
     events: MemoryEvents,
+    /// The servers that are alive, with the notes for each.
+    nodes: BTreeMap<u32, VecDeque<Box<str>>>,
+    /// Those of them that take no new requests.
+    leaving: BTreeSet<u32>,
 }
 
 impl MemoryStore {
@@ -50,11 +61,27 @@ impl MemoryStore {
         MemoryStore {
             sessions: MemorySessions::new(sessions),
             events: MemoryEvents::new(replay),
+            nodes: BTreeMap::new(),
+            leaving: BTreeSet::new(),
         }
     }
 
-    /// Carries out a request. Returns the input that answers it, if it wants an answer.
-    pub fn carry_out(&mut self, request: StoreRequest) -> Option<Input<'static>> {
+    /// Records that a server is gone. The sessions that it served get another home, and the notes to it are dropped.
+    pub fn leave(&mut self, node: u32) {
+        self.nodes.remove(&node);
+        self.leaving.remove(&node);
+    }
+
+    /// Returns the next note for a server, as an input.
+    pub fn next_note(&mut self, node: u32) -> Option<Input<'static>> {
+        let note = self.nodes.get_mut(&node)?.pop_front()?;
+        let note = String::from(note).into();
+        Some(Input::Note { note })
+    }
+
+    /// Carries out a request of the server with this number. Returns the input that answers it, if it wants an answer.
+    pub fn carry_out(&mut self, node: u32, request: StoreRequest) -> Option<Input<'static>> {
+        self.nodes.entry(node).or_default();
         let lookup = request.lookup();
         let answer = match request {
             StoreRequest::Append {
@@ -62,24 +89,31 @@ impl MemoryStore {
                 stream,
                 number,
                 message,
+                ..
             } => {
                 self.events.append(&session, stream, Some(number), &message);
                 return None;
             }
             StoreRequest::Find { session, .. } => {
-                StoreAnswer::Session(self.sessions.get(&session).map(Box::new))
+                let serves = |home| self.nodes.contains_key(&home) && !self.leaving.contains(&home);
+                let found = self.sessions.claim(&session, node, serves);
+                StoreAnswer::Session(found.map(Box::new))
             }
             StoreRequest::Forget { session } => {
                 self.events.forget(&session);
                 return None;
             }
-            StoreRequest::Put(record) => {
-                self.sessions.put(*record);
+            StoreRequest::IsAlive { node, .. } => StoreAnswer::Done(self.nodes.contains_key(&node)),
+            StoreRequest::Leave => {
+                self.leaving.insert(node);
                 return None;
             }
-            StoreRequest::Remove { session } => {
+            StoreRequest::Put { record, is_new, .. } => {
+                StoreAnswer::Done(self.sessions.put(*record, is_new))
+            }
+            StoreRequest::Remove { session, .. } => {
                 self.sessions.remove(&session);
-                return None;
+                StoreAnswer::Done(true)
             }
             StoreRequest::Replay {
                 session,
@@ -95,8 +129,22 @@ impl MemoryStore {
                     is_complete,
                 }
             }
+            StoreRequest::Tell { to, note, .. } => StoreAnswer::Done(self.tell(node, to, &note)),
+            // Nothing expires here.
+            StoreRequest::Touch { .. } => return None,
         };
         lookup.map(|lookup| Input::Stored { lookup, answer })
+    }
+
+    fn tell(&mut self, from: u32, to: Option<u32>, note: &str) -> bool {
+        let mut is_told = to.is_none();
+        for (node, notes) in &mut self.nodes {
+            if to.map_or(*node != from, |to| *node == to) {
+                notes.push_back(note.into());
+                is_told = true;
+            }
+        }
+        is_told
     }
 }
 
@@ -130,10 +178,17 @@ impl fmt::Debug for MemorySessions {
 }
 
 impl MemorySessions {
-    fn put(&mut self, record: SessionRecord) {
+    /// Stores a session. Returns whether it is stored: not if it is over, or has another home.
+    fn put(&mut self, record: SessionRecord, is_new: bool) -> bool {
         if let Some((_, known)) = self.records.get_mut(&record.id) {
+            if known.home != record.home {
+                return false;
+            }
             *known = record;
-            return;
+            return true;
+        }
+        if !is_new {
+            return false;
         }
         self.order.insert(self.next, record.id.clone());
         self.records.insert(record.id.clone(), (self.next, record));
@@ -143,10 +198,21 @@ impl MemorySessions {
                 self.records.remove(&oldest);
             }
         }
+        true
     }
 
-    fn get(&self, id: &str) -> Option<SessionRecord> {
-        self.records.get(id).map(|(_, record)| record.clone())
+    /// Finds a session. This server becomes its home, unless its home still serves sessions.
+    fn claim(
+        &mut self,
+        id: &str,
+        node: u32,
+        serves: impl FnOnce(u32) -> bool,
+    ) -> Option<SessionRecord> {
+        let (_, record) = self.records.get_mut(id)?;
+        if !serves(record.home) {
+            record.home = node;
+        }
+        Some(record.clone())
     }
 
     fn remove(&mut self, id: &str) {

@@ -52,6 +52,7 @@ impl HttpBinding {
                 buf.extend_from_slice(path.as_bytes());
                 sse::end(buf);
             }
+            Signal::Piece(piece) => buf.extend_from_slice(piece.as_bytes()),
             Signal::Replayed((name, number), message) => {
                 self.wrote_event(queue, name, number);
                 sse::begin(buf, Some(&event_id(name, number)), None);
@@ -92,12 +93,13 @@ impl HttpBinding {
         let number = match &mut self.events {
             Events::Memory(events) => events.append(&session.id, name, None, message),
             Events::Driver => {
-                let number = session.next_number(name);
+                let number = session.next_number(name)?;
                 self.lookups.request(StoreRequest::Append {
                     session: session.id.clone(),
                     stream: name,
                     number,
                     message: message.into(),
+                    keep: self.config.session_idle * 2,
                 });
                 number
             }
@@ -310,9 +312,9 @@ impl HttpBinding {
     ) -> Result<Resumed, Refusal> {
         let (queue, is_replay) = match self.queue_named(key, name) {
             Some(queue) => (queue, false),
-            // All requests of the stream are answered: the rest is replayed, and the stream ends. The same happens if another server may
-            // still work on a request; the client then asks again.
-            None if is_known || self.is_shared() => {
+            // All requests of the stream are answered, or the server is gone that worked on them. What is left is replayed, and the stream
+            // ends. If the client of a server that is gone asks again, it misses a reply that will never come, and is told so.
+            None if frames.len() > 1 || is_known && !self.sessions.is_foreign(name) => {
                 self.sessions.replay_on(key, name, stream);
                 (QueueId::Stream(stream), true)
             }

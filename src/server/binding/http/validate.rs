@@ -156,6 +156,7 @@ pub(crate) fn check_head(
         accepts,
         body: Vec::new(),
         found: None,
+        is_passed: false,
     })
 }
 

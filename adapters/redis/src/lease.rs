@@ -1,0 +1,74 @@
+//! Says at short intervals that a server is alive.
+
+use std::time::{Duration, Instant};
+
+use everlink::Input;
+use everlink_tokio::http::StoreInputs;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::Shared;
+use crate::connection::{self, Backoff};
+
+/// How often the lease is renewed while it lasts.
+const RENEWALS: u32 = 5;
+
+/// How long the end of a lease may take.
+const END: Duration = Duration::from_millis(500);
+
+/// Renews the lease until it is dropped. The lease says whether the server takes new requests.
+pub(crate) async fn run(
+    shared: Shared,
+    inputs: StoreInputs,
+    is_up: watch::Sender<bool>,
+    mut leaves: watch::Receiver<bool>,
+) {
+    let mut backoff = Backoff::new();
+    loop {
+        if let Ok(mut connection) = connection::connect_for_requests(&shared).await {
+            loop {
+                let begun = Instant::now();
+                let is_leaving = *leaves.borrow_and_update();
+                if renew(&shared, &mut connection, is_leaving).await.is_err() {
+                    break;
+                }
+                is_up.send_replace(true);
+                backoff = Backoff::new();
+                // The time counts from before the request, and a tenth is left for clocks that differ.
+                let valid_for = (shared.lease * 9 / 10).saturating_sub(begun.elapsed());
+                inputs.feed(Input::Lease { valid_for });
+                // A change ends the pause; so does the end of the writer, which ends this task, too.
+                let _ = timeout(shared.lease / RENEWALS, leaves.changed()).await;
+            }
+        }
+        is_up.send_replace(false);
+        backoff.wait().await;
+    }
+}
+
+async fn renew(
+    shared: &Shared,
+    connection: &mut MultiplexedConnection,
+    is_leaving: bool,
+) -> redis::RedisResult<()> {
+    let mut set = redis::cmd("SET");
+    set.arg(&shared.keys.lease).arg(u8::from(!is_leaving));
+    let millis = u64::try_from(shared.lease.as_millis()).unwrap_or(u64::MAX);
+    let renewed = set.arg("PX").arg(millis).query_async(connection);
+    timeout(shared.lease / 2, renewed).await.map_err(|_| {
+        let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        redis::RedisError::from(error)
+    })?
+}
+
+/// Ends the lease of a server that has ended.
+pub(crate) async fn end(shared: &Shared) {
+    let _ = timeout(END, async {
+        let mut connection = connection::connect_for_requests(shared).await?;
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(&shared.keys.lease).arg(&shared.keys.inbox);
+        unlink.query_async::<()>(&mut connection).await
+    })
+    .await;
+}

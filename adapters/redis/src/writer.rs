@@ -1,0 +1,202 @@
+//! Carries out the requests of a server in order, in batches. Repeats what failed until it is done.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use everlink::StoreRequest;
+use everlink_tokio::http::{StoreInputs, StorePort};
+use redis::aio::MultiplexedConnection;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::Shared;
+use crate::connection::{self, Backoff};
+use crate::operation::{Operation, Outcome, Scripts};
+
+/// The most requests of one batch. More wait for the next, so that no batch takes long.
+const BATCH: usize = 512;
+
+/// How long a request that a client waits for may wait for Redis. A restart of Redis takes less.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The most bytes of requests that wait for Redis. Beyond it, the oldest is dropped.
+const MOST_BYTES: usize = 64 << 20;
+
+/// How long the last requests may take after the server has ended.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// The requests that are not carried out yet.
+struct Queue {
+    waiting: VecDeque<Operation>,
+    bytes: usize,
+    last_note: u64,
+    leaving: watch::Sender<bool>,
+}
+
+impl Queue {
+    fn push(&mut self, shared: &Shared, request: StoreRequest) {
+        if let StoreRequest::Leave = request {
+            self.leaving.send_replace(true);
+            return;
+        }
+        self.last_note += 1;
+        let operation = Operation::new(request, self.last_note);
+        self.bytes += operation.weight;
+        self.waiting.push_back(operation);
+        while self.bytes > MOST_BYTES {
+            let Some(oldest) = self.pop() else {
+                break;
+            };
+            drop(oldest);
+            shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Operation> {
+        let operation = self.waiting.pop_front()?;
+        self.bytes -= operation.weight;
+        Some(operation)
+    }
+
+    /// Puts operations back, in front of all others.
+    fn put_back(&mut self, operations: Vec<Operation>) {
+        for operation in operations.into_iter().rev() {
+            self.bytes += operation.weight;
+            self.waiting.push_front(operation);
+        }
+    }
+
+    /// Removes the operations that clients waited for long enough. Nothing of them was done.
+    fn give_up(&mut self, inputs: &StoreInputs) {
+        let mut freed = 0;
+        self.waiting.retain(|operation| {
+            let Some(failed) = operation
+                .failed()
+                .filter(|_| operation.since.elapsed() > PATIENCE)
+            else {
+                return true;
+            };
+            inputs.feed(failed);
+            freed += operation.weight;
+            false
+        });
+        self.bytes -= freed;
+    }
+}
+
+/// Carries out the requests of a server until it has ended.
+pub(crate) async fn run(shared: &Shared, mut port: StorePort, leaving: watch::Sender<bool>) {
+    let inputs = port.inputs();
+    let scripts = Scripts::new();
+    let mut queue = Queue {
+        waiting: VecDeque::new(),
+        bytes: 0,
+        last_note: 0,
+        leaving,
+    };
+    let (mut connection, mut backoff) = (None, Backoff::new());
+    let mut is_open = true;
+    while is_open || !queue.waiting.is_empty() {
+        if queue.waiting.is_empty() {
+            match port.recv().await {
+                Some(request) => queue.push(shared, request),
+                None => is_open = false,
+            }
+        }
+        while let Some(request) = port.try_recv() {
+            queue.push(shared, request);
+        }
+        if !is_open {
+            let rest = flush(shared, &scripts, &inputs, &mut queue, &mut connection);
+            let _ = timeout(FLUSH, rest).await;
+            return;
+        }
+        if !step(shared, &scripts, &inputs, &mut queue, &mut connection).await {
+            queue.give_up(&inputs);
+            tokio::select! {
+                () = backoff.wait() => {}
+                request = port.recv() => match request {
+                    Some(request) => {
+                        queue.push(shared, request);
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    None => is_open = false,
+                },
+            }
+        } else {
+            backoff = Backoff::new();
+        }
+    }
+}
+
+/// Carries out what is left.
+async fn flush(
+    shared: &Shared,
+    scripts: &Scripts,
+    inputs: &StoreInputs,
+    queue: &mut Queue,
+    connection: &mut Option<MultiplexedConnection>,
+) {
+    let mut backoff = Backoff::new();
+    while !queue.waiting.is_empty() {
+        if !step(shared, scripts, inputs, queue, connection).await {
+            backoff.wait().await;
+        }
+    }
+}
+
+/// Carries out one batch. Returns whether Redis answered.
+async fn step(
+    shared: &Shared,
+    scripts: &Scripts,
+    inputs: &StoreInputs,
+    queue: &mut Queue,
+    connection: &mut Option<MultiplexedConnection>,
+) -> bool {
+    if queue.waiting.is_empty() {
+        return true;
+    }
+    if connection.is_none() {
+        match connection::connect_for_requests(shared).await {
+            Ok(opened) => *connection = Some(opened),
+            Err(_) => return false,
+        }
+    }
+    let Some(open) = connection else {
+        return false;
+    };
+    let mut batch = redis::pipe();
+    let (mut sent, mut lengths) = (Vec::new(), Vec::new());
+    while sent.len() < BATCH {
+        let Some(operation) = queue.pop() else {
+            break;
+        };
+        lengths.push(operation.add_to(&mut batch, shared, scripts));
+        sent.push(operation);
+    }
+    let replies = connection::run_batch(shared, open, &mut batch).await;
+    let Ok(replies) = replies else {
+        *connection = None;
+        // Redis may have carried out a part of the batch. What must not be done twice is not repeated, and not answered.
+        sent.retain(|operation| !operation.is_once());
+        queue.put_back(sent);
+        return false;
+    };
+    let mut replies = replies.into_iter();
+    let mut refused = Vec::new();
+    for (operation, length) in sent.into_iter().zip(lengths) {
+        match operation.read(replies.by_ref().take(length).collect()) {
+            Outcome::Done(Some(input)) => inputs.feed(input),
+            Outcome::Done(None) => {}
+            Outcome::Again => refused.push(operation),
+        }
+    }
+    let is_done = refused.is_empty();
+    queue.put_back(refused);
+    if !is_done {
+        // The scripts may be gone, so that they are loaded again.
+        *connection = None;
+    }
+    is_done
+}

@@ -1,0 +1,145 @@
+//! A store in memory that delays, fails, restarts and forgets, as a server behind `everlink-redis` sees it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use everlink::server::{MemoryStore, Replay};
+use everlink::{Input, StoreAnswer, StoreRequest};
+
+use super::Random;
+
+/// How long the store counts a server as alive after it last heard of it, in milliseconds.
+const LEASE: u64 = 5_000;
+
+/// How long a request that a client waits for is kept while the store is away.
+const PATIENCE: u64 = 2_000;
+
+/// The requests of one server that are not carried out yet, in order.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    waiting: VecDeque<(u64, u64, StoreRequest)>,
+}
+
+pub(crate) struct SimulatedStore {
+    memory: MemoryStore,
+    /// When the store counts each server as gone.
+    leases: BTreeMap<u32, u64>,
+    away_until: u64,
+    /// Whether a note at the front is carried out without an answer, because the store goes away in between.
+    is_cut_short: bool,
+    /// When it last lost its data.
+    pub(crate) forgot_at: Option<u64>,
+}
+
+impl SimulatedStore {
+    pub(crate) fn new() -> SimulatedStore {
+        SimulatedStore {
+            memory: MemoryStore::new(1_000, Replay::default()),
+            leases: BTreeMap::new(),
+            away_until: 0,
+            is_cut_short: false,
+            forgot_at: None,
+        }
+    }
+
+    pub(crate) fn go_away(&mut self, until: u64, random: &mut Random) {
+        self.away_until = until;
+        self.is_cut_short = random.one_in(2);
+    }
+
+    pub(crate) fn recover(&mut self) {
+        self.away_until = 0;
+    }
+
+    /// Loses all data.
+    pub(crate) fn forget(&mut self, now: u64) {
+        self.memory = MemoryStore::new(1_000, Replay::default());
+        self.leases.clear();
+        self.forgot_at = Some(now);
+    }
+
+    pub(crate) fn is_away(&self, now: u64) -> bool {
+        now < self.away_until
+    }
+
+    /// Takes a request, which is carried out later.
+    pub(crate) fn take(outbox: &mut Outbox, now: u64, random: &mut Random, request: StoreRequest) {
+        let after = outbox.waiting.back().map_or(0, |(due, ..)| *due);
+        let delay = if random.one_in(20) {
+            random.below(300)
+        } else {
+            random.below(5)
+        };
+        outbox
+            .waiting
+            .push_back((after.max(now + delay), now, request));
+    }
+
+    /// Renews the lease of a server.
+    pub(crate) fn renew(&mut self, node: u32, now: u64) {
+        self.leases.insert(node, now + LEASE);
+    }
+
+    /// Counts servers as gone that were not heard of.
+    pub(crate) fn expire(&mut self, now: u64) {
+        let gone: Vec<u32> = self
+            .leases
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(node, _)| *node)
+            .collect();
+        for node in gone {
+            self.leases.remove(&node);
+            self.memory.leave(node);
+        }
+    }
+
+    /// Carries out what is due of the requests of a server. Returns the inputs for it.
+    pub(crate) fn serve(
+        &mut self,
+        node: u32,
+        outbox: &mut Outbox,
+        now: u64,
+        is_reachable: bool,
+    ) -> Vec<Input<'static>> {
+        let mut inputs = Vec::new();
+        if !is_reachable || self.is_away(now) {
+            // The server does not know whether the note at the front was passed on.
+            let is_note = |request: &StoreRequest| {
+                matches!(
+                    request,
+                    StoreRequest::Tell {
+                        lookup: Some(_),
+                        ..
+                    }
+                )
+            };
+            let front = outbox.waiting.front().filter(|(due, ..)| *due <= now);
+            if self.is_cut_short && front.is_some_and(|(.., request)| is_note(request)) {
+                self.is_cut_short = false;
+                if let Some((.., request)) = outbox.waiting.pop_front() {
+                    let _ = self.memory.carry_out(node, request);
+                }
+            }
+            outbox.waiting.retain(|(_, since, request)| {
+                let lookup = request.lookup().filter(|_| now > since + PATIENCE);
+                let answer = StoreAnswer::Failed;
+                inputs.extend(lookup.map(|lookup| Input::Stored { lookup, answer }));
+                lookup.is_none()
+            });
+            return inputs;
+        }
+        while outbox.waiting.front().is_some_and(|(due, ..)| *due <= now) {
+            if let Some((.., request)) = outbox.waiting.pop_front() {
+                inputs.extend(self.memory.carry_out(node, request));
+            }
+        }
+        // A store that lost its data does not know a server until it renews its lease.
+        if !self.leases.contains_key(&node) {
+            self.memory.leave(node);
+        }
+        while let Some(note) = self.memory.next_note(node) {
+            inputs.push(note);
+        }
+        inputs
+    }
+}
