@@ -508,7 +508,7 @@ mod tests {
     fn ids_and_messages_stay_out_of_what_is_shown() {
         let record = SessionRecord::new("secret", Version::LATEST_LEGACY);
         let mut sessions = MemorySessions::new(2);
-        sessions.put(record.clone());
+        sessions.put(record.clone(), true);
         let mut events = MemoryEvents::new(Replay::default());
         events.append("secret", 1, None, "secret");
         for (shown, names) in [
@@ -525,13 +525,14 @@ mod tests {
     fn sessions_are_held_up_to_a_number() {
         let mut store = MemorySessions::new(2);
         let record = |id: &str| SessionRecord::new(id, Version::LATEST_LEGACY);
+        let get = |store: &mut MemorySessions, id| store.claim(id, 0, |_| true);
         for id in ["a", "b", "a", "c"] {
-            store.put(record(id));
+            store.put(record(id), true);
         }
-        assert_eq!(store.get("a"), None);
-        assert_eq!(store.get("b"), Some(record("b")));
+        assert_eq!(get(&mut store, "a"), None);
+        assert_eq!(get(&mut store, "b"), Some(record("b")));
         store.remove("b");
-        assert_eq!(store.get("b"), None);
-        assert_eq!(store.get("c"), Some(record("c")));
+        assert_eq!(get(&mut store, "b"), None);
+        assert_eq!(get(&mut store, "c"), Some(record("c")));
     }
 }
