@@ -174,7 +174,7 @@ impl World {
         let span = 200 + self.random.below(8_000);
         match self.random.below(12) {
             0 | 1 => self.kill_node(node),
-            2 | 3 | 4 => self.start_node(node),
+            2..=4 => self.start_node(node),
             5 => {
                 self.count("store away");
                 let now = self.now;
