@@ -508,7 +508,7 @@ mod tests {
     fn ids_and_messages_stay_out_of_what_is_shown() {
         let record = SessionRecord::new("secret", Version::LATEST_LEGACY);
         let mut sessions = MemorySessions::new(2);
-        sessions.put(record.clone());
+        sessions.put(record.clone(), true);
         let mut events = MemoryEvents::new(Replay::default());
         events.append("secret", 1, None, "secret");
         for (shown, names) in [
@@ -526,12 +526,33 @@ mod tests {
         let mut store = MemorySessions::new(2);
         let record = |id: &str| SessionRecord::new(id, Version::LATEST_LEGACY);
         for id in ["a", "b", "a", "c"] {
-            store.put(record(id));
+            assert!(store.put(record(id), true));
         }
-        assert_eq!(store.get("a"), None);
-        assert_eq!(store.get("b"), Some(record("b")));
-        store.remove("b");
-        assert_eq!(store.get("b"), None);
-        assert_eq!(store.get("c"), Some(record("c")));
+        let mut find = |id: &str, remove: bool| {
+            if remove {
+                store.remove(id);
+            }
+            store.claim(id, 0, |_| true)
+        };
+        assert_eq!(find("a", false), None);
+        assert_eq!(find("b", false), Some(record("b")));
+        assert_eq!(find("b", true), None);
+        assert_eq!(find("c", false), Some(record("c")));
+    }
+
+    #[test]
+    fn session_that_is_over_or_has_another_home_is_not_stored_again() {
+        let mut store = MemorySessions::new(2);
+        let record = |home| SessionRecord {
+            home,
+            ..SessionRecord::new("a", Version::LATEST_LEGACY)
+        };
+        assert!(!store.put(record(1), false), "it is not there");
+        assert!(store.put(record(1), true) && store.put(record(1), false));
+        assert_eq!(store.claim("a", 2, |_| true), Some(record(1)));
+        assert_eq!(store.claim("a", 2, |_| false), Some(record(2)));
+        assert!(!store.put(record(1), false), "its home is another");
+        store.remove("a");
+        assert!(!store.put(record(2), false), "it is over");
     }
 }
