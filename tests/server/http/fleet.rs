@@ -436,9 +436,11 @@ fn new_home_tells_the_store_to_keep_the_session_for_twice_its_idle_time() {
     assert_eq!(fleet.nodes[1].status(pinged), 200);
     let held = fleet.nodes[1].store.held.iter();
     let kept: Vec<_> = held
-        .filter_map(|request| match request {
-            StoreRequest::Touch { keep, .. } => Some(*keep),
-            _ => None,
+        .filter_map(|request| {
+            if let StoreRequest::Touch { keep, .. } = request {
+                return Some(*keep);
+            }
+            None
         })
         .collect();
     assert_eq!(kept, [seconds(2 * 30 * 60)]);

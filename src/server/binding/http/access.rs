@@ -305,8 +305,10 @@ impl HttpBinding {
         };
         session.ends = clock.after(idle);
         // The store keeps a session twice as long as it may be idle, so an eighth of that time is early enough.
-        let is_due = |kept_at| clock.now() >= kept_at + idle / 8;
-        if self.fleet.node().is_some() && session.kept_at.is_none_or(is_due) {
+        let is_due = session
+            .kept_at
+            .is_none_or(|kept_at| clock.now() >= kept_at + idle / 8);
+        if self.fleet.node().is_some() && is_due {
             session.kept_at = Some(clock.now());
             if !session.is_sse {
                 self.lookups.request(StoreRequest::Touch {
