@@ -424,6 +424,30 @@ fn session_that_another_server_took_over_is_passed_on_to_it() {
     fleet.finish();
 }
 
+/// Without this, the store drops a session in use whose servers are replaced again and again.
+#[test]
+fn new_home_tells_the_store_to_keep_the_session_for_twice_its_idle_time() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    fleet.nodes[0].store.leave();
+    fleet.nodes[1].store.holds = true;
+    let pinged = fleet.nodes[1].send(ping(&session, 1));
+    fleet.nodes[1].answer_nth(0);
+    assert_eq!(fleet.nodes[1].status(pinged), 200);
+    let held = fleet.nodes[1].store.held.iter();
+    let kept: Vec<_> = held
+        .filter_map(|request| {
+            if let StoreRequest::Touch { keep, .. } = request {
+                return Some(*keep);
+            }
+            None
+        })
+        .collect();
+    assert_eq!(kept, [seconds(2 * 30 * 60)]);
+    fleet.nodes[1].answer_store();
+    fleet.finish();
+}
+
 #[test]
 fn server_that_drains_completes_its_requests_and_hands_its_sessions_over() {
     let mut fleet = Fleet::new();

@@ -30,7 +30,9 @@ pub(crate) struct Client {
     /// When the session was opened.
     opened_at: u64,
     is_initialized: bool,
+    /// When the present exchange began, and the call.
     since: u64,
+    called_at: u64,
     calls: u64,
     /// The call: its tag, how many numbers it has, and how many have come.
     tag: String,
@@ -50,6 +52,7 @@ impl Client {
             opened_at: 0,
             is_initialized: false,
             since: 0,
+            called_at: 0,
             calls: 0,
             tag: String::new(),
             most: 0,
@@ -71,6 +74,7 @@ impl Client {
             State::Resuming(until) => {
                 if world.now >= until {
                     let last = self.last.clone();
+                    self.since = world.now;
                     let id = self.send(world, Verb::Get, None, last.as_deref());
                     self.state = State::Calling(id);
                 }
@@ -83,7 +87,7 @@ impl Client {
 
     /// Opens a session, ends its handshake, or calls.
     fn begin(&mut self, world: &mut World) {
-        self.since = world.now;
+        (self.since, self.called_at) = (world.now, world.now);
         if self.session.is_none() {
             self.opened_at = world.now;
             let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "sim", "version": "1"}});
@@ -183,7 +187,7 @@ impl Client {
     /// Reads the response to a call, or the rest of its stream.
     fn read(&mut self, world: &mut World, id: u64, is_calm: bool) -> Result<(), String> {
         // A store that lost its data has lost messages, too. The ids of the events show the gap.
-        let may_miss = world.store.forgot_at.is_some_and(|at| at >= self.since);
+        let may_miss = world.store.forgot_at.is_some_and(|at| at >= self.called_at);
         let exchange = world.exchanges.get_mut(&id).ok_or("no exchange")?;
         let (status, end) = (exchange.status, exchange.end);
         let mut reply = false;

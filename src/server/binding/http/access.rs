@@ -200,6 +200,10 @@ impl HttpBinding {
             exchange.fields = Fields::new().and(names::MCP_SESSION_ID, value);
         }
         self.sessions.open(key, id, from.user.clone());
+        if let Some(session) = self.sessions.get_mut(key) {
+            // It is stored in this step.
+            session.kept_at = Some(cx.clock.now());
+        }
         self.begin_session(cx, key);
     }
 
@@ -241,8 +245,9 @@ impl HttpBinding {
                 session.last_written = last_written;
             }
         }
-        self.begin_session(cx, key);
+        // The idle time depends on whether the handshake is over.
         self.agreed(key, record.version, record.is_initialized);
+        self.begin_session(cx, key);
         key
     }
 
@@ -300,8 +305,11 @@ impl HttpBinding {
         };
         session.ends = clock.after(idle);
         // The store keeps a session twice as long as it may be idle, so an eighth of that time is early enough.
-        if self.fleet.node().is_some() && clock.now() >= session.kept_at + idle / 8 {
-            session.kept_at = clock.now();
+        let is_due = session
+            .kept_at
+            .is_none_or(|kept_at| clock.now() >= kept_at + idle / 8);
+        if self.fleet.node().is_some() && is_due {
+            session.kept_at = Some(clock.now());
             if !session.is_sse {
                 self.lookups.request(StoreRequest::Touch {
                     session: session.id.clone(),
@@ -440,11 +448,17 @@ impl HttpBinding {
             }
             None => self.pend_change(cx, Pending::Nobody),
         });
+        // As in `touch`: a session without a finished handshake is not kept for long.
+        let idle = if record.is_initialized {
+            self.config.session_idle
+        } else {
+            self.config.session_idle.min(self.config.body_timeout)
+        };
         self.lookups.request(StoreRequest::Put {
             lookup,
             record: Box::new(record),
             is_new,
-            keep: self.config.session_idle * 2,
+            keep: idle * 2,
         });
     }
 

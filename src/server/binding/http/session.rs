@@ -44,8 +44,8 @@ pub(crate) struct Session {
     pub(crate) last_written: u64,
     /// The number of the last event of the standalone stream that was given to the driver's store.
     pub(crate) last_standalone: u64,
-    /// When the driver's store was last told to keep the session.
-    pub(crate) kept_at: Instant,
+    /// When the driver's store was last told to keep the session. `None` if this server did not tell it yet.
+    pub(crate) kept_at: Option<Instant>,
 }
 
 impl Session {
@@ -133,7 +133,7 @@ impl SessionTable {
             standalone,
             last_written: 0,
             last_standalone: 0,
-            kept_at: Instant::ZERO,
+            kept_at: None,
         };
         self.table.insert(key, session);
     }

@@ -525,14 +525,34 @@ mod tests {
     fn sessions_are_held_up_to_a_number() {
         let mut store = MemorySessions::new(2);
         let record = |id: &str| SessionRecord::new(id, Version::LATEST_LEGACY);
-        let get = |store: &mut MemorySessions, id| store.claim(id, 0, |_| true);
         for id in ["a", "b", "a", "c"] {
-            store.put(record(id), true);
+            assert!(store.put(record(id), true));
         }
-        assert_eq!(get(&mut store, "a"), None);
-        assert_eq!(get(&mut store, "b"), Some(record("b")));
-        store.remove("b");
-        assert_eq!(get(&mut store, "b"), None);
-        assert_eq!(get(&mut store, "c"), Some(record("c")));
+        let mut find = |id: &str, remove: bool| {
+            if remove {
+                store.remove(id);
+            }
+            store.claim(id, 0, |_| true)
+        };
+        assert_eq!(find("a", false), None);
+        assert_eq!(find("b", false), Some(record("b")));
+        assert_eq!(find("b", true), None);
+        assert_eq!(find("c", false), Some(record("c")));
+    }
+
+    #[test]
+    fn session_that_is_over_or_has_another_home_is_not_stored_again() {
+        let mut store = MemorySessions::new(2);
+        let record = |home| SessionRecord {
+            home,
+            ..SessionRecord::new("a", Version::LATEST_LEGACY)
+        };
+        assert!(!store.put(record(1), false), "it is not there");
+        assert!(store.put(record(1), true) && store.put(record(1), false));
+        assert_eq!(store.claim("a", 2, |_| true), Some(record(1)));
+        assert_eq!(store.claim("a", 2, |_| false), Some(record(2)));
+        assert!(!store.put(record(1), false), "its home is another");
+        store.remove("a");
+        assert!(!store.put(record(2), false), "it is over");
     }
 }
