@@ -17,7 +17,7 @@ const MAX_QUEUED: usize = 1024;
 
 /// The events of a machine, from the subscription until the machine's end.
 ///
-/// A task awaits [`recv`](Events::recv), or uses it as a [`Stream`]. A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the
+/// A task awaits [`recv`](Events::recv), or uses it as a `Stream` (feature `stream`, which the adapters for async runtimes enable). A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the
 /// link alive.
 ///
 /// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These events are never dropped,
