@@ -142,14 +142,7 @@ impl<'a> Check<'a> {
             }
         }
         if let Some(Value::Array(choices)) = keywords.get("enum") {
-            if !choices.contains(value) {
-                let choices: Vec<_> = choices.iter().map(Value::to_string).collect();
-                let choices = choices.join(", ");
-                self.add(
-                    path,
-                    &format!("must be one of {choices}, not {}", describe(value)),
-                );
-            }
+            self.choice(choices.iter(), value, path);
         }
         self.branches(schema, value, path);
         match value {
@@ -180,6 +173,12 @@ impl<'a> Check<'a> {
             let Some(branches) = schema[key].as_array() else {
                 continue;
             };
+            // An enum whose variants have descriptions has a branch for each.
+            let constants = || branches.iter().filter_map(|branch| branch.get("const"));
+            if constants().count() == branches.len() {
+                self.choice(constants(), value, path);
+                continue;
+            }
             let problems = branches.iter().map(|branch| {
                 let mut check = Check {
                     root: self.root,
@@ -196,6 +195,23 @@ impl<'a> Check<'a> {
             });
             self.problems
                 .extend(best.into_iter().flat_map(|(_, found)| found));
+        }
+    }
+
+    fn choice<'c>(
+        &mut self,
+        mut choices: impl Iterator<Item = &'c Value> + Clone,
+        value: &Value,
+        path: &str,
+    ) {
+        let all = choices.clone();
+        if !choices.any(|choice| choice == value) {
+            let names: Vec<_> = all.map(Value::to_string).collect();
+            let names = names.join(", ");
+            self.add(
+                path,
+                &format!("must be one of {names}, not {}", describe(value)),
+            );
         }
     }
 
@@ -368,6 +384,21 @@ mod tests {
         }
         let problems = problems(&schema, &value);
         assert_eq!(problems, ["the arguments: are too complex to be checked"]);
+    }
+
+    #[test]
+    fn all_choices_are_named_with_and_without_descriptions() {
+        let plain = json!({"properties": {"to": {"enum": ["a", "b"]}}});
+        let described = json!({"properties": {"to": {"oneOf": [
+            {"const": "a", "description": "The first"},
+            {"const": "b", "description": "The second"},
+        ]}}});
+        for schema in [plain, described] {
+            assert_eq!(problems(&schema, &json!({"to": "b"})), [""; 0]);
+            let found = problems(&schema, &json!({"to": "c"}));
+            let named = "`to` must be one of \"a\", \"b\", not the text \"c\"";
+            assert_eq!(found, [named]);
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@
 //! # }
 //! ```
 //!
-//! `#[derive(JsonSchema)]` needs `schemars = "1"` among the dependencies.
+//! `#[derive(JsonSchema)]` needs the name `schemars` in scope: by `use everlink_tools::schemars`, or by `schemars = "1"` among the dependencies.
 //!
 //! # What a function returns
 //!

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everlink::client::Ask;
 use everlink::protocol::code;
 use everlink::{ErrorObject, Payload};
+use serde::Serialize;
 
 use super::link::{LinkQueue, OwnerCommand};
 use crate::commands::ClientCommand;
@@ -19,16 +20,15 @@ pub(crate) type AskHandler = Box<dyn FnMut(OpenAsk) + Send>;
 /// 10 min by default.
 ///
 /// ```
+/// use everlink::ErrorObject;
 /// use everlink::protocol::code;
-/// use everlink::{ErrorObject, Payload};
 /// use everlink_handle::Link;
 /// use serde_json::json;
 ///
 /// fn answer_roots(link: &Link) {
 ///     link.on_ask(|ask| match ask.method() {
 ///         "roots/list" => {
-///             let roots = json!({"roots": [{"uri": "file:///home/ada/project"}]});
-///             ask.answer(Ok(Payload::of(&roots).expect("roots are JSON")));
+///             ask.answer_with(&json!({"roots": [{"uri": "file:///home/ada/project"}]}));
 ///         }
 ///         method => {
 ///             let text = format!("{method} is not supported");
@@ -74,6 +74,16 @@ impl OpenAsk {
     /// Answers with a result, or refuses with an error. Does nothing if the server no longer waits.
     pub fn answer(mut self, answer: Result<Payload, ErrorObject>) {
         self.send(answer);
+    }
+
+    /// Answers with a result: any value that serializes to a JSON object, such as a type of `everlink-types`. If it cannot be serialized, the server gets
+    /// an internal error.
+    pub fn answer_with(self, result: &impl Serialize) {
+        let result = Payload::of(result);
+        self.answer(result.map_err(|error| {
+            let text = format!("the client's answer cannot be serialized as JSON: {error}");
+            ErrorObject::new(code::INTERNAL_ERROR, text)
+        }));
     }
 
     fn send(&mut self, answer: Result<Payload, ErrorObject>) {

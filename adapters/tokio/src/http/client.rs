@@ -96,7 +96,8 @@ impl Connector {
         self
     }
 
-    /// Sends this bearer token with every request. Default: no credentials.
+    /// Sends this bearer token with every request. Default: no credentials. For a token that expires, use
+    /// [`with_credentials`](Connector::with_credentials).
     ///
     /// # Errors
     ///
