@@ -297,12 +297,7 @@ impl HttpBinding {
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
-        // A session without a finished handshake ends after `body_timeout` at the latest, so that it takes no place for long.
-        let idle = if session.is_initialized {
-            self.config.session_idle
-        } else {
-            self.config.session_idle.min(self.config.body_timeout)
-        };
+        let idle = self.config.idle_time(session.is_initialized);
         session.ends = clock.after(idle);
         // The store keeps a session twice as long as it may be idle, so an eighth of that time is early enough.
         let is_due = session
@@ -313,7 +308,7 @@ impl HttpBinding {
             if !session.is_sse {
                 self.lookups.request(StoreRequest::Touch {
                     session: session.id.clone(),
-                    keep: idle * 2,
+                    keep: idle.saturating_mul(2),
                 });
             }
         }
@@ -448,17 +443,12 @@ impl HttpBinding {
             }
             None => self.pend_change(cx, Pending::Nobody),
         });
-        // As in `touch`: a session without a finished handshake is not kept for long.
-        let idle = if record.is_initialized {
-            self.config.session_idle
-        } else {
-            self.config.session_idle.min(self.config.body_timeout)
-        };
+        let idle = self.config.idle_time(record.is_initialized);
         self.lookups.request(StoreRequest::Put {
             lookup,
             record: Box::new(record),
             is_new,
-            keep: idle * 2,
+            keep: idle.saturating_mul(2),
         });
     }
 

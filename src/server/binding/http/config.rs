@@ -93,6 +93,18 @@ impl Http {
     }
 }
 
+impl Http {
+    /// How long a session may be idle. One without a finished handshake ends after `body_timeout` at the latest, so that it takes no place for
+    /// long.
+    pub(super) fn idle_time(&self, is_initialized: bool) -> Duration {
+        if is_initialized {
+            self.session_idle
+        } else {
+            self.session_idle.min(self.body_timeout)
+        }
+    }
+}
+
 impl Default for Http {
     fn default() -> Http {
         Http {

@@ -99,7 +99,7 @@ impl HttpBinding {
                     stream: name,
                     number,
                     message: message.into(),
-                    keep: self.config.session_idle * 2,
+                    keep: self.config.session_idle.saturating_mul(2),
                 });
                 number
             }
