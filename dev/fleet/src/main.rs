@@ -2,8 +2,9 @@
 //!
 //! - `fleet tests` runs each scenario once.
 //! - `fleet chaos --minutes N` lets 200 clients call through nginx while a node is killed every 5 s, and Redis is restarted twice.
-//! - `fleet scale` measures memory and latency with up to 50,000 sessions, and what the store costs.
+//! - `fleet scale [--rmcp PROGRAM]` measures memory and latency with up to 50,000 sessions, and what the store costs.
 //! - `fleet sim --runs N --seed S` simulates fleets with faults, without Redis.
+//! - `fleet front PROGRAM` runs three nodes of another program behind nginx, prints their URL, and ends with its standard input.
 //! - `fleet node` is one node.
 #![allow(
     clippy::std_instead_of_alloc,
@@ -14,6 +15,7 @@
 
 mod chaos;
 mod client;
+mod front;
 mod node;
 mod scale;
 mod services;
@@ -33,13 +35,18 @@ fn main() -> ExitCode {
         value.unwrap_or(default)
     };
     let done = match words.first().map(String::as_str) {
+        Some("front") => front::run(&words[1..]),
         Some("node") => node::run(&words[1..]),
         Some("tests") => tests::run(),
         Some("chaos") => chaos::run(number("--minutes", 1), number("--clients", 200)),
         Some("sim") => sim::run(number("--runs", 1_000), number("--seed", 0)),
-        Some("scale") => scale::run(number("--most", 50_000)),
+        Some("scale") => {
+            let rmcp = words.iter().position(|word| word == "--rmcp");
+            let rmcp = rmcp.and_then(|at| words.get(at + 1));
+            scale::run(number("--most", 50_000), rmcp.map(String::as_str))
+        },
         _ => Err(
-            "usage: fleet tests | chaos --minutes N | scale | sim --runs N --seed S | node ..."
+            "usage: fleet tests | chaos --minutes N | scale | sim --runs N --seed S | front PROGRAM | node ..."
                 .into(),
         ),
     };

@@ -1,43 +1,90 @@
 //! Measures memory per session, latency, and the cost of the store.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::client::{Outcome, Session};
-use crate::services::{Directory, Node, Redis};
+use crate::services::{Directory, Node, Process, Redis};
 
-/// Prints the figures, as the tables of docs/SCALE.md.
-pub(crate) fn run(most: u64) -> Result<(), Failure> {
-    println!(
-        "| sessions | node, bytes per session | Redis, bytes per session | p50 | p99 |\n|---|---|---|---|---|"
-    );
+/// How long the cost of idle sessions is measured.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Prints the figures of idle sessions as JSON, one row a line, then those of the store. `rmcp` is the program of `dev/bench-peers`.
+pub(crate) fn run(most: u64, rmcp: Option<&str>) -> Result<(), Failure> {
     for count in [100, 1_000, 10_000, 50_000] {
-        if count <= most {
-            println!("{}", sessions(count)?);
+        if count > most {
+            break;
+        }
+        for who in ["everlink with Redis", "everlink", "rmcp"] {
+            if who != "rmcp" || rmcp.is_some() {
+                println!("{}", sessions(who, count, rmcp.unwrap_or_default())?);
+            }
         }
     }
-    println!(
-        "\n| store | calls per second | p50 | p99 | Redis commands per call |\n|---|---|---|---|---|"
-    );
-    println!("{}", throughput("none", false)?);
-    println!("{}", throughput("at the home", true)?);
-    println!("{}", throughput("through another node", true)?);
+    for store in ["none", "at the home", "through another node"] {
+        println!("{}", throughput(store)?);
+    }
     Ok(())
 }
 
-/// One row: idle sessions at one node, and calls beside them.
-fn sessions(count: u64) -> Result<String, Failure> {
-    let (redis, directory) = (Redis::start()?, Directory::new()?);
-    let node = Node::start(&redis.url(), &directory.0.join("ran"))?;
-    let mut first = Session::open(node.port, &json!({}))?;
-    latencies(&mut first, node.port, 200)?;
-    let (before, store_before) = (node.process.memory()?, redis.memory()?);
+/// A server, and the Redis that it uses.
+struct Subject {
+    process: Process,
+    port: u16,
+    redis: Redis,
+    _directory: Directory,
+}
+
+impl Subject {
+    fn start(who: &str, rmcp: &str) -> Result<Subject, Failure> {
+        let (redis, directory) = (Redis::start()?, Directory::new()?);
+        let (process, port) = if who == "rmcp" {
+            serve_rmcp(rmcp)?
+        } else {
+            let url = match who {
+                "everlink" => "none".to_owned(),
+                _ => redis.url(),
+            };
+            let node = Node::start(&url, &directory.0.join("ran"))?;
+            (node.process, node.port)
+        };
+        Ok(Subject {
+            process,
+            port,
+            redis,
+            _directory: directory,
+        })
+    }
+}
+
+/// Starts rmcp's server with its defaults. It prints its address.
+fn serve_rmcp(program: &str) -> Result<(Process, u16), Failure> {
+    let mut command = Command::new(program);
+    command.args(["serve", "rmcp-default-http"]);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take().ok_or("no output")?;
+    let process = Process(child);
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let port = line.trim_end().rsplit(':').next();
+    let port = port.and_then(|port| port.parse().ok());
+    Ok((process, port.ok_or("rmcp's server names no port")?))
+}
+
+/// One row: idle sessions at one server, what they cost, and calls beside them.
+fn sessions(who: &str, count: u64, rmcp: &str) -> Result<Value, Failure> {
+    let subject = Subject::start(who, rmcp)?;
+    let (process, redis, port) = (&subject.process, &subject.redis, subject.port);
+    let mut first = Session::open(port, &json!({}))?;
+    latencies(&mut first, port, 200)?;
+    let (before, redis_before) = (process.memory()?, redis.memory()?);
     let opening: Vec<_> = (0..8)
         .map(|thread| {
-            let port = node.port;
             thread::spawn(move || {
                 let share = count / 8 + u64::from(thread < count % 8);
                 (0..share).try_for_each(|_| Session::open(port, &json!({})).map(drop))
@@ -50,13 +97,19 @@ fn sessions(count: u64) -> Result<String, Failure> {
     thread::sleep(Duration::from_secs(2));
     let each = |now: u64, before: u64| now.saturating_sub(before) / count;
     let (node_each, redis_each) = (
-        each(node.process.memory()?, before),
-        each(redis.memory()?, store_before),
+        each(process.memory()?, before),
+        each(redis.memory()?, redis_before),
     );
-    let (p50, p99) = latencies(&mut first, node.port, 2_000)?;
-    Ok(format!(
-        "| {count} | {node_each} | {redis_each} | {p50} µs | {p99} µs |"
-    ))
+    let (cpu, sent) = (process.cpu_time()?, commands(redis)?);
+    thread::sleep(IDLE);
+    let seconds = IDLE.as_secs_f64();
+    let idle_cpu = (process.cpu_time()? - cpu).as_secs_f64() / seconds * 100.0;
+    let idle_commands = (commands(redis)? - sent) as f64 / seconds;
+    let (p50, p99) = latencies(&mut first, port, 2_000)?;
+    Ok(json!({
+        "who": who, "sessions": count, "bytes": node_each, "redis bytes": redis_each,
+        "idle cpu, percent": idle_cpu, "idle commands per second": idle_commands, "p50": p50, "p99": p99,
+    }))
 }
 
 /// Calls one after the other. Returns the median and the 99th percentile, in microseconds.
@@ -75,18 +128,17 @@ fn latencies(session: &mut Session, port: u16, calls: usize) -> Result<(u128, u1
 }
 
 /// One row: 8 clients that call as fast as they can.
-fn throughput(name: &str, is_stored: bool) -> Result<String, Failure> {
+fn throughput(store: &str) -> Result<Value, Failure> {
     const CLIENTS: usize = 8;
     const CALLS: usize = 1_000;
     let (redis, directory) = (Redis::start()?, Directory::new()?);
-    let url = if is_stored {
-        redis.url()
-    } else {
-        "none".into()
+    let url = match store {
+        "none" => "none".to_owned(),
+        _ => redis.url(),
     };
     let ran = directory.0.join("ran");
     let nodes = [Node::start(&url, &ran)?, Node::start(&url, &ran)?];
-    let (home, called) = match name {
+    let (home, called) = match store {
         "through another node" => (nodes[0].port, nodes[1].port),
         _ => (nodes[0].port, nodes[0].port),
     };
@@ -108,10 +160,9 @@ fn throughput(name: &str, is_stored: bool) -> Result<String, Failure> {
     let took = begun.elapsed().as_secs_f64();
     let calls = (CLIENTS * CALLS) as f64;
     let each = (commands(&redis)? - before) as f64 / calls;
-    Ok(format!(
-        "| {name} | {:.0} | {p50} µs | {p99} µs | {each:.2} |",
-        calls / took
-    ))
+    Ok(
+        json!({"store": store, "calls per second": calls / took, "p50": p50, "p99": p99, "commands per call": each}),
+    )
 }
 
 /// The number of commands that Redis has carried out, those of scripts included.

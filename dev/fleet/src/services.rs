@@ -30,7 +30,7 @@ impl Drop for Directory {
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    fn start(command: &mut Command) -> Result<Process, Failure> {
+    pub(crate) fn start(command: &mut Command) -> Result<Process, Failure> {
         let name = command.get_program().to_owned();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let child = child.map_err(|error| format!("cannot start {name:?}: {error}"))?;
@@ -49,6 +49,14 @@ impl Process {
         Command::new("kill").arg(self.0.id().to_string()).status()?;
         self.0.wait()?;
         Ok(begun.elapsed())
+    }
+
+    /// The time that the processors spent on it.
+    pub(crate) fn cpu_time(&self) -> Result<Duration, Failure> {
+        let schedule = fs::read_to_string(format!("/proc/{}/schedstat", self.0.id()))?;
+        let nanos = schedule.split_whitespace().next();
+        let nanos = nanos.and_then(|nanos| nanos.parse().ok());
+        Ok(Duration::from_nanos(nanos.ok_or("no schedstat")?))
     }
 
     /// The resident memory, in bytes.
@@ -225,7 +233,7 @@ pub(crate) fn free_port() -> Result<u16, Failure> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn wait_for_port(port: u16) -> Result<(), Failure> {
+pub(crate) fn wait_for_port(port: u16) -> Result<(), Failure> {
     for _ in 0..500 {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return Ok(());

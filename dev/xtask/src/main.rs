@@ -54,7 +54,7 @@ const COMMANDS: &[Command] = &[
     ("docs", "", "draw the state diagram in the README from the transition table", |_| diagram::run()),
     ("explore", "[--depth N] [MACHINE...]", "run all short input sequences of each machine, and check every rule", |words| step::cargo(&explore_arguments(words)).map(drop)),
     ("firmware", "", "run the firmware in QEMU behind the guard, and reset the board in the middle of calls", |_| step::run_one(firmware::check)),
-    ("fleet", "[--minutes N | --scale]", "run several nodes with a real Redis and nginx, kill both, and measure them", fleet::run),
+    ("fleet", "[--conformance N | --minutes N | --scale]", "run several nodes with a real Redis and nginx, kill both, and measure them", fleet::run),
     ("fuzz --minimise", "[TARGET...]", "replace the committed corpora by a few inputs that take every branch", fuzz::minimise),
     ("fuzz --minutes", "N [TARGET...]", "run the fuzz targets one after the other, for N minutes in total", fuzz::run),
     ("growth", "", "count the cost of a step beside 1,000, 10,000 and 100,000 others, and write docs/GROWTH.md", |_| growth::run()),

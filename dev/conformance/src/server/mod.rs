@@ -12,21 +12,31 @@ mod tools;
 use std::io;
 
 use everlink::server::{Http, SsePaths};
+use everlink_redis::{RedisStore, secret_from};
 use everlink_tokio::{Service, http, stdio};
 use everlink_tools::Tools;
 use tokio::net::TcpListener;
 
-/// Serves HTTP at this address: `/mcp` for both eras, and `/sse` for the oldest clients. Returns the URL.
+/// Serves HTTP at this address: `/mcp` for both eras, and `/sse` for the oldest clients. Sessions are in this Redis, or in memory. Returns
+/// the URL.
 ///
 /// # Errors
 ///
-/// If the address cannot be bound.
-pub async fn serve_http(address: &str) -> io::Result<(Service, String)> {
+/// If the address cannot be bound, or the URL of Redis is invalid.
+pub async fn serve_http(address: &str, redis: Option<&str>) -> io::Result<(Service, String)> {
     let listener = TcpListener::bind(address).await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
     let http = Http::new().with_sse(SsePaths::default());
     let tools = all();
-    let service = http::serve(listener, tools.config().with_http(http), tools.handler());
+    let service = if let Some(redis) = redis {
+        let store = RedisStore::new(redis).map_err(io::Error::other)?;
+        let http = http.with_storage(store.storage());
+        let mut config = tools.config().with_http(http);
+        config.secret = secret_from("the key of all nodes");
+        http::serve_with_store(listener, config, store, tools.handler())
+    } else {
+        http::serve(listener, tools.config().with_http(http), tools.handler())
+    };
     // The server compares header fields with arguments. It needs the tools for that, even if no client has listed them.
     tools.attach(&service);
     Ok((service, url))

@@ -13,7 +13,7 @@ use crate::step::{self, Done, Outcome, cargo, root};
 
 use expected::Expected;
 use report::Report;
-use subject::{SUBJECTS, Subject};
+use subject::{NODES, SUBJECTS, Subject};
 use suite::{Scope, Suite};
 
 /// The tested revisions of the specification.
@@ -48,6 +48,23 @@ pub(crate) fn check() -> Outcome {
     eprintln!("\n{}", report.as_table());
     report.result()?;
     Ok(Done::Passed)
+}
+
+/// Runs the required scenarios of a server with three nodes as often as requested.
+pub(crate) fn run_on_nodes(repeats: u32) -> Result<(), String> {
+    cargo("build --package conformance --package everlink-fleet")?;
+    let suite = Suite::install()?;
+    let mut report = Report::new(Expected::read()?, repeats);
+    for repeat in 1..=repeats {
+        eprintln!("\n{}, {repeat} of {repeats}", NODES.name);
+        for revision in REVISIONS {
+            let results = NODES.run(&suite, Scope::Requirements, revision)?;
+            let required = suite.required(NODES.side, revision)?;
+            report.add(0, &NODES, revision, &required, results);
+        }
+    }
+    eprintln!("\n{}", report.as_table());
+    report.result()
 }
 
 fn run_required(suite: &Suite, repeats: u32) -> Result<Report, String> {

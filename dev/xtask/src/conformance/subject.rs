@@ -20,8 +20,17 @@ enum Kind {
     Client(&'static str, &'static str),
     /// The server, with a guard in front of it over HTTP.
     Guarded,
+    /// Three servers behind nginx, with their sessions in Redis.
+    Nodes,
     Server,
 }
+
+/// It needs Redis and nginx, so it is no part of the usual run.
+pub(super) const NODES: Subject = Subject {
+    name: "server on three nodes",
+    side: Side::Server,
+    kind: Kind::Nodes,
+};
 
 pub(super) const SUBJECTS: &[Subject] = &[
     Subject {
@@ -69,6 +78,10 @@ impl Subject {
                 let guard = RunningProgram::guard(&server.url)?;
                 suite.run(self.side, scope, revision, &["--url", &guard.url])
             }
+            Kind::Nodes => {
+                let front = RunningProgram::nodes()?;
+                suite.run(self.side, scope, revision, &["--url", &front.url])
+            }
             Kind::Server => {
                 let server = RunningProgram::server()?;
                 suite.run(self.side, scope, revision, &["--url", &server.url])
@@ -77,7 +90,7 @@ impl Subject {
     }
 }
 
-/// A program of ours that listens. Killed when dropped.
+/// A program of ours that listens. It ends when this is dropped.
 struct RunningProgram {
     child: Child,
     url: String,
@@ -87,7 +100,19 @@ impl RunningProgram {
     /// Starts the server. Its first line is its URL.
     fn server() -> Result<RunningProgram, String> {
         let mut command = Command::new(target().join("debug/conformance-server"));
-        let mut child = spawn(command.stdout(Stdio::piped()))?;
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = spawn(command)?;
+        let url = child.stdout.take().and_then(first_line);
+        RunningProgram::new(child, url)
+    }
+
+    /// Starts three servers with Redis and nginx. They end with the standard input of the program that runs them.
+    fn nodes() -> Result<RunningProgram, String> {
+        let mut command = Command::new(target().join("debug/everlink-fleet"));
+        command.arg("front");
+        command.arg(target().join("debug/conformance-server"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spawn(&mut command)?;
         let url = child.stdout.take().and_then(first_line);
         RunningProgram::new(child, url)
     }
@@ -97,7 +122,8 @@ impl RunningProgram {
         let mut command = Command::new(target().join("debug/everlink"));
         command.args(["guard", "--log", "json"]);
         command.args(["--listen", "http://127.0.0.1:0/mcp", "--url", url]);
-        let mut child = spawn(command.stderr(Stdio::piped()))?;
+        let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = spawn(command)?;
         let line = child.stderr.take().and_then(first_line);
         let entry = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
         let url = entry.and_then(|entry| entry["listening"].as_str().map(str::to_owned));
@@ -116,13 +142,15 @@ impl RunningProgram {
 
 impl Drop for RunningProgram {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // A program with children ends them when its standard input ends.
+        if self.child.stdin.take().is_none() {
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 }
 
 fn spawn(command: &mut Command) -> Result<Child, String> {
-    let command = command.stdin(Stdio::null());
     let name = command.get_program().to_string_lossy().into_owned();
     command
         .spawn()

@@ -23,10 +23,10 @@ pub(super) struct Figure {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rounds {
-    pub(super) median: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub(crate) struct Rounds {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 /// The libraries without a protocol, which mark the lower bound.

@@ -7,13 +7,14 @@ mod bars;
 mod figures;
 mod page;
 mod panels;
-mod plot;
+pub(crate) mod plot;
 
 use std::fs;
 
 use crate::step::{self, cargo_output, root, target};
 
 use figures::Figures;
+pub(crate) use figures::Rounds;
 
 const PROGRAM: &str = "run --release --manifest-path dev/bench-peers/Cargo.toml";
 const PAGE: &str = "docs/BENCHMARKS.md";

@@ -10,23 +10,23 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::figures::{Rounds, format_number};
 
 /// One axis with its rows.
-pub(super) struct Panel<'a> {
-    pub(super) title: String,
-    pub(super) unit: &'a str,
-    pub(super) is_more_better: bool,
-    pub(super) rows: Vec<Row<'a>>,
+pub(crate) struct Panel<'a> {
+    pub(crate) title: String,
+    pub(crate) unit: &'a str,
+    pub(crate) is_more_better: bool,
+    pub(crate) rows: Vec<Row<'a>>,
 }
 
-pub(super) struct Row<'a> {
-    pub(super) who: &'a str,
-    pub(super) marks: Vec<Mark<'a>>,
+pub(crate) struct Row<'a> {
+    pub(crate) who: &'a str,
+    pub(crate) marks: Vec<Mark<'a>>,
 }
 
 /// A bar. Without a value it has no end, and the note says why.
-pub(super) struct Mark<'a> {
-    pub(super) era: &'a str,
-    pub(super) rounds: Option<Rounds>,
-    pub(super) note: Option<&'a str>,
+pub(crate) struct Mark<'a> {
+    pub(crate) era: &'a str,
+    pub(crate) rounds: Option<Rounds>,
+    pub(crate) note: Option<&'a str>,
 }
 
 const WIDTH: u32 = 800;
@@ -68,7 +68,7 @@ type Bars<'a, X> = DrawingArea<SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
 type Drawn = Result<(), Box<dyn core::error::Error>>;
 
 /// Draws the panels below each other.
-pub(super) fn draw(name: &str, panels: &[Panel<'_>]) -> Result<String, String> {
+pub(crate) fn draw(name: &str, panels: &[Panel<'_>]) -> Result<String, String> {
     let mut svg = String::new();
     draw_panels(&mut svg, panels).map_err(|error| format!("a plot cannot be drawn: {error}"))?;
     let head = svg.find('>').map_or(0, |end| end + 1);

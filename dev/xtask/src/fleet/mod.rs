@@ -1,8 +1,14 @@
-//! `cargo xtask fleet`: runs several nodes with a real Redis and nginx, which are installed if they are missing.
+//! `cargo xtask fleet`: runs several nodes with a real Redis and nginx, which are installed if they are missing. `scale` shows what they cost.
+
+mod scale;
 
 use std::process::Command;
 
+use crate::conformance;
+use crate::install::number_option;
 use crate::step::cargo;
+
+const PROGRAM: &str = "run --release --quiet --package everlink-fleet";
 
 /// The programs that the tests need, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 4] = [
@@ -12,17 +18,21 @@ const PROGRAMS: [(&str, &str); 4] = [
     ("redis-server", "redis-server"),
 ];
 
-/// Without arguments, runs each scenario. With `--minutes N`, runs the long test; with `--scale`, measures.
+/// Without arguments, runs each scenario. With `--conformance N`, runs the public conformance suite N times; with `--minutes N`, the long
+/// test; with `--scale`, measures.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     install()?;
     let words = match arguments.first().map(String::as_str) {
         None => "tests".to_owned(),
+        Some("--conformance") => {
+            let repeats = number_option(arguments, "--conformance", 1)?;
+            return conformance::run_on_nodes(repeats);
+        }
         Some("--minutes") => format!("chaos {}", arguments.join(" ")),
-        Some("--scale") => format!("scale {}", arguments[1..].join(" ")),
+        Some("--scale") => return scale::run(),
         Some(other) => return Err(format!("there is no argument `{other}`")),
     };
-    let package = "run --release --quiet --package everlink-fleet";
-    cargo(&format!("{package} -- {words}")).map(drop)
+    cargo(&format!("{PROGRAM} -- {words}")).map(drop)
 }
 
 /// Installs what is missing. Nothing is skipped: without Redis, there is nothing to test.
