@@ -49,7 +49,7 @@ pub(super) fn run() -> Result<(), String> {
         rows.iter().partition(|row| row["who"].is_string());
     println!("{}", table(&of_sessions, &SESSIONS));
     println!("{}", table(&of_store, &STORE));
-    step::write(&root().join(PLOT), plot(&of_sessions)?)?;
+    step::write(root().join(PLOT), plot(&of_sessions)?)?;
     eprintln!("written to {PLOT}");
     Ok(())
 }
@@ -66,12 +66,12 @@ fn table(rows: &[&Value], columns: &[&str]) -> String {
 }
 
 fn shown(figure: &Value) -> String {
-    match figure {
-        Value::String(text) => text.clone(),
-        Value::Number(number) if number.is_f64() => {
-            format!("{:.2}", number.as_f64().unwrap_or_default())
-        }
-        other => other.to_string(),
+    if let Some(text) = figure.as_str() {
+        return text.to_owned();
+    }
+    match figure.as_f64().filter(|_| figure.is_f64()) {
+        Some(number) => format!("{number:.2}"),
+        None => figure.to_string(),
     }
 }
 
