@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::Failure;
 use crate::client::{Outcome, Session};
-use crate::services::{Directory, Nginx, Node, Redis};
+use crate::services::{Balancer, Directory, Node, Redis};
 
 /// How often a node is killed.
 const KILL_EVERY: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ pub(crate) fn run(minutes: u64, clients: u64) -> Result<(), Failure> {
         nodes.push(Node::start(&redis.url(), &ran)?);
     }
     let ports: Vec<u16> = nodes.iter().map(|node| node.port).collect();
-    let nginx = Nginx::start(&ports)?;
+    let nginx = Balancer::nginx(&ports)?;
     let (tally, is_over) = (
         Arc::new(Mutex::new(Tally::default())),
         Arc::new(AtomicBool::new(false)),

@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 use std::process::Command;
 
 use crate::Failure;
-use crate::services::{Nginx, Process, Redis, free_port, wait_for_port};
+use crate::services::{Balancer, Process, Redis, free_port, wait_for_port};
 
 /// The argument: a program that serves at its first argument, with its sessions in the Redis that its second names.
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
@@ -21,7 +21,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
         wait_for_port(port)?;
         ports.push(port);
     }
-    let nginx = Nginx::start(&ports)?;
+    let nginx = Balancer::nginx(&ports)?;
     println!("http://127.0.0.1:{}/mcp", nginx.port);
     io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())

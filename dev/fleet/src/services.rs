@@ -1,4 +1,4 @@
-//! Starts, kills and restarts what a fleet consists of: Redis, nodes, and nginx in front of them. All end with the value that holds them.
+//! Starts, kills and restarts what a fleet consists of: Redis, nodes, and a load balancer in front of them. All end with the value that holds them.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -183,15 +183,40 @@ impl Node {
     }
 }
 
-/// nginx in front of nodes, without stickiness, with the configuration of the example.
-pub(crate) struct Nginx {
+/// A load balancer in front of three nodes, without stickiness, with the configuration of the example.
+pub(crate) struct Balancer {
     _process: Process,
     _directory: Directory,
     pub(crate) port: u16,
 }
 
-impl Nginx {
-    pub(crate) fn start(nodes: &[u16]) -> Result<Nginx, Failure> {
+impl Balancer {
+    fn start(mut command: Command, directory: Directory, port: u16) -> Result<Balancer, Failure> {
+        let process = Process::start(&mut command)?;
+        wait_for_port(port)?;
+        Ok(Balancer {
+            _process: process,
+            _directory: directory,
+            port,
+        })
+    }
+
+    pub(crate) fn haproxy(nodes: &[u16]) -> Result<Balancer, Failure> {
+        let (directory, port) = (Directory::new()?, free_port()?);
+        let mut config = include_str!("../../../examples/fleet/haproxy.cfg")
+            .replace("bind :8080", &format!("bind 127.0.0.1:{port}"));
+        for (index, node) in nodes.iter().enumerate() {
+            let name = format!(" node-{}:8080", index + 1);
+            config = config.replace(&name, &format!(" 127.0.0.1:{node}"));
+        }
+        let file = directory.0.join("haproxy.cfg");
+        fs::write(&file, config)?;
+        let mut command = Command::new("haproxy");
+        command.arg("-q").arg("-f").arg(&file);
+        Balancer::start(command, directory, port)
+    }
+
+    pub(crate) fn nginx(nodes: &[u16]) -> Result<Balancer, Failure> {
         let (directory, port) = (Directory::new()?, free_port()?);
         let site = include_str!("../../../examples/fleet/nginx.conf");
         let servers: String = nodes
@@ -218,13 +243,7 @@ impl Nginx {
             .arg(&file)
             .arg("-e")
             .arg(directory.0.join("start.log"));
-        let process = Process::start(&mut command)?;
-        wait_for_port(port)?;
-        Ok(Nginx {
-            _process: process,
-            _directory: directory,
-            port,
-        })
+        Balancer::start(command, directory, port)
     }
 }
 

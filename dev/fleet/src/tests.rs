@@ -1,5 +1,6 @@
 //! The scenarios, each with a Redis and nodes of its own.
 
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::client::{Outcome, Session, send};
-use crate::services::{Directory, Nginx, Node, Redis};
+use crate::services::{Balancer, Directory, Node, Process, Redis, free_port, wait_for_port};
 
 type Scenario = (&'static str, fn() -> Result<(), Failure>);
 
@@ -40,6 +41,8 @@ const SCENARIOS: &[Scenario] = &[
         "rolling restart loses no session and no event",
         rolling_restart,
     ),
+    ("guards serve the sessions of each other", guards),
+    ("HAProxy without stickiness", through_haproxy),
     ("nginx without stickiness", through_nginx),
 ];
 
@@ -385,22 +388,71 @@ fn rolling_restart() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Guards with one server process each. One is killed, one is terminated.
+fn guards() -> Result<(), Failure> {
+    let redis = Redis::start()?;
+    let (mut running, mut ports) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let port = free_port()?;
+        running.push(start_guard(port, &redis.url())?);
+        ports.push(port);
+    }
+    let call =
+        |session: &mut Session, port| match session.call(port, "echo", &json!({"message": "x"}))? {
+            (Outcome::Reply, result) if result["content"][0]["text"] == "x" => Ok(()),
+            (outcome, result) => Err(Failure::from(format!("{outcome:?}: {result}"))),
+        };
+    let mut session = Session::open(ports[0], &json!({}))?;
+    for port in &ports {
+        call(&mut session, *port)?;
+    }
+    running[0].kill();
+    eventually(|| call(&mut session, ports[1]))?;
+    call(&mut session, ports[2])?;
+    running[1].terminate()?;
+    eventually(|| call(&mut session, ports[2]))?;
+    let status = session.delete(ports[2])?;
+    check(status == 204, || format!("DELETE got {status}"))
+}
+
+/// Starts a guard in front of a demo server. The program is beside this one.
+fn start_guard(port: u16, redis: &str) -> Result<Process, Failure> {
+    let everlink = std::env::current_exe()?.with_file_name("everlink");
+    let mut command = Command::new(&everlink);
+    command.args(["guard", "--listen", &format!("http://127.0.0.1:{port}/mcp")]);
+    command.args(["--store", redis, "--remember", "off", "--"]);
+    command.arg(&everlink).arg("demo-server");
+    command.env("EVERLINK_STORE_KEY", "the key of the tests");
+    let process = Process::start(command.stderr(Stdio::null()))?;
+    wait_for_port(port)?;
+    Ok(process)
+}
+
+fn through_haproxy() -> Result<(), Failure> {
+    through(Balancer::haproxy)
+}
+
 fn through_nginx() -> Result<(), Failure> {
+    through(Balancer::nginx)
+}
+
+fn through(balancer: fn(&[u16]) -> Result<Balancer, Failure>) -> Result<(), Failure> {
     let fleet = Fleet::start(3)?;
     let ports: Vec<u16> = fleet.nodes.iter().map(|node| node.port).collect();
-    let nginx = Nginx::start(&ports)?;
-    let mut session = Session::open(nginx.port, &json!({}))?;
-    let mut events = session.get(nginx.port, None)?.events();
+    let balancer = balancer(&ports)?;
+    let port = balancer.port;
+    let mut session = Session::open(port, &json!({}))?;
+    let mut events = session.get(port, None)?.events();
     let primer = events.next()?.ok_or("no first event")?;
     check(primer.id.is_some(), || {
         "the stream is buffered, or has no id".into()
     })?;
     for n in 0..12 {
-        echo(&mut session, nginx.port)?;
+        echo(&mut session, port)?;
         let count = json!({"n": 20, "ms": 1, "tag": n});
-        let (outcome, _) = session.call(nginx.port, "count", &count)?;
+        let (outcome, _) = session.call(port, "count", &count)?;
         check(outcome == Outcome::Reply, || format!("{outcome:?}"))?;
     }
-    let status = session.delete(nginx.port)?;
+    let status = session.delete(port)?;
     check(status == 204, || format!("DELETE got {status}"))
 }

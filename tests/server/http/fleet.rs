@@ -424,6 +424,23 @@ fn session_that_another_server_took_over_is_passed_on_to_it() {
     fleet.finish();
 }
 
+/// A store that lost its data knows no lease, so that another server can become the home of a session whose home believes to have one.
+#[test]
+fn session_whose_record_the_store_refuses_is_looked_up_again_and_not_lost() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    fleet.nodes[0].store.leave();
+    let taken = fleet.nodes[1].send(ping(&session, 1));
+    assert_eq!(fleet.nodes[1].status(taken), 200);
+    let subscribe = session.post(2, "resources/subscribe", json!({"uri": "file:///a"}));
+    let refused = fleet.nodes[0].send(subscribe.clone());
+    assert_eq!(fleet.nodes[0].status(refused), 503);
+    let passed = fleet.send(0, subscribe);
+    assert_eq!(fleet.nodes[0].status(passed), 200);
+    assert_eq!(fleet.nodes[0].server.sessions(), 0);
+    fleet.finish();
+}
+
 /// Without this, the store drops a session in use whose servers are replaced again and again.
 #[test]
 fn new_home_tells_the_store_to_keep_the_session_for_twice_its_idle_time() {

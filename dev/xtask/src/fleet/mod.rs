@@ -11,8 +11,9 @@ use crate::step::cargo;
 const PROGRAM: &str = "run --release --quiet --package everlink-fleet";
 
 /// The programs that the tests need, and the Debian packages that have them.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 5] = [
     ("curl", "curl"),
+    ("haproxy", "haproxy"),
     ("nginx", "nginx-light"),
     ("redis-cli", "redis-tools"),
     ("redis-server", "redis-server"),
@@ -32,6 +33,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Some("--scale") => return scale::run(),
         Some(other) => return Err(format!("there is no argument `{other}`")),
     };
+    // Some of the nodes are guards.
+    cargo("build --release --package everlink-fleet --package everlink-cli")?;
     cargo(&format!("{PROGRAM} -- {words}")).map(drop)
 }
 

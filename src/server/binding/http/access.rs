@@ -64,9 +64,9 @@ impl HttpBinding {
             SessionStorage::Memory => false,
             SessionStorage::Driver => known.is_none(),
             // A session of the transport of 2024-11-05 is not in the store.
-            SessionStorage::Shared => {
-                session.is_none_or(|session| !session.is_sse && !self.fleet.has_lease(clock.now()))
-            }
+            SessionStorage::Shared => session.is_none_or(|session| {
+                !session.is_sse && (session.is_doubtful || !self.fleet.has_lease(clock.now()))
+            }),
         };
         let record = match &arrived.found {
             None if is_stored || self.lookups.has(id) => {
@@ -120,6 +120,11 @@ impl HttpBinding {
         let session = session.filter(|session| session.user == arrived.user && !session.is_sse);
         let agreed = session.ok_or_else(Refusal::no_session)?.version;
         self.check_version(arrived, agreed)?;
+        if let (Some(Found::Record(_)), Some(session)) =
+            (&arrived.found, self.sessions.get_mut(key))
+        {
+            session.is_doubtful = false;
+        }
         self.touch(Some(key), &mut cx.clock);
         Ok(())
     }

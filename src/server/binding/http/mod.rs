@@ -468,7 +468,11 @@ impl HttpBinding {
                 }
                 Ready::Change(Pending::Empty(stream, status), settled) => {
                     let (_, arrived) = self.exchanges.take_waiting(stream)?;
-                    match unsaved(&settled) {
+                    let key = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
+                        FieldValue::This(id) => self.sessions.find(id),
+                        FieldValue::Absent | FieldValue::Unreadable => None,
+                    };
+                    match self.unsaved(&settled, key) {
                         None => self.respond_empty(cx, stream, status, Fields::new()),
                         Some(refusal) => {
                             let source = self.source_of(&arrived);
@@ -488,13 +492,31 @@ impl HttpBinding {
         let Some(stream) = self.carrier(queue) else {
             return cx.outgoing.detach(queue);
         };
-        if let Some(refusal) = unsaved(settled) {
+        let exchange = self.exchanges.get_mut(stream);
+        let key = exchange.and_then(|exchange| exchange.session);
+        if let Some(refusal) = self.unsaved(settled, key) {
             cx.outgoing.remove(queue);
             cx.outgoing.add(queue, Lifetime::UntilAnswered);
             self.set_head(stream, refusal.status, refusal.fields);
             cx.reply(queue, id, Answer::Error(refusal.error));
         }
         cx.outgoing.attach(queue);
+    }
+
+    /// The refusal of a request in this session whose change is not in the store.
+    fn unsaved(&mut self, settled: &Settled, key: Option<SessionKey>) -> Option<Refusal> {
+        match settled {
+            Settled::Done(true) => None,
+            Settled::Done(false) => {
+                let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else {
+                    return Some(Refusal::no_session());
+                };
+                session.is_doubtful = true;
+                let text = "the session moved to another server, or it is over; come back later";
+                Some(Refusal::busy(text))
+            }
+            Settled::Failed(failure) => Some(failure.refusal()),
+        }
     }
 
     /// Whether any request waits for the driver's store.
@@ -543,15 +565,6 @@ pub(crate) enum Resumable {
     /// These exchanges are cut short, because the server is gone that answers them, or that has their clients.
     Cut(Vec<StreamId>),
     Request(StreamId, Box<Arriving>),
-}
-
-/// The refusal of a request whose change is not in the store.
-fn unsaved(settled: &Settled) -> Option<Refusal> {
-    match settled {
-        Settled::Done(true) => None,
-        Settled::Done(false) => Some(Refusal::no_session()),
-        Settled::Failed(failure) => Some(failure.refusal()),
-    }
 }
 
 /// What a request wants.

@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) last_standalone: u64,
     /// When the driver's store was last told to keep the session. `None` if this server did not tell it yet.
     pub(crate) kept_at: Option<Instant>,
+    /// Whether the store refused its record, because it has another home or is over. The next request asks the store.
+    pub(crate) is_doubtful: bool,
 }
 
 impl Session {
@@ -134,6 +136,7 @@ impl SessionTable {
             last_written: 0,
             last_standalone: 0,
             kept_at: None,
+            is_doubtful: false,
         };
         self.table.insert(key, session);
     }
