@@ -49,6 +49,7 @@ pub(crate) use lookups::Halt;
 pub(crate) use read::{Posted, no_batches, wants_replies};
 pub(crate) use refusals::{Displaced, SHUTTING_DOWN};
 pub use store::MemoryStore;
+use validate::FieldValue;
 pub(crate) use validate::Refusal;
 
 use exchange::{Exchanges, Lost, Route};
@@ -61,7 +62,7 @@ use shares::Shares;
 use store::{Events, MemoryEvents};
 
 use crate::driver::{Epoch, Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
-use crate::http::{Fields, RequestHead, Verb};
+use crate::http::{Fields, RequestHead, Verb, names};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
 use crate::server::clock::{Clock, Timer};
