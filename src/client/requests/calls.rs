@@ -175,6 +175,11 @@ impl Call {
         self.method.len() + params + behalf
     }
 
+    /// Whether the call changes nothing, however often it runs. The server may still ask for input meanwhile.
+    fn only_reads(&self) -> bool {
+        self.facts.is_some_and(|facts| facts.only_reads)
+    }
+
     pub(in crate::client) fn may_repeat(&self) -> bool {
         let by_nature = self.facts.is_some_and(|facts| facts.repeat == Repeat::Safe);
         by_nature || self.is_idempotent
@@ -195,8 +200,14 @@ impl Call {
             Phase::Schema | Phase::Waiting if self.resends == 0 && !self.is_continuing() => {
                 Delivery::NotSent
             }
-            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
             Phase::Listing(_) => Delivery::Harmless,
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => {
+                if self.only_reads() {
+                    Delivery::Harmless
+                } else {
+                    Delivery::Unknown
+                }
+            }
         }
     }
 
