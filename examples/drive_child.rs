@@ -8,11 +8,10 @@
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only printed")]
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use everlink::client::State;
-use everlink::{Client, Config, Input, Instant, Output, StreamId};
+use everlink::{Arc, Client, Config, Input, Instant, Output, StreamId};
 
 #[path = "drive_child/demo.rs"]
 mod demo;

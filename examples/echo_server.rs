@@ -6,12 +6,11 @@
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest needs no answer")]
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Event, Misuse, Offer, Request, Server};
-use everlink::{ErrorObject, Instant, Output, Payload, StreamId};
+use everlink::{Arc, ErrorObject, Instant, Output, Payload, StreamId};
 
 mod pipes;
 

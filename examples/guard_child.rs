@@ -7,11 +7,10 @@
 #![allow(clippy::std_instead_of_core, reason = "a program with std")]
 #![allow(clippy::wildcard_enum_match_arm, reason = "the rest is only told")]
 
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use everlink::relay::{Config, Relay, Side};
-use everlink::{Epoch, Input, Instant, Output, StreamId};
+use everlink::{Arc, Epoch, Input, Instant, Output, StreamId};
 
 mod pipes;
 

@@ -5,11 +5,11 @@
 use std::io::{ErrorKind, Read, Result, Write, stdin, stdout};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::spawn;
 use std::time::Duration;
 
-use everlink::{Epoch, ExitStatus, Fault, Input};
+use everlink::{Arc, Epoch, ExitStatus, Fault, Input};
 
 /// Stops a thread that reads while the machine wants no input. It is open at first.
 #[derive(Default)]
