@@ -70,7 +70,7 @@ fn client_stays_below_the_sum_of_its_limits() {
             + limits.list_bytes
             + limits.stderr_tail
             + 1_024 * limits.asks
-            + 5_000;
+            + 16_000;
         for dialect in [Dialect::Legacy, Dialect::Modern] {
             check(most, limits.message_bytes, |driver, reads| {
                 flood_client(limits, dialect, driver, reads)
