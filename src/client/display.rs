@@ -24,17 +24,7 @@ impl fmt::Display for Event {
             Event::Closing { epoch, cause } => write!(f, "closing {epoch}: {cause}"),
             Event::Waiting {
                 failures, budget, ..
-            } => {
-                write!(
-                    f,
-                    "waiting before the next attempt; failures in a row: {failures}"
-                )?;
-                // While calls arrive, the link goes on after the budget is spent.
-                if failures <= budget {
-                    write!(f, " of {budget}")?;
-                }
-                Ok(())
-            }
+            } => show_waiting(f, *failures, *budget),
             Event::Parked { .. } => {
                 f.write_str("retries are used up; the next call tries again, and so does a timer")
             }
@@ -141,6 +131,18 @@ fn show_log(f: &mut fmt::Formatter<'_>, level: LogLevel, logger: Option<&str>) -
         Some(logger) => write!(f, "the server logs, as {logger}: {level}"),
         None => write!(f, "the server logs: {level}"),
     }
+}
+
+fn show_waiting(f: &mut fmt::Formatter<'_>, failures: u32, budget: u32) -> fmt::Result {
+    write!(
+        f,
+        "waiting before the next attempt; failures in a row: {failures}"
+    )?;
+    // While calls arrive, the link goes on after the budget is spent.
+    if failures <= budget {
+        write!(f, " of {budget}")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -175,11 +175,6 @@ impl Call {
         self.method.len() + params + behalf
     }
 
-    /// Whether the call changes nothing, however often it runs. The server may still ask for input meanwhile.
-    fn only_reads(&self) -> bool {
-        self.facts.is_some_and(|facts| facts.only_reads)
-    }
-
     pub(in crate::client) fn may_repeat(&self) -> bool {
         let by_nature = self.facts.is_some_and(|facts| facts.repeat == Repeat::Safe);
         by_nature || self.is_idempotent
@@ -201,13 +196,8 @@ impl Call {
                 Delivery::NotSent
             }
             Phase::Listing(_) => Delivery::Harmless,
-            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => {
-                if self.only_reads() {
-                    Delivery::Harmless
-                } else {
-                    Delivery::Unknown
-                }
-            }
+            _ if self.facts.is_some_and(|facts| facts.only_reads) => Delivery::Harmless,
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
         }
     }
 
