@@ -11,7 +11,7 @@
 use std::sync::mpsc::channel;
 
 use everlink::client::State;
-use everlink::{Client, Config, Input, Instant, Output};
+use everlink::{Arc, Client, Config, Input, Instant, Output, StreamId};
 
 #[path = "drive_child/demo.rs"]
 mod demo;
@@ -22,6 +22,7 @@ fn main() {
     let start = std::time::Instant::now();
     let clock = || Instant::from_origin(start.elapsed());
     let (sender, news) = channel();
+    let gate = Arc::new(pipes::Gate::default());
     let mut link = Client::new(Config::child("drive_child", "1.0"));
     let (mut stdin, mut pid, mut buf) = (None, 0, Vec::new());
 
@@ -37,7 +38,7 @@ fn main() {
         link.handle_timeout(clock());
         while let Some(output) = link.poll_output(&mut buf) {
             match output {
-                Output::Open { epoch } => match pipes::open(&command, epoch, &sender) {
+                Output::Open { epoch } => match pipes::open(&command, epoch, &gate, &sender) {
                     Ok((to_stdin, id)) => {
                         (stdin, pid) = (Some(to_stdin), id);
                         link.handle(clock(), epoch, Input::Opened);
@@ -61,5 +62,6 @@ fn main() {
                 _ => {}
             }
         }
+        gate.set(link.wants_input(StreamId::DUPLEX));
     }
 }

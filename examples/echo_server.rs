@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 
 use everlink::protocol::{ServerCapabilities, code};
 use everlink::server::{Config, Event, Misuse, Offer, Request, Server};
-use everlink::{ErrorObject, Instant, Output, Payload};
+use everlink::{Arc, ErrorObject, Instant, Output, Payload, StreamId};
 
 mod pipes;
 
@@ -22,7 +22,8 @@ fn main() {
     let offer = Offer::new("echo_server", "1.0").with_capabilities(tools);
     let mut server = Server::new(Config::new(offer, pipes::secret()));
     let (sender, news) = channel();
-    pipes::listen(move |input| drop(sender.send(input)));
+    let gate = Arc::<pipes::Gate>::default();
+    pipes::listen(&gate, move |input| drop(sender.send(input)));
 
     let mut buf = Vec::new();
     loop {
@@ -40,6 +41,7 @@ fn main() {
                 _ => {}
             }
         }
+        gate.set(server.wants_input(StreamId::DUPLEX));
         let input = match server.poll_timeout() {
             Some(deadline) => news.recv_timeout(deadline.at.since(clock())).ok(),
             None => news.recv().ok(),

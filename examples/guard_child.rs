@@ -10,7 +10,7 @@
 use std::sync::mpsc::channel;
 
 use everlink::relay::{Config, Relay, Side};
-use everlink::{Epoch, Input, Instant, Output};
+use everlink::{Arc, Epoch, Input, Instant, Output, StreamId};
 
 mod pipes;
 
@@ -34,7 +34,8 @@ fn main() {
     let mut relay = Relay::new(Config::new(upstream, pipes::secret()));
     let (sender, news) = channel();
     let host = sender.clone();
-    pipes::listen(move |input| drop(host.send(News::Host(input))));
+    let (host_gate, server_gate) = (Arc::<pipes::Gate>::default(), Arc::default());
+    pipes::listen(&host_gate, move |input| drop(host.send(News::Host(input))));
 
     let (mut to_server, mut pid, mut buf) = (None, 0, Vec::new());
     while !relay.is_closed() {
@@ -57,7 +58,7 @@ fn main() {
                     relay.handle_downstream(clock(), pipes::say(&line));
                 }
                 (Side::Upstream, Output::Open { epoch }) => {
-                    let input = match pipes::open(&command, epoch, &sender) {
+                    let input = match pipes::open(&command, epoch, &server_gate, &sender) {
                         Ok((stdin, id)) => {
                             (to_server, pid) = (Some(stdin), id);
                             Input::Opened
@@ -79,5 +80,7 @@ fn main() {
                 (_, _) => {}
             }
         }
+        host_gate.set(relay.wants_input(Side::Downstream, StreamId::DUPLEX));
+        server_gate.set(relay.wants_input(Side::Upstream, StreamId::DUPLEX));
     }
 }

@@ -1,5 +1,5 @@
 //! A peer that sends as much as it can makes a machine with `Limits::small` hold less than 48 KB of heap, which leaves 16 KB of a
-//! machine with 64 KB of RAM for the stack and for the application.
+//! machine with 64 KB of RAM for the stack and for the application. With other limits, the bounds in `docs/EMBEDDED.md` hold.
 
 use alloc_count::{Counting, count};
 use everlink::client::{CallOptions, Client, Event, Outcome, State};
@@ -16,6 +16,8 @@ static HEAP: Counting = Counting;
 
 /// The most bytes of heap, with the driver's own buffer. Pointers are twice as large here as on the machines that this is for.
 const MOST: usize = 48_000;
+/// The longest message with `Limits::small`.
+const SMALL_MESSAGE: usize = 8 << 10;
 /// The bytes of one read, as from a UART.
 const READ: usize = 128;
 /// The bytes of each kind of noise.
@@ -38,38 +40,102 @@ const DRIVERS: [Driver; 3] = [Driver::Prompt, Driver::Slow, Driver::Stuck];
 #[test]
 fn client_with_small_limits_stays_below_48_kb_and_answers_after_every_kind_of_noise() {
     for dialect in [Dialect::Legacy, Dialect::Modern] {
-        check(|driver, reads| flood_client(dialect, driver, reads));
+        check(MOST, SMALL_MESSAGE, |driver, reads| {
+            flood_client(Limits::small(), dialect, driver, reads)
+        });
     }
 }
 
 #[test]
 fn server_with_small_limits_stays_below_48_kb_and_answers_after_every_kind_of_noise() {
-    check(flood_server);
+    check(MOST, SMALL_MESSAGE, |driver, reads| {
+        flood_server(server::Limits::small(), driver, reads)
+    });
 }
 
-/// Runs `flood` with each kind of driver and of noise. It returns whether the machine works after that.
-fn check(flood: impl Fn(Driver, &[Vec<u8>]) -> bool) {
+/// The first formula in `docs/EMBEDDED.md`.
+#[test]
+fn client_stays_below_the_sum_of_its_limits() {
+    for shift in SHIFTS {
+        let mut limits = Limits::small();
+        limits.message_bytes = resized(limits.message_bytes, shift);
+        limits.queued_bytes = resized(limits.queued_bytes, shift);
+        limits.undelivered_bytes = resized(limits.undelivered_bytes, shift);
+        limits.list_bytes = resized(limits.list_bytes, shift);
+        limits.asks = resized(limits.asks, shift);
+        let most = 2 * limits.message_bytes
+            + limits.queued_bytes
+            + limits.undelivered_bytes
+            + limits.write_window
+            + limits.list_bytes
+            + limits.stderr_tail
+            + 1_024 * limits.asks
+            + 16_000;
+        for dialect in [Dialect::Legacy, Dialect::Modern] {
+            check(most, limits.message_bytes, |driver, reads| {
+                flood_client(limits, dialect, driver, reads)
+            });
+        }
+    }
+}
+
+/// The second formula in `docs/EMBEDDED.md`.
+#[test]
+fn server_stays_below_the_sum_of_its_limits() {
+    for shift in SHIFTS {
+        let mut limits = server::Limits::small();
+        limits.message_bytes = resized(limits.message_bytes, shift);
+        limits.queued_bytes = resized(limits.queued_bytes, shift);
+        limits.undelivered_bytes = resized(limits.undelivered_bytes, shift);
+        limits.requests = resized(limits.requests, shift);
+        let most = 2 * limits.message_bytes
+            + limits.queued_bytes
+            + limits.undelivered_bytes
+            + limits.write_window
+            + limits.peer_bytes
+            + limits.watched_bytes
+            + 1_024 * limits.requests
+            + 5_000;
+        check(most, limits.message_bytes, |driver, reads| {
+            flood_server(limits, driver, reads)
+        });
+    }
+}
+
+/// Limits of half the small ones, of the small ones, and of twice and four times as much.
+const SHIFTS: [i32; 4] = [-1, 0, 1, 2];
+
+fn resized(limit: usize, shift: i32) -> usize {
+    if shift < 0 {
+        limit >> -shift
+    } else {
+        limit << shift
+    }
+}
+
+/// Runs `flood` with each kind of driver and of noise, in messages that nearly reach the limit. It returns whether the machine works after that.
+fn check(most: usize, message_bytes: usize, flood: impl Fn(Driver, &[Vec<u8>]) -> bool) {
     let mut failures = Vec::new();
     let mut highest = 0;
     for driver in DRIVERS {
-        for line in noise() {
+        for line in noise(message_bytes) {
             let reads = reads(&line);
             let (works, counts) = count(|| flood(driver, &reads));
             highest = highest.max(counts.peak_live);
-            if !works || counts.peak_live >= MOST {
+            if !works || counts.peak_live >= most {
                 let start = &line[..line.len().min(80)];
                 failures.push((driver, start.to_owned(), works, counts.peak_live));
             }
         }
     }
-    println!("at most {highest} bytes");
+    println!("at most {highest} of {most} bytes");
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// Lines that a peer repeats. `%` stands for a number.
-fn noise() -> Vec<String> {
+/// Lines that a peer repeats, for a limit of messages. `%` stands for a number.
+fn noise(message_bytes: usize) -> Vec<String> {
     let id = |len| format!(r#""%{}""#, "i".repeat(len));
-    let message = |len| "x".repeat(len);
+    let message = |len| "x".repeat(len * message_bytes / SMALL_MESSAGE);
     let request = |id: &str, method: &str, params: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
     };
@@ -133,8 +199,8 @@ fn reads(line: &str) -> Vec<Vec<u8>> {
 // ---- the client ----
 
 /// Fills a client with calls, then with noise. Returns whether the next call gets its reply.
-fn flood_client(dialect: Dialect, driver: Driver, reads: &[Vec<u8>]) -> bool {
-    let mut link = ClientLink::ready(dialect);
+fn flood_client(limits: Limits, dialect: Dialect, driver: Driver, reads: &[Vec<u8>]) -> bool {
+    let mut link = ClientLink::ready(limits, dialect);
     let params = || format!(r#"{{"name":"{}"}}"#, "x".repeat(500)).parse().ok();
     while link.call(params()).is_some() {}
     for bytes in reads {
@@ -181,12 +247,12 @@ struct ClientLink {
 }
 
 impl ClientLink {
-    fn ready(dialect: Dialect) -> ClientLink {
+    fn ready(limits: Limits, dialect: Dialect) -> ClientLink {
         let mut config = Config::socket("small", "1.0");
         config.dialect = dialect;
         config.capabilities = ClientCapabilities::default().with_sampling();
         config.watch = Watch::none().and_logs(LogLevel::Debug);
-        config.limits = Limits::small();
+        config.limits = limits;
         let mut client = Client::new(config);
         client.connect(NOW);
         let mut link = ClientLink {
@@ -263,14 +329,14 @@ fn request_ids(lines: &[u8]) -> Vec<u64> {
 // ---- the server ----
 
 /// Fills a server with noise, and answers nothing meanwhile. Returns whether the next request gets its reply.
-fn flood_server(driver: Driver, reads: &[Vec<u8>]) -> bool {
+fn flood_server(limits: server::Limits, driver: Driver, reads: &[Vec<u8>]) -> bool {
     let all = ServerCapabilities::default()
         .with_logging()
         .with_resources(true, true)
         .with_tools(true);
     let offer = Offer::new("small", "1.0").with_capabilities(all);
     let mut config = server::Config::new(offer, [0; 16]);
-    config.limits = server::Limits::small();
+    config.limits = limits;
     let mut service = Service {
         server: Server::new(config),
         buf: Vec::new(),

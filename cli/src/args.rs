@@ -6,18 +6,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use serde::{Deserialize, Serialize};
 
 use crate::adopt::Adopt;
 use crate::authorization::AuthOptions;
+use crate::call::Complete;
+use crate::stderr_copy::ServerStderr;
 use crate::usage::{
-    ADOPT_EXAMPLES, CALL_EXAMPLES, CALL_USAGE, COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, EXAMPLES,
-    GUARD_EXAMPLES, GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES,
-    PROMPT_EXAMPLES, PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES,
-    WATCH_USAGE,
+    ADOPT_EXAMPLES, CALL_EXAMPLES, CALL_USAGE, COMPLETE_EXAMPLES, COMPLETE_USAGE,
+    COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, DEMO_SERVER_EXAMPLES, EXAMPLES, GUARD_EXAMPLES,
+    GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES, PROMPT_EXAMPLES,
+    PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES, WATCH_USAGE,
+    with_tip,
 };
 
 /// An unbreakable link between an MCP host and a flaky server.
@@ -33,31 +35,6 @@ impl Args {
     pub(crate) fn read() -> Args {
         Args::try_parse().unwrap_or_else(|error| with_tip(error).exit())
     }
-}
-
-/// Adds a tip if the cause may be a missing or misplaced server command. Otherwise returns the error unchanged.
-fn with_tip(mut error: clap::Error) -> clap::Error {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    let command = arguments.get(1).and_then(|argument| argument.to_str());
-    let has_target = matches!(
-        command,
-        Some("call" | "guard" | "inspect" | "prompt" | "read" | "watch")
-    );
-    let has_server = arguments.iter().any(|argument| argument == "--");
-    let tip = match error.kind() {
-        ErrorKind::MissingRequiredArgument if has_target && !has_server => {
-            "name the server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` connects to one over HTTP"
-        }
-        ErrorKind::UnknownArgument
-            if has_target && !has_server && error.get(ContextKind::SuggestedArg).is_none() =>
-        {
-            "the command that starts the server comes last, after `--`, as in `-- npx -y some-server`"
-        }
-        _ => return error,
-    };
-    let tip = ContextValue::StyledStrs(vec![tip.to_owned().into()]);
-    error.insert(ContextKind::Suggested, tip);
-    error
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,7 +61,7 @@ pub(crate) enum Command {
     Adopt(Adopt),
     /// Call a tool
     ///
-    /// Prints the result to standard output, and progress to standard error. At a terminal, you can answer the server's questions (elicitation).
+    /// Prints the result to standard output. At a terminal, shows progress on standard error, and you can answer the server's questions (elicitation).
     ///
     /// Arguments are one JSON object, or KEY=VALUE pairs, or both. The tool's input schema decides the type of a VALUE. If the schema does not say, a
     /// VALUE that parses as JSON is sent as JSON, and any other as text. KEY:=JSON is always JSON.
@@ -93,14 +70,21 @@ pub(crate) enum Command {
     /// call may or may not have run.
     #[command(override_usage = CALL_USAGE, after_help = CALL_EXAMPLES)]
     Call(Call),
+    /// Complete an argument of a prompt, or a variable of a resource template
+    ///
+    /// Prints the values that the server suggests, one in each line. Exit status: as for call.
+    #[command(override_usage = COMPLETE_USAGE, after_help = COMPLETE_EXAMPLES)]
+    Complete(Complete),
     /// Show how calls survive servers that crash: many calls are made while real server processes are killed
     ///
     /// Nothing else needs to be installed. Exit status: 0 success, 1 a call had no outcome, a call that is not safe to repeat ran twice, or another
     /// rule was broken.
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(Demo),
-    /// The server that the demo kills
-    #[command(hide = true)]
+    /// Run the server that the demo kills: simple tools on standard input and output, to try other commands with
+    ///
+    /// A server for `call`, `guard` and the others. Some of its tools end or block it. Exit status: 0 the client has disconnected.
+    #[command(after_help = DEMO_SERVER_EXAMPLES)]
     DemoServer(DemoServer),
     /// Keep a host's connection while its server crashes, hangs or is replaced
     ///
@@ -141,7 +125,8 @@ pub(crate) enum Command {
     Prompt(Prompt),
     /// Read a resource
     ///
-    /// Prints its text, or writes its bytes. Exit status: as for call.
+    /// Writes its text or its bytes to standard output, unchanged. A newline is added at a terminal, and between several contents. A terminal gets a
+    /// description of binary data in place of the bytes. Exit status: as for call.
     #[command(override_usage = READ_USAGE, after_help = READ_EXAMPLES)]
     Read(Read),
     /// Replay a recording that another command made with --record
@@ -152,7 +137,7 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Show whether you are signed in at a server: the issuer, the scopes, and until when
     ///
-    /// Exit status: 0 you are signed in, 1 you are not, 2 wrong usage.
+    /// The state of a guard is at the address of its option --status. Exit status: 0 you are signed in, 1 you are not, 2 wrong usage.
     Status(Login),
     /// Show the events of a connection and the changes of its server, as they happen
     ///
@@ -280,6 +265,8 @@ pub(crate) struct Guard {
     pub(crate) remember: Option<PathBuf>,
     /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics
     ///
+    /// Each guard needs a port of its own. Port 0 takes a free one; the first line of the log says which.
+    ///
     /// The `Host` header of a request must name this machine, or be a value of --allow-host. Texts from the server and file paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
@@ -294,44 +281,8 @@ pub(crate) struct Guard {
     /// all are accepted, so that a key can be replaced while guards run
     #[arg(long, value_name = "NAME", default_value = "EVERLINK_STORE_KEY")]
     pub(crate) store_key_env: String,
-    /// Where the server's standard error goes: `inherit` (unchanged to the guard's standard error), `prefix` (the same, with the server's name before
-    /// each line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
-    ///
-    /// With a file or `off`, the log quotes the last lines of standard error when the server ends.
-    #[arg(
-        long,
-        value_name = "WHERE",
-        value_parser = OsStringValueParser::new().map(ServerStderr::from),
-        help_heading = "Process",
-        conflicts_with = "url"
-    )]
-    pub(crate) server_stderr: Option<ServerStderr>,
     #[command(flatten)]
     pub(crate) target: Target,
-}
-
-/// Where the server's standard error goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ServerStderr {
-    /// Appended to this file.
-    File(PathBuf),
-    /// Copied unchanged to the standard error of this program.
-    Inherit,
-    /// Discarded.
-    Off,
-    /// Copied to the standard error of this program, with the name of the server before each line.
-    Prefix,
-}
-
-impl From<OsString> for ServerStderr {
-    fn from(value: OsString) -> ServerStderr {
-        match value.to_str() {
-            Some("inherit") => ServerStderr::Inherit,
-            Some("off") => ServerStderr::Off,
-            Some("prefix") => ServerStderr::Prefix,
-            _ => ServerStderr::File(value.into()),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -429,6 +380,19 @@ pub(crate) struct Target {
         conflicts_with = "url"
     )]
     pub(crate) env: Vec<OsString>,
+    /// Where the server's standard error goes: `inherit` (unchanged to the standard error of this program), `prefix` (the same, with the server's name before
+    /// each line), `off`, or a file to append to [default: off; for guard, inherit,
+    /// or with --log json, a JSON object for each line]
+    ///
+    /// With a file or `off`, the log of a guard quotes the last lines of standard error when the server ends. The failure of a call always quotes them.
+    #[arg(
+        long,
+        value_name = "WHERE",
+        value_parser = OsStringValueParser::new().map(ServerStderr::from),
+        help_heading = "Process",
+        conflicts_with = "url"
+    )]
+    pub(crate) server_stderr: Option<ServerStderr>,
 
     #[command(flatten)]
     pub(crate) auth: AuthOptions,

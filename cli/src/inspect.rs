@@ -14,7 +14,7 @@ use crate::authorization::SignIn;
 use crate::monitor::{RETRIES, handshake_timed_out, monitor_link};
 use crate::output::{print, single_line, warn};
 use crate::recording::Role;
-use crate::schema::{Parameter, parameters, prompt_parameters};
+use crate::schema::{Parameter, parameters, prompt_parameters, template_parameters};
 use crate::{Failure, ShutdownSignals};
 
 /// The lists that a server may have: the name in JSON, the name for people, and the list.
@@ -32,7 +32,7 @@ const LISTS: [(&str, &str, List); 4] = [
 pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
     args.target.link_options.retries.get_or_insert(RETRIES);
-    let (link, sign_in) = args.target.start_link(Role::Inspect)?;
+    let (link, sign_in, server_stderr) = args.target.start_link(Role::Inspect)?;
     let monitoring = monitor_link(link.events(), link.clone(), sign_in.clone());
     let monitoring = tokio::spawn(monitoring);
     let events = link.events();
@@ -47,6 +47,9 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
         ended = link.shutdown() => ended?,
         // A second signal ends the program at once.
         () = signals.next() => return Ok(ExitCode::from(4)),
+    }
+    if let Some(server_stderr) = server_stderr {
+        server_stderr.end().await;
     }
     let mut report = report?;
     report["odd"] = collect_problems(events).await;
@@ -169,9 +172,10 @@ fn write_page(page: &mut String, report: &Value) -> std::fmt::Result {
                 writeln!(page, "\n{title} ({})", items.len())?;
                 for item in items {
                     writeln!(page, "{}", item_line(item).trim_end())?;
-                    let parameters = match item.get("inputSchema") {
-                        Some(schema) => parameters(schema),
-                        None => prompt_parameters(&item["arguments"]),
+                    let parameters = match (item.get("inputSchema"), item["uriTemplate"].as_str()) {
+                        (Some(schema), _) => parameters(schema),
+                        (None, Some(template)) => template_parameters(template),
+                        (None, None) => prompt_parameters(&item["arguments"]),
                     };
                     for parameter in parameters {
                         writeln!(page, "{}", parameter_line(&parameter).trim_end())?;
@@ -227,12 +231,13 @@ fn capabilities(capabilities: &Value) -> String {
     }
 }
 
-/// Formats a tool, a resource or a prompt: its name or URI, and its description.
+/// Formats a tool, a resource, a template or a prompt: its URI or name, and its description, title or name.
 fn item_line(item: &Value) -> String {
-    let key = ["uri", "uriTemplate", "name"]
-        .iter()
-        .find_map(|key| item[key].as_str());
-    let about = item["description"].as_str().or(item["title"].as_str());
+    let first = |keys: &[&str]| keys.iter().find_map(|key| item[*key].as_str());
+    let uri = first(&["uri", "uriTemplate"]);
+    let key = uri.or(item["name"].as_str());
+    let name = item["name"].as_str().filter(|_| uri.is_some());
+    let about = first(&["description", "title"]).or(name);
     let (key, about) = (
         single_line(key.unwrap_or("?")),
         first_line(about.unwrap_or_default()),
@@ -276,6 +281,23 @@ mod tests {
         let expected = "logging, resources (subscribe), tools (listChanged)";
         assert_eq!(capabilities(&all), expected);
         assert_eq!(capabilities(&json!({})), "nothing");
+    }
+
+    #[test]
+    fn item_with_a_uri_and_no_description_shows_its_name() {
+        let words = |item: Value| {
+            item_line(&item)
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            words(json!({"uriTemplate": "x:{id}", "name": "note"})),
+            "x:{id} note"
+        );
+        let both = json!({"uri": "x:1", "name": "note", "description": "One note"});
+        assert_eq!(words(both), "x:1 One note");
+        assert_eq!(words(json!({"name": "add"})), "add");
     }
 
     #[test]

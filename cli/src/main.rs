@@ -3,7 +3,7 @@
 //! `args` defines the command line and `usage` has its examples, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
 //! replays. `authorization` signs in at servers. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
 //! `cleaner` ends servers if this process is killed. `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
-//! two small commands, and `call` also reads resources and gets prompts.
+//! two small commands, and `call` also completes arguments, reads resources and gets prompts.
 #![forbid(unsafe_code)]
 
 mod adopt;
@@ -86,6 +86,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Adopt(adopt) => adopt::run(&adopt),
         Command::Call(call) => call::call(call).await,
+        Command::Complete(complete) => call::complete(complete).await,
         Command::Demo(demo) => demo::run(demo).await,
         Command::DemoServer(server) => demo::server::run(server).await,
         Command::Guard(guard) => guard::run(guard).await,

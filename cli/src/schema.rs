@@ -58,6 +58,27 @@ pub(crate) fn prompt_parameters(arguments: &Value) -> Vec<Parameter<'_>> {
     arguments.filter_map(parameter).collect()
 }
 
+/// Returns the variables of a URI template (RFC 6570). All of them are text, and those of a query (`{?a,b}`, `{&c}`) may be left out.
+pub(crate) fn template_parameters(template: &str) -> Vec<Parameter<'_>> {
+    let expressions = template.split('{').skip(1);
+    let expressions = expressions.filter_map(|rest| Some(rest.split_once('}')?.0));
+    let variables = expressions.flat_map(|expression| {
+        let is_required = !expression.starts_with(['?', '&']);
+        let names = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
+        names.split(',').map(move |name| (name, is_required))
+    });
+    variables
+        .map(|(name, is_required)| Parameter {
+            // `*` and `:3` say how a value is written.
+            name: name.split(['*', ':']).next().unwrap_or_default(),
+            kind: "string".to_owned(),
+            is_required,
+            about: None,
+            default: None,
+        })
+        .collect()
+}
+
 /// Whether the schema allows text, but no type that fits `value`. False if the schema does not say.
 pub(crate) fn wants_text(schema: &Value, name: &str, value: &Value) -> bool {
     let mut types = Vec::new();
@@ -258,5 +279,16 @@ mod tests {
         let schema = json!({"properties": {"one": {"enum": choices}}});
         let kind = &parameters(&schema)[0].kind;
         assert!(kind.ends_with("10, 11, 8 more"), "{kind}");
+    }
+
+    #[test]
+    fn template_parameters_are_the_variables_and_a_query_is_optional() {
+        let found = template_parameters("x:{a}/{+b:3}{?c,d*}{");
+        let found: Vec<_> = found.iter().map(|it| (it.name, it.is_required)).collect();
+        assert_eq!(
+            found,
+            [("a", true), ("b", true), ("c", false), ("d", false)]
+        );
+        assert!(template_parameters("x:y").is_empty());
     }
 }

@@ -2,7 +2,9 @@
 //! are dropped and counted.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -12,6 +14,30 @@ use tokio::sync::Notify;
 
 /// The maximum number of bytes that wait for the reader. 1 MiB holds a burst of about 10,000 lines.
 const MAX_BYTES: usize = 1 << 20;
+
+/// Where the server's standard error goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServerStderr {
+    /// Appended to this file.
+    File(PathBuf),
+    /// Copied unchanged to the standard error of this program.
+    Inherit,
+    /// Discarded.
+    Off,
+    /// Copied to the standard error of this program, with the name of the server before each line.
+    Prefix,
+}
+
+impl From<OsString> for ServerStderr {
+    fn from(value: OsString) -> ServerStderr {
+        match value.to_str() {
+            Some("inherit") => ServerStderr::Inherit,
+            Some("off") => ServerStderr::Off,
+            Some("prefix") => ServerStderr::Prefix,
+            _ => ServerStderr::File(value.into()),
+        }
+    }
+}
 
 /// The bytes that a server wrote to standard error and that are not shown yet.
 #[derive(Debug, Default)]

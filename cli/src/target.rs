@@ -10,6 +10,8 @@ use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
 
 use crate::args::{Era, LinkOptions, RecordOptions, Target};
 use crate::authorization::{self, Audience, OAuth, SignIn};
+use crate::guard::log::WriterThread;
+use crate::guard::stderr;
 use crate::guard::store::SharedSettings;
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, StderrCopy};
@@ -53,23 +55,33 @@ enum UpstreamTransport {
 }
 
 impl Target {
-    /// Starts a link to the server.
-    pub(crate) fn start_link(&self, role: Role) -> Result<(Link, SignIn), Failure> {
+    /// Starts a link to the server. Also returns the thread that copies the server's standard error, if `--server-stderr` asks for that.
+    pub(crate) fn start_link(
+        &self,
+        role: Role,
+    ) -> Result<(Link, SignIn, Option<WriterThread>), Failure> {
         let sign_in = self.sign_in(Audience::Terminal)?;
+        let config = role.link_config(self.url.as_deref(), &self.link_options)?;
+        let transport = self.transport(&config, &sign_in)?;
+        let (backlog, written) = stderr::start_copy(self)?.unzip();
         let (url, link_options, record_options) = (
             self.url.as_deref(),
             &self.link_options,
             &self.record_options,
         );
-        let link = match self.transport(&sign_in)? {
-            UpstreamTransport::Child(child) => {
-                start_link(role, url, link_options, record_options, *child)?
+        let link = match (transport, backlog) {
+            (UpstreamTransport::Child(child), Some(backlog)) => {
+                let child = StderrCopy::new(*child, backlog);
+                start_link(role, config, url, link_options, record_options, child)?
             }
-            UpstreamTransport::Http(http) => {
-                start_link(role, url, link_options, record_options, *http)?
+            (UpstreamTransport::Child(child), None) => {
+                start_link(role, config, url, link_options, record_options, *child)?
+            }
+            (UpstreamTransport::Http(http), _) => {
+                start_link(role, config, url, link_options, record_options, *http)?
             }
         };
-        Ok((link, sign_in))
+        Ok((link, sign_in, written.map(WriterThread::new)))
     }
 
     /// Starts a relay between the host and the server. The standard error of a child process is copied to `stderr_backlog`.
@@ -82,11 +94,12 @@ impl Target {
         shared: Option<&SharedSettings>,
     ) -> Result<Guard, Failure> {
         let (url, link_options, key) = (self.url.as_deref(), &self.link_options, secret());
-        let mut config = role.relay_config(role.link_config(url, link_options)?, link_options, key);
+        let config = role.link_config(url, link_options)?;
+        let transport = self.transport(&config, sign_in)?;
+        let mut config = role.relay_config(config, link_options, key);
         if let Some(shared) = shared {
             shared.apply(&mut config);
         }
-        let transport = self.transport(sign_in)?;
         let (guard, mut owner) = Guard::new(config);
         let seed = owner.relay().upstream().config().seed;
         if let Some(recorder) =
@@ -129,11 +142,11 @@ impl Target {
         Ok(SignIn::new(authorization))
     }
 
-    fn transport(&self, sign_in: &SignIn) -> Result<UpstreamTransport, Failure> {
+    fn transport(&self, config: &Config, sign_in: &SignIn) -> Result<UpstreamTransport, Failure> {
         Ok(match &self.url {
             Some(_) => {
                 let connector = sign_in.add_to(self.connector()?);
-                UpstreamTransport::Http(Box::new(connector.transport()))
+                UpstreamTransport::Http(Box::new(connector.transport(config)?))
             }
             None => UpstreamTransport::Child(Box::new(child::transport(self.command()?))),
         })
@@ -221,12 +234,13 @@ fn split_field(option: String, field: &str) -> Result<HeaderField, Failure> {
 /// Starts a link to the server behind `transport`.
 pub(crate) fn start_link(
     role: Role,
+    config: Config,
     url: Option<&str>,
     link_options: &LinkOptions,
     record_options: &RecordOptions,
     transport: impl Transport + 'static,
 ) -> Result<Link, Failure> {
-    let (link, mut owner) = Link::new(role.link_config(url, link_options)?);
+    let (link, mut owner) = Link::new(config);
     let seed = owner.client().config().seed;
     if let Some(recorder) = role.start_recording(url, link_options, seed, None, record_options)? {
         owner.record(recorder);

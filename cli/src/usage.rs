@@ -1,4 +1,8 @@
-//! The usage lines and the examples in the help of each command.
+//! The usage lines and the examples in the help of each command, and tips for arguments that were not understood.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -17,6 +21,7 @@ Examples:
   everlink adopt --write                              guard them; quit the hosts before
   everlink adopt --undo                               remove the guards
   everlink adopt --write --host cursor --server github
+  everlink adopt --write -- --log off --drain 5       guard them with these options
   everlink adopt --write --file ~/dotfiles/mcp.json --program everlink
   everlink adopt --check --json | jq -r '.files[].servers[] | select(.state == \"unguarded\") | .name'
 
@@ -35,11 +40,39 @@ Examples:
   everlink call search '{\"query\":\"rust\"}' --url https://example.com/mcp --bearer-env TOKEN
   everlink call build --total-timeout 3600 --json -- my-server | jq .structuredContent";
 
+pub(crate) const COMPLETE_USAGE: &str = "\
+everlink complete [OPTIONS] <PROMPT | TEMPLATE> <ARGUMENT=TEXT> [OTHER=VALUE...] -- <COMMAND>...
+       everlink complete [OPTIONS] <PROMPT | TEMPLATE> <ARGUMENT=TEXT> [OTHER=VALUE...] --url <URL>";
+
+pub(crate) const COMPLETE_EXAMPLES: &str = "\
+Examples:
+  everlink complete review language=ru -- my-server
+  everlink complete 'notes://{year}/{month}' month= year=2026 -- my-server
+  everlink complete review language= --json --url https://example.com/mcp | jq .completion.values";
+
 pub(crate) const DEMO_EXAMPLES: &str = "\
 Examples:
   everlink demo
   everlink demo --seconds 60 --seed 7
   everlink demo --json 2>/dev/null | jq .ready_ms_p99";
+
+pub(crate) const DEMO_SERVER_EXAMPLES: &str = "\
+Examples:
+  everlink demo-server                                a host starts it with this command
+  everlink call sleep ms=500 -- everlink demo-server
+  everlink call die how=kill -- everlink guard -- everlink demo-server
+  everlink inspect -- everlink demo-server
+
+Tools:
+  ask                  asks the client's user for a name (elicitation)
+  block ms=N           blocks its only thread for N ms without using CPU time; with later=true, after the reply
+  die how=WAY          ends the server; WAY is exit, flood, garbage, half-line, hang or kill
+  echo message=TEXT    returns the text
+  fail message=TEXT    returns the text as an error
+  pid                  returns the process id
+  progress steps=N     reports progress N times; with ms=N, after a pause of N ms each
+  sleep ms=N           waits for N ms
+  spin ms=N            like block, but uses CPU time";
 
 pub(crate) const GUARD_USAGE: &str = "\
 everlink guard [OPTIONS] -- <COMMAND>...
@@ -118,3 +151,28 @@ pub(crate) const MAN_EXAMPLES: &str = "\
 Examples:
   everlink man > ~/.local/share/man/man1/everlink.1    and then: man everlink
   everlink man | man -l -";
+
+/// Adds a tip if the cause may be a missing or misplaced server command. Otherwise returns the error unchanged.
+pub(crate) fn with_tip(mut error: clap::Error) -> clap::Error {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let command = arguments.get(1).and_then(|argument| argument.to_str());
+    let has_target = matches!(
+        command,
+        Some("call" | "complete" | "guard" | "inspect" | "prompt" | "read" | "watch")
+    );
+    let has_server = arguments.iter().any(|argument| argument == "--");
+    let tip = match error.kind() {
+        ErrorKind::MissingRequiredArgument if has_target && !has_server => {
+            "name the server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` connects to one over HTTP"
+        }
+        ErrorKind::UnknownArgument
+            if has_target && !has_server && error.get(ContextKind::SuggestedArg).is_none() =>
+        {
+            "the command that starts the server comes last, after `--`, as in `-- npx -y some-server`"
+        }
+        _ => return error,
+    };
+    let tip = ContextValue::StyledStrs(vec![tip.to_owned().into()]);
+    error.insert(ContextKind::Suggested, tip);
+    error
+}

@@ -13,7 +13,7 @@ use crate::{Failure, ShutdownSignals};
 
 pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
     let mut signals = ShutdownSignals::listen()?;
-    let (link, sign_in) = args.target.start_link(Role::Watch)?;
+    let (link, sign_in, mut server_stderr) = args.target.start_link(Role::Watch)?;
     let printer = EventPrinter::on_stdout();
     let mut events = link.events();
     // Makes the link connect. The result arrives as an event.
@@ -38,6 +38,9 @@ pub(crate) async fn run(args: Watch) -> Result<ExitCode, Failure> {
             }
         };
         let Some(event) = event else {
+            if let Some(server_stderr) = server_stderr.take() {
+                server_stderr.end().await;
+            }
             return Ok(ExitCode::SUCCESS);
         };
         if args.json {

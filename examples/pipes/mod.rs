@@ -1,18 +1,52 @@
-//! Starts processes, and reads and writes their pipes. A thread for each pipe reports what happens.
+//! Starts processes, and reads and writes their pipes. A thread for each pipe reports what happens. A [`Gate`] stops the threads that read a peer.
 
 #![allow(dead_code, reason = "each example uses another part")]
 
 use std::io::{ErrorKind, Read, Result, Write, stdin, stdout};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::spawn;
+use std::time::Duration;
 
-use everlink::{Epoch, ExitStatus, Fault, Input};
+use everlink::{Arc, Epoch, ExitStatus, Fault, Input};
 
-/// Starts the child, with a thread for each of its pipes, and one that waits for its exit.
+/// Stops a thread that reads while the machine wants no input. It is open at first.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    /// Opens or closes the gate: with `wants_input`, after all outputs are polled.
+    pub(crate) fn set(&self, is_open: bool) {
+        *self
+            .is_closed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = !is_open;
+        self.changed.notify_all();
+    }
+
+    /// Waits while the gate is closed.
+    fn pass(&self) {
+        let closed = self
+            .is_closed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(closed, |is_closed| *is_closed));
+    }
+}
+
+/// How long the exit is held back for output that is still in the pipes. A process that outlives the child may hold them open for any time.
+const LAST_OUTPUT: Duration = Duration::from_millis(100);
+
+/// Starts the child, with a thread for each of its pipes, and one that waits for its exit. Its standard output is read while the gate is open; its standard
+/// error is always read.
 pub(crate) fn open<N: From<(Epoch, Input<'static>)> + Send + 'static>(
     command: &[String],
     epoch: Epoch,
+    gate: &Arc<Gate>,
     news: &Sender<N>,
 ) -> Result<(Sender<Vec<u8>>, u32)> {
     let mut start = Command::new(command.first().map_or("", String::as_str));
@@ -30,22 +64,34 @@ pub(crate) fn open<N: From<(Epoch, Input<'static>)> + Send + 'static>(
     };
     let (writer, reader, listener, reaper) = (tell(), tell(), tell(), tell());
     spawn(move || write(stdin, lines, writer));
+    let gate = Arc::clone(gate);
+    // Both threads that read hold a sender. When both have ended, everything is read.
+    let (stdout_done, all_read) = channel::<()>();
+    let stderr_done = stdout_done.clone();
     spawn(move || {
-        let fault = read(stdout, |bytes| reader(Input::bytes(bytes)));
+        let fault = read(stdout, &gate, |bytes| reader(Input::bytes(bytes)));
         reader(Input::end(Vec::from_iter(fault)));
+        drop(stdout_done);
     });
-    spawn(move || read(stderr, |bytes| listener(Input::stderr(bytes))));
+    spawn(move || {
+        read(stderr, &Gate::default(), |bytes| {
+            listener(Input::stderr(bytes))
+        });
+        drop(stderr_done);
+    });
     spawn(move || {
         let status = child.wait().map_or(ExitStatus::Unknown, ExitStatus::from);
+        let _ = all_read.recv_timeout(LAST_OUTPUT);
         reaper(Input::exited(status));
     });
     Ok((to_stdin, pid))
 }
 
-/// Reads the standard input of this process.
-pub(crate) fn listen(tell: impl Fn(Input<'static>) + Send + 'static) {
+/// Reads the standard input of this process while the gate is open.
+pub(crate) fn listen(gate: &Arc<Gate>, tell: impl Fn(Input<'static>) + Send + 'static) {
+    let gate = Arc::clone(gate);
     spawn(move || {
-        let fault = read(stdin(), |bytes| tell(Input::bytes(bytes)));
+        let fault = read(stdin(), &gate, |bytes| tell(Input::bytes(bytes)));
         tell(Input::end(Vec::from_iter(fault)));
     });
 }
@@ -67,9 +113,10 @@ fn write(mut pipe: impl Write, lines: Receiver<Vec<u8>>, tell: impl Fn(Input<'st
     }
 }
 
-fn read(mut pipe: impl Read, tell: impl Fn(Vec<u8>)) -> Option<Fault> {
+fn read(mut pipe: impl Read, gate: &Gate, tell: impl Fn(Vec<u8>)) -> Option<Fault> {
     let mut chunk = vec![0; 64 << 10];
     loop {
+        gate.pass();
         match pipe.read(&mut chunk) {
             Ok(0) => return None,
             Ok(len) => tell(chunk[..len].to_vec()),

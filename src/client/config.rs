@@ -120,6 +120,13 @@ impl Config {
         self
     }
 
+    /// Sets the era to speak.
+    #[must_use]
+    pub const fn with_dialect(mut self, dialect: Dialect) -> Config {
+        self.dialect = dialect;
+        self
+    }
+
     /// Sets the changes that the application wants to be notified of.
     #[must_use]
     pub fn with_watch(mut self, watch: Watch) -> Config {

@@ -24,10 +24,7 @@ impl fmt::Display for Event {
             Event::Closing { epoch, cause } => write!(f, "closing {epoch}: {cause}"),
             Event::Waiting {
                 failures, budget, ..
-            } => write!(
-                f,
-                "waiting before the next attempt; failures in a row: {failures} of {budget}"
-            ),
+            } => show_waiting(f, *failures, *budget),
             Event::Parked { .. } => {
                 f.write_str("retries are used up; the next call tries again, and so does a timer")
             }
@@ -136,6 +133,18 @@ fn show_log(f: &mut fmt::Formatter<'_>, level: LogLevel, logger: Option<&str>) -
     }
 }
 
+fn show_waiting(f: &mut fmt::Formatter<'_>, failures: u32, budget: u32) -> fmt::Result {
+    write!(
+        f,
+        "waiting before the next attempt; failures in a row: {failures}"
+    )?;
+    // While calls arrive, the link goes on after the budget is spent.
+    if failures <= budget {
+        write!(f, " of {budget}")?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::boxed::Box;
@@ -146,6 +155,17 @@ mod tests {
     use crate::driver::{AskId, CallId, Epoch};
     use crate::json::Payload;
     use crate::protocol::LogLevel;
+
+    #[test]
+    fn failures_beyond_the_budget_are_counted_without_it() {
+        let waiting = |failures| Event::Waiting {
+            until: Instant::ZERO,
+            failures,
+            budget: 5,
+        };
+        assert!(waiting(5).to_string().ends_with("in a row: 5 of 5"));
+        assert!(waiting(12).to_string().ends_with("in a row: 12"));
+    }
 
     #[test]
     fn what_the_server_said_stays_out() {

@@ -237,7 +237,8 @@ impl fmt::Display for Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// The call only reads a list. It changed nothing, so it is safe to repeat.
+    /// The call only reads, as `resources/read` and the lists do. It changed nothing, so it is safe to repeat. See
+    /// [`Method::only_reads`](crate::protocol::Method::only_reads).
     Harmless,
     /// The call was never handed to the driver. It did not run, so it is safe to repeat.
     NotSent,

@@ -29,6 +29,8 @@ pub struct Method {
     pub needs_of_client: &'static [ClientFeature],
     /// Whether it may be sent again after its connection was lost before the reply.
     pub repeat: Repeat,
+    /// Whether it only reads, so that it changes nothing, however often it runs.
+    pub only_reads: bool,
     /// Whether a modern result carries cache hints.
     pub cacheable: bool,
     /// Whether a modern result may be `input_required`.
@@ -120,6 +122,7 @@ const REQUEST: Method = Method {
     needs_of_server: &[],
     needs_of_client: &[],
     repeat: Repeat::Safe,
+    only_reads: true,
     cacheable: false,
     may_need_input: false,
     named_by: None,
@@ -130,6 +133,7 @@ const REQUEST: Method = Method {
 const NOTIFICATION: Method = Method {
     kind: Kind::Notification,
     repeat: Repeat::Unsafe,
+    only_reads: false,
     ..REQUEST
 };
 
@@ -182,6 +186,7 @@ static TABLE: [Method; 36] = [
         embedded: true,
         needs_of_client: &[ClientFeature::Elicitation],
         repeat: Repeat::Unsafe,
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -190,6 +195,7 @@ static TABLE: [Method; 36] = [
         // A new connection begins with a new `initialize`; the old one is never sent again.
         repeat: Repeat::Unsafe,
         owner: Owner::Link,
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -197,6 +203,7 @@ static TABLE: [Method; 36] = [
         to_server: Versions::LEGACY,
         needs_of_server: &[ServerFeature::Logging],
         owner: Owner::Link,
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -331,6 +338,7 @@ static TABLE: [Method; 36] = [
         to_server: Versions::LEGACY,
         needs_of_server: &[ServerFeature::ResourcesSubscribe],
         owner: Owner::Link,
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -345,6 +353,7 @@ static TABLE: [Method; 36] = [
         to_server: Versions::LEGACY,
         needs_of_server: &[ServerFeature::ResourcesSubscribe],
         owner: Owner::Link,
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -360,6 +369,7 @@ static TABLE: [Method; 36] = [
         embedded: true,
         needs_of_client: &[ClientFeature::Sampling],
         repeat: Repeat::Unsafe,
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -382,6 +392,7 @@ static TABLE: [Method; 36] = [
         needs_of_server: &[ServerFeature::TasksCancel, ServerFeature::TasksExtension],
         needs_of_client: &[ClientFeature::TasksCancel],
         named_by: Some("taskId"),
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -414,6 +425,7 @@ static TABLE: [Method; 36] = [
         to_server: Versions::MODERN,
         needs_of_server: &[ServerFeature::TasksExtension],
         named_by: Some("taskId"),
+        only_reads: false,
         ..REQUEST
     },
     Method {
@@ -421,6 +433,7 @@ static TABLE: [Method; 36] = [
         to_server: Versions::ALL,
         needs_of_server: &[ServerFeature::Tools],
         repeat: Repeat::Unsafe,
+        only_reads: false,
         may_need_input: true,
         named_by: Some("name"),
         ..REQUEST
@@ -449,36 +462,36 @@ mod tests {
     const REQUESTS_TO_SERVER: &str = "
         method                   | versions and gates                | input | cache | name   | repeat | owner
         initialize               | ABCD:-                            | -     | -     | -      | unsafe | link
-        server/discover          | M:-                               | -     | yes   | -      | safe   | link
-        ping                     | ABCD:-                            | -     | -     | -      | safe   | link
-        tools/list               | ABCDM:tools                       | -     | yes   | -      | safe   | app
+        server/discover          | M:-                               | -     | yes   | -      | reads  | link
+        ping                     | ABCD:-                            | -     | -     | -      | reads  | link
+        tools/list               | ABCDM:tools                       | -     | yes   | -      | reads  | app
         tools/call               | ABCDM:tools                       | yes   | -     | name   | unsafe | app
-        prompts/list             | ABCDM:prompts                     | -     | yes   | -      | safe   | app
-        prompts/get              | ABCDM:prompts                     | yes   | -     | name   | safe   | app
-        resources/list           | ABCDM:resources                   | -     | yes   | -      | safe   | app
-        resources/templates/list | ABCDM:resources                   | -     | yes   | -      | safe   | app
-        resources/read           | ABCDM:resources                   | yes   | yes   | uri    | safe   | app
+        prompts/list             | ABCDM:prompts                     | -     | yes   | -      | reads  | app
+        prompts/get              | ABCDM:prompts                     | yes   | -     | name   | reads  | app
+        resources/list           | ABCDM:resources                   | -     | yes   | -      | reads  | app
+        resources/templates/list | ABCDM:resources                   | -     | yes   | -      | reads  | app
+        resources/read           | ABCDM:resources                   | yes   | yes   | uri    | reads  | app
         resources/subscribe      | ABCD:resources.subscribe          | -     | -     | -      | safe   | link
         resources/unsubscribe    | ABCD:resources.subscribe          | -     | -     | -      | safe   | link
-        completion/complete      | A:- BCDM:completions              | -     | -     | -      | safe   | app
+        completion/complete      | A:- BCDM:completions              | -     | -     | -      | reads  | app
         logging/setLevel         | ABCD:logging                      | -     | -     | -      | safe   | link
-        subscriptions/listen     | M:-                               | -     | -     | -      | safe   | link
-        tasks/get                | D:tasks M:extensions.tasks        | -     | -     | taskId | safe   | app
-        tasks/result             | D:tasks                           | -     | -     | -      | safe   | app
-        tasks/list               | D:tasks.list                      | -     | -     | -      | safe   | app
+        subscriptions/listen     | M:-                               | -     | -     | -      | reads  | link
+        tasks/get                | D:tasks M:extensions.tasks        | -     | -     | taskId | reads  | app
+        tasks/result             | D:tasks                           | -     | -     | -      | reads  | app
+        tasks/list               | D:tasks.list                      | -     | -     | -      | reads  | app
         tasks/cancel             | D:tasks.cancel M:extensions.tasks | -     | -     | taskId | safe   | app
         tasks/update             | M:extensions.tasks                | -     | -     | taskId | safe   | app
     ";
 
     const REQUESTS_TO_CLIENT: &str = "
         method                 | versions and gates | embedded | repeat | owner
-        ping                   | ABCD:-             | -        | safe   | link
+        ping                   | ABCD:-             | -        | reads  | link
         sampling/createMessage | ABCD:sampling      | yes      | unsafe | app
-        roots/list             | ABCD:roots         | yes      | safe   | app
+        roots/list             | ABCD:roots         | yes      | reads  | app
         elicitation/create     | CD:elicitation     | yes      | unsafe | app
-        tasks/get              | D:tasks            | -        | safe   | app
-        tasks/result           | D:tasks            | -        | safe   | app
-        tasks/list             | D:tasks.list       | -        | safe   | app
+        tasks/get              | D:tasks            | -        | reads  | app
+        tasks/result           | D:tasks            | -        | reads  | app
+        tasks/list             | D:tasks.list       | -        | reads  | app
         tasks/cancel           | D:tasks.cancel     | -        | safe   | app
     ";
 
@@ -540,7 +553,7 @@ mod tests {
             let either: Versions = to_server.iter().chain(to_client.iter()).collect();
             let of_server = gates(either, |version| method.gate(version));
             let of_client = gates(either, |version| method.client_gate(version));
-            assert_eq!(method.repeat, Repeat::Unsafe);
+            assert_eq!(repeat(method), "unsafe");
             [
                 letters(to_server),
                 letters(to_client),
@@ -679,9 +692,11 @@ mod tests {
     }
 
     fn repeat(method: &Method) -> String {
-        match method.repeat {
-            Repeat::Safe => "safe",
-            Repeat::Unsafe => "unsafe",
+        match (method.repeat, method.only_reads) {
+            (Repeat::Safe, true) => "reads",
+            (Repeat::Safe, false) => "safe",
+            (Repeat::Unsafe, true) => "a read that may not be repeated",
+            (Repeat::Unsafe, false) => "unsafe",
         }
         .to_string()
     }

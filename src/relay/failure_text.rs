@@ -7,10 +7,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::client::{Cause, Delivery, Ended, Failure};
-use crate::driver::Span;
 use crate::http::Url;
 use crate::json::Payload;
 use crate::protocol::{Era, code, round};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 use crate::wire::encode::Object;
 
@@ -23,14 +23,15 @@ pub(super) fn story(failure: &Failure, with_stderr: bool) -> String {
         Some(ended) if !with_stderr && !ended.stderr.is_empty() => ended,
         Some(_) | None => return failure.to_string(),
     };
-    let mut brief = failure.clone();
-    brief.ended = None;
-    let (cause, lived) = (&ended.cause, Span(ended.lived));
-    let exit = ended
-        .exit
-        .map(|exit| format!(", {exit}"))
-        .unwrap_or_default();
-    format!("{brief}. What happened to the server: {cause} (after {lived}{exit})")
+    let ended = Ended {
+        stderr: Box::default(),
+        ..Ended::clone(ended)
+    };
+    let brief = Failure {
+        ended: Some(Arc::new(ended)),
+        ..failure.clone()
+    };
+    brief.to_string()
 }
 
 /// Why there is no server, and what can be done about it. Shows only the origin of the URL, because the rest may be a secret.

@@ -426,6 +426,7 @@ fn f_116_reason_of_a_lost_call_names_method_time_delivery_and_exit_status() {
                 assert!(text.contains(words), "{text:?} does not say {words:?}");
             }
             assert_eq!(text.contains(CRASH_STDERR), tells_stderr, "{text}");
+            assert!(text.contains("(connection 1, after "), "{text}");
             let reported = chain.pick_relay_events(|event| match event {
                 relay::Event::Lost(failure) => Some(failure.to_string()),
                 _ => None,

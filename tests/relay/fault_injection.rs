@@ -391,14 +391,18 @@ fn loss_text(chain: &Chain, call: CallId) -> Option<String> {
         }
         other => panic!("{other:?}"),
     };
-    let is_repeated = method::find(method).is_some_and(|facts| facts.repeat == Repeat::Safe);
+    let facts = method::find(method);
+    let is_repeated = facts.is_some_and(|facts| facts.repeat == Repeat::Safe);
     let is_final = !is_repeated || text.contains("in time") || text.contains("the server is down");
     assert!(is_final, "{method} can be resent: {text}");
     assert!(text.starts_with(method), "{text}");
     let expected = match &*delivery {
+        "harmless" => "it only reads, so nothing was changed",
         "not_sent" => "it was not sent, so it did not run",
         _ => "it had been sent and may have run",
     };
+    let only_reads = facts.is_some_and(|facts| facts.only_reads);
+    assert_ne!(delivery, if only_reads { "unknown" } else { "harmless" });
     assert!(text.contains(expected), "{delivery}: {text}");
     Some(text)
 }

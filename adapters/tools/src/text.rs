@@ -12,14 +12,42 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-/// The error of an argument: what is wrong with which one.
+use crate::check::short;
+
+/// The error of an argument: what is wrong with which one. Its words are those of the errors of tools.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct TextError(String);
+pub(crate) enum TextError {
+    #[error("{0}")]
+    Other(String),
+    /// The value of the argument that is being read.
+    #[error("must be {wanted}, not the text {text:?}")]
+    Value { wanted: String, text: String },
+}
 
 impl serde::de::Error for TextError {
     fn custom<T: Display>(text: T) -> TextError {
-        TextError(text.to_string())
+        TextError::Other(text.to_string())
+    }
+
+    fn missing_field(name: &'static str) -> TextError {
+        TextError::Other(format!("`{name}` is missing"))
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> TextError {
+        let name = short(name);
+        let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+        TextError::Other(match &*known.join(", ") {
+            "" => format!("`{name}` is unknown: there are no arguments"),
+            known => format!("`{name}` is unknown; known are {known}"),
+        })
+    }
+
+    fn unknown_variant(text: &str, known: &'static [&'static str]) -> TextError {
+        let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
+        TextError::Value {
+            wanted: format!("one of {}", known.join(", ")),
+            text: short(text).into_owned(),
+        }
     }
 }
 
@@ -43,7 +71,7 @@ impl<'de> Deserializer<'de> for Texts {
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TextError> {
         match self.0.first() {
             None => visitor.visit_unit(),
-            Some((name, _)) => Err(TextError(format!("the argument `{name}` is unknown"))),
+            Some((name, _)) => Err(TextError::unknown_field(name, &[])),
         }
     }
 
@@ -82,7 +110,13 @@ impl<'de> MapAccess<'de> for Entries {
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, TextError> {
         let (name, text) = self.current.take().unwrap_or_default();
         let value = seed.deserialize(Text(text));
-        value.map_err(|error| TextError(format!("the argument `{name}`: {error}")))
+        value.map_err(|error| {
+            let is_value = matches!(error, TextError::Value { .. });
+            TextError::Other(format!(
+                "`{name}`{} {error}",
+                if is_value { "" } else { ":" }
+            ))
+        })
     }
 }
 
@@ -92,7 +126,10 @@ struct Text(String);
 impl Text {
     fn parse<T: std::str::FromStr>(&self, wanted: &str) -> Result<T, TextError> {
         let parsed = self.0.trim().parse();
-        parsed.map_err(|_| TextError::custom(format!("must be {wanted}, not {:?}", self.0)))
+        parsed.map_err(|_| TextError::Value {
+            wanted: wanted.to_owned(),
+            text: short(&self.0).into_owned(),
+        })
     }
 }
 

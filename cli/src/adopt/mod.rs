@@ -32,6 +32,7 @@ use servers::{Document, is_recognised};
 
 pub(crate) fn run(args: &Adopt) -> Result<ExitCode, Failure> {
     let mode = args.mode();
+    args.check_guard_options()?;
     let program = Program::find(args.program.as_deref())?;
     let candidates = candidates(args)?;
     let mut report = Report::new(mode);
@@ -212,7 +213,7 @@ impl Planned {
                 let is_desktop = candidate.host.is_none_or(|host| host.is_desktop);
                 let words = program.words_for(is_desktop, candidate.scope);
                 let words = words.map_err(|error| problem(error.to_owned()))?;
-                let plan = plan::guard(&document, &words, &selects);
+                let plan = plan::guard(&document, &words, &args.guard_options, &selects);
                 (Vec::new(), Some(words.join(" ")), plan)
             }
         };

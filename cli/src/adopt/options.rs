@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args as Arguments;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Args as Arguments, Parser};
 
 use super::hosts::HOSTS;
+use crate::args::{Args, Command};
+use crate::{Failure, usage_error};
 
 #[derive(Debug, Arguments)]
 pub(crate) struct Adopt {
@@ -34,6 +36,10 @@ pub(crate) struct Adopt {
     /// Print the result as one line of JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// Options for the guards, after `--`: those of `everlink guard`. They are the same for all servers, so none may name a port, a file of one server or
+    /// another kind of host
+    #[arg(last = true, value_name = "GUARD OPTIONS", conflicts_with_all = ["undo", "check"])]
+    pub(super) guard_options: Vec<String>,
 }
 
 /// What the command does.
@@ -53,6 +59,43 @@ impl Adopt {
             (_, _, true) => Mode::Check,
             _ => Mode::Show,
         }
+    }
+
+    /// Checks the options for the guards, as the guard itself would.
+    pub(super) fn check_guard_options(&self) -> Result<(), Failure> {
+        let options = self.guard_options.iter().map(String::as_str);
+        let words = ["everlink", "guard"].into_iter().chain(options);
+        let parsed = Args::try_parse_from(words.chain(["--", "server"]));
+        let parsed = parsed.map_err(|error| {
+            let error = error.to_string();
+            let first = error.lines().next().unwrap_or_default();
+            let first = first.strip_prefix("error: ").unwrap_or(first);
+            usage_error(format!("the options for the guards: {first}"))
+        })?;
+        let Command::Guard(guard) = parsed.command else {
+            return Err(usage_error(
+                "the options for the guards: they are not options",
+            ));
+        };
+        let is_one_server = guard.target.command_line.len() == 1;
+        let target = &guard.target;
+        let has_port = guard.status.is_some_and(|address| address.port() != 0);
+        let refusal = if !is_one_server {
+            "write the options alone, without the command of a server"
+        } else if guard.listen != "stdio" {
+            "--listen does not fit, because the hosts speak to a guard over its standard streams"
+        } else if has_port {
+            "--status needs port 0, as in 127.0.0.1:0, because each guard needs a port of its own; its log says which it has"
+        } else if target.record_options.record.is_some() {
+            "--record does not fit, because all guards would write to one file"
+        } else if target.cwd.is_some() || !target.env.is_empty() {
+            "--cwd and --env belong to one server; write them into the file of the host"
+        } else {
+            return Ok(());
+        };
+        Err(usage_error(format!(
+            "the options for the guards: {refusal}"
+        )))
     }
 
     /// Whether a server with this name is selected.

@@ -75,14 +75,17 @@ impl fmt::Display for Keep {
     }
 }
 
-/// Plans to guard the selected servers. `program` has the words that start this program.
+/// Plans to guard the selected servers. `program` has the words that start this program, and `options` those for the guards.
 pub(super) fn guard(
     document: &Document,
     program: &[String],
+    options: &[String],
     selects: &dyn Fn(&str) -> bool,
 ) -> Plan {
-    let program = program.iter().map(String::as_str);
-    let guard: Vec<String> = program.chain(["guard", "--"]).map(edit::literal).collect();
+    let (program, options) = (program.iter(), options.iter().map(String::as_str));
+    let words = program.map(String::as_str).chain(["guard"]);
+    let words = words.chain(options).chain(["--"]);
+    let guard: Vec<String> = words.map(edit::literal).collect();
     let mut changed = document.clone();
     let mut servers = Vec::new();
     for server in document
@@ -278,10 +281,10 @@ mod tests {
     #[test]
     fn undo_of_two_writes_with_other_programs_restores_the_first_text() {
         let original = read(TWO);
-        let first = guard(&original, &["everlink".into()], &|name| name == "a");
+        let first = guard(&original, &["everlink".into()], &[], &|name| name == "a");
         let first = read(&first.text.expect("a change"));
         assert!(!needs_backup(&first, slice::from_ref(&original)));
-        let second = guard(&first, &["npx".into(), "everlink".into()], &|_| true);
+        let second = guard(&first, &["npx".into(), "everlink".into()], &[], &|_| true);
         assert_eq!(
             outcomes(&second),
             [("a", Outcome::Guarded), ("b", Outcome::Guard)]
@@ -298,7 +301,7 @@ mod tests {
     fn undo_of_one_server_keeps_the_guard_of_the_other() {
         let original = read(TWO);
         let written = read(
-            &guard(&original, &["everlink".into()], &|_| true)
+            &guard(&original, &["everlink".into()], &[], &|_| true)
                 .text
                 .expect("a change"),
         );
@@ -315,7 +318,7 @@ mod tests {
     fn undo_keeps_guards_that_were_not_added() {
         let before = r#"{"mcpServers": {"a": {"command": "everlink", "args": ["guard", "--", "x"]}, "b": {"command": "y"}}}"#;
         let original = read(before);
-        let written = guard(&original, &["everlink".into()], &|_| true)
+        let written = guard(&original, &["everlink".into()], &[], &|_| true)
             .text
             .expect("a change");
         // Somebody adds a guarded server, and changes the guard of another.

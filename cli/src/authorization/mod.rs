@@ -50,7 +50,7 @@ pub(crate) fn start(
     audience: Audience,
 ) -> Result<Authorization, Failure> {
     let config = options.config(url)?;
-    let web = Arc::new(connector.web()?);
+    let web = Arc::new(connector.web());
     let person = Person::new(url, options, audience, &web)?;
     let mut auth_options = Options::new(web, options.store()?, person);
     auth_options.redirect = options.redirect();

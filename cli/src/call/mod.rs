@@ -1,7 +1,8 @@
-//! Implements `everlink call`, `everlink prompt` and `everlink read`: each sends one request. `arguments` parses its arguments, `result` formats the
+//! Implements `everlink call`, `everlink complete`, `everlink prompt` and `everlink read`: each sends one request. `arguments` parses its arguments, `complete` reads those of a completion, `result` formats the
 //! result, and `form` lets a person answer what the server asks meanwhile.
 
 mod arguments;
+mod complete;
 mod form;
 mod result;
 
@@ -17,11 +18,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::arguments::Arguments;
+use self::complete::CompletionRequest;
 use crate::args::{Call, Prompt, Read, Target};
 use crate::monitor::{RETRIES, monitor_link};
 use crate::output::{print, print_bytes, single_line, warn};
 use crate::recording::Role;
 use crate::{Failure, ShutdownSignals};
+
+pub(crate) use self::complete::Complete;
 
 /// The width of the progress bar, in characters.
 const BAR_WIDTH: usize = 30;
@@ -31,6 +35,12 @@ pub(crate) async fn call(args: Call) -> Result<ExitCode, Failure> {
     let arguments = Arguments::read(&args.arguments)?;
     let name = args.tool;
     run_operation(args.target, args.json, &Operation::Tool { name, arguments }).await
+}
+
+/// Completes an argument of a prompt, or a variable of a template.
+pub(crate) async fn complete(args: Complete) -> Result<ExitCode, Failure> {
+    let request = CompletionRequest::read(&args)?;
+    run_operation(args.target, args.json, &Operation::Completion(request)).await
 }
 
 /// Gets a prompt.
@@ -53,6 +63,7 @@ pub(crate) async fn read(args: Read) -> Result<ExitCode, Failure> {
 
 /// The request that the command sends.
 enum Operation {
+    Completion(CompletionRequest),
     Prompt { name: String, arguments: Arguments },
     Resource { uri: String },
     Tool { name: String, arguments: Arguments },
@@ -68,6 +79,9 @@ impl Operation {
     /// Returns the method and its parameters. Fetches the schema of a tool if only the schema can tell the type of an argument.
     async fn request(&self, link: &Link) -> Result<(&'static str, Payload), Failure> {
         let (method, params) = match self {
+            Operation::Completion(request) => {
+                ("completion/complete", Payload::of(&request.params()))
+            }
             Operation::Prompt { name, arguments } => {
                 let arguments = arguments.for_prompt()?;
                 ("prompts/get", Payload::of(&NamedParams { name, arguments }))
@@ -89,6 +103,7 @@ impl Operation {
     fn format_result(&self, result: &Payload) -> (u8, Option<Vec<u8>>) {
         let result = result.parse::<Value>().unwrap_or_default();
         match self {
+            Operation::Completion(_) => (0, result::completion(&result)),
             Operation::Prompt { .. } => (0, result::prompt(&result)),
             Operation::Resource { .. } => (0, result::resource(&result)),
             Operation::Tool { .. } => {
@@ -127,7 +142,7 @@ async fn run_operation(
     let mut signals = ShutdownSignals::listen()?;
     let is_person = stdin().is_terminal() && stderr().is_terminal();
     target.link_options.retries.get_or_insert(RETRIES);
-    let (link, sign_in) = target.start_link(Role::Call { is_person })?;
+    let (link, sign_in, server_stderr) = target.start_link(Role::Call { is_person })?;
     let monitoring = tokio::spawn(monitor_link(link.events(), link.clone(), sign_in));
     if is_person {
         tokio::spawn(answer_asks(link.events(), link.clone()));
@@ -149,6 +164,9 @@ async fn run_operation(
         ended = link.shutdown() => ended?,
         // A second signal ends the program without waiting for the server.
         () = signals.next() => {}
+    }
+    if let Some(server_stderr) = server_stderr {
+        server_stderr.end().await;
     }
     let (code, printed) = printed?;
     if let Err(error) = printed {

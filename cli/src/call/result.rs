@@ -1,8 +1,10 @@
-//! Formats results of tools, prompts and resources for a person. Each function returns `None` if JSON shows the result better.
+//! Formats results of tools, completions, prompts and resources for a person. Each function returns `None` if JSON shows the result better.
 
 use std::io::{IsTerminal, stdout};
 
 use serde_json::Value;
+
+use crate::output::single_line;
 
 /// The texts in the result of a tool, with a newline after each.
 pub(super) fn tool(result: &Value) -> Option<Vec<u8>> {
@@ -10,6 +12,13 @@ pub(super) fn tool(result: &Value) -> Option<Vec<u8>> {
     let texts: Vec<_> = parts.filter_map(|part| part["text"].as_str()).collect();
     let text = texts.join("\n");
     (!text.is_empty()).then(|| format!("{text}\n").into_bytes())
+}
+
+/// The values of a completion, each in its own line.
+pub(super) fn completion(result: &Value) -> Option<Vec<u8>> {
+    let values = result["completion"]["values"].as_array()?.iter();
+    let values = values.map(|value| value.as_str().map(|value| single_line(value) + "\n"));
+    Some(values.collect::<Option<String>>()?.into_bytes())
 }
 
 /// The messages of a prompt, each with its role.
@@ -127,6 +136,7 @@ mod tests {
     fn result_without_text_is_not_formatted() {
         assert_eq!(tool(&json!({"content": []})), None);
         assert_eq!(prompt(&json!({})), None);
+        assert_eq!(completion(&json!({"completion": {"values": [1]}})), None);
         assert_eq!(resource(&json!({"contents": [{"uri": "x:"}]})), None);
     }
 }

@@ -43,8 +43,10 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let mut command = process::Command::new(env::current_exe()?);
     command.arg("demo-server").arg("--diary").arg(diary.path());
     let (transport, link_options) = (child::transport(command), LinkOptions::default());
+    let config = Role::Demo.link_config(None, &link_options)?;
     let link = start_link(
         Role::Demo,
+        config,
         None,
         &link_options,
         &args.record_options,

@@ -67,15 +67,15 @@ impl Notice {
 }
 
 /// A thread that writes until the guard has ended.
-pub(super) struct WriterThread(oneshot::Receiver<()>);
+pub(crate) struct WriterThread(oneshot::Receiver<()>);
 
 impl WriterThread {
-    pub(super) const fn new(done: oneshot::Receiver<()>) -> WriterThread {
+    pub(crate) const fn new(done: oneshot::Receiver<()>) -> WriterThread {
         WriterThread(done)
     }
 
     /// Waits up to [`FLUSH_TIMEOUT`] until everything is written.
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         let _ = timeout(FLUSH_TIMEOUT, self.0).await;
     }
 }

@@ -7,11 +7,10 @@ mod listen;
 pub(crate) mod log;
 mod offer_cache;
 mod status;
-mod stderr;
+pub(crate) mod stderr;
 pub(crate) mod store;
 
 use std::io::{IsTerminal, stdin};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -19,21 +18,21 @@ use everlink::relay::Event;
 use everlink_tokio::Events;
 use everlink_tokio::stdio;
 
-use crate::args::{Guard, LogFormat, ServerStderr};
+use crate::args::{Guard, LogFormat};
 use crate::authorization::{Audience, SignIn};
 #[cfg(unix)]
 use crate::cleaner::Cleaner;
 use crate::monitor::monitor_relay;
-use crate::output::{single_line, warn};
+use crate::output::warn;
 use crate::recording::Role;
-use crate::stderr_copy::Backlog;
+use crate::stderr_copy::{Backlog, ServerStderr};
 use crate::{Failure, ShutdownSignals, usage_error};
 
 use listen::HostListener;
 use log::{Notice, WriterThread};
 use offer_cache::OfferCache;
 use status::StatusServer;
-use stderr::{StderrPrinter, Style};
+use stderr::{StderrPrinter, Style, program_name};
 use store::SessionStore;
 
 /// A hint for a person who starts the guard at a terminal, where no host will send a message.
@@ -163,9 +162,10 @@ struct ServerStderrCopy {
 
 impl ServerStderrCopy {
     fn start(args: &Guard) -> Result<ServerStderrCopy, Failure> {
-        let is_copied = args.target.url.is_none() && args.server_stderr != Some(ServerStderr::Off);
+        let is_copied =
+            args.target.url.is_none() && args.target.server_stderr != Some(ServerStderr::Off);
         let backlog = Arc::new(Backlog::default());
-        let file = match &args.server_stderr {
+        let file = match &args.target.server_stderr {
             Some(ServerStderr::File(path)) => Some(WriterThread::new(stderr::append_to_file(
                 path,
                 Arc::clone(&backlog),
@@ -186,12 +186,12 @@ impl ServerStderrCopy {
     /// Returns the printer for the log, which shows standard error between its own lines. `None` if standard error goes elsewhere.
     fn printer(&self, args: &Guard) -> Option<(StderrPrinter, Arc<Backlog>)> {
         let backlog = self.backlog.clone()?;
-        let style = match (&args.server_stderr, args.log) {
+        let style = match (&args.target.server_stderr, args.log) {
             (Some(ServerStderr::File(_) | ServerStderr::Off), _) => return None,
             (Some(ServerStderr::Inherit), _) | (None, LogFormat::Off | LogFormat::Text) => {
                 Style::Raw
             }
-            (Some(ServerStderr::Prefix), _) => Style::Prefixed(program_name(args)),
+            (Some(ServerStderr::Prefix), _) => Style::Prefixed(program_name(&args.target)),
             // Every line of the log must be a JSON object.
             (None, LogFormat::Json) => Style::Json,
         };
@@ -204,13 +204,6 @@ impl ServerStderrCopy {
             file.end().await;
         }
     }
-}
-
-/// The name for the server until it reports its own: the file name of its program.
-fn program_name(args: &Guard) -> String {
-    let program = args.target.command_line.first().map(Path::new);
-    let name = program.and_then(Path::file_name);
-    single_line(&name.unwrap_or_default().to_string_lossy())
 }
 
 /// Stores every offer of the server. Uses another thread because the disk may be slow.

@@ -1,4 +1,4 @@
-//! Copies the server's standard error to the guard's own or to a file. Knows no events.
+//! Copies the server's standard error to that of this program or to a file. Knows no events.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write, stderr};
@@ -10,8 +10,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::Failure;
+use crate::args::Target;
 use crate::output::{EventPrinter, single_line, warn};
-use crate::stderr_copy::{Backlog, Chunk, block_on};
+use crate::stderr_copy::{Backlog, Chunk, ServerStderr, block_on};
 use crate::system::{private, wait_for_stderr};
 
 /// The maximum number of bytes that are held until their line ends. 64 KiB is longer than any line that a person reads.
@@ -138,6 +139,46 @@ fn write_all(mut bytes: &[u8]) {
             Err(_) => return,
         }
     }
+}
+
+/// Copies the standard error of a target's server as `--server-stderr` says, for a command without a log of its own. Returns the backlog for the transport
+/// and a receiver that resolves when everything is written. `None` if nothing is copied, which is the default.
+pub(crate) fn start_copy(target: &Target) -> Result<Option<StartedCopy>, Failure> {
+    let style = match &target.server_stderr {
+        None | Some(ServerStderr::Off) => return Ok(None),
+        Some(ServerStderr::File(path)) => {
+            let backlog = Arc::new(Backlog::default());
+            let written = append_to_file(path, Arc::clone(&backlog))?;
+            return Ok(Some((backlog, written)));
+        }
+        Some(ServerStderr::Inherit) => Style::Raw,
+        Some(ServerStderr::Prefix) => Style::Prefixed(program_name(target)),
+    };
+    let backlog = Arc::new(Backlog::default());
+    let (copied, (done, written)) = (Arc::clone(&backlog), oneshot::channel());
+    let write = move || {
+        let (mut shown, printer) = (StderrPrinter::new(style), EventPrinter::on_stderr());
+        // Neither style shows a time.
+        let at = everlink::Instant::ZERO;
+        while let Some(chunk) = block_on(copied.next()) {
+            shown.show(at, &printer, chunk);
+        }
+        shown.end_line(at, &printer);
+        let _ = done.send(());
+    };
+    thread::Builder::new()
+        .name("server-stderr".into())
+        .spawn(write)?;
+    Ok(Some((backlog, written)))
+}
+
+pub(crate) type StartedCopy = (Arc<Backlog>, oneshot::Receiver<()>);
+
+/// The name for the server until it reports its own: the file name of its program.
+pub(super) fn program_name(target: &Target) -> String {
+    let program = target.command_line.first().map(Path::new);
+    let name = program.and_then(Path::file_name);
+    single_line(&name.unwrap_or_default().to_string_lossy())
 }
 
 /// Appends to this file on a thread of its own, because the file may be a pipe that nobody reads. The receiver resolves when everything is written.

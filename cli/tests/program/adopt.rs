@@ -535,6 +535,22 @@ fn adopt_keeps_every_backup_and_undo_removes_the_guards_of_all_runs() {
 }
 
 #[test]
+fn adopt_writes_options_for_the_guards_and_undo_removes_them() {
+    let home = Home::new("options");
+    home.write(CURSOR, ONE);
+    let options = ["--", "--log", "off", "--status", "127.0.0.1:0"];
+    home.run_with_status(
+        0,
+        &[&["--write", "--program", "everlink"], &options[..]].concat(),
+    );
+    let words = r#""guard", "--log", "off", "--status", "127.0.0.1:0", "--""#;
+    let expected = ONE_GUARDED.replace(r#""guard", "--""#, words);
+    assert_eq!(home.read_text(CURSOR), expected);
+    home.run_with_status(0, &["--undo"]);
+    assert_eq!(home.read_text(CURSOR), ONE);
+}
+
+#[test]
 fn adopt_undo_of_one_server_keeps_the_backup_for_the_others() {
     let home = Home::new("one-server");
     let both = ONE.replace("{\"one\"", "{\"two\": {\"command\": \"two\"}, \"one\"");
@@ -621,7 +637,7 @@ fn adopt_is_narrowed_to_hosts_servers_and_files() {
 fn adopt_rejects_arguments_that_make_no_sense() {
     let home = Home::new("usage");
     home.write(CURSOR, ONE);
-    let cases: [(&[&str], i32, &str); 10] = [
+    let cases: [(&[&str], i32, &str); 15] = [
         (&["--program", "/opt/guard"], 2, "must be `everlink`"),
         (&["--host", "emacs"], 2, "claude-desktop"),
         (
@@ -638,6 +654,27 @@ fn adopt_rejects_arguments_that_make_no_sense() {
         (&["--write", "--check"], 2, "cannot be used"),
         (&["--undo", "--program", "x"], 2, "cannot be used"),
         (&["--program", "./everlink"], 2, "absolute path"),
+        (
+            &["--write", "--", "--lgo", "off"],
+            2,
+            "guards: unexpected argument '--lgo'",
+        ),
+        (
+            &["--write", "--", "--status", "127.0.0.1:9"],
+            2,
+            "needs port 0",
+        ),
+        (
+            &["--write", "--", "--record", "x.jsonl"],
+            2,
+            "write to one file",
+        ),
+        (
+            &["--write", "--", "--env", "A=1"],
+            2,
+            "belong to one server",
+        ),
+        (&["--undo", "--", "--log", "off"], 2, "cannot be used"),
         (
             &["--file", "none.json"],
             4,

@@ -4,8 +4,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    LIBRARY, SERVER, TempFile, Terminal, UnauthorizedServer, process_exists, program, run_everlink,
-    text, wait_until,
+    EVERLINK, LIBRARY, SERVER, TempFile, Terminal, UnauthorizedServer, process_exists, program,
+    run_everlink, text, wait_until,
 };
 
 #[test]
@@ -46,6 +46,45 @@ fn exit_status_tells_results_errors_usage_and_failures_apart() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
         assert!(printed.contains(word), "{arguments:?}: {printed}");
     }
+}
+
+#[test]
+fn complete_prints_the_values_for_a_prompt_and_sends_the_context_of_a_template() {
+    let output = run_everlink(&["complete", "review", "isbn=97"], &LIBRARY);
+    assert_eq!(text(&output.stdout), "978-0\n978-1\n");
+    assert_eq!(output.status.code(), Some(0));
+    let template = ["complete", "book:{year}/{isbn}", "isbn=", "year=1851"];
+    let output = run_everlink(&template, &LIBRARY);
+    assert_eq!(text(&output.stdout), "{\"year\":\"1851\"}\n");
+    let output = run_everlink(&["complete", "review", "isbn=", "--json"], &LIBRARY);
+    let result: Value = serde_json::from_slice(&output.stdout).expect("a line of JSON");
+    assert_eq!(result["completion"]["values"][0], "978-0");
+    // A server without completions.
+    let output = run_everlink(&["complete", "review", "isbn="], &SERVER);
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+}
+
+#[test]
+fn server_stderr_is_shown_or_written_to_a_file_if_asked_for() {
+    let (command, log) = (
+        "echo warming up >&2; exec \"$0\" demo-server",
+        TempFile::new("call.log"),
+    );
+    let server = ["sh", "-c", command, EVERLINK];
+    let cases: [(&[&str], &str); 4] = [
+        (&[], ""),
+        (&["--server-stderr", "inherit"], "warming up\n"),
+        (&["--server-stderr", "prefix"], "[sh] warming up\n"),
+        (&["--server-stderr", log.path()], ""),
+    ];
+    for (options, shown) in cases {
+        for command in [&["call", "echo", "message=x"][..], &["inspect"]] {
+            let output = run_everlink(&[command, options].concat(), &server);
+            assert_eq!(output.status.code(), Some(0), "{options:?}");
+            assert_eq!(text(&output.stderr), shown, "{command:?} {options:?}");
+        }
+    }
+    assert_eq!(log.read(), "warming up\nwarming up\n");
 }
 
 #[test]

@@ -53,14 +53,20 @@ fn interrupted_demo_reports_an_outcome_for_every_accepted_call() {
 }
 
 #[test]
-fn help_does_not_list_the_hidden_demo_server() {
-    let output = Command::new(env!("CARGO_BIN_EXE_everlink"))
-        .arg("--help")
-        .output()
-        .expect("the program runs");
-    let help = String::from_utf8(output.stdout).expect("valid UTF-8");
-    assert!(output.status.success() && help.contains("demo"));
-    assert!(!help.contains("demo-server"), "{help}");
+fn help_of_the_demo_server_lists_its_tools() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_everlink"))
+            .args(arguments)
+            .output();
+        output.expect("the program runs").stdout
+    };
+    let help = String::from_utf8(run(&["demo-server", "--help"])).expect("valid UTF-8");
+    let server = env!("CARGO_BIN_EXE_everlink");
+    let report = report(&run(&["inspect", "--json", "--", server, "demo-server"]));
+    for tool in report["tools"].as_array().expect("a list") {
+        let name = tool["name"].as_str().expect("a name");
+        assert!(help.contains(&format!("\n  {name} ")), "{name}: {help}");
+    }
 }
 
 /// Parses the last line of the output.

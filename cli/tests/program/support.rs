@@ -51,7 +51,8 @@ pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// A legacy server with a tool, a text resource, a binary resource and a prompt. The tool and the prompt return the arguments of the call.
+/// A legacy server with a tool, a text resource, a binary resource and a prompt. The tool, the prompt and the completion of a template return the
+/// arguments of the call.
 pub(crate) const LIBRARY: [&str; 3] = ["sh", "-c", LIBRARY_SCRIPT];
 
 const LIBRARY_SCRIPT: &str = r#"
@@ -61,11 +62,13 @@ while read -r line; do
   given() { printf '%s' "$line" | sed 's/.*"arguments":\({[^}]*}\).*/\1/; s/"/\\"/g'; }
   case "$line" in
     *'"method":"initialize"'*)
-      say '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"library","version":"1"}}' ;;
+      say '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{},"completions":{}},"serverInfo":{"name":"library","version":"1"}}' ;;
     *'"method":"server/discover"'*) say '"error":{"code":-32601,"message":"unknown"}' ;;
     *'"method":"tools/list"'*)
       say '"result":{"tools":[{"name":"order","description":"Orders a book","inputSchema":{"type":"object","properties":{"count":{"type":"integer","default":1},"isbn":{"type":"string","description":"Which book"},"size":{"enum":["small","large"]}},"required":["isbn"]}}]}' ;;
     *'"method":"tools/call"'*) say '"result":{"content":[{"type":"text","text":"'"$(given)"'"}]}' ;;
+    *'"method":"completion/complete"'*'"ref/prompt"'*) say '"result":{"completion":{"values":["978-0","978-1"]}}' ;;
+    *'"method":"completion/complete"'*) say '"result":{"completion":{"values":["'"$(given)"'"]}}' ;;
     *'"method":"prompts/list"'*)
       say '"result":{"prompts":[{"name":"review","description":"Reviews a book","arguments":[{"name":"isbn","description":"Which book","required":true}]}]}' ;;
     *'"method":"prompts/get"'*)

@@ -1,4 +1,4 @@
-//! Compiles and runs the examples of `docs/GUIDE.md`. Has the servers that its clients call.
+//! Compiles and runs the examples of `docs/GUIDE.md` and `docs/EMBEDDED.md`. Has the servers that their clients call.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -107,6 +107,11 @@ fn start(serve: impl FnOnce(TcpListener, &str) -> Service + Send + 'static) -> S
     });
     receiver.recv().expect("the server starts")
 }
+
+/// Runs the examples for machines without an operating system, on a computer.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/EMBEDDED.md")]
+struct Embedded;
 
 /// Runs the examples of the guide.
 #[cfg(doctest)]

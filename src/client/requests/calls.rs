@@ -195,8 +195,9 @@ impl Call {
             Phase::Schema | Phase::Waiting if self.resends == 0 && !self.is_continuing() => {
                 Delivery::NotSent
             }
-            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
             Phase::Listing(_) => Delivery::Harmless,
+            _ if self.facts.is_some_and(|facts| facts.only_reads) => Delivery::Harmless,
+            Phase::Asking | Phase::Schema | Phase::Sent(_) | Phase::Waiting => Delivery::Unknown,
         }
     }
 

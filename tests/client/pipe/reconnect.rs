@@ -689,7 +689,7 @@ fn f_081_read_only_call_that_kills_every_server_is_sent_three_times() {
         let call = harness.call("prompts/get", json!({"name": "poison"}));
         harness.until_done(call);
         assert_eq!(harness.failure(call).kind, FailureKind::Lost);
-        assert_eq!(harness.failure(call).delivery, Delivery::Unknown);
+        assert_eq!(harness.failure(call).delivery, Delivery::Harmless);
         assert_eq!(
             harness.messages_with("prompts/get").len(),
             3,
@@ -749,15 +749,26 @@ fn f_081_read_only_call_is_not_sent_again_if_resends_is_zero() {
 }
 
 #[test]
-fn f_081_call_that_waits_for_a_resend_fails_with_delivery_unknown() {
-    let mut harness = Harness::new(config()).served_by(|epoch| match epoch {
-        1 => legacy().dies_on("prompts/get", CRASH),
-        _ => cannot_open(),
-    });
-    let call = harness.call("prompts/get", json!({"name": "hello"}));
-    harness.until_done(call);
-    assert_eq!(harness.failure(call).delivery, Delivery::Unknown);
-    harness.finish();
+fn f_081_call_that_waits_for_a_resend_fails_as_one_that_was_sent() {
+    let cases = [
+        ("completion/complete", Delivery::Harmless),
+        ("prompts/get", Delivery::Harmless),
+        ("resources/read", Delivery::Harmless),
+        ("tools/call", Delivery::Unknown),
+    ];
+    for (method, delivery) in cases {
+        let mut harness = Harness::new(config()).served_by(move |epoch| match epoch {
+            1 => legacy().dies_on(method, CRASH),
+            _ => cannot_open(),
+        });
+        let params = json!({"name": "hello", "uri": "x:", "argument": {}});
+        let options = CallOptions::new().idempotent();
+        let call = harness.call_with(method, params, options);
+        harness.until_done(call);
+        let failure = harness.failure(call);
+        assert_eq!(failure.delivery, delivery, "{failure}");
+        harness.finish();
+    }
 }
 
 #[test]

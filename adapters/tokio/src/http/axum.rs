@@ -41,7 +41,7 @@ pub fn router_with_store(
 }
 
 /// Creates a router like [`router`], for clients with a valid token. The second router serves the metadata of the server: merge it into the router of the
-/// application, at the root.
+/// application, at the root. It is empty for [`Protection::fixed`].
 ///
 /// # Panics
 ///
@@ -55,14 +55,15 @@ pub fn protected_router(
     let endpoint = endpoint.with_protection(protection.clone());
     let (router, service) = route(build_server(config, handler, (endpoint, transport)));
     let mut metadata = Router::new();
-    let [with_path, at_root] = protection.metadata_paths().map(str::to_owned);
     let answer = || {
         let protection = protection.clone();
         get(async move || protection.metadata_response().map(Body::from))
     };
-    metadata = metadata.route(&at_root, answer());
-    if with_path != at_root {
-        metadata = metadata.route(&with_path, answer());
+    if let Some([with_path, at_root]) = protection.metadata_paths() {
+        metadata = metadata.route(at_root, answer());
+        if with_path != at_root {
+            metadata = metadata.route(with_path, answer());
+        }
     }
     (router, metadata, service)
 }

@@ -167,19 +167,21 @@ impl Connector {
     ///
     /// Outside a runtime, and if the config is for another transport than HTTP.
     pub fn connect(self, config: Config) -> io::Result<Link> {
-        if config.binding.http().is_none() {
-            return Err(SetupError::NotHttp.into());
-        }
+        let transport = self.transport(&config)?;
         let (link, owner) = Link::new(config);
-        start(drive(owner, self.transport()))?;
+        start(drive(owner, transport))?;
         Ok(link)
     }
 
-    /// Creates only the transport, for a driver of another kind of machine.
-    #[must_use]
-    pub fn transport(self) -> ClientTransport {
+    /// Creates only the transport to the server that the config names, for a driver of another kind of machine.
+    ///
+    /// # Errors
+    ///
+    /// If the config is for another transport than HTTP.
+    pub fn transport(self, config: &Config) -> Result<ClientTransport, SetupError> {
+        config.binding.http().ok_or(SetupError::NotHttp)?;
         let (connections, proxy_connector) = self.connections();
-        ClientTransport {
+        Ok(ClientTransport {
             connections: Arc::new(connections),
             proxy_connector,
             credentials: self.credentials,
@@ -189,7 +191,7 @@ impl Connector {
             exchanges: FuturesUnordered::new(),
             unreported: VecDeque::new(),
             results: Inbox::new(),
-        }
+        })
     }
 
     /// The connections with these certificates and this proxy.
@@ -455,8 +457,8 @@ mod tests {
     async fn start_link(url: &str, dialect: Dialect) -> LinkUnderTest {
         let mut config = Config::http("client", "1", url).expect("a URL");
         config.dialect = dialect;
+        let transport = Connector::new().transport(&config).expect("it is HTTP");
         let (link, owner) = Link::new(config);
-        let transport = Connector::new().transport();
         let driver = tokio::spawn(drive(owner, transport));
         let call = link.call_tool("silence", json!({})).start();
         for _ in 0..3 {

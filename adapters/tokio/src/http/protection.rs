@@ -1,4 +1,5 @@
-//! Protects a server with OAuth: publishes where its clients get tokens (RFC 9728), and lets in only requests with a token that the application accepts.
+//! Protects a server with tokens: lets in only requests with a token that the application accepts. With OAuth, publishes where clients get tokens
+//! (RFC 9728).
 
 use std::fmt;
 use std::future::Future;
@@ -18,9 +19,9 @@ use super::endpoint::User;
 /// The path of the metadata, before the path of the server.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// Protects a server with OAuth.
+/// Protects a server with tokens: those of OAuth ([`new`](Protection::new)), or tokens that were given out by hand ([`fixed`](Protection::fixed)).
 ///
-/// The metadata of the server is at the two paths where clients look for it. A request without a token, or with one that the application does not accept,
+/// With OAuth, the metadata of the server is at the two paths where clients look for it. A request without a token, or with one that the application does not accept,
 /// is answered with status 401 and a challenge; one whose token lacks a scope, with 403. Handlers and sessions see the user.
 ///
 /// ```
@@ -39,13 +40,20 @@ pub struct Protection(Arc<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    resource: String,
+    /// `None` if there is no authorization server.
+    resource: Option<Resource>,
+    scopes: Vec<String>,
+    verify: Arc<Verify>,
+}
+
+/// The server as the resource of OAuth.
+#[derive(Clone)]
+struct Resource {
+    url: String,
     /// The path of the metadata that has the path of the server.
     metadata_path: String,
     metadata_url: String,
     authorization_servers: Vec<String>,
-    scopes: Vec<String>,
-    verify: Arc<Verify>,
 }
 
 type Verify = dyn Fn(String) -> Verified + Send + Sync;
@@ -95,14 +103,44 @@ impl Protection {
             "/" => WELL_KNOWN.to_owned(),
             path => format!("{WELL_KNOWN}{path}"),
         };
-        Ok(Protection(Arc::new(Inner {
-            resource: resource.to_owned(),
+        let resource = Resource {
+            url: resource.to_owned(),
             metadata_url: format!("{}{metadata_path}", url.base()),
             metadata_path,
             authorization_servers: authorization_servers.into_iter().map(Into::into).collect(),
+        };
+        Ok(Protection::with_resource(Some(resource), verify))
+    }
+
+    /// Protects a server whose tokens come from no authorization server: its clients have them from the start, for example in their configuration.
+    ///
+    /// `verify` gets each token, and returns what it allows; `None` if the token is not valid. There is no metadata, so a client that is refused cannot
+    /// sign in.
+    ///
+    /// ```
+    /// use everlink_tokio::http::{Access, Protection};
+    ///
+    /// let protection = Protection::fixed(async |token| (token == "open-sesame").then(|| Access::new("Ali Baba", [""; 0])));
+    /// ```
+    pub fn fixed<F>(verify: impl Fn(String) -> F + Send + Sync + 'static) -> Protection
+    where
+        F: Future<Output = Option<Access>> + Send + 'static,
+    {
+        Protection::with_resource(None, verify)
+    }
+
+    fn with_resource<F>(
+        resource: Option<Resource>,
+        verify: impl Fn(String) -> F + Send + Sync + 'static,
+    ) -> Protection
+    where
+        F: Future<Output = Option<Access>> + Send + 'static,
+    {
+        Protection(Arc::new(Inner {
+            resource,
             scopes: Vec::new(),
             verify: Arc::new(move |token| Box::pin(verify(token))),
-        })))
+        }))
     }
 
     /// Sets the scopes that every request needs. Clients ask for them. Default: none.
@@ -116,17 +154,18 @@ impl Protection {
         self
     }
 
-    /// The metadata of the server: a JSON object.
+    /// The metadata of the server: a JSON object. `None` if there is no authorization server.
     #[must_use]
-    pub fn metadata(&self) -> String {
+    pub fn metadata(&self) -> Option<String> {
+        let resource = self.0.resource.as_ref()?;
         let list = |texts: &[String]| {
             let texts: Vec<String> = texts.iter().map(|text| json_text(text)).collect();
             texts.join(",")
         };
         let mut json = format!(
             r#"{{"resource":{},"authorization_servers":[{}],"bearer_methods_supported":["header"]"#,
-            json_text(&self.0.resource),
-            list(&self.0.authorization_servers),
+            json_text(&resource.url),
+            list(&resource.authorization_servers),
         );
         if !self.0.scopes.is_empty() {
             json.push_str(&format!(
@@ -135,13 +174,14 @@ impl Protection {
             ));
         }
         json.push('}');
-        json
+        Some(json)
     }
 
-    /// The paths at which the metadata is served.
+    /// The paths at which the metadata is served: the one with the path of the server, and the one at the root. `None` if there is no authorization server.
     #[must_use]
-    pub fn metadata_paths(&self) -> [&str; 2] {
-        [&self.0.metadata_path, WELL_KNOWN]
+    pub fn metadata_paths(&self) -> Option<[&str; 2]> {
+        let resource = self.0.resource.as_ref()?;
+        Some([&resource.metadata_path, WELL_KNOWN])
     }
 
     /// Lets in a request with a valid token, and notes its user. Any other one has its answer already: a refusal, or the metadata.
@@ -150,7 +190,8 @@ impl Protection {
     ///
     /// The answer to a request that is not let in.
     pub async fn admit<B>(&self, mut request: Request<B>) -> Result<Request<B>, Response<Bytes>> {
-        if self.metadata_paths().contains(&request.uri().path()) {
+        let mut paths = self.metadata_paths().into_iter().flatten();
+        if paths.any(|path| path == request.uri().path()) {
             return Err(self.metadata_response());
         }
         // A browser asks without credentials whether a page may send a request.
@@ -179,7 +220,7 @@ impl Protection {
     }
 
     pub(super) fn metadata_response(&self) -> Response<Bytes> {
-        let mut response = Response::new(self.metadata().into());
+        let mut response = Response::new(self.metadata().unwrap_or_default().into());
         let fields = response.headers_mut();
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=3600"));
@@ -189,17 +230,17 @@ impl Protection {
     }
 
     fn refuse(&self, status: StatusCode, error: Option<&str>) -> Response<Bytes> {
-        let mut challenge = format!("Bearer resource_metadata=\"{}\"", self.0.metadata_url);
-        if !self.0.scopes.is_empty() {
-            challenge.push_str(&format!(", scope=\"{}\"", self.0.scopes.join(" ")));
-        }
-        if let Some(error) = error {
-            challenge.push_str(&format!(", error=\"{error}\""));
-        }
+        let resource = self.0.resource.as_ref();
+        let metadata = resource.map(|it| format!("resource_metadata=\"{}\"", it.metadata_url));
+        let scopes = Some(self.0.scopes.join(" ")).filter(|scopes| !scopes.is_empty());
+        let scopes = scopes.map(|scopes| format!("scope=\"{scopes}\""));
+        let error = error.map(|error| format!("error=\"{error}\""));
+        let parameters: Vec<String> = [metadata, scopes, error].into_iter().flatten().collect();
+        let challenge = format!("Bearer {}", parameters.join(", "));
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = status;
         // Scopes with characters that a field cannot hold are not named.
-        let challenge = HeaderValue::from_str(&challenge);
+        let challenge = HeaderValue::from_str(challenge.trim_end());
         let challenge = challenge.unwrap_or_else(|_| HeaderValue::from_static("Bearer"));
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         response
@@ -208,7 +249,8 @@ impl Protection {
 
 impl fmt::Debug for Protection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Protection({})", self.0.resource)
+        let resource = self.0.resource.as_ref();
+        write!(f, "Protection({})", resource.map_or("fixed", |it| &*it.url))
     }
 }
 

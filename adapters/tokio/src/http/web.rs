@@ -1,7 +1,5 @@
 //! Single HTTP exchanges, for whatever gets the credentials of a client.
 
-use std::io;
-
 use bytes::Bytes;
 use everlink::auth::{MAX_BODY, Request};
 use everlink::http::{Fields, ResponseHead};
@@ -26,17 +24,17 @@ pub struct HttpWeb {
 impl Connector {
     /// Does single HTTP exchanges on the present runtime, for whatever gets the credentials of a client.
     ///
-    /// # Errors
+    /// # Panics
     ///
     /// Outside a runtime.
-    pub fn web(&self) -> io::Result<HttpWeb> {
+    #[must_use]
+    pub fn web(&self) -> HttpWeb {
         let (connections, proxy_connector) = self.connections();
-        let runtime = Handle::try_current().map_err(io::Error::other)?;
-        Ok(HttpWeb {
+        HttpWeb {
             connections,
             proxy_connector,
-            runtime,
-        })
+            runtime: Handle::current(),
+        }
     }
 }
 

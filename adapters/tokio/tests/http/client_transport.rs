@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use everlink::http::{RequestHead, Verb};
-use everlink::{Epoch, FaultKind, Input, Output, StreamId};
+use everlink::{Config, Epoch, FaultKind, Input, Output, StreamId};
 use everlink_tokio::Transport;
 use everlink_tokio::http::{BadToken, Connector, SetupError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -485,7 +485,9 @@ struct Driven {
 impl Driven {
     /// `reads` says whether inputs are wanted.
     fn new(connector: Connector, reads: bool) -> Driven {
-        let mut transport = connector.transport();
+        let config = Config::http("test", "1.0", "http://127.0.0.1:1/").expect("a URL");
+        let transport = connector.transport(&config);
+        let mut transport = transport.expect("it is HTTP");
         let (outputs, mut performed) = unbounded_channel::<(_, Vec<u8>)>();
         let (reported, inputs) = unbounded_channel();
         tokio::spawn(async move {

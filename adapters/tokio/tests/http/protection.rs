@@ -153,3 +153,37 @@ async fn who(address: &str, dialect: Dialect, authorization: &str) -> Result<Str
         .map(|answer| answer.text())
         .map_err(|error| error.to_string())
 }
+
+#[test]
+fn fixed_tokens_need_no_authorization_server_and_have_no_metadata() {
+    run_isolated(async || {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (_tools, handler) = tools();
+        let protection = Protection::fixed(verify);
+        assert_eq!(protection.metadata(), None);
+        let service = serve_protected(listener, server_config(), protection, handler);
+        let path = "/.well-known/oauth-protected-resource";
+        for (fields, challenge) in [
+            ("", "www-authenticate: bearer\r\n"),
+            (
+                "Authorization: Bearer wrong\r\n",
+                "www-authenticate: bearer error=\"invalid_token\"\r\n",
+            ),
+        ] {
+            let refused = get(&address, path, fields).await;
+            assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+            let refused = refused.to_ascii_lowercase();
+            assert!(refused.contains(challenge), "{refused}");
+        }
+        let config = Config::http("test", "1.0", &format!("http://{address}/mcp"));
+        let connector =
+            Connector::new().with_credentials(async || Some("Bearer sesame".to_owned()));
+        let link = connector
+            .connect(config.expect("a URL"))
+            .expect("a runtime");
+        link.ready().await.expect("the token is valid");
+        link.shutdown().await.expect("it ends");
+        service.shutdown().await.expect("it ends");
+    });
+}

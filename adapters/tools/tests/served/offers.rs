@@ -142,10 +142,13 @@ fn bad_arguments_of_a_prompt_and_unknown_prompts_are_protocol_errors() {
     run(async {
         let link = serve(&prompts()).await;
         let cases = [
-            (json!({"name": "review"}), "missing field `code`"),
+            (
+                json!({"name": "review"}),
+                "Invalid arguments for prompt review: `code` is missing",
+            ),
             (
                 json!({"name": "review", "arguments": {"code": "", "lines": "many"}}),
-                "`lines`: must be an integer",
+                "`lines` must be an integer that is not negative, not the text \"many\"",
             ),
             (json!({"name": "other"}), "Unknown prompt: other"),
         ];

@@ -26,7 +26,7 @@ async fn run() -> Result<(), Failure> {
         Some(guard) => everlink_tokio::child::connect(guard, client_run.config()?)?,
         None => {
             let mut connector = Connector::new();
-            authorization = client_run.authorization(connector.web()?)?;
+            authorization = client_run.authorization(connector.web())?;
             if let Some(authorization) = &authorization {
                 connector = connector.with_authorization(authorization.clone());
             }

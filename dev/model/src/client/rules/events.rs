@@ -186,7 +186,7 @@ impl Rules {
             Outcome::Failed(failure) => {
                 assert_eq!(failure.call, id);
                 let sent = !call.writes.is_empty();
-                let said = failure.delivery == Delivery::Unknown;
+                let said = failure.delivery != Delivery::NotSent;
                 let fits = if self.is_http() {
                     sent >= said && (said || !self.exchanges.may_have_run(id))
                 } else {
