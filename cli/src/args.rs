@@ -16,8 +16,8 @@ use crate::authorization::AuthOptions;
 use crate::usage::{
     ADOPT_EXAMPLES, CALL_EXAMPLES, CALL_USAGE, COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, EXAMPLES,
     GUARD_EXAMPLES, GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES,
-    PROMPT_EXAMPLES, PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES,
-    WATCH_USAGE,
+    PROMPT_EXAMPLES, PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, TOP_EXAMPLES,
+    WATCH_EXAMPLES, WATCH_USAGE,
 };
 
 /// An unbreakable link between an MCP host and a flaky server.
@@ -154,6 +154,12 @@ pub(crate) enum Command {
     ///
     /// Exit status: 0 you are signed in, 1 you are not, 2 wrong usage.
     Status(Login),
+    /// Show the servers behind guards, live: state, failures, calls and latency
+    ///
+    /// Each ADDRESS is the address of a guard's --status. At a terminal, the table is drawn again twice a second, until Ctrl-C. Otherwise, it is
+    /// printed once. Exit status: 0 success, 2 wrong usage, 4 a guard did not answer.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(Top),
     /// Show the events of a connection and the changes of its server, as they happen
     ///
     /// Runs until a signal ends it, or its output is closed. Exit status: 0 success, 2 wrong usage, 4 a second signal ended it.
@@ -278,11 +284,16 @@ pub(crate) struct Guard {
     /// stores nothing [default: everlink in $XDG_CACHE_HOME or ~/.cache, on Windows in %LOCALAPPDATA%]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) remember: Option<PathBuf>,
-    /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics
+    /// Serve state and counters at this address: a page for browsers and JSON at /, a live stream (server-sent events) at /events, Prometheus metrics
+    /// at /metrics
     ///
     /// The `Host` header of a request must name this machine, or be a value of --allow-host. Texts from the server and file paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
+    /// Let the holder of the token in this file restart the server at the --status address. If the file does not exist, it is created with a random
+    /// token, and only you can read it. Without this option, nothing can be changed there
+    #[arg(long, value_name = "FILE", requires = "status")]
+    pub(crate) status_token: Option<PathBuf>,
     /// Where the server's standard error goes: `inherit` (unchanged to the guard's standard error), `prefix` (the same, with the server's name before
     /// each line), `off`, or a file to append to [default: inherit; with --log json, a JSON object for each line]
     ///
@@ -346,7 +357,30 @@ pub(crate) struct Inspect {
 pub(crate) struct Replay {
     /// The recording
     pub(crate) file: PathBuf,
-    /// Print each event as a line of JSON
+    /// Print each event as a line of JSON; with --call, each step of the call
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a timeline to this HTML file: hosts, guard and server with their messages, epochs, calls and failures. The file holds everything that it
+    /// shows, and loads nothing. An existing file is replaced
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "call"])]
+    pub(crate) html: Option<PathBuf>,
+    /// Show only the steps of this call; calls are counted from 1, as in the timeline
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) call: Option<usize>,
+    /// Print the steps of the call as a sequence diagram for Mermaid
+    #[arg(long, requires = "call", conflicts_with = "json")]
+    pub(crate) mermaid: bool,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct Top {
+    /// The status addresses, such as 127.0.0.1:9090 or http://127.0.0.1:9090/
+    #[arg(required = true, value_name = "ADDRESS", value_parser = parse_address)]
+    pub(crate) addresses: Vec<String>,
+    /// Print the table once
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print everything once, as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -461,6 +495,10 @@ pub(crate) struct RecordOptions {
     /// Record every input and output in this file, for `everlink replay`; headers and tokens are left out. An existing file is replaced
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
+    /// Start a new part when the recording has this size, such as 64M, and compress finished parts: FILE.1.gz, FILE.2.gz, and so on. FILE is the newest
+    /// part. A replay needs all parts, so none is deleted
+    #[arg(long, value_name = "SIZE", requires = "record", value_parser = parse_size, help_heading = "Recording")]
+    pub(crate) record_rotate: Option<usize>,
     /// Also leave the content of messages out of the recording
     ///
     /// Replaces every name, text and number by another one of the same length, with a random key that is not stored. The recording still shows the
@@ -530,6 +568,21 @@ fn parse_size(text: &str) -> Result<usize, String> {
 
 /// The smallest value of `--max-message`.
 const MIN_MESSAGE_BYTES: usize = 4 << 10;
+
+/// Parses a host and a port, also if they are written as a URL.
+fn parse_address(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix("http://").unwrap_or(text);
+    let address = address.strip_suffix('/').unwrap_or(address);
+    let port = address
+        .rsplit_once(':')
+        .map(|(host, port)| (host, port.parse::<u16>()));
+    match port {
+        Some((host, Ok(_))) if !host.is_empty() && !address.contains(['/', ' ']) => {
+            Ok(address.to_owned())
+        }
+        _ => Err("not an address with a port, such as 127.0.0.1:9090".to_owned()),
+    }
+}
 
 /// Checks the origin of web pages, as browsers write it, or `*`.
 fn parse_origin(text: &str) -> Result<String, String> {

@@ -42,7 +42,10 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     #[cfg(unix)]
     let cleaner = Cleaner::start();
     let status_server = match args.status {
-        Some(address) => Some(StatusServer::bind(address, &args.allow_host).await?),
+        Some(address) => {
+            let token = args.status_token.as_deref();
+            Some(StatusServer::bind(address, &args.allow_host, token).await?)
+        }
         None => None,
     };
     let offer_cache = OfferCache::of(args.remember.as_deref(), &args.target);
@@ -64,7 +67,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         tokio::spawn(store_offers(offer_cache, guard.events()));
     }
     if let Some(status_server) = status_server {
-        tokio::spawn(status_server.serve(guard.clone()));
+        tokio::spawn(status_server.serve(guard.clone(), is_process));
     }
     let listening = host_listener.map(|listener| tokio::spawn(listener.serve(guard.clone())));
     tokio::select! {

@@ -1,16 +1,15 @@
 //! Writes the lines of a recording to its file, in order. Holds a line back until the bytes in it are redacted. Does not know what lines mean.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use everlink::{Epoch, Instant, StreamId};
 use serde::Serialize;
 
 use super::line::{Bytes, InputKind, Line, RecordedInput};
+use super::parts::PartWriter;
 use super::redact::{EventMask, Mask};
-use crate::system::{make_private, private};
 
 /// The maximum number of bytes in held lines. Above it, an unfinished name or text is treated as unknown.
 pub(super) const MAX_HELD_BYTES: usize = 1 << 20;
@@ -19,7 +18,7 @@ pub(super) const MAX_HELD_BYTES: usize = 1 << 20;
 pub(super) struct LineWriter {
     path: PathBuf,
     /// `None` after a write error.
-    file: Option<BufWriter<File>>,
+    file: Option<PartWriter>,
     streams: HashMap<StreamKey, MaskedStream>,
     /// Lines that wait because the first of them is not completely redacted yet, in order.
     held: VecDeque<Held>,
@@ -92,10 +91,12 @@ enum Held {
 
 impl LineWriter {
     /// Creates the file. Replaces an existing file.
-    pub(super) fn create(path: &Path) -> io::Result<LineWriter> {
+    ///
+    /// A new part starts when the file has `limit` bytes. `seed` is the seed of the recording.
+    pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<LineWriter> {
         Ok(LineWriter {
             path: path.to_owned(),
-            file: Some(BufWriter::new(create_private_file(path)?)),
+            file: Some(PartWriter::create(path, limit, seed)?),
             streams: HashMap::new(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -145,8 +146,7 @@ impl LineWriter {
         if self.held.is_empty() {
             return self.write_now(line);
         }
-        if let Ok(mut line) = serde_json::to_vec(line) {
-            line.push(b'\n');
+        if let Ok(line) = serde_json::to_vec(line) {
             self.held_bytes += line.len();
             self.held.push_back(Held::Ready(line));
         }
@@ -156,7 +156,7 @@ impl LineWriter {
     fn write_now(&mut self, line: &impl Serialize) {
         let result = self.file.as_mut().map_or(Ok(()), |file| {
             serde_json::to_writer(&mut *file, line)?;
-            file.write_all(b"\n")
+            file.end_line()
         });
         self.stop_on_error(result);
     }
@@ -168,7 +168,10 @@ impl LineWriter {
                 Held::Ready(line) => {
                     self.held_bytes -= line.len();
                     let file = self.file.as_mut();
-                    let result = file.map_or(Ok(()), |file| file.write_all(&line));
+                    let result = file.map_or(Ok(()), |file| {
+                        file.write_all(&line)?;
+                        file.end_line()
+                    });
                     self.stop_on_error(result);
                 }
                 Held::Bytes { at, stream, len } => match self.take_redacted(stream, len) {
@@ -215,8 +218,7 @@ impl LineWriter {
             }
             let bytes = stream.out.drain(..len).collect();
             let line = serde_json::to_vec(&bytes_line(at, key, bytes));
-            let mut line = line.unwrap_or_default();
-            line.push(b'\n');
+            let line = line.unwrap_or_default();
             self.held_bytes = self.held_bytes - len + line.len();
             *held = Held::Ready(line);
         }
@@ -267,13 +269,4 @@ fn bytes_line(at: Instant, (is_downstream, epoch, stream): StreamKey, bytes: Vec
         input: Some(input),
         ..Line::default()
     }
-}
-
-/// Creates a file that only the user can read, because it holds messages of the server.
-fn create_private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = private(options.write(true).create(true).truncate(true)).open(path)?;
-    // An existing file may be readable by others.
-    make_private(&file)?;
-    Ok(file)
 }

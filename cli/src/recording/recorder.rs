@@ -25,16 +25,16 @@ pub(crate) struct FileRecorder {
 }
 
 impl FileRecorder {
-    /// Starts a recording in this file. Replaces an existing file.
+    /// Starts a recording in this file, with a new part whenever it has `limit` bytes. Replaces an existing file.
     ///
     /// `key` is the key of the relay, and `served_path` the path that is served to hosts, if there is one.
     pub(super) fn create(
-        path: &Path,
+        (path, limit): (&Path, Option<usize>),
         setup: &Setup,
         key: Option<[u8; 16]>,
         served_path: Option<String>,
     ) -> io::Result<FileRecorder> {
-        let mut writer = LineWriter::create(path)?;
+        let mut writer = LineWriter::create(path, limit, setup.seed)?;
         writer.write(setup);
         writer.flush();
         Ok(FileRecorder {
@@ -304,6 +304,7 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         let record_options = RecordOptions {
             record: Some(path.clone()),
+            record_rotate: None,
             redact,
         };
         let endpoint = EndpointSetup {

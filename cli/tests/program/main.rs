@@ -19,6 +19,8 @@ mod recovery_time;
 mod shell;
 mod shutdown;
 mod startup;
+mod status;
 mod stderr;
 mod support;
+mod timeline;
 mod watch;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{SERVER, TempFile, Terminal, program, run_everlink, text};
 
 /// All commands that the help shows.
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "adopt",
     "call",
     "completions",
@@ -17,6 +17,7 @@ const COMMANDS: [&str; 11] = [
     "prompt",
     "read",
     "replay",
+    "top",
     "watch",
 ];
 
