@@ -37,6 +37,15 @@ fn is_param(name: &str) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(names::MCP_PARAM))
 }
 
+/// Whether this has the form of an event id that the machine issues: a hexadecimal and a decimal number.
+fn is_event_id(id: &str) -> bool {
+    let is_number = |text: &str, base| !text.is_empty() && text.chars().all(|it| it.is_digit(base));
+    let parts = id.split_once('-');
+    parts.is_some_and(|(stream, number)| {
+        id.len() <= 40 && is_number(stream, 16) && is_number(number, 10)
+    })
+}
+
 /// Converts values to their recorded form, which may hide their texts.
 pub(super) struct Converter {
     hides_payloads: bool,
@@ -181,6 +190,8 @@ impl Converter {
             let text = String::from_utf8_lossy(value);
             let value = match name.as_str() {
                 names::MCP_METHOD if hides => Bytes::Text(self.redact_method(&text)),
+                // The machine refuses every id that it cannot have issued. Such an id may be any text of another server.
+                names::LAST_EVENT_ID if hides && !is_event_id(&text) => Bytes::Text("-".to_owned()),
                 name if RECORDED_FIELDS.contains(&name) => Bytes::new(value.to_vec()),
                 names::MCP_NAME if hides => Bytes::Text(self.cipher.linked(&text)),
                 names::MCP_NAME => Bytes::new(value.to_vec()),

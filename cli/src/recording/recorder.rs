@@ -368,6 +368,26 @@ mod tests {
     }
 
     #[test]
+    fn redacted_recording_has_only_event_ids_that_the_guard_can_have_issued() {
+        for (id, shown) in [
+            ("1f-7", "1f-7"),
+            ("secret-7", "-"),
+            ("7-secret", "-"),
+            ("secret", "-"),
+            ("", "-"),
+        ] {
+            let (recorder, path) = recorder("event-id", true);
+            let mut fields = Fields::new();
+            fields.push(names::LAST_EVENT_ID, id.to_owned());
+            let recorded = recorder.converter.recorded_fields(true, &fields);
+            let recorded = serde_json::to_string(&recorded).expect("JSON");
+            assert_eq!(recorded, format!("[[\"last-event-id\",\"{shown}\"]]"));
+            drop(recorder);
+            std::fs::remove_file(path).expect("the file exists");
+        }
+    }
+
+    #[test]
     fn number_of_remembered_sessions_is_bounded() {
         let (mut recorder, path) = recorder("sessions", true);
         for number in 0..20_000 {

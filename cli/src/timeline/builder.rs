@@ -224,6 +224,7 @@ impl Observer for Builder {
                 List::ResourceTemplates => "resources/templates/list".to_owned(),
                 List::Resources => "resources/list".to_owned(),
                 List::Tools => "tools/list".to_owned(),
+                list => format!("{list:?}"),
             },
             ClientCommand::Cancel { .. } => "cancel".to_owned(),
             ClientCommand::Answer { .. } => "answer".to_owned(),

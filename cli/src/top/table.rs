@@ -122,7 +122,14 @@ pub(super) fn lines(guards: &Guards, width: usize, height: usize) -> Vec<ScreenL
     let mut lines = vec![
         ScreenLine::default()
             .add(Colour::Bold, "everlink top")
-            .add(Colour::Plain, format!("  {} servers, ", rows.len()))
+            .add(
+                Colour::Plain,
+                format!(
+                    "  {} server{}, ",
+                    rows.len(),
+                    if rows.len() == 1 { "" } else { "s" }
+                ),
+            )
             .add(Colour::Green, format!("{ready} ready"))
             .add(Colour::Plain, format!(", {} not", rows.len() - ready)),
         ScreenLine::default(),

@@ -1,12 +1,14 @@
 // Shared helpers: a browser, a guard, a host, and checks. Knows no page.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const { MODULES, CHROMIUM = "/usr/bin/chromium" } = process.env;
+const { MODULES, CHROMIUM = "chromium" } = process.env;
+// The library wants a path, not a name.
+const browserPath = execFileSync("which", [CHROMIUM], { encoding: "utf8" }).trim();
 export const EVERLINK = process.env.EVERLINK;
 export const SCREENSHOTS = process.env.SCREENSHOTS;
 export const scratch = mkdtempSync(join(tmpdir(), "everlink-browser-"));
@@ -34,7 +36,7 @@ export async function until(what, condition, ms = 20000) {
 
 // Opens a browser, and notes every console error, exception, and request to another place.
 export async function open(options = {}) {
-  const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
   const context = await browser.newContext({ viewport: { width: 1320, height: 760 }, deviceScaleFactor: 1, ...options });
   const page = await context.newPage();
   const problems = [], urls = [];

@@ -3,6 +3,7 @@
 
 mod auth_peers;
 mod bench;
+mod browser;
 mod conformance;
 mod coverage;
 mod dependencies;
@@ -47,6 +48,7 @@ const COMMANDS: &[Command] = &[
     ("bench --check", "", "check that no cost grew, and that every bar holds", |_| step::run_one(bench::check)),
     ("bench --peers", "[--from FILE]", "measure everlink and its peers, and write the page and its plots", bench::run_peers),
     ("bench --write", "", "count the costs, and write them to benches/counts.tsv", |_| bench::write()),
+    ("browser", "[--screenshots]", "run the status page and the timeline in a real browser, which is installed; write their pictures", browser::run),
     ("conformance", "[--repeats N]", "run the public conformance suite with our client and server, and write docs/CONFORMANCE.md", conformance::run),
     ("coverage", "", "write docs/COVERAGE.md: the tests of each requirement and each failure", |_| coverage::run()),
     ("coverage --check", "", "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers", |_| coverage::check().map(drop)),

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use everlink::client::{Event, State};
+use everlink::client::{Event, Session, State};
 use everlink::{Latency, relay};
 use everlink_tokio::{Events, Guard, Status};
 use serde_json::{Value, json};
@@ -135,6 +135,10 @@ impl Monitor {
         let (sender, receiver) = mpsc::channel(MAX_BEHIND);
         tokio::spawn(async move {
             let mut version = self.version.subscribe();
+            // The model may be one pause behind.
+            if let Ok(status) = self.guard.status().await {
+                self.model().refresh(status, false);
+            }
             let mut text = self.event("snapshot", true);
             let mut closed = pin!(self.guard.closed());
             loop {
@@ -191,13 +195,7 @@ impl Model {
                     Event::Ended(ended) if ended.counted => {
                         self.add_failure(now, "server", describe_end(ended));
                     }
-                    Event::Ready(session) => {
-                        let server = session.server.as_ref();
-                        let name = server.map_or("", |server| server.name());
-                        let version = server.map_or("", |server| server.version());
-                        let words = [name, version, session.version.as_str()];
-                        self.identity = Some(words.map(str::to_owned));
-                    }
+                    Event::Ready(session) => self.identify(session),
                     Event::Waiting { until, budget, .. } => {
                         self.next_attempt = Some(now + until.since(at));
                         self.budget = Some(*budget);
@@ -234,6 +232,14 @@ impl Model {
         }
     }
 
+    fn identify(&mut self, session: &Session) {
+        let server = session.server.as_ref();
+        let name = server.map_or("", |server| server.name());
+        let version = server.map_or("", |server| server.version());
+        let words = [name, version, session.version.as_str()];
+        self.identity = Some(words.map(str::to_owned));
+    }
+
     fn add_failure(&mut self, at: Instant, kind: &'static str, text: String) {
         if self.failures.len() == MAX_FAILURES {
             self.failures.pop_front();
@@ -246,6 +252,9 @@ impl Model {
         // The counters may be ahead of the events, never behind.
         if status.upstream != self.state {
             self.enter(status.upstream, now);
+        }
+        if let Some(session) = &status.session {
+            self.identify(session);
         }
         if is_tick {
             let latency = status.upstream_stats.latency;

@@ -8,7 +8,7 @@ const [AT, KIND, LABEL, CALL, EPOCH, LEN, BODY] = [0, 1, 2, 3, 4, 5, 6];
 const KINDS = ["host →", "→ host", "server →", "→ server", "event", "problem", "fault", "probe", "backoff", "close", "output", "command"];
 const SIGNS = ["↓", "↑", "↑", "↓", "●", "●", "✕", "◆", "‖", "■", "›", "▶"];
 const GROUPS = [["messages", [0, 1, 2, 3]], ["events", [4, 5]], ["faults", [6]], ["probes", [7]], ["backoff", [8]], ["close steps", [9]], ["output", [10]], ["commands", [11]]];
-const OUTCOMES = [["open", "--off"], ["reply", "--good"], ["tool error", "--warn"], ["error", "--warn"], ["failed", "--bad"], ["cancelled", "--off"], ["answered by the guard", "--busy"]];
+const OUTCOMES = [["open", "--off"], ["reply", "--good"], ["tool error", "--warn"], ["error", "--odd"], ["failed", "--bad"], ["cancelled", "--off"], ["answered by the guard", "--busy"]];
 const FRONT = about.guard ? "host" : "application", MIDDLE = about.guard ? "guard" : "link";
 const ROW = 24, MAX_HEIGHT = 16e6;
 const end = Math.max(1, rows.length ? rows[rows.length - 1][AT] : 1);
@@ -62,7 +62,7 @@ const LEFT = 98;
 let colours = {};
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["back", "sheet", "edge", "text", "faint", "good", "busy", "warn", "bad", "off", "focus", "chosen"]) colours["--" + name] = style.getPropertyValue("--" + name).trim();
+  for (const name of ["back", "sheet", "edge", "text", "faint", "good", "busy", "warn", "odd", "bad", "off", "focus", "chosen"]) colours["--" + name] = style.getPropertyValue("--" + name).trim();
 }
 function surface(id) {
   const canvas = byId(id), ratio = devicePixelRatio || 1, { width, height } = canvas.getBoundingClientRect();
@@ -264,6 +264,7 @@ const rowCounts = (kinds) => kinds.reduce((sum, kind) => sum + totals[kind], 0);
 
 function showOnly(call) {
   only = call;
+  byId("one").textContent = only >= 0 ? "All calls" : "Only this call";
   filter();
   if (call >= 0) {
     const [, from, to] = calls[call], room = Math.max(((to ?? end) - from) * 0.15, 50);
@@ -286,7 +287,6 @@ function choose(index, isFromGraph) {
   byId("about").replaceChildren(...facts.flatMap(([term, value]) => [make("dt", {}, term), make("dd", {}, String(value))]));
   byId("body").textContent = bodyOf(row);
   byId("one").disabled = row[CALL] < 0;
-  byId("one").textContent = only >= 0 ? "All calls" : "Only this call";
   const at = lowerBound(shown.length, (place) => shown[place] < index), list = byId("list");
   const top = at * ROW;
   if (shown.length * ROW <= MAX_HEIGHT && (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight)) list.scrollTop = isFromGraph ? top - list.clientHeight / 2 : top < list.scrollTop ? top : top + ROW - list.clientHeight;
