@@ -2,10 +2,11 @@
 //!
 //! The machine has no clock and no randomness of its own. The same inputs, given to a machine with the same configuration, produce the same outputs.
 //! `setup` is the configuration, and `line` the format of the lines. `recorder` records each step: `converter` leaves out secrets, `redact` hides
-//! content, and `line_writer` writes the lines to the files of `parts`. `replay` reads them back.
+//! content, `line_writer` puts the lines in order, `line_buffer` formats the frequent ones, and `parts` writes the files. `replay` reads them back.
 
 mod converter;
 mod line;
+mod line_buffer;
 mod line_writer;
 mod parts;
 mod recorder;

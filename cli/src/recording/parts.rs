@@ -31,7 +31,7 @@ const MAX_HEADER: u64 = 1024;
 /// The files of a recording that is being written.
 pub(super) struct PartWriter {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: File,
     /// The size at which a new part starts, if there is one.
     limit: Option<usize>,
     /// The number of the present part.
@@ -39,8 +39,8 @@ pub(super) struct PartWriter {
     seed: u64,
     /// The number of bytes in the present part.
     len: usize,
-    /// The thread that compresses the last finished part.
-    compression: Option<thread::JoinHandle<()>>,
+    /// The threads that compress finished parts.
+    compressions: Vec<thread::JoinHandle<()>>,
 }
 
 impl PartWriter {
@@ -50,18 +50,19 @@ impl PartWriter {
         let file = create_private_file(path)?;
         Ok(PartWriter {
             path: path.to_owned(),
-            file: BufWriter::new(file),
+            file,
             limit,
             part: 1,
             seed,
             len: 0,
-            compression: None,
+            compressions: Vec::new(),
         })
     }
 
-    /// Ends a line. Starts a new part if this one is large enough.
-    pub(super) fn end_line(&mut self) -> io::Result<()> {
-        self.write_all(b"\n")?;
+    /// Writes whole lines. Starts a new part if this one is large enough then.
+    pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.file.write_all(lines)?;
+        self.len += lines.len();
         match self.limit {
             Some(limit) if self.len >= limit => self.rotate(),
             _ => Ok(()),
@@ -69,47 +70,32 @@ impl PartWriter {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        self.file.flush()?;
-        self.finish_compression();
+        self.compressions.retain(|thread| !thread.is_finished());
         let finished = part_path(&self.path, self.part);
         fs::rename(&self.path, &finished)?;
-        self.file = BufWriter::new(create_private_file(&self.path)?);
+        self.file = create_private_file(&self.path)?;
         let compressed = compressed_path(&self.path, self.part);
         // The link must not wait for this. Without a thread, the part stays as it is.
         let compress = move || drop(compress(&finished, &compressed));
         let thread = thread::Builder::new().name("compress".into());
-        self.compression = thread.spawn(compress).ok();
+        self.compressions.extend(thread.spawn(compress));
         (self.part, self.len) = (self.part + 1, 0);
         let header = PartHeader {
             part: self.part,
             seed: self.seed,
         };
-        serde_json::to_writer(&mut *self, &header)?;
-        self.write_all(b"\n")
-    }
-
-    fn finish_compression(&mut self) {
-        if let Some(compression) = self.compression.take() {
-            let _ = compression.join();
-        }
+        let mut header = serde_json::to_vec(&header)?;
+        header.push(b'\n');
+        self.file.write_all(&header)
     }
 }
 
+/// Waits until all finished parts are compressed.
 impl Drop for PartWriter {
     fn drop(&mut self) {
-        self.finish_compression();
-    }
-}
-
-impl Write for PartWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = self.file.write(bytes)?;
-        self.len += len;
-        Ok(len)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        for thread in self.compressions.drain(..) {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -294,10 +280,9 @@ mod tests {
     fn write(path: &Path, lines: usize) {
         let mut writer = PartWriter::create(path, Some(100), 7).expect("a file");
         for line in 0..lines {
-            write!(writer, "{{\"line\":{line}}}").expect("a file");
-            writer.end_line().expect("a file");
+            let line = format!("{{\"line\":{line}}}\n");
+            writer.write_lines(line.as_bytes()).expect("a file");
         }
-        writer.flush().expect("a file");
     }
 
     fn read(path: &Path) -> io::Result<usize> {

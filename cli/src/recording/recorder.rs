@@ -46,6 +46,13 @@ impl FileRecorder {
     }
 
     fn write_bytes(&mut self, now: Instant, key: StreamKey, bytes: &[u8]) {
+        let is_plain = key.2 == StreamId::DUPLEX && !self.converter.hides_payloads();
+        if is_plain && self.writer.holds_nothing() {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                self.write_polls();
+                return self.writer.write_text(now, key, text);
+            }
+        }
         if key.2 == StreamId::DUPLEX && !self.writer.has_stream(key) {
             self.writer.start_stream(key, self.converter.line_mask());
         }
@@ -57,7 +64,9 @@ impl FileRecorder {
     /// Writes the number of polls before the next step.
     fn write_polls(&mut self) {
         let polls = std::mem::take(&mut self.polls);
-        if polls > 0 {
+        if polls > 0 && self.writer.holds_nothing() {
+            self.writer.write_polls(polls);
+        } else if polls > 0 {
             self.writer.write(&Line {
                 polls: Some(polls),
                 ..Line::default()
@@ -77,6 +86,11 @@ impl FileRecorder {
         let is_downstream = side == Side::Downstream;
         if let Input::Bytes { stream, bytes } = input {
             return self.write_bytes(now, (is_downstream, epoch, *stream), bytes);
+        }
+        if let (Input::Sent { stream, len }, true) = (input, self.writer.holds_nothing()) {
+            self.write_polls();
+            let key = (is_downstream, epoch, *stream);
+            return self.writer.write_sent(now, key, *len);
         }
         let Some(kind) = self.input_kind(is_downstream, epoch, input) else {
             return;
@@ -219,6 +233,10 @@ impl FileRecorder {
     }
 
     fn write_timeout(&mut self, now: Instant) {
+        if self.writer.holds_nothing() {
+            self.write_polls();
+            return self.writer.write_timeout(now);
+        }
         self.write_step(
             now,
             Line {
@@ -282,7 +300,7 @@ impl Drop for FileRecorder {
                 ..Line::default()
             });
         }
-        self.writer.flush();
+        self.writer.write_buffer();
     }
 }
 

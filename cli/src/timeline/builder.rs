@@ -108,10 +108,10 @@ impl Builder {
         let envelope = Envelope::read(text.as_bytes());
         let time = micros(at);
         let (call, is_own) = match kind {
-            Kind::FromHost => (self.calls.from_host(time, stream, &envelope), false),
-            Kind::ToHost => (self.calls.to_host(time, stream, &envelope), false),
-            Kind::ToServer => self.calls.to_server(epoch, &envelope),
-            _ => self.calls.from_server(time, epoch, &envelope),
+            Kind::FromHost => (self.calls.note_from_host(time, stream, &envelope), false),
+            Kind::ToHost => (self.calls.note_to_host(time, stream, &envelope), false),
+            Kind::ToServer => self.calls.note_to_server(epoch, &envelope),
+            _ => self.calls.note_from_server(time, epoch, &envelope),
         };
         let is_ping = envelope.method.as_deref() == Some("ping");
         let label = match call {

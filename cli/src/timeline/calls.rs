@@ -55,7 +55,7 @@ impl Calls {
     }
 
     /// Notes a message from a host. Returns its call.
-    pub(super) fn from_host(
+    pub(super) fn note_from_host(
         &mut self,
         at: u64,
         stream: u64,
@@ -75,7 +75,7 @@ impl Calls {
     }
 
     /// Notes a message to a host. Returns its call.
-    pub(super) fn to_host(
+    pub(super) fn note_to_host(
         &mut self,
         at: u64,
         stream: u64,
@@ -111,7 +111,7 @@ impl Calls {
     }
 
     /// Notes a message to the server. Returns its call, and whether it is a request of the guard itself.
-    pub(super) fn to_server(
+    pub(super) fn note_to_server(
         &mut self,
         epoch: u64,
         message: &Envelope<'_>,
@@ -138,7 +138,7 @@ impl Calls {
     }
 
     /// Notes a message from the server. Returns its call, and whether it answers a request of the guard itself.
-    pub(super) fn from_server(
+    pub(super) fn note_from_server(
         &mut self,
         at: u64,
         epoch: u64,

@@ -86,7 +86,7 @@ async fn read(index: usize, address: &str, reports: &Sender<(usize, Report)>) ->
     let mut reader = BufReader::new(socket);
     let status = timeout(CONNECT_TIMEOUT, next_line(&mut reader));
     let status = status.await.map_err(late)??.unwrap_or_default();
-    if !status.split(' ').nth(1).is_some_and(|code| code == "200") {
+    if status.split(' ').nth(1) != Some("200") {
         let text = match status.starts_with("HTTP/") {
             true => {
                 "the status address refused the request; use an address of --status, and --allow-host for another name"

@@ -21,6 +21,9 @@ const MAX_SAMPLES: usize = 120;
 /// How many failures are kept.
 const MAX_FAILURES: usize = 20;
 
+/// The maximum number of characters of a server's name and version. They are sent with every update.
+const MAX_NAME: usize = 100;
+
 /// The time between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -237,7 +240,7 @@ impl Model {
         let name = server.map_or("", |server| server.name());
         let version = server.map_or("", |server| server.version());
         let words = [name, version, session.version.as_str()];
-        self.identity = Some(words.map(str::to_owned));
+        self.identity = Some(words.map(|word| word.chars().take(MAX_NAME).collect()));
     }
 
     fn add_failure(&mut self, at: Instant, kind: &'static str, text: String) {

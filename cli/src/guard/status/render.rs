@@ -46,9 +46,8 @@ pub(super) fn describe_end(ended: &Ended) -> String {
         let _ = write!(text, ", {exit}");
     }
     let faults = ended.faults.len() + ended.more_faults as usize;
-    let _ = write!(text, "; {faults} faults");
     if let Some(first) = ended.faults.first() {
-        let _ = write!(text, ", the first: {:?}", first.kind());
+        let _ = write!(text, "; {faults} faults, the first: {:?}", first.kind());
     }
     text.push(')');
     text
