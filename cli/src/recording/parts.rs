@@ -79,13 +79,14 @@ impl PartWriter {
         let compress = move || drop(compress(&finished, &compressed));
         let thread = thread::Builder::new().name("compress".into());
         self.compressions.extend(thread.spawn(compress));
-        (self.part, self.len) = (self.part + 1, 0);
+        self.part += 1;
         let header = PartHeader {
             part: self.part,
             seed: self.seed,
         };
         let mut header = serde_json::to_vec(&header)?;
         header.push(b'\n');
+        self.len = header.len();
         self.file.write_all(&header)
     }
 }

@@ -218,6 +218,9 @@ function filter() {
     && (!words || row[LABEL].toLowerCase().includes(words) || (row[BODY] && row[BODY].toLowerCase().includes(words)));
   shown = [];
   for (let index = 0; index < rows.length; index++) if (isShown(rows[index])) shown.push(index);
+  // The old rows would keep the list as high as it was.
+  byId("window").replaceChildren();
+  byId("window").style.transform = "";
   byId("space").style.height = Math.min(shown.length * ROW, MAX_HEIGHT) + "px";
   showKinds();
   showWindow();
