@@ -84,7 +84,8 @@ impl Latency {
     const FIRST_BOUND: u64 = 256;
 
     pub(in crate::client) fn add(&mut self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let micros = duration.as_secs().saturating_mul(1_000_000);
+        let micros = micros.saturating_add(duration.subsec_micros().into());
         self.sum_micros = self.sum_micros.wrapping_add(micros);
         let above = micros / Latency::FIRST_BOUND;
         let bucket = (u64::BITS - above.leading_zeros()) as usize;

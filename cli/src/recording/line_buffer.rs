@@ -143,63 +143,96 @@ impl LineBuffer {
 fn push_number(bytes: &mut Vec<u8>, number: u64) {
     let (mut digits, mut left) = ([b'0'; 20], number);
     let mut start = digits.len();
-    while left > 0 || start == digits.len() {
+    // Two digits at once halve the divisions.
+    while left >= 10 && start >= 2 {
+        let pair = (left % 100) as u8;
+        start -= 2;
+        digits[start] += pair / 10;
+        digits[start + 1] += pair % 10;
+        left /= 100;
+    }
+    if left > 0 || start == digits.len() {
         start -= 1;
-        digits[start] += (left % 10) as u8;
-        left /= 10;
+        digits[start] += left as u8;
     }
     bytes.extend_from_slice(&digits[start..]);
 }
 
-/// Appends the content of a JSON text, as serde writes it.
+/// Appends the content of a JSON text, as serde writes it. Takes eight bytes at once, because messages are full of quotes: a search for the next quote
+/// and a copy of what is before it would cost more.
 fn push_escaped(bytes: &mut Vec<u8>, text: &str) {
-    let text = text.as_bytes();
-    bytes.reserve(text.len() + text.len() / 4);
-    let mut done = 0;
-    while let Some(next) = next_special(text, done) {
-        bytes.extend_from_slice(&text[done..next]);
-        done = next + 1;
-        match text[next] {
-            byte @ (b'"' | b'\\') => bytes.extend_from_slice(&[b'\\', byte]),
-            b'\n' => bytes.extend_from_slice(b"\\n"),
-            b'\r' => bytes.extend_from_slice(b"\\r"),
-            b'\t' => bytes.extend_from_slice(b"\\t"),
-            0x08 => bytes.extend_from_slice(b"\\b"),
-            0x0c => bytes.extend_from_slice(b"\\f"),
-            byte => {
-                let digit = |number: u8| b"0123456789abcdef"[usize::from(number)];
-                let digits = [digit(byte >> 4), digit(byte & 15)];
-                bytes.extend_from_slice(b"\\u00");
-                bytes.extend_from_slice(&digits);
-            }
+    let words = text.as_bytes().chunks_exact(8);
+    let rest = words.remainder();
+    bytes.reserve(text.len() + text.len() / 4 + 16);
+    for word in words {
+        let mut copy = [0; 8];
+        copy.copy_from_slice(word);
+        let special = Special::find(u64::from_le_bytes(copy));
+        if special.controls != 0 {
+            copy.iter().for_each(|byte| push_escaped_byte(bytes, *byte));
+        } else if special.quotes == 0 {
+            bytes.extend_from_slice(&copy);
+        } else {
+            push_with_backslashes(bytes, copy, special.quotes);
         }
     }
-    bytes.extend_from_slice(&text[done..]);
+    rest.iter().for_each(|byte| push_escaped_byte(bytes, *byte));
 }
 
-/// Returns the place of the next byte that needs an escape: a quote, a backslash or a control character. Looks at eight bytes at once.
-fn next_special(text: &[u8], from: usize) -> Option<usize> {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const HIGHS: u64 = ONES << 7;
-    // The highest bit of each byte that is zero, and perhaps of bytes above it. The lowest one is right.
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    let mut at = from;
-    while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) {
-        let word = u64::from_le_bytes(*word);
-        let quotes = zeros(word ^ (ONES * u64::from(b'"')));
-        let backslashes = zeros(word ^ (ONES * u64::from(b'\\')));
-        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let special = quotes | backslashes | controls;
-        if special != 0 {
-            return Some(at + special.trailing_zeros() as usize / 8);
-        }
-        at += 8;
+/// Appends eight bytes, with a backslash before each byte that has its highest bit set in `quotes`.
+fn push_with_backslashes(bytes: &mut Vec<u8>, word: [u8; 8], quotes: u64) {
+    let (mut escaped, mut len) = ([0; 16], 0);
+    for (place, byte) in word.into_iter().enumerate() {
+        // `len` is at most 15 here. The mask spares the check.
+        escaped[len & 15] = b'\\';
+        len += (quotes >> (8 * place + 7)) as usize & 1;
+        escaped[len & 15] = byte;
+        len += 1;
     }
-    let is_special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-    text[at..]
-        .iter()
-        .position(is_special)
-        .map(|place| at + place)
+    // A copy of a fixed length needs no call.
+    let end = bytes.len() + len;
+    bytes.extend_from_slice(&escaped);
+    bytes.truncate(end);
+}
+
+fn push_escaped_byte(bytes: &mut Vec<u8>, byte: u8) {
+    match byte {
+        b'"' | b'\\' => bytes.extend_from_slice(&[b'\\', byte]),
+        b'\n' => bytes.extend_from_slice(b"\\n"),
+        b'\r' => bytes.extend_from_slice(b"\\r"),
+        b'\t' => bytes.extend_from_slice(b"\\t"),
+        0x08 => bytes.extend_from_slice(b"\\b"),
+        0x0c => bytes.extend_from_slice(b"\\f"),
+        0..0x20 => {
+            let digit = |number: u8| b"0123456789abcdef"[usize::from(number)];
+            let digits = [digit(byte >> 4), digit(byte & 15)];
+            bytes.extend_from_slice(b"\\u00");
+            bytes.extend_from_slice(&digits);
+        }
+        _ => bytes.push(byte),
+    }
+}
+
+/// The bytes of a word that need an escape: the highest bit of each is set.
+struct Special {
+    /// Quotes and backslashes.
+    quotes: u64,
+    /// Control characters.
+    controls: u64,
+}
+
+impl Special {
+    fn find(word: u64) -> Special {
+        const ONES: u64 = u64::from_le_bytes([1; 8]);
+        const LOWS: u64 = ONES * 0x7f;
+        // Sets the highest bit of each byte that is zero, and no other bit: a byte cannot carry into the next one.
+        let zeros = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
+        Special {
+            quotes: zeros(word ^ (ONES * u64::from(b'"')))
+                | zeros(word ^ (ONES * u64::from(b'\\'))),
+            controls: zeros(word & (ONES * 0xe0)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -212,6 +245,18 @@ mod tests {
         epoch: 1,
         stream: 0,
     };
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for number in [0, 1, 9, 10, 99, 100, 101, 12_345, 1_000_000_000, u64::MAX] {
+            let mut bytes = Vec::new();
+            push_number(&mut bytes, number);
+            assert_eq!(
+                String::from_utf8(bytes).expect("digits"),
+                number.to_string()
+            );
+        }
+    }
 
     #[test]
     fn text_is_escaped_as_by_serde() {

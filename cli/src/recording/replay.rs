@@ -931,7 +931,7 @@ mod tests {
         }
         // A huge number of polls ends at once.
         let (_, result) =
-            change(r#"{"polled":1}"#, r#"{"polled":18446744073709551615}"#).expect("a recording");
+            change(r#""polled":1}"#, r#""polled":18446744073709551615}"#).expect("a recording");
         assert_eq!(result.difference, None);
         let error = change(r#""timed":true"#, r#""untold":true"#).expect_err("an unknown member");
         assert!(error.contains("is not a line of a recording"), "{error}");

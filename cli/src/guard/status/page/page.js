@@ -68,7 +68,7 @@ function span(seconds) {
 
 function milliseconds(value) {
   if (value === null || value === undefined) return "–";
-  return value < 10 ? value.toFixed(1) + " ms" : value < 10000 ? Math.round(value) + " ms" : (value / 1000).toFixed(1) + " s";
+  return value < 10 ? value.toFixed(1) + " ms" : value < 1000 ? Math.round(value) + " ms" : (value / 1000).toFixed(1) + " s";
 }
 
 function makePlot(width, height, lines) {
@@ -158,7 +158,7 @@ function setOpen(server, isOpen) {
 }
 
 function show(server) {
-  const { data, cells, history } = server;
+  const { data, cells } = server;
   const name = nameOf(data), state = shownState(data);
   setText(cells.name, name);
   setText(cells.version, [data.version, data.protocol].filter(Boolean).join(" · "));
@@ -170,14 +170,29 @@ function show(server) {
   setText(cells.in_flight, String(data.in_flight));
   cells.restart.hidden = !canRestart;
   cells.restart.setAttribute("aria-label", "Restart " + name);
-  const rates = history.map((sample) => sample[0]), medians = history.map((sample) => sample[1]);
   const now = last(server) || [0, null, null];
   setText(cells.rate, now[0] ? now[0].toFixed(now[0] < 10 ? 1 : 0) : "0");
   setText(cells.latency, milliseconds(now[1]));
-  draw(server.rate, [rates], greatest(rates, 1), "calls per second, now " + now[0] + ", most " + greatest(rates, 0));
-  draw(server.latency, [medians], greatest(medians, 1), "median time of a call, now " + milliseconds(now[1]));
+  if (server.isVisible) drawSmall(server);
   showTimes(server);
   if (server.isOpen) showDetail(server);
+}
+
+// Only rows on the screen are drawn, so that 200 servers cost no more than 20.
+const visibility = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    const server = servers.get(Number(entry.target.parentElement?.dataset.id));
+    if (!server) continue;
+    server.isVisible = entry.isIntersecting;
+    if (server.isVisible) drawSmall(server);
+  }
+}, { rootMargin: "200px" });
+
+function drawSmall(server) {
+  const rates = server.history.map((sample) => sample[0]), medians = server.history.map((sample) => sample[1]);
+  const now = last(server) || [0, null, null];
+  draw(server.rate, [rates], greatest(rates, 1), "calls per second, now " + now[0] + ", most " + greatest(rates, 0));
+  draw(server.latency, [medians], greatest(medians, 1), "median time of a call, now " + milliseconds(now[1]));
 }
 
 // Times run on between two updates.
@@ -214,7 +229,7 @@ function receive(message, isWhole) {
   for (const entry of data.servers) {
     seen.add(entry.id);
     let server = servers.get(entry.id);
-    if (!server) { server = makeServer(entry); servers.set(entry.id, server); isNew = true; }
+    if (!server) { server = makeServer(entry); servers.set(entry.id, server); visibility.observe(server.row); isNew = true; }
     const before = server.data;
     if (entry.history) server.history = entry.history.slice(-POINTS);
     else if (entry.sample && entry.samples !== before.samples) {
@@ -226,7 +241,7 @@ function receive(message, isWhole) {
     server.at = performance.now();
     show(server);
   }
-  for (const [id, server] of servers) if (!seen.has(id)) { server.body.remove(); servers.delete(id); isNew = true; }
+  for (const [id, server] of servers) if (!seen.has(id)) { visibility.unobserve(server.row); server.body.remove(); servers.delete(id); isNew = true; }
   if (servers.size === 1 && isNew) for (const server of servers.values()) setOpen(server, true);
   if (isNew || isWhole || news.length || only || order.key !== "id") arrange();
   if (news.length) setText(byId("news"), news.length > 5 ? news.length + " servers changed their state" : news.join("; "));
@@ -313,5 +328,5 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !event.target.closest("input")) { event.preventDefault(); byId("find").focus(); }
   if (event.key === "Escape" && event.target === byId("find")) { byId("find").value = ""; arrange(); }
 });
-setInterval(() => { if (!document.hidden) for (const server of servers.values()) showTimes(server); }, 250);
+setInterval(() => { if (!document.hidden) for (const server of servers.values()) if (server.isVisible) showTimes(server); }, 250);
 connect();
