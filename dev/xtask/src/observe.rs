@@ -1,9 +1,10 @@
 //! `cargo xtask observe`: measures what `--status` and `--record` cost a guarded call, in instructions and in time, beside a guard without them.
 
+use core::time::Duration;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{env, fs, process};
 
 use crate::install::skip_without;
