@@ -167,32 +167,37 @@ fn push_escaped(bytes: &mut Vec<u8>, text: &str) {
     for word in words {
         let mut copy = [0; 8];
         copy.copy_from_slice(word);
-        let special = Special::find(u64::from_le_bytes(copy));
+        let number = u64::from_le_bytes(copy);
+        let special = Special::find(number);
         if special.controls != 0 {
             copy.iter().for_each(|byte| push_escaped_byte(bytes, *byte));
         } else if special.quotes == 0 {
             bytes.extend_from_slice(&copy);
         } else {
-            push_with_backslashes(bytes, copy, special.quotes);
+            push_with_backslashes(bytes, number, special.quotes);
         }
     }
     rest.iter().for_each(|byte| push_escaped_byte(bytes, *byte));
 }
 
 /// Appends eight bytes, with a backslash before each byte that has its highest bit set in `quotes`.
-fn push_with_backslashes(bytes: &mut Vec<u8>, word: [u8; 8], quotes: u64) {
-    let (mut escaped, mut len) = ([0; 16], 0);
-    for (place, byte) in word.into_iter().enumerate() {
-        // `len` is at most 15 here. The mask spares the check.
-        escaped[len & 15] = b'\\';
-        len += (quotes >> (8 * place + 7)) as usize & 1;
-        escaped[len & 15] = byte;
-        len += 1;
+fn push_with_backslashes(bytes: &mut Vec<u8>, mut word: u64, mut quotes: u64) {
+    // A copy of a fixed length needs no call, so all eight bytes are copied, and those that are too many are removed.
+    let mut push_first = |word: u64, len: usize, next: &[u8]| {
+        let end = bytes.len() + len;
+        bytes.extend_from_slice(&word.to_le_bytes());
+        bytes.truncate(end);
+        bytes.extend_from_slice(next);
+    };
+    let mut left = 8;
+    while quotes != 0 {
+        let before = quotes.trailing_zeros() / 8;
+        let rest = word >> (8 * before);
+        push_first(word, before as usize, &[b'\\', rest as u8]);
+        (word, quotes) = (rest >> 8, quotes >> (8 * before) >> 8);
+        left -= before as usize + 1;
     }
-    // A copy of a fixed length needs no call.
-    let end = bytes.len() + len;
-    bytes.extend_from_slice(&escaped);
-    bytes.truncate(end);
+    push_first(word, left, &[]);
 }
 
 fn push_escaped_byte(bytes: &mut Vec<u8>, byte: u8) {
