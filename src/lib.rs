@@ -23,9 +23,10 @@
 //! only one. A [`Relay`] has one `handle` for each of its two sides.
 //!
 //! A **driver** owns the machine, does the I/O and holds no policy. It is a loop: carry out every output, sleep until the deadline, feed
-//! the inputs that arrived, call `handle_timeout`. The loop ends when the machine is closed. The loop goes on when there is no deadline,
-//! because an idle link without keepalive just waits for input. Other threads and tasks do not call the machine. They send a request to the
-//! driver's thread or task, and that calls the verb. The rules for a driver:
+//! the inputs that arrived, call `handle_timeout`. The loop ends when the machine is closed and every output has been polled: the last ones
+//! come after the input that closes it. The loop goes on when there is no deadline, because an idle link without keepalive just waits for
+//! input. Other threads and tasks do not call the machine. They send a request to the driver's thread or task, and that calls the verb. The
+//! rules for a driver:
 //!
 //! - Poll all outputs after every input and every verb, and carry them out in order.
 //! - Name the epoch in every input. The machine drops inputs of an epoch that is over, so a driver may feed them or not.

@@ -111,8 +111,11 @@ impl Target {
             || fields
                 .iter()
                 .any(|(_, name, _)| name.eq_ignore_ascii_case("authorization"));
+        if is_given {
+            return Ok(SignIn::with_credentials());
+        }
         let authorization = match &self.url {
-            Some(url) if !is_given && self.auth.oauth == OAuth::Auto => {
+            Some(url) if self.auth.oauth == OAuth::Auto => {
                 let connector = self.connector()?;
                 Some(authorization::start(url, &self.auth, &connector, audience)?)
             }

@@ -2,9 +2,10 @@
 //!
 //! A machine over HTTP decides which exchanges to begin and what they contain. A driver, or the HTTP library that it uses, does the rest.
 
-// `fields` holds header fields, `media` parses media types, `value` encodes texts as field values, `url` parses URLs, and
+// `bearer` checks tokens, `fields` holds header fields, `media` parses media types, `value` encodes texts as field values, `url` parses URLs, and
 // `retry_after` reads `Retry-After`.
 
+mod bearer;
 pub(crate) mod fields;
 pub(crate) mod media;
 pub(crate) mod retry_after;
@@ -15,6 +16,7 @@ use alloc::borrow::Cow;
 use core::fmt;
 use core::net::IpAddr;
 
+pub use bearer::{BadToken, bearer};
 pub use fields::Fields;
 pub use url::{BadUrl, Url};
 

@@ -227,7 +227,8 @@ impl List {
     ];
 
     /// The method that reads the list.
-    pub(crate) const fn method(self) -> &'static str {
+    #[must_use]
+    pub const fn method(self) -> &'static str {
         match self {
             List::Prompts => names::PROMPTS_LIST,
             List::ResourceTemplates => names::RESOURCES_TEMPLATES_LIST,

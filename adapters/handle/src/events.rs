@@ -4,12 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::iter::from_fn;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use everlink::{AskId, Instant, client, relay, server};
-use futures_core::Stream;
 
 use crate::park::wait;
 use crate::sync::{Mutex, lock, store_waker, wake};
@@ -19,7 +17,8 @@ const MAX_QUEUED: usize = 1024;
 
 /// The events of a machine, from the subscription until the machine's end.
 ///
-/// A task awaits [`recv`](Events::recv), or uses it as a stream. A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the link alive.
+/// A task awaits [`recv`](Events::recv), or uses it as a `Stream` (feature `stream`, which the adapters for async runtimes enable). A thread calls [`wait`](Events::wait) or [`iter`](Events::iter). It does not keep the
+/// link alive.
 ///
 /// A listener that falls more than 1024 events behind misses the oldest ones; [`missed`](Events::missed) counts them. These events are never dropped,
 /// however far the listener falls behind:
@@ -30,6 +29,21 @@ const MAX_QUEUED: usize = 1024;
 /// - the newest [`Watching`](client::Event::Watching). It says what changed since the one before, which may have been dropped.
 ///
 /// Every other event may be dropped. An application that tracks changes of lists and resources reads all of them again when `missed` grows.
+///
+/// ```
+/// use everlink::client::Event;
+/// use everlink_handle::Link;
+///
+/// async fn log_ends(link: Link) {
+///     let mut events = link.events();
+///     drop(link); // not needed any more
+///     while let Some(event) = events.recv().await {
+///         if let Event::Ended(ended) = &*event {
+///             eprintln!("{ended}");
+///         }
+///     }
+/// }
+/// ```
 pub struct Events<E> {
     queue: Arc<Queue<E>>,
     at: Instant,
@@ -88,10 +102,11 @@ impl<E> Events<E> {
     }
 }
 
-impl<E> Stream for Events<E> {
+#[cfg(feature = "stream")]
+impl<E> futures_core::Stream for Events<E> {
     type Item = Arc<E>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<E>>> {
+    fn poll_next(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<E>>> {
         self.get_mut().poll_recv(cx)
     }
 }

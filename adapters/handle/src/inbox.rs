@@ -6,11 +6,11 @@ use std::task::{Context, Poll, Waker};
 
 use crate::sync::{Mutex, lock, store_waker, wake};
 
-/// The receiving side, for a [`Transport`](crate::Transport) whose threads report to it.
+/// The receiving side of a queue, for a [`Transport`](crate::Transport) whose threads report to it.
 #[derive(Debug)]
 pub struct Inbox<T>(Arc<Mutex<Inner<T>>>);
 
-/// The sending side.
+/// The sending side of an [`Inbox`].
 #[derive(Debug)]
 pub struct InboxSender<T>(Arc<Mutex<Inner<T>>>);
 

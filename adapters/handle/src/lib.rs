@@ -22,7 +22,8 @@
 // later. `credentials` is the interface of whatever knows the credentials of requests, and `setup` says what is wrong with the settings of a connector.
 // `command_queue` is the owner's command queue and `commands` are its commands. `events` delivers events, and `record` is the interface of
 // recorders. For transports, `backlog` holds bytes that are yet to be written, `inbox` takes messages of threads, `id_map` is a hash map with
-// internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them.
+// internal ids as keys, and `proxy` reads the proxy settings of the environment. `sync` has the locks and wakers of all of them, and
+// `trace` reports to `tracing`.
 
 mod backlog;
 mod client;
@@ -44,6 +45,7 @@ mod relay;
 mod server;
 mod setup;
 mod sync;
+mod trace;
 mod transport;
 
 pub use backlog::Backlog;
@@ -66,6 +68,7 @@ pub use record::Recorder;
 pub use relay::{Guard, GuardOwner, Status};
 pub use server::{Answer, Context, Response, Service, ServiceError, ServiceOwner, Task};
 pub use setup::SetupError;
+pub use trace::RequestSpan;
 pub use transport::{Clock, NoTransport, Transport};
 
 /// Returns random bytes from the system, for the configuration of a server. The server seals state with them, so they must be unpredictable.

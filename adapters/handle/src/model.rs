@@ -28,8 +28,8 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 #[test]
 fn promised_value_reaches_the_waiter() {
     check(|| {
-        let (promise, pending) = promise();
-        let resolver = thread::spawn(move || promise.resolve(7));
+        let (promise, pending) = promise::<_, Gone>();
+        let resolver = thread::spawn(move || promise.resolve(Ok(7)));
         assert_eq!(wait(pending), Ok(7));
         resolver.join().unwrap();
     });
@@ -38,7 +38,7 @@ fn promised_value_reaches_the_waiter() {
 #[test]
 fn waiter_for_a_dropped_promise_is_told() {
     check(|| {
-        let (promise, pending) = promise::<u8>();
+        let (promise, pending) = promise::<u8, Gone>();
         let dropper = thread::spawn(move || drop(promise));
         assert_eq!(wait(pending), Err(Gone));
         dropper.join().unwrap();
@@ -152,8 +152,8 @@ fn listener_gets_an_event_and_then_the_end() {
             listeners.publish(Instant::ZERO, Event::Initialized);
             listeners.close();
         });
-        assert!(events.next().is_some());
-        assert!(events.next().is_none());
+        assert!(events.wait().is_some());
+        assert!(events.wait().is_none());
         publisher.join().unwrap();
     });
 }

@@ -928,7 +928,7 @@ fn asks_that_came_before_the_handler_are_passed_to_it() {
     pair.link().on_ask(move |ask| {
         assert_eq!(ask.method(), "roots/list");
         count.fetch_add(1, Ordering::Relaxed);
-        ask.answer(Ok(r#"{"roots":[]}"#.parse().expect("it is JSON")));
+        ask.answer_with(&json!({"roots": []}));
     });
     pair.run();
     assert_eq!(

@@ -13,12 +13,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = env::args().skip(1);
     let url = args.next().ok_or("usage: call URL [TOOL [JSON]]")?;
     let config = Config::http("call", env!("CARGO_PKG_VERSION"), &url)?;
-    let token = async || {
-        env::var("MCP_TOKEN")
-            .ok()
-            .map(|token| format!("Bearer {token}"))
-    };
-    let link = Connector::new().with_credentials(token).connect(config)?;
+    let mut connector = Connector::new();
+    if let Ok(token) = env::var("MCP_TOKEN") {
+        connector = connector.with_bearer(&token)?;
+    }
+    let link = connector.connect(config)?;
 
     for tool in link.list_tools().wait()?.items.iter() {
         let tool: Value = tool.parse()?;

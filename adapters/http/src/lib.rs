@@ -1,12 +1,11 @@
 //! MCP over HTTP without an async runtime: a client [`Link`] of `everlink`, driven by threads.
 //!
 //! ```no_run
-//! use std::collections::HashMap;
-//!
-//! use everlink::Config;
+//! use everlink_http::prelude::*;
+//! use serde_json::json;
 //!
 //! let link = everlink_http::connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
-//! let sum = link.call_tool("add", HashMap::from([("a", 1), ("b", 2)])).wait()?;
+//! let sum = link.call_tool("add", json!({"a": 1, "b": 2})).wait()?;
 //! println!("{}", sum.text());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -28,13 +27,13 @@ mod proxy;
 mod transport;
 mod web;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
 use everlink::Config;
-use everlink::http::Url;
+use everlink::http::{Url, bearer};
 use everlink_handle::{Credentials, CredentialsFn, LinkOwner, ThreadPark, Transport, run};
 use ureq::http::{HeaderName, HeaderValue};
 use ureq::tls::TlsConfig;
@@ -43,6 +42,7 @@ use ureq::{Agent, Proxy};
 pub use transport::ClientTransport;
 pub use web::HttpWeb;
 
+pub use everlink::http::BadToken;
 pub use everlink_handle::{
     Call, CallBuilder, CallError, Canceller, Events, Gone, Link, NotReady, OpenAsk, Pending,
     Progress, SetupError, ToolResult, prelude, wait,
@@ -62,6 +62,17 @@ pub fn connect(config: Config) -> io::Result<Link> {
 }
 
 /// The options of a connection: credentials, header fields, certificates and proxy.
+///
+/// ```no_run
+/// use everlink_http::{Connector, prelude::*};
+///
+/// let link = Connector::new()
+///     .with_credentials(async || std::env::var("TOKEN").ok().map(|token| format!("Bearer {token}")))
+///     .with_field("X-Tenant", "blue")?
+///     .without_proxy()
+///     .connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Connector {
     fields: Vec<(HeaderName, HeaderValue)>,
@@ -95,6 +106,17 @@ impl Connector {
     {
         self.credentials = Some(Arc::new(CredentialsFn(credentials)));
         self
+    }
+
+    /// Sends this bearer token with every request. Default: no credentials. For a token that expires, use
+    /// [`with_credentials`](Connector::with_credentials).
+    ///
+    /// # Errors
+    ///
+    /// When the token is empty, or has a character that is not visible ASCII, such as a line break.
+    pub fn with_bearer(self, token: &str) -> Result<Connector, BadToken> {
+        let value = bearer(token)?;
+        Ok(self.with_credentials(move || ready(Some(value.clone()))))
     }
 
     /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.

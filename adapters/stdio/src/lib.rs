@@ -5,17 +5,17 @@
 //! the machine and only moves bytes.
 //!
 //! ```no_run
-//! use std::collections::BTreeMap;
 //! use std::process::Command;
 //!
-//! use everlink::Config;
+//! use everlink_stdio::prelude::*;
+//! use serde_json::json;
 //!
 //! let mut command = Command::new("npx");
 //! command.args(["-y", "@modelcontextprotocol/server-everything"]);
 //! let link = everlink_stdio::connect(command, Config::child("docs", "1.0"))?;
 //!
-//! let first = link.call_tool("echo", BTreeMap::from([("message", "one")])).start(); // both are under way at once
-//! let other = link.call_tool("echo", BTreeMap::from([("message", "two")])).start();
+//! let first = link.call_tool("echo", json!({"message": "one"})).start(); // both are under way at once
+//! let other = link.call_tool("echo", json!({"message": "two"})).start();
 //! println!("{} {}", first.wait()?.text(), other.wait()?.text());
 //!
 //! link.shutdown().wait()?; // or drop it
@@ -123,7 +123,8 @@ pub fn drive(owner: LinkOwner, command: Command) -> io::Result<()> {
 /// The function returns a result ([`Payload`](everlink::Payload)), the input that it needs first
 /// ([`InputRequired`](everlink::server::InputRequired)), or a [`Response`] if it may return either.
 ///
-/// The function runs on one thread per concurrent request. A panic in it becomes an error reply.
+/// The function runs on one thread per concurrent request, at most [`Limits::requests`](everlink::server::Limits::requests) at a time. A panic in it becomes
+/// an error reply. `everlink-tools` makes such a function from typed tools.
 ///
 /// From here on the server owns the standard streams. Other code that reads standard input finds it empty. Other code that prints to standard output
 /// prints to standard error. Child processes inherit neither.
@@ -201,7 +202,9 @@ fn answer<R: Into<Response>>(
         answer,
     } = task;
     if !context.is_cancelled() {
-        let run = AssertUnwindSafe(|| function(request, context).map(Into::into));
+        let span = context.span();
+        let run = || span.in_scope(|| function(request, context).map(Into::into));
+        let run = AssertUnwindSafe(run);
         if let Ok(response) = catch_unwind(run) {
             answer.respond(response);
         }

@@ -17,14 +17,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let url = arguments.next().ok_or("which server?")?;
 
-    let token = async || {
-        env::var("TOKEN")
-            .ok()
-            .map(|token| format!("Bearer {token}"))
-    };
-    let link = Connector::new()
-        .with_credentials(token)
-        .connect(Config::http("example", "1.0", &url)?)?;
+    let mut connector = Connector::new();
+    if let Ok(token) = env::var("TOKEN") {
+        connector = connector.with_bearer(&token)?;
+    }
+    let link = connector.connect(Config::http("example", "1.0", &url)?)?;
 
     let mut events = link.events();
     tokio::spawn(async move {

@@ -129,7 +129,8 @@ impl<A: Handler> HandlerRunner<A> {
             Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
         });
         // Boxed, because the future is moved about six times before it runs.
-        let mut running = Box::pin(run_task(task, Arc::clone(&self.handler)));
+        let span = task.context.span();
+        let mut running = Box::pin(span.instrument(run_task(task, Arc::clone(&self.handler))));
         if is_single_threaded && self.has_time_left(now) {
             // If it is pending, it is polled again as a task, whose waker can wake it.
             let mut noop = Context::from_waker(Waker::noop());

@@ -4,6 +4,19 @@
 //! the results of its methods, or a thread blocks on them with `wait`. Below, one task drives one state machine of the core, which makes all
 //! decisions; this crate only moves bytes.
 //!
+//! ```no_run
+//! use std::process::Command;
+//!
+//! use everlink_tokio::prelude::*;
+//! use serde_json::json;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let link = everlink_tokio::child::connect(Command::new("my-server"), Config::child("docs", "1.0"))?;
+//! println!("{}", link.call_tool("greet", json!({"name": "Ada"})).await?.text());
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`child`] and [`stdio`] are the links and servers over pipes; their transports are those of `everlink-stdio`. [`http`] has the transports over HTTP.
 
 // The modules: `drive` starts that task, and `reactor` lets it wait for pipes.

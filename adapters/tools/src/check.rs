@@ -2,6 +2,7 @@
 //!
 //! Knows the keywords that `schemars` writes. It ignores others, so a value without problems may still not fit.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 
 use serde_json::Value;
@@ -11,23 +12,48 @@ use crate::schema::resolve;
 /// The most problems that one text lists.
 const MAX_PROBLEMS: usize = 5;
 
-/// The most values that are compared. A client that nests choices could otherwise double the work with each level.
-const MAX_STEPS: u32 = 100_000;
+/// The most comparisons of any value with a schema, and how many more there may be for each value inside. A client that nests choices could otherwise double the
+/// work with each level.
+const MIN_STEPS: usize = 100_000;
+const STEPS_PER_VALUE: usize = 16;
+
+/// The most comparisons inside of each other. A schema that refers to itself could otherwise overflow the stack. Values have at most 128 levels.
+const MAX_DEPTH: u32 = 400;
+
+/// The longest text of a client in an error, in characters.
+const MAX_QUOTED: usize = 100;
 
 /// Lists what is wrong with a value. Each problem names the part, such as `points[2].x`.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
-    let steps_left = Cell::new(MAX_STEPS);
+    let steps = MIN_STEPS + STEPS_PER_VALUE * count_values(value);
+    let steps_left = Cell::new(steps);
     let mut check = Check {
         root: schema,
         steps_left: &steps_left,
+        depth: 0,
         problems: Vec::new(),
     };
     check.value(schema, value, "");
     if steps_left.get() == 0 {
         return vec!["the arguments: are too complex to be checked".to_owned()];
     }
-    check.problems.truncate(MAX_PROBLEMS);
     check.problems
+}
+
+fn count_values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(count_values).sum(),
+        Value::Object(members) => members.values().map(count_values).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Shortens a text of a client for an error.
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
 }
 
 /// Whether a schema says more than the type that it was made from checks when serde reads it.
@@ -75,16 +101,28 @@ fn is_implied(is_sized: bool, key: &str, limit: &Value) -> bool {
 
 struct Check<'a> {
     root: &'a Value,
-    steps_left: &'a Cell<u32>,
+    /// Zero if the comparison was given up.
+    steps_left: &'a Cell<usize>,
+    depth: u32,
     problems: Vec<String>,
 }
 
 impl<'a> Check<'a> {
     fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
-        match self.steps_left.get().checked_sub(1) {
-            Some(left) => self.steps_left.set(left),
-            None => return,
+        if self.depth == MAX_DEPTH {
+            self.steps_left.set(0);
         }
+        let is_enough = self.problems.len() == MAX_PROBLEMS;
+        match self.steps_left.get().checked_sub(1) {
+            Some(left) if !is_enough => self.steps_left.set(left),
+            _ => return,
+        }
+        self.depth += 1;
+        self.keywords(schema, value, path);
+        self.depth -= 1;
+    }
+
+    fn keywords(&mut self, schema: &'a Value, value: &Value, path: &str) {
         let schema = resolve(schema, self.root);
         let Some(keywords) = schema.as_object() else {
             if *schema == Value::Bool(false) {
@@ -104,14 +142,7 @@ impl<'a> Check<'a> {
             }
         }
         if let Some(Value::Array(choices)) = keywords.get("enum") {
-            if !choices.contains(value) {
-                let choices: Vec<_> = choices.iter().map(Value::to_string).collect();
-                let choices = choices.join(", ");
-                self.add(
-                    path,
-                    &format!("must be one of {choices}, not {}", describe(value)),
-                );
-            }
+            self.choice(choices.iter(), value, path);
         }
         self.branches(schema, value, path);
         match value {
@@ -142,10 +173,17 @@ impl<'a> Check<'a> {
             let Some(branches) = schema[key].as_array() else {
                 continue;
             };
+            // An enum whose variants have descriptions has a branch for each.
+            let constants = || branches.iter().filter_map(|branch| branch.get("const"));
+            if constants().count() == branches.len() {
+                self.choice(constants(), value, path);
+                continue;
+            }
             let problems = branches.iter().map(|branch| {
                 let mut check = Check {
                     root: self.root,
                     steps_left: self.steps_left,
+                    depth: self.depth,
                     problems: Vec::new(),
                 };
                 check.value(branch, value, path);
@@ -157,6 +195,23 @@ impl<'a> Check<'a> {
             });
             self.problems
                 .extend(best.into_iter().flat_map(|(_, found)| found));
+        }
+    }
+
+    fn choice<'c>(
+        &mut self,
+        mut choices: impl Iterator<Item = &'c Value> + Clone,
+        value: &Value,
+        path: &str,
+    ) {
+        let all = choices.clone();
+        if !choices.any(|choice| choice == value) {
+            let names: Vec<_> = all.map(Value::to_string).collect();
+            let names = names.join(", ");
+            self.add(
+                path,
+                &format!("must be one of {names}, not {}", describe(value)),
+            );
         }
     }
 
@@ -174,7 +229,7 @@ impl<'a> Check<'a> {
                 "less than",
             ),
             (
-                limit("multipleOf").filter(|of| (number / of).fract() != 0.0),
+                limit("multipleOf").filter(|of| !is_multiple(number, *of)),
                 "a multiple of",
             ),
         ];
@@ -246,11 +301,19 @@ impl<'a> Check<'a> {
     }
 
     fn add(&mut self, path: &str, problem: &str) {
-        self.problems.push(match path {
-            "" => format!("the arguments: {problem}"),
-            path => format!("`{path}` {problem}"),
-        });
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(match path {
+                "" => format!("the arguments: {problem}"),
+                path => format!("`{}` {problem}", short(path)),
+            });
+        }
     }
+}
+
+/// Whether a number is a multiple of another, such as 0.3 of 0.1, whose quotient is 2.9999999999999996.
+fn is_multiple(number: f64, of: f64) -> bool {
+    let quotient = number / of;
+    (quotient - quotient.round()).abs() <= quotient.abs() * 4.0 * f64::EPSILON
 }
 
 fn has_type(value: &Value, kind: &Value) -> bool {
@@ -294,7 +357,7 @@ fn type_names(kind: &Value) -> String {
 /// Describes a value in a few words.
 fn describe(value: &Value) -> String {
     match value {
-        Value::String(text) if text.chars().count() > 40 => {
+        Value::String(text) if text.chars().nth(40).is_some() => {
             format!("the text {:?}…", text.chars().take(40).collect::<String>())
         }
         Value::String(text) => format!("the text {text:?}"),
@@ -321,6 +384,63 @@ mod tests {
         }
         let problems = problems(&schema, &value);
         assert_eq!(problems, ["the arguments: are too complex to be checked"]);
+    }
+
+    #[test]
+    fn all_choices_are_named_with_and_without_descriptions() {
+        let plain = json!({"properties": {"to": {"enum": ["a", "b"]}}});
+        let described = json!({"properties": {"to": {"oneOf": [
+            {"const": "a", "description": "The first"},
+            {"const": "b", "description": "The second"},
+        ]}}});
+        for schema in [plain, described] {
+            assert_eq!(problems(&schema, &json!({"to": "b"})), [""; 0]);
+            let found = problems(&schema, &json!({"to": "c"}));
+            let named = "`to` must be one of \"a\", \"b\", not the text \"c\"";
+            assert_eq!(found, [named]);
+        }
+    }
+
+    #[test]
+    fn large_values_are_checked_to_the_end() {
+        let schema = json!({"properties": {"n": {"items": {"type": "integer", "minimum": 1}}}});
+        let mut numbers = vec![1; 300_000];
+        assert_eq!(problems(&schema, &json!({"n": numbers})), [""; 0]);
+        numbers[299_999] = 0;
+        let found = problems(&schema, &json!({"n": numbers}));
+        assert_eq!(found, ["`n[299999]` must be at least 1, not 0"]);
+    }
+
+    #[test]
+    fn only_the_first_problems_are_listed_and_long_names_are_cut() {
+        let schema = json!({"additionalProperties": false, "properties": {"n": {"items": {"type": "string"}}}});
+        assert_eq!(problems(&schema, &json!({"n": vec![1; 10_000]})).len(), 5);
+        let long = problems(&schema, &json!({"x".repeat(1 << 20): 1}));
+        assert!(long[0].len() < 200, "{}", long[0].len());
+    }
+
+    #[test]
+    fn schema_that_refers_to_itself_is_given_up() {
+        let schemas = [
+            json!({"allOf": [{"$ref": "#"}]}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}}),
+        ];
+        for schema in schemas {
+            let given_up = ["the arguments: are too complex to be checked"];
+            assert_eq!(problems(&schema, &json!({"a": 1})), given_up);
+        }
+        assert_eq!(problems(&json!({"$ref": "#"}), &json!({})), [""; 0]);
+        let chain = json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"required": ["x"]}}});
+        assert_eq!(problems(&chain, &json!({})), ["`x` is missing"]);
+    }
+
+    #[test]
+    fn multiples_of_fractions_are_recognised() {
+        let schema = json!({"multipleOf": 0.1});
+        for number in [0.0, 0.3, 1.1, 123_456.7] {
+            assert_eq!(problems(&schema, &json!(number)), [""; 0], "{number}");
+        }
+        assert_eq!(problems(&schema, &json!(0.35)).len(), 1);
     }
 
     #[test]

@@ -4,19 +4,22 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use everlink::Payload;
-use everlink::protocol::LogLevel;
-use everlink::server::{Peer, Request, Supplied};
+use everlink::protocol::{ClientFeature, LogLevel};
+use everlink::server::{Peer, Request, Supplied, missing_capability};
 use everlink_handle::{Context as RequestContext, ServiceError};
 use everlink_types::{
-    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitResult, ElicitUrlParams,
-    ListRootsResult, Root,
+    CreateMessageParams, CreateMessageResult, ElicitAction, ElicitFormParams, ElicitResult,
+    ElicitUrlParams, ListRootsResult, Members, Root,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::check::{has_limits, problems};
+use crate::error::Error;
 use crate::form::{FormError, form};
+use crate::schema;
 
 /// The request of a function. It derefs to the [`Context`](RequestContext) of the handler, which has progress, cancellation, logs and the service.
 ///
@@ -61,6 +64,24 @@ impl Context {
         self.user.as_deref()
     }
 
+    /// Whether the client declared this capability.
+    #[must_use]
+    pub fn declares(&self, feature: ClientFeature) -> bool {
+        self.peer.capabilities.declares(feature)
+    }
+
+    /// Fails with the protocol error that names this capability, unless the client declared it.
+    ///
+    /// # Errors
+    ///
+    /// When the client did not declare the capability.
+    pub fn require(&self, feature: ClientFeature) -> Result<(), Error> {
+        match self.declares(feature) {
+            true => Ok(()),
+            false => Err(Error::protocol(missing_capability(feature))),
+        }
+    }
+
     /// Logs a text for this request, if its client asked for logs and the server [offers](crate::Tools::with_logging) them.
     pub fn log_text(&self, level: LogLevel, text: &str) {
         if let Ok(data) = Payload::of(text) {
@@ -80,16 +101,21 @@ impl Context {
     where
         T: DeserializeOwned + JsonSchema,
     {
-        let params = form::<T>(message)?;
-        let answer: ElicitResult = self.ask_typed("elicitation/create", Some(&params)).await?;
+        let answer = self.elicit_form(&form::<T>(message)?).await?;
         Ok(match answer.action {
-            ElicitAction::Accept => {
-                let content = Value::Object(answer.content.unwrap_or_default());
-                Elicited::Accepted(serde_json::from_value(content)?)
-            }
+            ElicitAction::Accept => Elicited::Accepted(read_form(answer.content)?),
             ElicitAction::Decline => Elicited::Declined,
             _ => Elicited::Cancelled,
         })
+    }
+
+    /// Asks the user to fill in a form that is made at run time, and waits for the answer. The content is not compared with the form.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be asked, or its answer cannot be read.
+    pub async fn elicit_form(&self, params: &ElicitFormParams) -> Result<ElicitResult, AskFailure> {
+        self.ask_typed("elicitation/create", Some(params)).await
     }
 
     /// Asks the user to visit a page, and waits for the answer.
@@ -135,19 +161,41 @@ impl Context {
         Ok(answer.parse()?)
     }
 
-    /// Reads the answer with this key that the client sent after a [`Reply`](crate::Reply) that required input (modern era). `None` if there is none, or if it
-    /// is not a `T`.
+    /// Reads the form with this key that the user filled in after [`Questions`](crate::Questions). `None` if the user did not, or if the answer does not fit.
+    #[must_use]
+    pub fn accepted<T: DeserializeOwned + JsonSchema>(&self, key: &str) -> Option<T> {
+        let answer: ElicitResult = self.answer(key)?;
+        let is_accepted = answer.action == ElicitAction::Accept;
+        is_accepted.then(|| read_form(answer.content).ok())?
+    }
+
+    /// Reads the answer with this key that the client sent after [`Questions`](crate::Questions) (modern era). `None` if there is none, or if it is not a `T`.
     #[must_use]
     pub fn answer<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let answers: Value = self.input.as_ref()?.answers.as_ref()?.parse().ok()?;
         T::deserialize(answers.get(key)?).ok()
     }
 
-    /// Returns the state that the client returned after a [`Reply`](crate::Reply) that required input (modern era). The client may have tampered with it.
+    /// Returns the state that the client returned after [`Questions`](crate::Questions) (modern era). The client may have tampered with it.
     #[must_use]
     pub fn state(&self) -> Option<&str> {
         self.input.as_ref()?.state.as_deref()
     }
+}
+
+/// Reads the content of a form that the user accepted. The client may not have compared it with the form.
+fn read_form<T: DeserializeOwned + JsonSchema>(content: Option<Members>) -> Result<T, AskFailure> {
+    let content = Value::Object(content.unwrap_or_default());
+    let schema = schema::of_input::<T>();
+    if has_limits(&schema) {
+        let problems = problems(&schema, &content);
+        if !problems.is_empty() {
+            return Err(AskFailure::Answer(serde::de::Error::custom(
+                problems.join("; "),
+            )));
+        }
+    }
+    Ok(serde_json::from_value(content)?)
 }
 
 /// What the user did with a form.

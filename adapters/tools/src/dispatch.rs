@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::check::short;
 use crate::context::Context;
 use crate::error::Error;
 use crate::function::{Answer, Started};
@@ -62,7 +63,7 @@ fn call_tool(
     let params: Params<'_> = parse("tools/call", params)?;
     let call = match tools.read().tools.get(&params.name) {
         Some(tool) => Arc::clone(&tool.call),
-        None => return Err(invalid(format!("Unknown tool: {}", params.name))),
+        None => return Err(invalid(format!("Unknown tool: {}", short(&params.name)))),
     };
     let arguments = params.arguments.filter(|it| it.get() != "null");
     if arguments.is_some_and(|arguments| !arguments.get().starts_with('{')) {
@@ -84,7 +85,7 @@ fn get_prompt(
     let params: Params = parse("prompts/get", params)?;
     let get = match tools.read().prompts.get(&params.name) {
         Some(prompt) => Arc::clone(&prompt.get),
-        None => return Err(invalid(format!("Unknown prompt: {}", params.name))),
+        None => return Err(invalid(format!("Unknown prompt: {}", short(&params.name)))),
     };
     // The specification allows only texts. Some clients send numbers.
     let arguments = params.arguments.into_iter().flatten();
@@ -145,13 +146,17 @@ fn complete(
     };
     if !is_known {
         let text = match target {
-            Completable::Prompt(name) => format!("Unknown prompt: {name}"),
-            Completable::Template(uri) => format!("Unknown resource template: {uri}"),
+            Completable::Prompt(name) => format!("Unknown prompt: {}", short(&name)),
+            Completable::Template(uri) => format!("Unknown resource template: {}", short(&uri)),
         };
         return Err(invalid(text));
     }
     let functions = registry.completions.get(&target);
-    let Some(function) = functions.and_then(|it| it.get(&params.argument.name)) else {
+    let function = functions.and_then(|it| it.get(&params.argument.name));
+    let function = function.map(Arc::clone);
+    // The function may change the set.
+    drop(registry);
+    let Some(function) = function else {
         let nothing = CompleteResult::new(Completion::new(Vec::new()));
         return Ok(Started::Done(written(&nothing)));
     };

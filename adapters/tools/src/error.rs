@@ -13,8 +13,8 @@ use crate::context::AskFailure;
 
 /// The error of a function.
 ///
-/// Every error converts to it with `?`. The model reads the text of the error and of its sources, in a result with `isError`. A failed question to a client
-/// becomes a protocol error that names the capability that the client lacks. Like `anyhow::Error`, this type is no [`std::error::Error`] itself.
+/// Every error converts to it with `?`. The model reads the text of the error and of its sources, in a result with `isError`. An [`ErrorObject`] stays a
+/// protocol error, and a failed question to a client becomes one that names the capability that the client lacks. Like `anyhow::Error`, this type is no [`std::error::Error`] itself.
 ///
 /// ```
 /// use everlink_tools::{Error, Result};
@@ -86,6 +86,9 @@ impl Error {
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Error {
         let this: &(dyn StdError + 'static) = &error;
+        if let Some(error) = this.downcast_ref::<ErrorObject>() {
+            return Error::protocol(error.clone());
+        }
         let ask = this.downcast_ref::<ServiceError>();
         let ask = ask.or_else(|| this.downcast_ref().and_then(AskFailure::service_error));
         if let Some(ask) = ask {
@@ -102,6 +105,13 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
             source = cause.source();
         }
         Error::new(text)
+    }
+}
+
+/// The protocol error for a request that is no call of a tool, and for a task: a failure that a model would read becomes an internal error.
+impl From<Error> for ErrorObject {
+    fn from(error: Error) -> ErrorObject {
+        error.into_error_object()
     }
 }
 

@@ -4,7 +4,8 @@
 //! threads (`everlink-stdio`), and standard streams, HTTP and axum on tokio (`everlink-tokio`). Its capabilities follow from what was registered.
 //!
 //! ```no_run
-//! use everlink_tools::{JsonSchema, Tools};
+//! use everlink_tools::Tools;
+//! use everlink_tools::schemars::{self, JsonSchema}; // the derive macro needs the name `schemars`
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Deserialize, JsonSchema)]
@@ -40,6 +41,8 @@
 //! # }
 //! ```
 //!
+//! `#[derive(JsonSchema)]` needs the name `schemars` in scope: by `use everlink_tools::schemars`, or by `schemars = "1"` among the dependencies.
+//!
 //! # What a function returns
 //!
 //! A tool returns any value that serde writes and `schemars` describes. An object becomes structured content, with its JSON as a text beside it; a
@@ -50,12 +53,11 @@
 //! The `?` operator turns every error into an [`Error`], which the model reads as the result of a failed tool (`isError`). A protocol error is
 //! [`Error::protocol`]. Bad arguments never reach the function. The model reads what is wrong with which argument; clients before 2025-11-25 get a
 //! protocol error, as their version of the specification says.
-//!
-//! # The modules
-//!
-//! `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions of all kinds. `context` is
-//! what a function sees of its request. `output`, `reading` and `prompting` are what functions return. `schema` makes schemas, `check` compares a value with
-//! one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template` matches URIs.
+
+// The modules: `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions
+// of all kinds. `context` is what a function sees of its request. `output`, `reading` and `prompting` are what functions return, and `questions` what they ask
+// first. `schema` makes schemas, `check` compares a value with one, `form` makes those of forms. `arguments` and `text` read arguments, and `uri_template`
+// matches URIs.
 
 mod arguments;
 mod base64;
@@ -67,6 +69,7 @@ mod form;
 mod function;
 mod output;
 mod prompting;
+mod questions;
 mod reading;
 mod registration;
 mod registry;
@@ -86,6 +89,7 @@ pub use output::{Output, Reply, WithText};
 #[doc(hidden)]
 pub use output::{OutputDescription, OutputShape};
 pub use prompting::Messages;
+pub use questions::Questions;
 pub use reading::Contents;
 pub use registry::CompletionInput;
 pub use schemars::{self, JsonSchema};

@@ -1,5 +1,7 @@
 //! What a tool returns, and how it becomes a result.
 
+use std::sync::Arc;
+
 use everlink::protocol::Era;
 use everlink::server::InputRequired;
 use everlink::{ErrorObject, Payload};
@@ -10,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::check::problems;
 use crate::error::Error;
 use crate::schema::{self, Shape};
 
@@ -33,10 +36,35 @@ pub struct OutputDescription {
 }
 
 /// The shape of a tool's output, and the era of its client. Only for [`Output`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OutputShape {
     pub(crate) shape: Shape,
     pub(crate) era: Era,
+    /// The schema, if it says more than the type ensures.
+    pub(crate) schema: Option<Arc<Value>>,
+}
+
+impl OutputShape {
+    /// Fails if structured content does not fit the schema. A client would refuse it.
+    fn check(&self, json: &RawValue) -> Result<(), Error> {
+        let found = match &self.schema {
+            Some(schema) => problems(schema, &serde_json::from_str(json.get())?),
+            None if self.shape == Shape::Object && !json.get().starts_with('{') => {
+                vec!["it is no object".to_owned()]
+            }
+            None => return Ok(()),
+        };
+        match found.is_empty() {
+            true => Ok(()),
+            false => Err(mismatch(&found.join("; "))),
+        }
+    }
+}
+
+fn mismatch(problem: &str) -> Error {
+    Error::new(format!(
+        "The result of the tool does not fit its output schema: {problem}"
+    ))
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Output for T {
@@ -63,7 +91,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Output for T {
             Shape::Null => Ok(Vec::new().into()),
             _ => {
                 let json = to_raw_value(&self)?;
-                structured(json.get(), &json, output)
+                structured(json.get(), &json, &output)
             }
         }
     }
@@ -105,12 +133,13 @@ impl<T: Serialize + JsonSchema + Send + 'static> Output for WithText<T> {
     }
 
     fn into_reply(self, output: OutputShape) -> Result<Reply, Error> {
-        structured(&self.text, &to_raw_value(&self.value)?, output)
+        structured(&self.text, &to_raw_value(&self.value)?, &output)
     }
 }
 
 /// A result with a text and a structured content. A legacy client knows only objects as structured content.
-fn structured(text: &str, json: &RawValue, output: OutputShape) -> Result<Reply, Error> {
+fn structured(text: &str, json: &RawValue, output: &OutputShape) -> Result<Reply, Error> {
+    output.check(json)?;
     #[derive(Serialize)]
     struct Text<'a> {
         r#type: &'static str,
@@ -182,6 +211,18 @@ impl From<Vec<Content>> for Reply {
     }
 }
 
+impl From<&str> for Reply {
+    fn from(text: &str) -> Reply {
+        Content::from(text).into()
+    }
+}
+
+impl From<String> for Reply {
+    fn from(text: String) -> Reply {
+        Content::from(text).into()
+    }
+}
+
 impl From<Content> for Reply {
     fn from(content: Content) -> Reply {
         vec![content].into()
@@ -210,7 +251,23 @@ impl Output for Reply {
         }
     }
 
-    fn into_reply(self, _: OutputShape) -> Result<Reply, Error> {
+    /// Only a result that the function made itself is compared with a schema: one that is already written is not read again.
+    fn into_reply(mut self, output: OutputShape) -> Result<Reply, Error> {
+        if let Kind::Result(result) = &mut self.0 {
+            match &result.structured_content {
+                Some(content) => {
+                    output.check(&to_raw_value(content)?)?;
+                    // A legacy client knows only objects.
+                    if output.era == Era::Legacy && !content.is_object() {
+                        result.structured_content = None;
+                    }
+                }
+                None if output.schema.is_some() && !result.is_error() => {
+                    return Err(mismatch("it has no structured content"));
+                }
+                None => {}
+            }
+        }
         Ok(self)
     }
 }

@@ -15,7 +15,8 @@ use crate::error::Error;
 use crate::prompting::{Messages, prompt_arguments};
 use crate::reading::Contents;
 use crate::registry::{
-    Completable, CompleteFn, CompletionInput, PromptEntry, ResourceEntry, ResourceFn, TemplateEntry,
+    Completable, CompleteFn, CompletionInput, MethodFn, PromptEntry, ResourceEntry, ResourceFn,
+    TemplateEntry,
 };
 use crate::tools::Tools;
 use crate::uri_template::UriTemplate;
@@ -51,7 +52,7 @@ impl Tools {
         let listed = payload(&resource);
         let entry = ResourceEntry { listed, read };
         self.change(Some(List::Resources), |registry| {
-            registry.resources.insert(resource.uri, entry);
+            registry.resources.insert(resource.uri, entry)
         })
     }
 
@@ -103,7 +104,7 @@ impl Tools {
             read: reader(template.mime_type, function),
         };
         self.change(Some(List::ResourceTemplates), |registry| {
-            registry.templates.insert(template.uri_template, entry);
+            registry.templates.insert(template.uri_template, entry)
         })
     }
 
@@ -121,9 +122,7 @@ impl Tools {
 
     /// Tells the clients that subscribed to this resource that it changed. The set must [offer](Tools::with_resource_updates) that.
     pub fn resource_updated(&self, uri: &str) {
-        for service in self.services() {
-            drop(service.publish(Change::Resource { uri: uri.into() }));
-        }
+        self.publish(&Change::Resource { uri: uri.into() });
     }
 }
 
@@ -175,7 +174,7 @@ impl Tools {
         self.change(Some(List::Prompts), |registry| {
             registry
                 .prompts
-                .insert(prompt.name, PromptEntry { listed, get });
+                .insert(prompt.name, PromptEntry { listed, get })
         })
     }
 
@@ -219,11 +218,13 @@ impl Tools {
     fn complete(self, target: Completable, argument: String, function: Arc<CompleteFn>) -> Tools {
         self.change(None, |registry| {
             let functions = registry.completions.entry(target).or_default();
-            functions.insert(argument, function);
+            functions.insert(argument, function)
         })
     }
 
-    /// Answers requests of another method with an `async` function of their parameters, for example those of an extension.
+    /// Answers requests of another method with an `async` function of their parameters, for example those of an extension. The result must be an object.
+    ///
+    /// Add the first one before [`config`](Tools::config) is called: a server of a set without methods refuses what it does not know.
     pub fn method<P, R, F, Fut>(self, method: impl Into<String>, function: F) -> Tools
     where
         P: DeserializeOwned + Send + 'static,
@@ -234,8 +235,7 @@ impl Tools {
         let method = method.into();
         let name = method.clone();
         let answer = move |params: Option<Payload>, context| {
-            let params = params.as_ref().map_or("{}", Payload::as_str);
-            let called = serde_json::from_str(params).map(|params| function(params, context));
+            let called = read_params(params.as_ref()).map(|params| function(params, context));
             let called = called.map_err(|error| Error::invalid_params(format!("{name}: {error}")));
             Box::pin(async move {
                 let result = async { called?.await }.await;
@@ -243,8 +243,19 @@ impl Tools {
             }) as _
         };
         self.change(None, |registry| {
-            registry.methods.insert(method, Arc::new(answer));
+            let answer: Arc<MethodFn> = Arc::new(answer);
+            registry.methods.insert(method, answer)
         })
+    }
+}
+
+/// Reads the parameters of another method. Those that are absent or empty may also be read as `()`.
+fn read_params<P: DeserializeOwned>(params: Option<&Payload>) -> Result<P, serde_json::Error> {
+    let params = params.map_or("{}", Payload::as_str);
+    let read = serde_json::from_str(params);
+    match params {
+        "{}" => read.or_else(|error| serde_json::from_str("null").map_err(|_| error)),
+        _ => read,
     }
 }
 

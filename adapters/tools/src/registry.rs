@@ -10,6 +10,7 @@ use everlink_types::Completion;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
+use crate::check::short;
 use crate::context::Context;
 use crate::error::Error;
 use crate::function::{BoxedAnswer, Started};
@@ -155,22 +156,20 @@ impl<T> Default for Set<T> {
 }
 
 impl<T> Set<T> {
-    /// Adds an item. An item of the same name is replaced and keeps its place.
-    pub(crate) fn insert(&mut self, name: String, item: T) {
+    /// Adds an item. An item of the same name is replaced, keeps its place, and is returned.
+    pub(crate) fn insert(&mut self, name: String, item: T) -> Option<T> {
         let last = &mut self.last;
         let number = *self.numbers.entry(name).or_insert_with(|| {
             *last += 1;
             *last
         });
-        self.items.insert(number, item);
+        self.items.insert(number, item)
     }
 
-    /// Removes an item. Returns whether there was one.
-    pub(crate) fn remove(&mut self, name: &str) -> bool {
-        let number = self.numbers.remove(name);
-        number
-            .and_then(|number| self.items.remove(&number))
-            .is_some()
+    /// Removes an item and returns it.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<T> {
+        let number = self.numbers.remove(name)?;
+        self.items.remove(&number)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&T> {
@@ -200,7 +199,9 @@ impl<T> Set<T> {
                 .parse()
                 .ok()
                 .filter(|number| (1..=self.last).contains(number))
-                .ok_or_else(|| Error::invalid_params(format!("Invalid cursor: {cursor}")))?,
+                .ok_or_else(|| {
+                    Error::invalid_params(format!("Invalid cursor: {}", short(cursor)))
+                })?,
         };
         let mut rest = self.items.range(after + 1..);
         let page: Vec<_> = rest.by_ref().take(size).collect();

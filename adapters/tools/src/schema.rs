@@ -53,40 +53,59 @@ pub(crate) enum Shape {
 
 impl Shape {
     pub(crate) fn of(schema: &Value) -> Shape {
+        Shape::inside(schema, schema, &[]).unwrap_or(Shape::Any)
+    }
+
+    /// The shape of a part of a schema, which was reached through these references. `None` if one of them is that part: it adds no type.
+    fn inside(schema: &Value, root: &Value, through: &[&str]) -> Option<Shape> {
         if let Some(kind) = schema.get("type") {
-            return match kind.as_str() {
+            return Some(match kind.as_str() {
                 Some("null") => Shape::Null,
                 Some("object") => Shape::Object,
                 Some("string") => Shape::Text,
                 _ => Shape::Other,
-            };
+            });
         }
         let branches = ["oneOf", "anyOf"]
             .iter()
             .find_map(|key| schema.get(*key)?.as_array());
-        match branches {
-            Some(branches) => {
-                let mut shapes = branches.iter().map(Shape::of);
-                let first = shapes.next().unwrap_or(Shape::Any);
-                if shapes.all(|shape| shape == first) {
-                    first
-                } else {
-                    Shape::Other
-                }
-            }
-            None if schema.get("$ref").is_some() => Shape::of(resolve(schema, schema)),
-            None if schema.get("enum").is_some() || schema.get("const").is_some() => Shape::Other,
-            None => Shape::Any,
+        if let Some(branches) = branches {
+            let shapes = branches
+                .iter()
+                .filter_map(|branch| Shape::inside(branch, root, through));
+            return shapes.reduce(|one, other| if one == other { one } else { Shape::Other });
         }
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            if through.contains(&reference) {
+                return None;
+            }
+            return match target(schema, root) {
+                Some(target) => Shape::inside(target, root, &[through, &[reference]].concat()),
+                None => Some(Shape::Any),
+            };
+        }
+        let is_chosen = schema.get("enum").is_some() || schema.get("const").is_some();
+        Some(if is_chosen { Shape::Other } else { Shape::Any })
     }
 }
 
-/// Follows the `$ref` of a schema inside its root.
-pub(crate) fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
-    let target = schema.get("$ref").and_then(Value::as_str);
-    target
-        .and_then(|target| root.pointer(target.strip_prefix('#')?))
-        .unwrap_or(schema)
+/// The most references that lead from one schema to another.
+const MAX_REFERENCES: usize = 16;
+
+/// Follows the `$ref` of a schema inside its root, also from one to the next.
+pub(crate) fn resolve<'a>(mut schema: &'a Value, root: &'a Value) -> &'a Value {
+    for _ in 0..MAX_REFERENCES {
+        match target(schema, root) {
+            Some(target) => schema = target,
+            None => break,
+        }
+    }
+    schema
+}
+
+/// The target of the `$ref` of a schema.
+fn target<'a>(schema: &Value, root: &'a Value) -> Option<&'a Value> {
+    root.pointer(schema.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
 
 /// The schema of the arguments of a tool: always an object.
@@ -107,4 +126,24 @@ pub(crate) fn of_arguments<T: JsonSchema>(tool: &str) -> (Value, Shape) {
         ),
     }
     (schema, shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shape_of_a_recursive_type_is_that_of_its_other_parts() {
+        #[derive(schemars::JsonSchema)]
+        #[schemars(untagged)]
+        #[expect(dead_code, reason = "only its schema is used")]
+        enum Node {
+            Leaf { name: String },
+            Inner(Box<Node>),
+        }
+        assert_eq!(Shape::of(&of_output::<Node>()), Shape::Object);
+        assert_eq!(Shape::of(&json!({"$ref": "#"})), Shape::Any);
+        let schema = json!({"$ref": "#/$defs/a", "$defs": {"a": {"oneOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}});
+        assert_eq!(Shape::of(&schema), Shape::Text);
+    }
 }

@@ -10,10 +10,11 @@ use everlink::protocol::{Version, code};
 use everlink_types::{CallToolResult, Tool};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::arguments::ArgumentRules;
+use crate::check::has_limits;
 use crate::context::Context;
 use crate::dispatch::written;
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub(crate) struct TypedTool<A, R> {
     tool: Tool,
     rules: ArgumentRules,
     output: Shape,
+    /// The schema that results are compared with.
+    checked_output: Option<Arc<Value>>,
     types: PhantomData<fn(A) -> R>,
 }
 
@@ -45,13 +48,23 @@ impl<A: DeserializeOwned + JsonSchema, R: Output> TypedTool<A, R> {
             tool.input_schema = input;
         }
         let mut output = R::describe();
+        let is_output_by_hand = tool.output_schema.is_some();
         match &tool.output_schema {
-            Some(by_hand) => output.shape = Shape::of(by_hand),
+            // A tool with an output schema must return structured content, also if it is a text.
+            Some(by_hand) => {
+                output.shape = match Shape::of(by_hand) {
+                    Shape::Object => Shape::Object,
+                    _ => Shape::Other,
+                }
+            }
             None => tool.output_schema = output.schema,
         }
+        let output_schema = tool.output_schema.as_ref();
+        let is_checked = |schema: &&Value| is_output_by_hand || has_limits(schema);
         TypedTool {
             rules: ArgumentRules::new(tool.input_schema.clone(), shape, is_by_hand),
             output: output.shape,
+            checked_output: output_schema.filter(is_checked).cloned().map(Arc::new),
             tool,
             types: PhantomData,
         }
@@ -100,12 +113,17 @@ impl<A: DeserializeOwned + JsonSchema, R: Output> TypedTool<A, R> {
             Payload::of(&tool).expect("a tool has only texts as keys")
         });
         let (name, rules, shape) = (self.tool.name, self.rules, self.output);
+        let checked_output = self.checked_output;
         let call = move |arguments: Option<&RawValue>, context: Context| {
             let version = context.peer().version;
             match rules.read(arguments) {
                 Ok(arguments) => {
-                    let era = version.era();
-                    start(arguments, context, OutputShape { shape, era })
+                    let output = OutputShape {
+                        shape,
+                        era: version.era(),
+                        schema: checked_output.clone(),
+                    };
+                    start(arguments, context, output)
                 }
                 Err(problem) => Started::Done(bad_arguments(&name, &problem, version)),
             }

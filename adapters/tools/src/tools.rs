@@ -36,7 +36,7 @@ pub struct Tools(Arc<Shared>);
 
 struct Shared {
     registry: RwLock<Registry>,
-    /// The servers that use the set.
+    /// The servers that use the set. Locked before the registry and until a change is announced, so that all servers learn of all changes in one order.
     services: Mutex<Vec<Service>>,
 }
 
@@ -53,7 +53,7 @@ impl Tools {
     pub fn of(server: Implementation) -> Tools {
         Tools(Arc::new(Shared {
             registry: RwLock::new(Registry::new(server)),
-            services: Mutex::new(Vec::new()),
+            services: Mutex::default(),
         }))
     }
 
@@ -106,7 +106,7 @@ impl Tools {
 
     /// Returns the handler for a server on tokio or another async runtime: `everlink_tokio::http::serve(listener, tools.config(), tools.handler())`.
     ///
-    /// Each server needs a handler of its own. Blocking tools run on threads of their own.
+    /// Each server needs a handler of its own. Blocking tools run on threads of their own: at most 512 in a process. More calls fail until one of them ends.
     pub fn handler(
         &self,
     ) -> impl Fn(Request, RequestContext) -> Answering + Send + Sync + 'static + use<> {
@@ -116,13 +116,17 @@ impl Tools {
 
     /// Returns the handler for a server with threads: `everlink_stdio::serve(tools.config(), tools.blocking_handler())`.
     ///
-    /// Each server needs a handler of its own. A function that is `async` runs on the thread of its request; it must not need a runtime.
+    /// Each server needs a handler of its own. A function that is `async` runs on the thread of its request; it must not need a runtime. It is dropped at a
+    /// wait when its call is cancelled.
     pub fn blocking_handler(
         &self,
     ) -> impl Fn(Request, RequestContext) -> Result<Response, ErrorObject> + Send + Sync + 'static + use<>
     {
         let start = self.starter();
-        move |request, context| start(request, context).run()
+        move |request, context| {
+            let cancelled = context.cancelled();
+            start(request, context).run(cancelled)
+        }
     }
 
     /// Begins requests. The first one tells the set which server it has.
@@ -140,6 +144,9 @@ impl Tools {
 /// # Tools
 impl Tools {
     /// Adds a tool: its name, what it does, and an `async` function of its arguments and the request.
+    ///
+    /// An `async` closure cannot own what it captures and be called again, so a function with a value of its own is a closure that returns a future: `move |args,
+    /// context| { let pool = pool.clone(); async move { .. } }`.
     ///
     /// A tool of the same name is replaced. The schemas of arguments and result follow from their types, and doc comments describe the arguments. A tool
     /// without arguments takes `()`, and one that reads any arguments takes a [`serde_json::Value`].
@@ -237,10 +244,12 @@ impl Tools {
 impl Tools {
     /// Tells the set that this server uses it, so that its clients learn of changes.
     ///
-    /// The first request does the same. A server over HTTP whose tools have arguments in header fields (`x-mcp-header`) needs it before that, to compare them
-    /// from the first request on.
+    /// The first request does the same, so most servers do not need it. A server over HTTP whose tools have arguments in header fields (`x-mcp-header`)
+    /// needs it before that, to compare them from the first request on. It does no harm to attach a server twice: a server does not queue a change that is
+    /// queued already.
     pub fn attach(&self, service: &Service) {
-        lock(&self.0.services).push(service.clone());
+        let mut services = lock(&self.0.services);
+        services.push(service.clone());
         drop(service.tools(self.tool_list()));
     }
 
@@ -252,46 +261,62 @@ impl Tools {
     }
 
     /// Changes the set, and tells the clients which list changed.
-    pub(crate) fn change(self, list: Option<List>, change: impl FnOnce(&mut Registry)) -> Tools {
-        self.apply(list, |registry| {
-            change(registry);
-            true
-        });
+    pub(crate) fn change<T>(
+        self,
+        list: Option<List>,
+        change: impl FnOnce(&mut Registry) -> T,
+    ) -> Tools {
+        drop(self.apply(list, change, |_| true));
         self
     }
 
-    pub(crate) fn remove(&self, list: List, remove: impl FnOnce(&mut Registry) -> bool) -> bool {
-        self.apply(Some(list), remove)
+    /// Removes an item, and tells the clients if there was one.
+    pub(crate) fn remove<T>(
+        &self,
+        list: List,
+        remove: impl FnOnce(&mut Registry) -> Option<T>,
+    ) -> bool {
+        let removed = self.apply(Some(list), remove, Option::is_some);
+        removed.is_some()
     }
 
-    /// Changes the set. If that had an effect, tells the clients.
-    fn apply(&self, list: Option<List>, change: impl FnOnce(&mut Registry) -> bool) -> bool {
-        let (has_changed, before, after) = {
+    /// Changes the set. If that has an effect, tells the clients. Returns what was replaced or removed: the destructor of a function may use the set, so it
+    /// must run without the locks.
+    fn apply<T>(
+        &self,
+        list: Option<List>,
+        change: impl FnOnce(&mut Registry) -> T,
+        has_effect: impl FnOnce(&T) -> bool,
+    ) -> T {
+        let mut services = lock(&self.0.services);
+        let (changed, before, after) = {
             let registry = self.0.registry.write();
             let mut registry = registry.unwrap_or_else(PoisonError::into_inner);
             let before = registry.offer();
-            let has_changed = change(&mut registry);
-            (has_changed, before, registry.offer())
+            let changed = change(&mut registry);
+            (changed, before, registry.offer())
         };
-        for service in self.services().into_iter().filter(|_| has_changed) {
-            if before != after {
-                drop(service.offer(after.clone()));
-            }
-            if list == Some(List::Tools) {
-                drop(service.tools(self.tool_list()));
-            }
-            if let Some(list) = list {
-                drop(service.publish(Change::List(list)));
+        if has_effect(&changed) {
+            for service in open(&mut services) {
+                if before != after {
+                    drop(service.offer(after.clone()));
+                }
+                if list == Some(List::Tools) {
+                    drop(service.tools(self.tool_list()));
+                }
+                if let Some(list) = list {
+                    drop(service.publish(Change::List(list)));
+                }
             }
         }
-        has_changed
+        changed
     }
 
-    /// The servers that use the set and are not closed.
-    pub(crate) fn services(&self) -> Vec<Service> {
-        let mut services = lock(&self.0.services);
-        services.retain(|service| service.state() != State::Closed);
-        services.clone()
+    /// Tells the clients of all servers of a change.
+    pub(crate) fn publish(&self, change: &Change) {
+        for service in open(&mut lock(&self.0.services)) {
+            drop(service.publish(change.clone()));
+        }
     }
 
     /// All tools, in the form of a result of `tools/list`.
@@ -302,6 +327,12 @@ impl Tools {
             .page("tools", None, usize::MAX, |tool| &tool.listed);
         list.expect("the first page exists")
     }
+}
+
+/// Removes the servers that are closed.
+fn open(services: &mut Vec<Service>) -> &[Service] {
+    services.retain(|service| service.state() != State::Closed);
+    services
 }
 
 impl fmt::Debug for Tools {

@@ -101,7 +101,8 @@ fn http_server_lets_in_only_clients_with_the_token() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let with_token = everlink_tokio::http::Connector::new()
-            .with_credentials(async || Some("Bearer open-sesame".to_owned()));
+            .with_bearer("open-sesame")
+            .expect("a token");
         let link = with_token.connect(config()).expect("a runtime");
         let sum = link
             .call_tool("add", json!({"a": 1, "b": 2}))

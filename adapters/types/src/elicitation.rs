@@ -301,6 +301,20 @@ impl ElicitResult {
             other: Members::new(),
         }
     }
+
+    /// The result of a user who filled in the form: any value that serializes to a JSON object.
+    ///
+    /// # Errors
+    ///
+    /// When the value does not serialize to an object.
+    pub fn accepted(form: &impl Serialize) -> Result<ElicitResult, serde_json::Error> {
+        let content = serde_json::from_value(serde_json::to_value(form)?)?;
+        let accepted = ElicitResult::new(ElicitAction::Accept);
+        Ok(ElicitResult {
+            content: Some(content),
+            ..accepted
+        })
+    }
 }
 
 /// What the user did with a question.

@@ -21,6 +21,19 @@ pub struct Root {
     pub other: Members,
 }
 
+impl Root {
+    /// The directory or file at this URI, without a name.
+    #[must_use]
+    pub fn new(uri: impl Into<String>) -> Root {
+        Root {
+            uri: uri.into(),
+            name: None,
+            meta: None,
+            other: Members::new(),
+        }
+    }
+}
+
 /// The result of `roots/list`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -33,4 +46,16 @@ pub struct ListRootsResult {
     /// All other members.
     #[serde(flatten)]
     pub other: Members,
+}
+
+impl ListRootsResult {
+    /// The result with these roots.
+    #[must_use]
+    pub fn new(roots: Vec<Root>) -> ListRootsResult {
+        ListRootsResult {
+            roots,
+            meta: None,
+            other: Members::new(),
+        }
+    }
 }

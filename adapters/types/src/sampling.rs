@@ -265,3 +265,21 @@ pub struct CreateMessageResult {
     #[serde(flatten)]
     pub other: Members,
 }
+
+impl CreateMessageResult {
+    /// A message of this model.
+    #[must_use]
+    pub fn new(
+        model: impl Into<String>,
+        content: impl Into<SamplingContent>,
+    ) -> CreateMessageResult {
+        CreateMessageResult {
+            role: Role::Assistant,
+            content: content.into(),
+            model: model.into(),
+            stop_reason: None,
+            meta: None,
+            other: Members::new(),
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! What the models accept, refuse and keep.
 
 use everlink_types::{
-    CallToolResult, Completion, Content, CreateMessageParams, ElicitParams, Id, InputRequest,
-    ProgressParams, PromptMessage, ResourceContents, SamplingMessage, Tool, ToolAnnotations,
+    CallToolResult, Completion, Content, CreateMessageParams, CreateMessageResult, ElicitParams,
+    ElicitResult, Id, InputRequest, ListRootsResult, ProgressParams, PromptMessage,
+    ResourceContents, Root, SamplingMessage, Tool, ToolAnnotations,
 };
 use serde_json::{Value, from_value, json, to_value};
 
@@ -131,4 +132,27 @@ fn messages_are_built_from_texts() {
     let message = PromptMessage::assistant(Content::resource(ResourceContents::text("a:b", "c")));
     let expected = json!({"role": "assistant", "content": {"type": "resource", "resource": {"uri": "a:b", "text": "c"}}});
     assert_eq!(to_value(message).expect("it serializes"), expected);
+}
+
+#[test]
+fn answers_of_a_client_can_be_made() {
+    let roots = ListRootsResult::new(vec![Root::new("file:///srv")]);
+    let written = to_value(&roots).expect("JSON");
+    assert_eq!(written, json!({"roots": [{"uri": "file:///srv"}]}));
+
+    let message = CreateMessageResult::new("none", "So be it.");
+    let written = to_value(&message).expect("JSON");
+    let content = json!({"type": "text", "text": "So be it."});
+    assert_eq!(
+        written,
+        json!({"role": "assistant", "content": content, "model": "none"})
+    );
+
+    let accepted = ElicitResult::accepted(&json!({"sure": true})).expect("an object");
+    let written = to_value(&accepted).expect("JSON");
+    assert_eq!(
+        written,
+        json!({"action": "accept", "content": {"sure": true}})
+    );
+    assert!(ElicitResult::accepted(&7).is_err());
 }

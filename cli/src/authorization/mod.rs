@@ -38,6 +38,10 @@ static STARTED: OnceLock<Authorization> = OnceLock::new();
 const NO_CREDENTIALS: &str =
     "give it a token with --bearer-env VARIABLE, or a header with --header-env VARIABLE";
 
+/// The advice after a refusal of the credentials that were given.
+const BAD_CREDENTIALS: &str =
+    "it refused those of --bearer-env, --header-env or --header: correct them and start again";
+
 /// Starts the authorization for a server. `connector` has the certificates and the proxy for its exchanges.
 pub(crate) fn start(
     url: &str,
@@ -87,6 +91,7 @@ async fn patience(mut offer: watch::Receiver<bool>) {
 pub(crate) struct SignIn {
     /// `None` if credentials were given, or the server is a child process.
     authorization: Option<Authorization>,
+    has_credentials: bool,
     /// The text of the last refusal.
     refusal: Arc<Mutex<Option<String>>>,
 }
@@ -95,7 +100,22 @@ impl SignIn {
     pub(crate) fn new(authorization: Option<Authorization>) -> SignIn {
         SignIn {
             authorization,
-            refusal: Arc::default(),
+            ..SignIn::default()
+        }
+    }
+
+    /// Nobody signs in, because credentials are given.
+    pub(crate) fn with_credentials() -> SignIn {
+        SignIn {
+            has_credentials: true,
+            ..SignIn::default()
+        }
+    }
+
+    const fn general_advice(&self) -> &'static str {
+        match self.has_credentials {
+            true => BAD_CREDENTIALS,
+            false => NO_CREDENTIALS,
         }
     }
 
@@ -140,7 +160,7 @@ impl SignIn {
     /// Waits for the outcome of a challenge. An error says why there are no credentials, and what to do.
     async fn settle(&self) -> Result<(), String> {
         let Some(authorization) = &self.authorization else {
-            return Err(NO_CREDENTIALS.into());
+            return Err(self.general_advice().into());
         };
         let why = match authorization.settled().await {
             Ok(_) => return Ok(()),
@@ -156,7 +176,8 @@ impl SignIn {
     /// Why there are no credentials, or what to do about it.
     pub(crate) fn advice(&self) -> String {
         let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
-        refusal.clone().unwrap_or_else(|| NO_CREDENTIALS.into())
+        let refusal = refusal.clone();
+        refusal.unwrap_or_else(|| self.general_advice().into())
     }
 
     /// Says how to sign in, while a sign-in is open, and at which page.

@@ -123,7 +123,7 @@ impl LineBuffer {
         self.is_urgent
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 

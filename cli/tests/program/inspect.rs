@@ -171,6 +171,18 @@ fn missing_server_command_is_not_retried() {
 }
 
 #[test]
+fn inspect_says_that_the_server_refused_the_given_credentials() {
+    let unauthorized_server = UnauthorizedServer::start();
+    let header = ["--header", "Authorization: Bearer wrong"];
+    let url = ["--url", &unauthorized_server.url];
+    let output = run_everlink(&[&["inspect"], &header[..], &url[..]].concat(), &[]);
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{printed}");
+    assert!(printed.contains("refused those of"), "{printed}");
+    assert!(!printed.contains("give it a token"), "{printed}");
+}
+
+#[test]
 fn inspect_fails_with_a_hint_if_the_server_requires_credentials() {
     let unauthorized_server = UnauthorizedServer::start();
     let output = run_everlink(&["inspect", "--url", &unauthorized_server.url], &[]);

@@ -62,9 +62,10 @@ pub(crate) fn lint_here() -> Outcome {
 pub(crate) fn test_here() -> Outcome {
     let tests = match cfg!(windows) {
         true => "--test processes --test windows",
-        false => "--lib --bins --tests",
+        // Some tests run an example.
+        false => "--lib --bins --tests --examples",
     };
-    let packages = "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-tokio --package everlink-cli";
+    let packages = "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-tokio --package everlink-types --package everlink-tools --package everlink-cli";
     cargo(&format!("test {packages} {tests}"))
 }
 
@@ -74,7 +75,7 @@ pub(crate) fn check_macos() -> Outcome {
         return missing_program(&format!("the target {MACOS}"));
     }
     cargo(&format!(
-        "check --target {MACOS} --package everlink --package everlink-handle --package everlink-stdio --package everlink-tokio --no-default-features"
+        "check --target {MACOS} --package everlink --package everlink-handle --package everlink-stdio --package everlink-tokio --package everlink-types --package everlink-tools --no-default-features"
     ))
 }
 

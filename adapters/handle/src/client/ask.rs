@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everlink::client::Ask;
 use everlink::protocol::code;
 use everlink::{ErrorObject, Payload};
+use serde::Serialize;
 
 use super::link::{LinkQueue, OwnerCommand};
 use crate::commands::ClientCommand;
@@ -13,7 +14,29 @@ use crate::commands::ClientCommand;
 /// The function that answers the asks of a server.
 pub(crate) type AskHandler = Box<dyn FnMut(OpenAsk) + Send>;
 
-/// An ask of the server, and the one answer to it. Dropping it without an answer sends an internal error to the server.
+/// An ask of the server, and the one answer to it, for the function of [`Link::on_ask`](crate::Link::on_ask).
+///
+/// Dropping it without an answer sends an internal error to the server. The server waits for up to [`Policy::ask_timeout`](everlink::Policy::ask_timeout),
+/// 10 min by default.
+///
+/// ```
+/// use everlink::ErrorObject;
+/// use everlink::protocol::code;
+/// use everlink_handle::Link;
+/// use serde_json::json;
+///
+/// fn answer_roots(link: &Link) {
+///     link.on_ask(|ask| match ask.method() {
+///         "roots/list" => {
+///             ask.answer_with(&json!({"roots": [{"uri": "file:///home/ada/project"}]}));
+///         }
+///         method => {
+///             let text = format!("{method} is not supported");
+///             ask.answer(Err(ErrorObject::new(code::METHOD_NOT_FOUND, text)));
+///         }
+///     });
+/// }
+/// ```
 #[must_use = "an ask needs an answer"]
 pub struct OpenAsk {
     ask: Ask,
@@ -51,6 +74,16 @@ impl OpenAsk {
     /// Answers with a result, or refuses with an error. Does nothing if the server no longer waits.
     pub fn answer(mut self, answer: Result<Payload, ErrorObject>) {
         self.send(answer);
+    }
+
+    /// Answers with a result: any value that serializes to a JSON object, such as a type of `everlink-types`. If it cannot be serialized, the server gets
+    /// an internal error.
+    pub fn answer_with(self, result: &impl Serialize) {
+        let result = Payload::of(result);
+        self.answer(result.map_err(|error| {
+            let text = format!("the client's answer cannot be serialized as JSON: {error}");
+            ErrorObject::new(code::INTERNAL_ERROR, text)
+        }));
     }
 
     fn send(&mut self, answer: Result<Payload, ErrorObject>) {

@@ -18,6 +18,8 @@ use super::link::{LinkQueue, NotReady, OwnerCommand};
 use crate::commands::ClientCommand;
 use crate::park::wait;
 use crate::promise::{Gone, Slot};
+use crate::sync::wake;
+use crate::trace::CallSpan;
 
 /// The maximum number of progress reports queued per call. The oldest report is dropped for a new one.
 const MAX_REPORTS: usize = 64;
@@ -25,7 +27,21 @@ const MAX_REPORTS: usize = 64;
 /// A call to be made.
 ///
 /// It is made when a task awaits it or a thread calls [`wait`](CallBuilder::wait). [`start`](CallBuilder::start) makes it at once, so that several calls
-/// run at the same time.
+/// run at the same time. A builder that is dropped makes no call.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use everlink_handle::{CallError, Link};
+/// use serde_json::json;
+///
+/// async fn build(link: &Link) -> Result<String, CallError> {
+///     let tests = link.call_tool("test", json!({})).idempotent().start(); // under way from here on
+///     let build = link.call_tool("build", json!({"release": true}));
+///     let build = build.timeout(Duration::from_secs(300)).on_progress(|report| println!("{report:?}"));
+///     Ok(format!("{}\n{}", build.await?.text(), tests.await?.text()))
+/// }
+/// ```
 #[must_use = "a call is made when it is awaited, waited for or started"]
 pub struct CallBuilder<T> {
     queue: Arc<LinkQueue>,
@@ -39,6 +55,26 @@ pub struct CallBuilder<T> {
 pub(super) enum CallSubject {
     List(List),
     Method(Cow<'static, str>, Option<Payload>),
+}
+
+impl CallSubject {
+    fn span(&self) -> CallSpan {
+        match self {
+            CallSubject::List(list) => CallSpan::new(list.method(), None),
+            CallSubject::Method(method, params) => CallSpan::new(method, params.as_ref()),
+        }
+    }
+
+    fn into_command(self, options: CallOptions) -> ClientCommand {
+        match self {
+            CallSubject::List(list) => ClientCommand::List { list, options },
+            CallSubject::Method(method, params) => ClientCommand::Call {
+                method,
+                params,
+                options,
+            },
+        }
+    }
 }
 
 type OnProgress = Box<dyn FnMut(Progress) + Send>;
@@ -59,21 +95,22 @@ impl<T> CallBuilder<T> {
     }
 
     /// Sets the longest time until the result, with or without progress; [`CallOptions::with_total`] says which waits are not counted. Default: the
-    /// limits of the [`Policy`](everlink::Policy).
+    /// limits of the [`Policy`](everlink::Policy), 60 s without a reply or progress and 10 min in all.
     pub fn timeout(mut self, limit: Duration) -> CallBuilder<T> {
         self.options.total = Some(Limit::After(limit));
         self.options.idle.get_or_insert(Limit::Never);
         self
     }
 
-    /// Sets the longest time without a reply or progress. Default: [`Policy::call_idle`](everlink::Policy::call_idle), or no limit if there is a
-    /// [`timeout`](CallBuilder::timeout).
+    /// Sets the longest time without a reply or progress. Default: [`Policy::call_idle`](everlink::Policy::call_idle), which is 60 s; no limit if there is
+    /// a [`timeout`](CallBuilder::timeout).
     pub fn idle_timeout(mut self, limit: Duration) -> CallBuilder<T> {
         self.options.idle = Some(Limit::After(limit));
         self
     }
 
-    /// Says that running the call twice is harmless, so that it may be sent again after its server ended. Default: no, except for methods that only read.
+    /// Says that running the call twice is harmless, so that it may be sent again after its server ended, up to
+    /// [`Policy::resends`](everlink::Policy::resends) times (2 by default). Default: no, except for methods that only read.
     pub const fn idempotent(mut self) -> CallBuilder<T> {
         self.options.idempotent = true;
         self
@@ -85,7 +122,8 @@ impl<T> CallBuilder<T> {
         self
     }
 
-    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits.
+    /// Sets a function to run for each progress report of the server. It runs on the task or thread that waits for the call, while it waits. Of the
+    /// reports that come before, the newest 64 are kept. Default: reports are dropped.
     pub fn on_progress(mut self, report: impl FnMut(Progress) + Send + 'static) -> CallBuilder<T> {
         self.on_progress = Some(Box::new(report));
         self
@@ -94,20 +132,17 @@ impl<T> CallBuilder<T> {
     /// Makes the call.
     pub fn start(self) -> Call<T> {
         let slot = Arc::new(Slot::new(CallState::default()));
-        let caller = Caller(Arc::clone(&slot));
-        let options = self.options;
-        let command = self.subject.map(|subject| match subject {
-            CallSubject::List(list) => ClientCommand::List { list, options },
-            CallSubject::Method(method, params) => ClientCommand::Call {
-                method,
-                params,
-                options,
-            },
-        });
-        match command {
-            // If the driver has ended, the queue drops the caller, which settles the call.
-            Ok(command) => self.queue.send(OwnerCommand::Call(command, caller)),
-            Err(error) => caller.settle(Err(error)),
+        match self.subject {
+            Ok(subject) => {
+                let caller = Caller {
+                    slot: Arc::clone(&slot),
+                    span: subject.span(),
+                };
+                let command = subject.into_command(self.options);
+                // If the driver has ended, the queue drops the caller, which settles the call.
+                self.queue.send(OwnerCommand::Call(command, caller));
+            }
+            Err(error) => slot.settle(Some(Err(error))),
         }
         Call {
             slot,
@@ -144,7 +179,7 @@ impl<T> fmt::Debug for CallBuilder<T> {
     }
 }
 
-/// A call in flight.
+/// A call in flight, made by [`CallBuilder::start`].
 ///
 /// A task awaits it, a thread calls [`wait`](Call::wait). Dropping it before it is done cancels it.
 #[must_use = "a call that is dropped is cancelled"]
@@ -175,36 +210,46 @@ impl CallState {
 }
 
 /// The owner's side of a call. Dropping it settles the call with an error, so that no caller waits for ever.
-pub(crate) struct Caller(Arc<CallSlot>);
+pub(crate) struct Caller {
+    slot: Arc<CallSlot>,
+    span: CallSpan,
+}
 
 impl Caller {
     pub(crate) fn accepted(&self, id: CallId) {
-        self.0.with_shared(|state| state.id = Some(id));
+        self.slot.with_shared(|state| state.id = Some(id));
     }
 
     pub(crate) fn settle(self, outcome: Result<Reply, CallError>) {
-        self.0.settle(Some(outcome));
+        self.settle_without_waking(outcome)
+            .into_iter()
+            .for_each(wake);
     }
 
     /// Settles the call like [`settle`](Caller::settle), but returns the caller's waker instead of waking it.
     pub(crate) fn settle_without_waking(self, outcome: Result<Reply, CallError>) -> Option<Waker> {
-        self.0.settle_without_waking(Some(outcome))
+        self.span.record(outcome.as_ref().map(Reply::payload));
+        self.slot.settle_without_waking(Some(outcome))
     }
 
     pub(crate) fn report(&self, report: Progress) {
-        self.0.update_shared(|state| state.report(report));
+        self.slot.update_shared(|state| state.report(report));
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        let was_accepted = self.0.with_shared(|state| state.id.is_some());
+        if self.slot.is_settled() {
+            return;
+        }
+        let was_accepted = self.slot.with_shared(|state| state.id.is_some());
         let error = if was_accepted {
             CallError::Gone
         } else {
             CallError::Misuse(Misuse::Closed)
         };
-        self.0.settle(Some(Err(error)));
+        self.span.record(Err(&error));
+        self.slot.settle(Some(Err(error)));
     }
 }
 
@@ -375,7 +420,7 @@ impl From<NotReady> for CallError {
     }
 }
 
-/// The result of a tool.
+/// The result of a tool. A tool that failed has a result, too: see [`is_error`](ToolResult::is_error).
 #[derive(Clone, Debug)]
 pub struct ToolResult(Payload);
 
@@ -442,6 +487,14 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    /// The result, unless it is a list.
+    const fn payload(&self) -> Option<&Payload> {
+        match self {
+            Reply::List(_) => None,
+            Reply::Result(result) => Some(result),
+        }
+    }
+
     pub(crate) fn result(self) -> Payload {
         match self {
             Reply::Result(result) => result,

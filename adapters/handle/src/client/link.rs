@@ -23,6 +23,24 @@ use crate::sync::{Mutex, lock};
 /// A link to one server, which outlives every transport under it. Cheap to clone; dropping the last clone shuts the link down.
 ///
 /// All methods can be called from any thread or task. Their return values can be awaited, or blocked on with `wait`.
+///
+/// An adapter creates it, for example `everlink_stdio::connect` or `everlink_tokio::http::connect`. It connects at its first call, or with
+/// [`ready`](Link::ready).
+///
+/// ```
+/// use everlink_handle::{CallError, Link};
+/// use serde_json::json;
+///
+/// async fn greet(link: &Link) -> Result<(), CallError> {
+///     let session = link.ready().await?;
+///     println!("{:?} speaks {}", session.server, session.version);
+///     let result = link.call_tool("greet", json!({"name": "Ada"})).await?;
+///     println!("{}", result.text());
+///     Ok(())
+/// }
+/// ```
+///
+/// A thread does the same with `wait`: `link.call_tool("greet", json!({"name": "Ada"})).wait()?`.
 #[derive(Clone)]
 pub struct Link(Arc<Handle>);
 
@@ -183,7 +201,7 @@ impl Link {
         self.begin_call("prompts/get".into(), params, Reply::result)
     }
 
-    /// Calls any method.
+    /// Calls any method. A method that the link itself uses, such as `initialize`, is a [`Misuse`].
     pub fn call(
         &self,
         method: impl Into<Cow<'static, str>>,
@@ -267,7 +285,8 @@ impl Link {
         pending
     }
 
-    /// Replaces the present transport, for this reason. Costs no attempt of the retry budget. Calls in flight get up to `policy.drain` to end.
+    /// Replaces the present transport, for this reason. Costs no attempt of the retry budget. Calls in flight get up to
+    /// [`Policy::drain`](everlink::Policy::drain) to end, 5 s by default.
     pub fn reconnect(&self, why: &str) {
         let (seen, why) = (self.epoch(), why.into());
         self.send_command(LinkCommand::Reconnect { seen, why });
@@ -279,7 +298,8 @@ impl Link {
         self.send_command(LinkCommand::Wake);
     }
 
-    /// Sets the changes that the application wants to be notified of, by this server and every later one.
+    /// Sets the changes that the application wants to be notified of, by this server and every later one. Default: [`Config::watch`], which is the lists
+    /// of tools, prompts and resources.
     pub fn watch(&self, watch: Watch) {
         self.0
             .queue
@@ -290,7 +310,7 @@ impl Link {
     /// asks wait. Declare the kinds of asks that it answers with [`Config::with_capabilities`]: a server sends no others.
     ///
     /// The function runs on the driver's task or thread, so it must not block. For an answer that takes time, it moves the [`OpenAsk`] to a task or a
-    /// thread.
+    /// thread. Default: no function.
     pub fn on_ask(&self, handler: impl FnMut(OpenAsk) + Send + 'static) {
         self.0.queue.send(OwnerCommand::OnAsk(Box::new(handler)));
     }

@@ -20,6 +20,7 @@ use crate::id_map::IdMap;
 use crate::promise::Promise;
 use crate::record::{OptionalRecorder, Recorder};
 use crate::sync::{lock, wake};
+use crate::trace::ConnectionSpan;
 
 /// A client machine and its command queue, as a driver owns them.
 ///
@@ -48,6 +49,7 @@ pub struct LinkOwner {
     unhandled_asks: Vec<Ask>,
     /// The id of the last process that was started.
     pid: Option<u32>,
+    connection_span: ConnectionSpan,
     recorder: OptionalRecorder<ClientCommand, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     receiver: CommandReceiver<Client, OwnerCommand>,
@@ -71,6 +73,7 @@ impl LinkOwner {
             ask_handler: None,
             unhandled_asks: Vec::new(),
             pid: None,
+            connection_span: ConnectionSpan::none(),
             recorder: None,
             receiver,
         }
@@ -274,6 +277,7 @@ impl LinkOwner {
                 }
             }
             event => {
+                self.connection_span.report(&event);
                 let asked = match &event {
                     Event::Ask(ask) => Some(ask.clone()),
                     Event::AskWithdrawn { ask, .. } => {

@@ -12,7 +12,7 @@ use everlink::{
 };
 
 use super::service::{Conclusion, OwnerCommand, Published, Service};
-use super::task::{Answer, CancelFlag, Response, ServiceError, Task, internal_error};
+use super::task::{Answer, OpenRequest, Response, ServiceError, Task, internal_error};
 use crate::command_queue::{Command, CommandReceiver};
 use crate::id_map::IdMap;
 use crate::promise::Promise;
@@ -30,8 +30,8 @@ pub struct ServiceOwner {
     published: Arc<Published>,
     /// The state that is published.
     last_published: State,
-    /// The cancellation flags of unanswered requests.
-    cancel_flags: IdMap<RequestId, Arc<CancelFlag>>,
+    /// The unanswered requests.
+    open_requests: IdMap<RequestId, OpenRequest>,
     /// The handlers that wait for the answer to an ask, by ask.
     ask_waiters: IdMap<AskId, Promise<Payload, ServiceError>>,
     recorder: OptionalRecorder<Infallible, Event>,
@@ -51,7 +51,7 @@ impl ServiceOwner {
             now: Instant::ZERO,
             published,
             last_published,
-            cancel_flags: IdMap::default(),
+            open_requests: IdMap::default(),
             ask_waiters: IdMap::default(),
             recorder: None,
             receiver,
@@ -170,8 +170,9 @@ impl ServiceOwner {
             },
             OwnerCommand::Conclude(request, conclusion) => {
                 // Raise the flag, so that nobody waits for the cancellation of a request that is answered.
-                if let Some(flag) = self.cancel_flags.remove(&request) {
-                    flag.raise();
+                if let Some(open) = self.open_requests.remove(&request) {
+                    open.cancelled.raise();
+                    open.span.record(conclusion.as_outcome());
                 }
                 self.conclude(now, request, conclusion);
             }
@@ -200,13 +201,13 @@ impl ServiceOwner {
                     Arc::clone(self.receiver.queue()),
                     Arc::clone(&self.published),
                 );
-                let (task, cancelled) = Task::new(request, service);
-                self.cancel_flags.insert(id, cancelled);
+                let (task, open) = Task::new(request, service);
+                self.open_requests.insert(id, open);
                 return Some(task);
             }
             Event::Cancelled { request, .. } => {
-                if let Some(flag) = self.cancel_flags.remove(&request) {
-                    flag.raise();
+                if let Some(open) = self.open_requests.remove(&request) {
+                    open.cancelled.raise();
                 }
             }
             Event::Answered { ask, outcome, .. } => {
@@ -225,7 +226,9 @@ impl Drop for ServiceOwner {
     fn drop(&mut self) {
         *lock(&self.published.state) = State::Closed;
         self.receiver.close();
-        self.cancel_flags.drain().for_each(|(_, flag)| flag.raise());
+        for (_, open) in self.open_requests.drain() {
+            open.cancelled.raise();
+        }
         self.ask_waiters.clear();
         self.published.listeners.close();
     }

@@ -16,6 +16,19 @@ use crate::promise::{Pending, Promise};
 use crate::sync::{Mutex, lock};
 
 /// A handle of a running server. Cheap to clone. Without handles the server runs on, until its input ends or it is shut down.
+///
+/// An adapter creates it, for example `everlink_stdio::serve` or `everlink_tokio::http::serve`.
+///
+/// ```
+/// use everlink::{Change, List};
+/// use everlink_handle::{Service, ServiceError};
+///
+/// async fn reload(service: &Service) -> Result<(), ServiceError> {
+///     service.publish(Change::List(List::Tools)).await?; // clients read the list again
+///     service.closed().await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Service {
     queue: Arc<ServiceQueue>,
@@ -47,6 +60,16 @@ pub(crate) enum Conclusion {
     Fail(ErrorObject),
     Require(InputRequired),
     Respond(Payload),
+}
+
+impl Conclusion {
+    pub(super) const fn as_outcome(&self) -> Result<Option<&Payload>, &ErrorObject> {
+        match self {
+            Conclusion::Fail(error) => Err(error),
+            Conclusion::Require(_) => Ok(None),
+            Conclusion::Respond(result) => Ok(Some(result)),
+        }
+    }
 }
 
 impl Service {
@@ -134,8 +157,8 @@ impl Service {
         self.queue.query_machine(|server, _| server.stats())
     }
 
-    /// Shuts the server down: new requests are refused, and requests in flight get until the drain timeout. The returned value waits until everything
-    /// is freed; the shutdown goes on even if nobody waits.
+    /// Shuts the server down: new requests are refused, and requests in flight get up to [`Config::drain`](everlink::server::Config::drain) to end, 5 s by
+    /// default. The returned value waits until everything is freed; the shutdown goes on even if nobody waits.
     pub fn shutdown(&self) -> Pending<()> {
         self.queue.run_on_machine(Server::shutdown);
         self.queue.closed()

@@ -16,6 +16,7 @@ use super::service::{Conclusion, OwnerCommand, Service, ServiceQueue};
 use crate::park::wait;
 use crate::promise::{Gone, Pending, promise};
 use crate::sync::{Mutex, lock, wake};
+use crate::trace::RequestSpan;
 
 /// A request for the application to answer.
 pub struct Task {
@@ -28,9 +29,13 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates the task for this request. Also returns the flag that is raised when its answer is no longer wanted.
-    pub(super) fn new(request: Request, service: Service) -> (Task, Arc<CancelFlag>) {
-        let cancelled = Arc::<CancelFlag>::default();
+    /// Creates the task for this request. Also returns the owner's side of it.
+    pub(super) fn new(request: Request, service: Service) -> (Task, OpenRequest) {
+        let (cancelled, span) = (Arc::<CancelFlag>::default(), RequestSpan::new(&request));
+        let open = OpenRequest {
+            cancelled: Arc::clone(&cancelled),
+            span: span.clone(),
+        };
         let task = Task {
             answer: Answer {
                 request: request.request,
@@ -40,11 +45,12 @@ impl Task {
             context: Context {
                 request: request.request,
                 service,
-                cancelled: Arc::clone(&cancelled),
+                cancelled,
+                span,
             },
             request,
         };
-        (task, cancelled)
+        (task, open)
     }
 }
 
@@ -137,12 +143,20 @@ impl From<Payload> for Response {
     }
 }
 
-/// The operations of a handler on its request while it runs.
+/// The operations of a handler on its request while it runs: progress, logs, asks and cancellation.
 #[derive(Clone)]
 pub struct Context {
     request: RequestId,
     service: Service,
     cancelled: Arc<CancelFlag>,
+    span: RequestSpan,
+}
+
+/// The owner's side of a request that is not answered.
+pub(super) struct OpenRequest {
+    /// Is raised when the answer is no longer wanted.
+    pub(super) cancelled: Arc<CancelFlag>,
+    pub(super) span: RequestSpan,
 }
 
 impl Context {
@@ -193,6 +207,12 @@ impl Context {
             promise,
         });
         pending
+    }
+
+    /// Returns the request's span of `tracing`, for drivers.
+    #[must_use]
+    pub fn span(&self) -> RequestSpan {
+        self.span.clone()
     }
 
     /// Whether the answer is no longer wanted.

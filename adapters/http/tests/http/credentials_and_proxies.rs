@@ -10,7 +10,7 @@ use std::{env, thread};
 
 use everlink::Config;
 use everlink::client::Event;
-use everlink_http::{Connector, SetupError};
+use everlink_http::{BadToken, Connector, SetupError};
 use serde_json::{Value, json};
 
 use crate::listener::{Listener, Next, Request};
@@ -46,6 +46,36 @@ fn refused_credentials_are_reported_and_the_call_succeeds_with_new_ones() {
     *token.lock().expect("whole") = "good";
     link.authorized();
     assert_eq!(call.wait().expect("a reply").text(), "hello");
+}
+
+#[test]
+fn fixed_token_is_sent_with_each_request_and_a_bad_one_is_refused() {
+    let _serial = Serial::begin();
+    let (sender, received) = mpsc::channel();
+    let reply = script_for_calls(scripted_server::reply);
+    let listener = Listener::new(serve_script(
+        move |request: &Request, out: &mut dyn Write| {
+            let _ = sender.send(request.field("authorization").map(str::to_owned));
+            reply(request, out)
+        },
+    ));
+    let connector = connector().with_bearer("abc");
+    let link = connector
+        .expect("a token")
+        .connect(config(&listener.url()))
+        .expect("a thread");
+    let call = link.call_tool("echo", json!({"say": "hello"}));
+    assert_eq!(call.wait().expect("a reply").text(), "hello");
+    let values: Vec<_> = received.try_iter().collect();
+    assert!(values.len() > 1, "{values:?}");
+    assert!(
+        values
+            .iter()
+            .all(|value| value.as_deref() == Some("Bearer abc")),
+        "{values:?}"
+    );
+    let refused = self::connector().with_bearer("abc\n");
+    assert_eq!(refused.map(drop), Err(BadToken));
 }
 
 #[test]

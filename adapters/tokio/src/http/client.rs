@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use everlink::http::{Fields, RequestHead, ResponseHead};
+use everlink::http::{BadToken, Fields, RequestHead, ResponseHead, bearer};
 use everlink::{Config, Epoch, Fault, FaultKind, Input, Output, StreamId};
 use everlink_handle::{Credentials, CredentialsFn, IdMap, Inbox, Link, SetupError, Transport};
 use futures_util::StreamExt as _;
@@ -33,10 +33,12 @@ const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 /// Creates a link to the server that the config names, driven by a task on the present runtime.
 ///
 /// ```no_run
+/// use everlink_tokio::prelude::*;
+/// use serde_json::json;
+///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = everlink::Config::http("docs", "1.0", "https://example.com/mcp")?;
-/// let link = everlink_tokio::http::connect(config)?;
-/// println!("{}", link.call_tool("greet", serde_json::json!({"name": "Ada"})).await?.text());
+/// let link = everlink_tokio::http::connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
+/// println!("{}", link.call_tool("greet", json!({"name": "Ada"})).await?.text());
 /// # Ok(())
 /// # }
 /// ```
@@ -49,6 +51,20 @@ pub fn connect(config: Config) -> io::Result<Link> {
 }
 
 /// The options of a connection: credentials, header fields, certificates and proxy.
+///
+/// ```no_run
+/// use everlink_tokio::http::Connector;
+/// use everlink_tokio::prelude::*;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let link = Connector::new()
+///     .with_credentials(async || std::env::var("TOKEN").ok().map(|token| format!("Bearer {token}")))
+///     .with_field("X-Tenant", "blue")?
+///     .without_proxy()
+///     .connect(Config::http("docs", "1.0", "https://example.com/mcp")?)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Connector {
     credentials: Option<Arc<dyn Credentials>>,
@@ -65,8 +81,9 @@ impl Connector {
         Connector::default()
     }
 
-    /// Sets a function that returns the credentials: the value of `Authorization`, such as `Bearer abc`. Default: no credentials. The function is called for every request. If the
-    /// server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and waits for [`Link::authorized`].
+    /// Sets a function that returns the credentials: the value of the `Authorization` field, such as `Bearer abc`, or none. Default: no credentials. The
+    /// function is called for every request. If the server refuses them, the link sends [`Event::AuthRequired`](everlink::client::Event::AuthRequired) and
+    /// waits for [`Link::authorized`].
     #[must_use]
     pub fn with_credentials<F>(
         mut self,
@@ -77,6 +94,17 @@ impl Connector {
     {
         self.credentials = Some(Arc::new(CredentialsFn(credentials)));
         self
+    }
+
+    /// Sends this bearer token with every request. Default: no credentials. For a token that expires, use
+    /// [`with_credentials`](Connector::with_credentials).
+    ///
+    /// # Errors
+    ///
+    /// When the token is empty, or has a character that is not visible ASCII, such as a line break.
+    pub fn with_bearer(self, token: &str) -> Result<Connector, BadToken> {
+        let value = bearer(token)?;
+        Ok(self.with_credentials(move || ready(Some(value.clone()))))
     }
 
     /// Sets the source of the credentials: an authorization of `everlink-auth`, for example. It sees every response. Default: none.
@@ -132,7 +160,8 @@ impl Connector {
         self
     }
 
-    /// Creates a link to the server that the config names, driven by a task on the present runtime.
+    /// Creates a link to the server that the config names, driven by a task on the present runtime. It connects at its first use, or when
+    /// [`ready`](Link::ready) is called.
     ///
     /// # Errors
     ///

@@ -50,6 +50,8 @@ pub use connections::{Connection, Connections, http1};
 #[cfg(feature = "http-server")]
 pub use endpoint::{Endpoint, User};
 #[cfg(feature = "http-client")]
+pub use everlink::http::BadToken;
+#[cfg(feature = "http-client")]
 pub use everlink_handle::SetupError;
 #[cfg(feature = "http-server")]
 pub use protection::{Access, Protection};

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use everlink::http::{RequestHead, Verb};
 use everlink::{Epoch, FaultKind, Input, Output, StreamId};
 use everlink_tokio::Transport;
-use everlink_tokio::http::{Connector, SetupError};
+use everlink_tokio::http::{BadToken, Connector, SetupError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -92,6 +92,22 @@ fn credentials_and_fields_are_sent_with_a_request() {
             "{request}"
         );
         assert!(request.contains("\r\nx-shop: open\r\n"), "{request}");
+    });
+}
+
+#[test]
+fn fixed_token_is_sent_with_a_request_and_a_bad_one_is_refused() {
+    run_isolated(async || {
+        let (listener, address) = listen().await;
+        let connector = Connector::new().with_bearer("abc").expect("a token");
+        let _hands = start_exchange_with(connector, &format!("http://{address}/"), b"{}");
+        let (request, _socket) = accept(&listener).await;
+        assert!(
+            request.contains("\r\nauthorization: Bearer abc\r\n"),
+            "{request}"
+        );
+        let refused = Connector::new().with_bearer("abc\n").map(drop);
+        assert_eq!(refused, Err(BadToken));
     });
 }
 

@@ -1,16 +1,14 @@
 //! Questions of functions to the client: forms, samples, roots, and input that is required first.
 
 use everlink::Payload;
-use everlink::client::Event;
 use everlink::protocol::{ClientCapabilities, Version, code};
 use everlink::server::InputRequired;
-use everlink_tokio::Link;
 use everlink_tools::types::{CreateMessageParams, ElicitResult, SamplingMessage};
 use everlink_tools::{Elicited, JsonSchema, Reply, Tools, form};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Served, call_tool, run, serve, text, try_call};
+use crate::support::{Served, answer_with, call_tool, run, serve, text, try_call};
 
 const ERAS: [Version; 2] = [Version::V2025_11_25, Version::V2026_07_28];
 
@@ -38,25 +36,6 @@ enum Pet {
     Cat,
     /// A dog
     Dog,
-}
-
-/// Answers all questions of the server with this value, and returns the parameters of the first one.
-fn answer_with(link: &Link, answer: Value) -> tokio::task::JoinHandle<Value> {
-    let (link, mut events) = (link.clone(), link.events());
-    tokio::spawn(async move {
-        loop {
-            let event = events.recv().await.expect("the link lives");
-            if let Event::Ask(ask) = &*event {
-                let answer = Payload::of(&answer).expect("JSON");
-                let _ = link.answer(ask.ask, Ok(answer)).await;
-                let params = ask
-                    .params
-                    .as_ref()
-                    .map(|params| params.parse().expect("JSON"));
-                return params.unwrap_or_default();
-            }
-        }
-    })
 }
 
 fn registry() -> Tools {

@@ -2,6 +2,7 @@
 
 mod asking;
 mod changes;
+mod hostile;
 mod offers;
 mod schemas;
 mod support;

@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
+use everlink::client::Event;
 use everlink::protocol::{ClientCapabilities, Version, Versions};
 use everlink::{Config, ErrorObject, Payload, Watch};
 use everlink_tokio::{CallError, Link, Service, http};
 use everlink_tools::Tools;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// Long enough for the slowest computer.
@@ -83,11 +84,30 @@ pub(crate) async fn try_call(
 
 /// Calls a tool, and returns the result as JSON.
 pub(crate) async fn call_tool(link: &Link, name: &str, arguments: Value) -> Value {
-    let params = serde_json::json!({"name": name, "arguments": arguments});
+    let params = json!({"name": name, "arguments": arguments});
     call(link, "tools/call", params).await
 }
 
 /// The text of the first content block.
 pub(crate) fn text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().expect("a text")
+}
+
+/// Answers all questions of the server with this value, and returns the parameters of the first one.
+pub(crate) fn answer_with(link: &Link, answer: Value) -> tokio::task::JoinHandle<Value> {
+    let (link, mut events) = (link.clone(), link.events());
+    tokio::spawn(async move {
+        loop {
+            let event = events.recv().await.expect("the link lives");
+            if let Event::Ask(ask) = &*event {
+                let answer = Payload::of(&answer).expect("JSON");
+                let _ = link.answer(ask.ask, Ok(answer)).await;
+                let params = ask
+                    .params
+                    .as_ref()
+                    .map(|params| params.parse().expect("JSON"));
+                return params.unwrap_or_default();
+            }
+        }
+    })
 }

@@ -1,6 +1,6 @@
 //! A minimal picture and a minimal sound.
 
-use serde_json::{Value, json};
+use everlink_tools::types::{Content, ResourceContents};
 
 /// A PNG of one red pixel.
 pub(super) const PICTURE: &str =
@@ -9,14 +9,14 @@ pub(super) const PICTURE: &str =
 /// A WAV of one silent sample.
 const SOUND: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQEAAACAAA==";
 
-pub(super) fn picture() -> Value {
-    json!({"type": "image", "data": PICTURE, "mimeType": "image/png"})
+pub(super) fn picture() -> Content {
+    Content::image(PICTURE, "image/png")
 }
 
-pub(super) fn sound() -> Value {
-    json!({"type": "audio", "data": SOUND, "mimeType": "audio/wav"})
+pub(super) fn sound() -> Content {
+    Content::audio(SOUND, "audio/wav")
 }
 
-pub(super) fn resource(uri: &str, mime_type: &str, text: &str) -> Value {
-    json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, "text": text}})
+pub(super) fn resource(uri: &str, mime_type: &str, text: &str) -> Content {
+    Content::resource(ResourceContents::text(uri, text).with_mime_type(mime_type))
 }

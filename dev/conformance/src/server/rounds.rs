@@ -1,162 +1,163 @@
 //! The tools that ask a modern client first.
 //!
 //! Most of them keep no state between two rounds: the next request carries the answers, and they ask again for what is missing. The last
-//! three use `ask`, as a tool does that has started work. The server then keeps the question under a sealed request state.
+//! three wait for the answer, as a tool does that has started work. The server then keeps the question under a sealed request state.
 
-use everlink::ErrorObject;
 use everlink::protocol::ClientFeature;
-use everlink::server::InputRequired;
-use serde_json::{Value, json};
+use everlink_tools::types::{
+    CreateMessageParams, CreateMessageResult, ListRootsResult, SamplingMessage,
+};
+use everlink_tools::{Context, Elicited, JsonSchema, Questions, Reply, Result, Tools};
+use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Answer, Invocation, payload, text};
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Name {
+    pub(super) name: String,
+}
 
-pub(super) async fn call(invocation: Invocation) -> Answer {
-    match &*invocation.name {
-        "test_input_required_result_elicitation" => match field(&invocation, "user_name", "name") {
-            Some(name) => text(format!("Hello, {name}!")),
-            None => form("user_name", "What is your name?", "name"),
-        },
-        "test_input_required_result_sampling" => {
-            match sampled(&invocation.answers["capital_question"]) {
-                Some(answer) => text(answer),
-                None => ask_for(&[Question::sampling(
-                    "capital_question",
-                    "What is the capital of France?",
-                )]),
-            }
-        }
-        "test_input_required_result_list_roots" => {
-            match invocation.answers["client_roots"]["roots"].as_array() {
-                Some(roots) => text(format!("There are {} roots.", roots.len())),
-                None => ask_for(&[Question::roots("client_roots")]),
-            }
-        }
-        "test_input_required_result_multiple_inputs" => ask_all(&invocation),
-        "test_input_required_result_capabilities" => ask_declared(&invocation),
-        "test_input_required_result_request_state"
-        | "test_input_required_result_tampered_state" => {
-            let form = form_with_field("Shall it be so?", "ok", "boolean");
-            let answer = invocation.ask("elicitation/create", form).await?;
-            text(format!("state-ok: {answer}"))
-        }
-        "test_input_required_result_multi_round" => {
-            let first = form_with_field("What is your name?", "name", "string");
-            let first = invocation.ask("elicitation/create", first).await?;
-            let second = form_with_field("Which colour do you like?", "color", "string");
-            let second = invocation.ask("elicitation/create", second).await?;
-            let (name, colour) = (&first["content"]["name"], &second["content"]["color"]);
-            text(format!("{name} likes {colour}."))
-        }
-        _ => invocation.unknown(),
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Colour {
+    color: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its `Debug` is used")]
+pub(super) struct Agreement {
+    ok: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "the answer is only counted")]
+struct Anything {
+    value: String,
+}
+
+pub(super) fn add_to(tools: Tools) -> Tools {
+    let prefix = |name: &str| format!("test_input_required_result_{name}");
+    tools
+        .tool(
+            prefix("elicitation"),
+            "Needs a name of the user first",
+            async |(): (), context| {
+                Ok(match context.accepted::<Name>("user_name") {
+                    Some(Name { name }) => Reply::from(format!("Hello, {name}!")),
+                    None => ask_name()?,
+                })
+            },
+        )
+        .tool(
+            prefix("sampling"),
+            "Needs an answer of the client's model first",
+            async |(): (), context| {
+                Ok(match sampled(&context, "capital_question") {
+                    Some(answer) => Reply::from(answer),
+                    None => Questions::new()
+                        .sample(
+                            "capital_question",
+                            &prompt("What is the capital of France?"),
+                        )
+                        .into(),
+                })
+            },
+        )
+        .tool(
+            prefix("list_roots"),
+            "Needs the roots of the client first",
+            async |(): (), context| {
+                Ok(match context.answer::<ListRootsResult>("client_roots") {
+                    Some(answer) => Reply::from(format!("There are {} roots.", answer.roots.len())),
+                    None => Questions::new().roots("client_roots").into(),
+                })
+            },
+        )
+        .tool(prefix("multiple_inputs"), "Needs all three first", ask_all)
+        .tool(
+            prefix("capabilities"),
+            "Asks for all that the client declared",
+            ask_declared,
+        )
+        .tool(
+            prefix("request_state"),
+            "Needs the agreement of the user first",
+            agreed,
+        )
+        .tool(
+            prefix("tampered_state"),
+            "Needs the agreement to its own question first",
+            agreed,
+        )
+        .tool(
+            prefix("multi_round"),
+            "Needs a name of the user first, and then a colour",
+            async |(): (), context| {
+                let name = context.elicit::<Name>("What is your name?").await?;
+                let colour = context
+                    .elicit::<Colour>("Which colour do you like?")
+                    .await?;
+                Ok(match (name, colour) {
+                    (Elicited::Accepted(name), Elicited::Accepted(colour)) => {
+                        format!("{} likes {}.", name.name, colour.color)
+                    }
+                    _ => "The user does not say.".to_owned(),
+                })
+            },
+        )
+}
+
+pub(super) fn ask_name() -> Result<Reply> {
+    Ok(Questions::new()
+        .form::<Name>("user_name", "What is your name?")?
+        .into())
+}
+
+/// A question to the client's model.
+pub(super) fn prompt(text: &str) -> CreateMessageParams {
+    CreateMessageParams::new(vec![SamplingMessage::user(text)], 100)
+}
+
+fn sampled(context: &Context, key: &str) -> Option<String> {
+    let answer: CreateMessageResult = context.answer(key)?;
+    Some(answer.content.text())
+}
+
+async fn agreed((): (), context: Context) -> Result<String> {
+    let answer = context.elicit::<Agreement>("Do you agree?").await?;
+    Ok(format!("state-ok: {answer:?}"))
+}
+
+async fn ask_all((): (), context: Context) -> Result<Reply> {
+    let name = context.accepted::<Name>("user_name");
+    let (greeting, roots) = (
+        sampled(&context, "greeting"),
+        context.answer::<ListRootsResult>("client_roots"),
+    );
+    if let (Some(Name { name }), Some(greeting), Some(answer)) = (name, greeting, roots) {
+        return Ok(format!("{name} has {} roots: {greeting}", answer.roots.len()).into());
     }
-}
-
-/// The value that the client entered for a field, if it did.
-pub(super) fn field<'a>(invocation: &'a Invocation, key: &str, field: &str) -> Option<&'a str> {
-    invocation.answers[key]["content"][field].as_str()
-}
-
-/// Asks for one field of a form.
-pub(super) fn form(key: &'static str, message: &str, field: &str) -> Answer {
-    ask_for(&[Question::form(key, message, field)])
-}
-
-fn ask_all(invocation: &Invocation) -> Answer {
-    let name = field(invocation, "user_name", "name");
-    let greeting = sampled(&invocation.answers["greeting"]);
-    let roots = invocation.answers["client_roots"]["roots"].as_array();
-    if let (Some(name), Some(greeting), Some(roots)) = (name, greeting, roots) {
-        return text(format!("{name} has {} roots: {greeting}", roots.len()));
-    }
-    let questions = [
-        Question::form("user_name", "What is your name?", "name"),
-        Question::sampling("greeting", "Greet somebody."),
-        Question::roots("client_roots"),
-    ];
+    let questions = Questions::new().form::<Name>("user_name", "What is your name?")?;
+    let questions = questions
+        .sample("greeting", &prompt("Greet somebody."))
+        .roots("client_roots");
     // The state has no meaning. The suite checks only that it comes back.
-    Ok(input_required(&questions)?.with_state("several").into())
+    Ok(questions.with_state("several").into())
 }
 
-/// Asks only for what the client declared.
-fn ask_declared(invocation: &Invocation) -> Answer {
-    if let Some(answers) = invocation.answers.as_object().filter(|it| !it.is_empty()) {
-        return text(format!("There are {} answers.", answers.len()));
+async fn ask_declared((): (), context: Context) -> Result<Reply> {
+    let answers = ["elicited", "sampled"]
+        .iter()
+        .filter(|key| context.answer::<Value>(key).is_some());
+    let (answers, mut questions) = (answers.count(), Questions::new());
+    let forms = context.declares(ClientFeature::ElicitationForm);
+    let models = context.declares(ClientFeature::Sampling);
+    if forms {
+        questions = questions.form::<Anything>("elicited", "Which value?")?;
     }
-    let declares = |feature| invocation.peer.capabilities.declares(feature);
-    let mut questions = Vec::new();
-    if declares(ClientFeature::ElicitationForm) {
-        questions.push(Question::form("elicited", "What shall it be?", "value"));
+    if models {
+        questions = questions.sample("sampled", &prompt("Which value?"));
     }
-    if declares(ClientFeature::Sampling) {
-        questions.push(Question::sampling("sampled", "What shall it be?"));
-    }
-    if questions.is_empty() {
-        return text("The client can be asked nothing.");
-    }
-    ask_for(&questions)
-}
-
-fn sampled(answer: &Value) -> Option<&str> {
-    answer["content"]["text"].as_str()
-}
-
-/// A question, and the key of its answer.
-struct Question {
-    key: &'static str,
-    method: &'static str,
-    params: Value,
-}
-
-impl Question {
-    fn form(key: &'static str, message: &str, field: &str) -> Question {
-        Question {
-            key,
-            method: "elicitation/create",
-            params: form_with_field(message, field, "string"),
-        }
-    }
-
-    fn roots(key: &'static str) -> Question {
-        Question {
-            key,
-            method: "roots/list",
-            params: json!({}),
-        }
-    }
-
-    fn sampling(key: &'static str, prompt: &str) -> Question {
-        Question {
-            key,
-            method: "sampling/createMessage",
-            params: sampling_params(prompt),
-        }
-    }
-}
-
-fn ask_for(questions: &[Question]) -> Answer {
-    Ok(input_required(questions)?.into())
-}
-
-fn input_required(questions: &[Question]) -> Result<InputRequired, ErrorObject> {
-    let add = |input: InputRequired, question: &Question| {
-        Ok(input.and_ask(
-            question.key,
-            question.method,
-            Some(payload(&question.params)?),
-        ))
-    };
-    questions.iter().try_fold(InputRequired::new(), add)
-}
-
-/// A form with one required field.
-pub(super) fn form_with_field(message: &str, field: &str, kind: &str) -> Value {
-    let schema =
-        json!({"type": "object", "properties": {field: {"type": kind}}, "required": [field]});
-    json!({"message": message, "requestedSchema": schema})
-}
-
-/// The parameters of a request to the client's model.
-pub(super) fn sampling_params(prompt: &str) -> Value {
-    let message = json!({"role": "user", "content": {"type": "text", "text": prompt}});
-    json!({"messages": [message], "maxTokens": 100})
+    Ok(match (answers, forms || models) {
+        (0, true) => questions.into(),
+        (answers, _) => format!("There are {answers} answers.").into(),
+    })
 }

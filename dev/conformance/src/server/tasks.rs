@@ -1,22 +1,23 @@
 //! The tools that take long. They run as tasks if the client supports tasks, and otherwise as plain tools.
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use everlink::ErrorObject;
-use everlink::protocol::{ClientFeature, code};
-use everlink::server::missing_capability;
+use everlink::protocol::{ClientFeature, ServerFeature, code};
+use everlink::{ErrorObject, Payload};
 use everlink_tokio::secret;
+use everlink_tools::types::{CallToolResult, ElicitResult};
+use everlink_tools::{Context, Error, JsonSchema, Reply, Result, Tools, form};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::rounds::{self, form_with_field};
-use super::tools::tool;
-use super::{Answer, Invocation, internal, result, text, text_result};
+use super::rounds::{Name, ask_name};
 
 /// The time for which a task is kept.
 const TTL: Duration = Duration::from_secs(600);
@@ -24,138 +25,135 @@ const TTL: Duration = Duration::from_secs(600);
 /// The poll interval that clients are told.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) fn list() -> Vec<Value> {
-    let seconds = json!({"seconds": {"type": "number"}, "label": {"type": "string"}});
-    let schema = |properties: Value| json!({"type": "object", "properties": properties});
-    vec![
-        tool(
-            "greet",
-            "Greets, at once",
-            schema(json!({"name": {"type": "string"}})),
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Arguments {
+    name: Option<String>,
+    seconds: Option<f64>,
+    label: Option<String>,
+    filename: Option<String>,
+}
+
+/// A form for the user.
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Confirmation {
+    confirm: bool,
+}
+
+pub(super) fn add_to(tools: Tools) -> Tools {
+    let tasks = Arc::<Tasks>::default();
+    let jobs = [
+        ("slow_compute", "Takes this many seconds", Job::Compute),
+        ("failing_job", "Takes a second, and fails", Job::Fail),
+        (
+            "protocol_error_job",
+            "Fails with a protocol error",
+            Job::Break,
         ),
-        tool(
-            "slow_compute",
-            "Takes as long as it is told to",
-            schema(seconds),
-        ),
-        tool(
-            "failing_job",
-            "Takes a second, and fails",
-            schema(json!({})),
-        ),
-        tool("protocol_error_job", "Breaks down", schema(json!({}))),
-        tool(
+        (
             "confirm_delete",
-            "Asks the user in the middle",
-            schema(json!({"filename": {"type": "string"}})),
+            "Asks the user while it runs",
+            Job::Confirm,
         ),
-        tool(
+        (
             "multi_input",
-            "Asks the user two things in the middle",
-            schema(json!({})),
+            "Asks the user two questions while it runs",
+            Job::ConfirmTwice,
         ),
-        tool(
-            "test_tool_with_task",
-            "Asks the user first",
-            schema(json!({})),
-        ),
-    ]
+        ("test_tool_with_task", "Asks the user first", Job::Greet),
+    ];
+    let tools = tools.with_feature(ServerFeature::TasksExtension).tool(
+        "greet",
+        "Greets at once",
+        async |args: Arguments, _| Ok(format!("Hello, {}!", args.name.unwrap_or_default())),
+    );
+    let tools = jobs
+        .into_iter()
+        .fold(tools, |tools, (name, description, job)| {
+            let tasks = Arc::clone(&tasks);
+            tools.tool(name, description, move |args, context| {
+                call(job, args, context, Arc::clone(&tasks))
+            })
+        });
+    let [getter, canceller, updater] = [(); 3].map(|()| Arc::clone(&tasks));
+    tools
+        .method("tasks/get", move |params, _| ready(getter.get(params)))
+        .method("tasks/cancel", move |params, _| {
+            ready(canceller.cancel(params))
+        })
+        .method("tasks/update", move |params, _| {
+            ready(updater.update(params))
+        })
 }
 
-pub(super) fn is_task_tool(name: &str) -> bool {
-    list().iter().any(|tool| tool["name"] == name)
-}
-
-pub(super) async fn call(invocation: Invocation, tasks: &Arc<Tasks>) -> Answer {
-    let knows_tasks = invocation
-        .peer
-        .capabilities
-        .declares(ClientFeature::TasksExtension);
-    match &*invocation.name {
-        "greet" => text(format!("Hello, {}!", invocation.argument("name"))),
+async fn call(job: Job, args: Arguments, context: Context, tasks: Arc<Tasks>) -> Result<Reply> {
+    if let Job::Fail | Job::Greet = job {
         // These two run only as tasks.
-        "failing_job" | "test_tool_with_task" if !knows_tasks => {
-            Err(missing_capability(ClientFeature::TasksExtension))
-        }
-        "test_tool_with_task" if rounds::field(&invocation, "user_name", "name").is_none() => {
-            rounds::form("user_name", "What is your name?", "name")
-        }
-        _ if knows_tasks => result(tasks.start(invocation)),
-        _ => result(
-            Job::of(&invocation)
-                .run(&Asker::Client(&invocation))
-                .await?,
-        ),
+        context.require(ClientFeature::TasksExtension)?;
     }
+    let name = context.accepted::<Name>("user_name").map(|it| it.name);
+    if let (Job::Greet, None) = (job, &name) {
+        return ask_name();
+    }
+    let args = Arguments { name, ..args };
+    if context.declares(ClientFeature::TasksExtension) {
+        return Ok(Payload::of(&tasks.start(job, args))?.into());
+    }
+    Ok(job.run(args, &Asker::Client(&context)).await?.into())
 }
 
 /// The work of a task.
-struct Job {
-    name: String,
-    arguments: Value,
-    user: String,
+#[derive(Clone, Copy)]
+enum Job {
+    Break,
+    Compute,
+    Confirm,
+    ConfirmTwice,
+    Fail,
+    Greet,
 }
 
 impl Job {
-    fn of(invocation: &Invocation) -> Job {
-        Job {
-            name: invocation.name.clone(),
-            arguments: invocation.arguments.clone(),
-            user: rounds::field(invocation, "user_name", "name")
-                .unwrap_or_default()
-                .to_owned(),
-        }
-    }
-
-    async fn run(self, asker: &Asker<'_>) -> Result<Value, ErrorObject> {
-        match &*self.name {
-            "slow_compute" => {
-                let seconds = self.arguments["seconds"].as_f64().unwrap_or(1.0);
+    async fn run(self, args: Arguments, asker: &Asker<'_>) -> Result<CallToolResult> {
+        let text = match self {
+            Job::Break => return Err(internal("the job failed")),
+            Job::Compute => {
+                let seconds = args.seconds.unwrap_or(1.0);
                 sleep(Duration::try_from_secs_f64(seconds).unwrap_or_default()).await;
-                Ok(text_result("It is computed."))
+                "It is computed.".to_owned()
             }
-            "failing_job" => {
-                sleep(Duration::from_secs(1)).await;
-                let mut result = text_result("It could not be done.");
-                result["isError"] = true.into();
-                Ok(result)
-            }
-            "confirm_delete" => {
-                let answer = asker.ask("Is it to be deleted?").await?;
-                Ok(text_result(format!("The user says {}.", answer["action"])))
-            }
-            "multi_input" => {
+            Job::Confirm => format!("The user says {:?}.", asker.ask("Delete it?").await?.action),
+            Job::ConfirmTwice => {
                 let (one, two) = tokio::join!(asker.ask("One?"), asker.ask("Two?"));
-                Ok(text_result(format!(
-                    "The user says {} and {}.",
-                    one?["action"], two?["action"]
-                )))
+                format!("The user says {:?} and {:?}.", one?.action, two?.action)
             }
-            "test_tool_with_task" => Ok(text_result(format!("Hello, {}!", self.user))),
-            _ => Err(internal("it broke down")),
-        }
+            Job::Fail => {
+                sleep(Duration::from_secs(1)).await;
+                return Ok(CallToolResult::error("The job always fails."));
+            }
+            Job::Greet => format!("Hello, {}!", args.name.unwrap_or_default()),
+        };
+        Ok(CallToolResult::new(vec![text.into()]))
     }
 }
 
 /// The way to ask the user.
 enum Asker<'a> {
     /// With a request to the client.
-    Client(&'a Invocation),
+    Client(&'a Context),
     /// In a task: the question is part of its state until it is answered.
     Task { tasks: &'a Tasks, id: &'a str },
 }
 
 impl Asker<'_> {
-    async fn ask(&self, message: &str) -> Result<Value, ErrorObject> {
-        let form = form_with_field(message, "confirm", "boolean");
+    async fn ask(&self, message: &str) -> Result<ElicitResult> {
+        let form = form::<Confirmation>(message)?;
         match self {
-            Asker::Client(invocation) => invocation.ask("elicitation/create", form).await,
+            Asker::Client(context) => Ok(context.elicit_form(&form).await?),
             Asker::Task { tasks, id } => {
                 let question = json!({"method": "elicitation/create", "params": form});
-                let answer = tasks
-                    .ask(id, question)
-                    .ok_or_else(|| internal("it is over"))?;
-                answer.await.map_err(internal)
+                Ok(tasks.ask(id, question)?.await?)
             }
         }
     }
@@ -163,9 +161,18 @@ impl Asker<'_> {
 
 /// All tasks.
 #[derive(Default)]
-pub(super) struct Tasks {
+struct Tasks {
     entries: Mutex<HashMap<String, TaskEntry>>,
     questions: AtomicU64,
+}
+
+/// The parameters of the methods of tasks.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskParams {
+    task_id: String,
+    #[serde(default)]
+    input_responses: BTreeMap<String, Value>,
 }
 
 struct TaskEntry {
@@ -177,7 +184,7 @@ struct TaskEntry {
 enum State {
     Working(Working),
     Cancelled,
-    Completed(Value),
+    Completed(CallToolResult),
     Failed(ErrorObject),
 }
 
@@ -185,29 +192,23 @@ enum State {
 struct Working {
     worker: Option<AbortHandle>,
     /// The open questions by key, each with the sender for its answer.
-    questions: BTreeMap<String, (Value, oneshot::Sender<Value>)>,
+    questions: BTreeMap<String, (Value, oneshot::Sender<ElicitResult>)>,
 }
 
 impl Tasks {
     /// Starts a task, and returns the description for the client.
-    fn start(self: &Arc<Tasks>, invocation: Invocation) -> Value {
-        let id = u128::from_le_bytes(secret());
-        let (id, tasks, job) = (format!("{id:032x}"), Arc::clone(self), Job::of(&invocation));
+    fn start(self: &Arc<Tasks>, job: Job, args: Arguments) -> Value {
+        let id = format!("{:032x}", u128::from_le_bytes(secret()));
+        let (task_id, tasks) = (id.clone(), Arc::clone(self));
         let mut entries = self.lock();
         // The lock is held while the worker starts, so that the worker finds its task.
-        let worker = tokio::spawn({
-            let id = id.clone();
-            async move {
-                let asker = Asker::Task {
-                    tasks: &tasks,
-                    id: &id,
-                };
-                let state = match job.run(&asker).await {
-                    Ok(result) => State::Completed(result),
-                    Err(error) => State::Failed(error),
-                };
-                tasks.settle(&id, state);
-            }
+        let worker = tokio::spawn(async move {
+            let (tasks, id) = (&*tasks, &*task_id);
+            let state = match job.run(args, &Asker::Task { tasks, id }).await {
+                Ok(result) => State::Completed(result),
+                Err(error) => State::Failed(error.into()),
+            };
+            tasks.settle(id, state);
         });
         let now = SystemTime::now();
         entries.retain(|_, task| now.duration_since(task.created).is_ok_and(|age| age < TTL));
@@ -226,54 +227,61 @@ impl Tasks {
         json
     }
 
-    pub(super) fn get(&self, params: &Value) -> Answer {
-        let (id, entries) = (task_id(params), self.lock());
-        result(entries.get(id).ok_or_else(unknown)?.json(id))
+    fn get(&self, params: TaskParams) -> Result<Value> {
+        self.with_task(&params.task_id, |task| Ok(task.json(&params.task_id)))
     }
 
-    pub(super) fn cancel(&self, params: &Value) -> Answer {
-        let (id, mut entries) = (task_id(params), self.lock());
-        let task = entries.get_mut(id).ok_or_else(unknown)?;
-        if let State::Working(working) = &task.state {
-            if let Some(worker) = &working.worker {
-                worker.abort();
+    fn cancel(&self, params: TaskParams) -> Result<Value> {
+        self.with_task(&params.task_id, |task| {
+            if let State::Working(working) = &task.state {
+                if let Some(worker) = &working.worker {
+                    worker.abort();
+                }
+                task.set_state(State::Cancelled);
             }
-            task.set_state(State::Cancelled);
-        }
-        result(json!({}))
+            Ok(json!({}))
+        })
     }
 
-    pub(super) fn update(&self, params: &Value) -> Answer {
-        let answers = params["inputResponses"].as_object();
-        let mut entries = self.lock();
-        let task = entries.get_mut(task_id(params)).ok_or_else(unknown)?;
-        task.updated = SystemTime::now();
-        if let State::Working(working) = &mut task.state {
-            for (key, answer) in answers.into_iter().flatten() {
-                if let Some((_, asked)) = working.questions.remove(key) {
+    fn update(&self, params: TaskParams) -> Result<Value> {
+        self.with_task(&params.task_id, |task| {
+            task.updated = SystemTime::now();
+            for (key, answer) in params.input_responses {
+                if let State::Working(working) = &mut task.state
+                    && let Some((_, asked)) = working.questions.remove(&key)
+                {
                     // A worker that has ended needs no answer.
-                    let _ = asked.send(answer.clone());
+                    let _ = asked.send(serde_json::from_value(answer)?);
                 }
             }
-        }
-        result(json!({}))
+            Ok(json!({}))
+        })
     }
 
-    /// Adds a question to a task. Returns `None` if the task has ended.
-    fn ask(&self, id: &str, question: Value) -> Option<oneshot::Receiver<Value>> {
+    fn with_task<T>(
+        &self,
+        id: &str,
+        function: impl FnOnce(&mut TaskEntry) -> Result<T>,
+    ) -> Result<T> {
         let mut entries = self.lock();
-        let task = entries.get_mut(id)?;
-        task.updated = SystemTime::now();
-        let State::Working(working) = &mut task.state else {
-            return None;
-        };
-        let key = format!(
-            "question-{}",
-            self.questions.fetch_add(1, Ordering::Relaxed)
-        );
-        let (sender, answer) = oneshot::channel();
-        working.questions.insert(key, (question, sender));
-        Some(answer)
+        let task = entries.get_mut(id);
+        function(task.ok_or_else(|| Error::invalid_params("there is no such task"))?)
+    }
+
+    /// Adds a question to a task.
+    fn ask(&self, id: &str, question: Value) -> Result<oneshot::Receiver<ElicitResult>> {
+        self.with_task(id, |task| {
+            task.updated = SystemTime::now();
+            let State::Working(working) = &mut task.state else {
+                return Err(internal("the task has ended"));
+            };
+            let number = self.questions.fetch_add(1, Ordering::Relaxed);
+            let (sender, answer) = oneshot::channel();
+            working
+                .questions
+                .insert(format!("question-{number}"), (question, sender));
+            Ok(answer)
+        })
     }
 
     fn settle(&self, id: &str, state: State) {
@@ -315,11 +323,11 @@ impl TaskEntry {
             }
             State::Cancelled => "cancelled",
             State::Completed(result) => {
-                json["result"] = result.clone();
+                json["result"] = json!(result);
                 "completed"
             }
             State::Failed(error) => {
-                json["error"] = json!({"code": error.code, "message": error.text()});
+                json["error"] = json!(error);
                 "failed"
             }
         };
@@ -328,12 +336,8 @@ impl TaskEntry {
     }
 }
 
-fn task_id(params: &Value) -> &str {
-    params["taskId"].as_str().unwrap_or_default()
-}
-
-fn unknown() -> ErrorObject {
-    ErrorObject::new(code::INVALID_PARAMS, "there is no such task")
+fn internal(text: &str) -> Error {
+    Error::protocol(ErrorObject::new(code::INTERNAL_ERROR, text))
 }
 
 /// Formats a time as ISO 8601.

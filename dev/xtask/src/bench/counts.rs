@@ -35,8 +35,8 @@ impl Figure {
 const TOOLS_PREFIX: &str = "# Counted with ";
 
 const ABOUT: &str = "\
-# What the work of a link costs: see benches/cases for what each case does. Made by `cargo xtask bench --write`, and held by
-# `cargo xtask test`. Allocations are requests to the heap, bytes are those asked for; of `size` and `idle_heap`, those held.
+# What the work of a link costs: see benches/cases for what each case does, and dev/bench-tools for `tool_call`. Made by
+# `cargo xtask bench --write`, and held by `cargo xtask test`. Allocations are requests to the heap, bytes are those asked for; of `size` and `idle_heap`, those held.
 ";
 
 impl Counts {

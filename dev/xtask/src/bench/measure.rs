@@ -1,4 +1,4 @@
-//! Runs the two programs in `benches` that count, and parses their output. Must not judge the counts.
+//! Runs the programs in `benches` and in `dev/bench-tools` that count, and parses their output. Must not judge the counts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub(super) fn all() -> Result<Counts, String> {
     // The programs run with an empty environment and fixed addresses, because only then the counts are reproducible. One of them ignores
     // the arguments.
     let printed = cargo_output_with(
-        "bench --package everlink --bench allocations --bench instructions -- --output-format=json --nosummary --parallel=auto",
+        "bench --package everlink --package bench-tools --bench allocations --bench instructions -- --output-format=json --nosummary --parallel=auto",
         |command| {
             command
                 .env("GUNGRAUN_RUNNER", &runner)
