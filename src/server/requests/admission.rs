@@ -123,6 +123,7 @@ pub(crate) fn arrival(
         session: from.session.filter(|_| is_legacy),
         peer: peer.clone(),
         user: from.user.clone(),
+        trace: from.trace.clone(),
         token: params.token.and_then(|token| Id::from_json(token.as_str())),
         log_level,
     }
