@@ -280,6 +280,13 @@ pub(crate) struct Guard {
     /// refused, and the log reports it
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_message: usize,
+    /// Export traces and metrics to the OpenTelemetry collector at this URL, with OTLP over HTTP; without a URL, to $OTEL_EXPORTER_OTLP_ENDPOINT or
+    /// http://localhost:4318
+    ///
+    /// Requests join the trace of their host, and the server gets the guard's span as the parent of its own. The variables OTEL_EXPORTER_OTLP_HEADERS,
+    /// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are used. No payload is exported.
+    #[arg(long, value_name = "URL", num_args = 0..=1)]
+    pub(crate) otlp: Option<Option<String>>,
     /// The directory that stores what a server offers (name, capabilities, instructions), so that later hosts need not wait while it starts; `off`
     /// stores nothing [default: everlink in $XDG_CACHE_HOME or ~/.cache, on Windows in %LOCALAPPDATA%]
     #[arg(long, value_name = "DIRECTORY")]

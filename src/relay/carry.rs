@@ -135,16 +135,14 @@ impl Relay {
         let id = self.front.wire_id(request.request).cloned();
         let is_ready = self.back.state() == client::State::Ready;
         let connection = is_ready.then(|| self.back.epoch());
-        self.tracer
-            .begin(self.clock.now(), request, id, connection)
+        self.tracer.begin(self.clock.now(), request, id, connection)
     }
 
     /// Ends the trace of a request, if it has one.
     fn end_trace(&mut self, carried: &mut CarriedRequest, verdict: Verdict) {
         if let Some(trace) = carried.trace.take() {
             let version = self.back.session().map(|session| session.version);
-            self.tracer
-                .end(trace, self.clock.now(), version, verdict);
+            self.tracer.end(trace, self.clock.now(), version, verdict);
         }
     }
 

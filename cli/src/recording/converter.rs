@@ -17,7 +17,7 @@ use super::setup::Setup;
 use super::{ISSUED_SESSION, RECORDED_PATH};
 
 /// Header fields that the machine reads and whose values are not secret.
-const RECORDED_FIELDS: [&str; 9] = [
+const RECORDED_FIELDS: [&str; 10] = [
     names::ACCEPT,
     names::CONTENT_TYPE,
     names::DATE,
@@ -27,6 +27,7 @@ const RECORDED_FIELDS: [&str; 9] = [
     names::MCP_PROTOCOL_VERSION,
     names::ORIGIN,
     names::RETRY_AFTER,
+    names::TRACEPARENT,
 ];
 
 /// A part of the paths at which clients look for an authorization server.
@@ -193,7 +194,10 @@ impl Converter {
                 // The machine refuses every id that it cannot have issued. Such an id may be any text of another server.
                 names::LAST_EVENT_ID if hides && !is_event_id(&text) => Bytes::Text("-".to_owned()),
                 name if RECORDED_FIELDS.contains(&name) => Bytes::new(value.to_vec()),
-                names::MCP_NAME if hides => Bytes::Text(self.cipher.linked(&text)),
+                names::TRACESTATE if !hides => Bytes::new(value.to_vec()),
+                names::MCP_NAME | names::TRACESTATE if hides => {
+                    Bytes::Text(self.cipher.linked(&text))
+                }
                 names::MCP_NAME => Bytes::new(value.to_vec()),
                 param if is_param(param) && hides => {
                     // The rest of the name comes from the server's schema, so it is redacted, too.

@@ -337,6 +337,7 @@ mod tests {
             hides_host: false,
             answers_discover: false,
             max_message: None,
+            traces: false,
             remembered: None,
         };
         let recorder =

@@ -69,6 +69,9 @@ pub(crate) enum Role {
         /// The maximum length of a message, if it is not the machine's default.
         #[serde(default)]
         max_message: Option<usize>,
+        /// Whether requests join the traces of hosts.
+        #[serde(default)]
+        traces: bool,
         /// The offer of the server from an earlier run.
         #[serde(default)]
         remembered: Option<SavedOffer>,
@@ -213,6 +216,7 @@ impl Role {
             hides_host,
             answers_discover,
             max_message,
+            traces,
             remembered,
         } = self
         {
@@ -225,6 +229,7 @@ impl Role {
                 config.downstream = config.downstream.with_http(endpoint.http());
             }
             config.drain = *drain;
+            config.traces = *traces;
             config.remembered = remembered.clone().map(Offer::from);
         }
         config

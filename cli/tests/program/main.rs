@@ -6,6 +6,7 @@ mod adopt;
 mod auth;
 mod auth_server;
 mod call;
+mod collector;
 mod demo;
 mod guard;
 #[cfg(target_os = "linux")]
@@ -13,6 +14,7 @@ mod hostile;
 mod inspect;
 mod listen;
 mod old_servers;
+mod otlp;
 mod passthrough;
 mod record;
 mod recovery_time;

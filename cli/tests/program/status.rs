@@ -98,7 +98,7 @@ fn address(url: &str) -> String {
     address.to_owned()
 }
 
-fn exchange(address: &str, request: &str) -> String {
+pub(crate) fn exchange(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the guard listens");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     stream

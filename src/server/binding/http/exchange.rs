@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::driver::{Instant, LookupId, StreamId};
-use crate::protocol::TraceContext;
 use crate::http::{Fields, Verb};
+use crate::protocol::TraceContext;
 use crate::server::binding::http::lookups::Found;
 use crate::server::binding::http::table::{self, Cue, Phase};
 use crate::server::origin::{QueueId, SessionKey};

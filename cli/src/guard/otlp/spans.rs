@@ -1,0 +1,273 @@
+//! Encodes spans: two for each request, in front of and behind the guard, and one for each connection to the server. Sends nothing.
+
+use std::time::Duration;
+
+use everlink::client::{Ended, Event as LinkEvent};
+use everlink::relay::Trace;
+use everlink::{Epoch, ExitStatus, Id, Instant};
+use everlink_tokio::secret;
+
+use super::Endpoints;
+use super::attributes::{self, error_type, name_key};
+use super::protobuf::Message;
+
+/// The fields of a `Span` that repeat.
+const ATTRIBUTES: u64 = 9;
+const EVENTS: u64 = 11;
+
+/// The kinds of spans.
+const INTERNAL: u64 = 1;
+const SERVER: u64 = 2;
+const CLIENT: u64 = 3;
+
+/// The most events of one connection that are kept.
+const MOST_EVENTS: usize = 32;
+
+/// Nanoseconds since 1970.
+pub(super) type UnixNanos = u64;
+
+/// Converts times of the driver's clock, given both times of the same moment.
+#[derive(Clone, Copy)]
+pub(super) struct WallClock {
+    pub(super) now: Instant,
+    pub(super) unix: UnixNanos,
+}
+
+impl WallClock {
+    pub(super) fn at(self, at: Instant) -> UnixNanos {
+        self.unix.saturating_sub(nanos(self.now.since(at)))
+    }
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The ids of a span.
+#[derive(Clone, Copy)]
+struct Ids {
+    trace_id: u128,
+    span_id: u64,
+    parent: Option<u64>,
+}
+
+/// Writes what all spans have. A `Span` is written as field 2 of a `ScopeSpans`.
+fn begin(span: &mut Message<'_>, ids: Ids, kind: u64, [start, end]: [UnixNanos; 2]) {
+    span.bytes(1, &ids.trace_id.to_be_bytes());
+    span.bytes(2, &ids.span_id.to_be_bytes());
+    if let Some(parent) = ids.parent {
+        span.bytes(4, &parent.to_be_bytes());
+    }
+    span.number(6, kind);
+    span.fixed64(7, start);
+    span.fixed64(8, end.max(start));
+}
+
+fn fail(span: &mut Message<'_>, error_type: &str) {
+    attributes::text(span, ATTRIBUTES, "error.type", error_type);
+    span.message(15, |status| status.number(3, 2));
+}
+
+/// Encodes the spans of a request. The one behind is left out if the request was never sent.
+pub(super) fn request(
+    bytes: &mut Vec<u8>,
+    trace: &Trace,
+    clock: WallClock,
+    endpoints: &Endpoints,
+    connection: Option<ConnectionId>,
+) {
+    let failed = error_type(trace);
+    let ended = clock.at(trace.ended);
+    Message::new(bytes).message(2, |span| {
+        let ids = Ids {
+            trace_id: trace.trace_id,
+            span_id: trace.server_span,
+            parent: trace.parent,
+        };
+        begin(span, ids, SERVER, [clock.at(trace.accepted), ended]);
+        // The flags: sampled, and the parent, if there is one, is remote.
+        describe(span, trace, 0x301, failed.as_ref());
+        attributes::text(
+            span,
+            ATTRIBUTES,
+            "mcp.protocol.version",
+            trace.host_version.as_str(),
+        );
+        match &trace.id {
+            Some(Id::Number(id)) => {
+                let id = id.to_string();
+                attributes::text(span, ATTRIBUTES, "jsonrpc.request.id", &id);
+            }
+            Some(Id::Text(id)) => attributes::text(span, ATTRIBUTES, "jsonrpc.request.id", id),
+            _ => {}
+        }
+        span.splice(&endpoints.front);
+    });
+    let Some((sent, epoch)) = trace.sent else {
+        return;
+    };
+    Message::new(bytes).message(2, |span| {
+        let ids = Ids {
+            trace_id: trace.trace_id,
+            span_id: trace.client_span,
+            parent: Some(trace.server_span),
+        };
+        begin(span, ids, CLIENT, [clock.at(sent), ended]);
+        describe(span, trace, 0x101, failed.as_ref());
+        if let Some(version) = trace.server_version {
+            attributes::text(span, ATTRIBUTES, "mcp.protocol.version", version.as_str());
+        }
+        let last = trace.resent.last().map_or(epoch, |(_, epoch)| *epoch);
+        attributes::number(span, ATTRIBUTES, "everlink.epoch", last.number());
+        for (at, epoch) in &trace.resent {
+            event(span, clock.at(*at), "everlink.reconnected", |event| {
+                attributes::number(event, 3, "everlink.epoch", epoch.number());
+            });
+        }
+        if let Some(connection) = connection {
+            span.message(13, |link| {
+                link.bytes(1, &connection.trace_id.to_be_bytes());
+                link.bytes(2, &connection.span_id.to_be_bytes());
+            });
+        }
+        span.splice(&endpoints.back);
+    });
+}
+
+/// Writes the name and the attributes that both spans of a request have.
+fn describe(span: &mut Message<'_>, trace: &Trace, flags: u32, failed: Option<&(String, bool)>) {
+    let method = &*trace.method;
+    match (&trace.name, name_key(method)) {
+        (Some(name), Some(key)) => {
+            let both = [method, " ", name];
+            span.text(5, &both.concat());
+            attributes::text(span, ATTRIBUTES, key, name);
+        }
+        _ => span.text(5, method),
+    }
+    if let Some(state) = &trace.state {
+        span.text(3, state);
+    }
+    span.fixed32(16, flags);
+    attributes::text(span, ATTRIBUTES, "mcp.method.name", method);
+    if method == "tools/call" {
+        attributes::text(span, ATTRIBUTES, "gen_ai.operation.name", "execute_tool");
+    }
+    if let Some((class, is_code)) = failed {
+        if *is_code {
+            attributes::text(span, ATTRIBUTES, "rpc.response.status_code", class);
+        }
+        fail(span, class);
+    }
+}
+
+fn event(span: &mut Message<'_>, at: UnixNanos, name: &str, fill: impl FnOnce(&mut Message<'_>)) {
+    span.message(EVENTS, |event| {
+        event.fixed64(1, at);
+        event.text(2, name);
+        fill(event);
+    });
+}
+
+/// The ids of a connection, to which the spans of requests link.
+#[derive(Clone, Copy)]
+pub(super) struct ConnectionId {
+    pub(super) epoch: Epoch,
+    trace_id: u128,
+    span_id: u64,
+}
+
+/// A connection to the server that has not ended. It is a trace of its own, because it outlives requests.
+pub(super) struct Connection {
+    pub(super) id: ConnectionId,
+    opened: UnixNanos,
+    version: Option<&'static str>,
+    /// The encoded events.
+    events: Vec<u8>,
+    event_count: usize,
+}
+
+impl Connection {
+    pub(super) fn new(epoch: Epoch, opened: UnixNanos) -> Connection {
+        let [trace_id, span_id] = [(); 2].map(|()| u128::from_be_bytes(secret()).max(1));
+        Connection {
+            id: ConnectionId {
+                epoch,
+                trace_id,
+                span_id: (span_id as u64).max(1),
+            },
+            opened,
+            version: None,
+            events: Vec::new(),
+            event_count: 0,
+        }
+    }
+
+    /// Adds what happened to the connection.
+    pub(super) fn add(&mut self, at: UnixNanos, happened: &LinkEvent) {
+        let name = match happened {
+            LinkEvent::Ready(session) => {
+                self.version = Some(session.version.as_str());
+                "everlink.ready"
+            }
+            LinkEvent::Silent { .. } => "everlink.silent",
+            LinkEvent::Responsive { .. } => "everlink.responsive",
+            LinkEvent::Slow { .. } => "everlink.slow",
+            LinkEvent::Draining { .. } => "everlink.draining",
+            LinkEvent::AuthRequired(_) => "everlink.credentials_wanted",
+            _ => return,
+        };
+        self.event_count += 1;
+        if self.event_count <= MOST_EVENTS {
+            event(&mut Message::new(&mut self.events), at, name, |_| {});
+        }
+    }
+
+    /// Encodes the span.
+    pub(super) fn end(
+        self,
+        bytes: &mut Vec<u8>,
+        at: UnixNanos,
+        ended: &Ended,
+        endpoints: &Endpoints,
+    ) {
+        Message::new(bytes).message(2, |span| {
+            let ids = Ids {
+                trace_id: self.id.trace_id,
+                span_id: self.id.span_id,
+                parent: None,
+            };
+            begin(span, ids, INTERNAL, [self.opened, at]);
+            span.text(5, "mcp.connection");
+            attributes::number(span, ATTRIBUTES, "everlink.epoch", self.id.epoch.number());
+            if let Some(version) = self.version {
+                attributes::text(span, ATTRIBUTES, "mcp.protocol.version", version);
+            }
+            let cause = attributes::cause(&ended.cause);
+            attributes::text(span, ATTRIBUTES, "everlink.cause", cause);
+            match ended.exit {
+                Some(ExitStatus::Code(code)) => {
+                    let code = u64::try_from(code).unwrap_or_default();
+                    attributes::number(span, ATTRIBUTES, "process.exit.code", code);
+                }
+                Some(ExitStatus::Signal(signal)) => {
+                    let signal = u64::try_from(signal).unwrap_or_default();
+                    attributes::number(span, ATTRIBUTES, "everlink.exit.signal", signal);
+                }
+                _ => {}
+            }
+            if ended.counted {
+                fail(span, cause);
+                // The details are texts of the system.
+                for fault in &ended.faults {
+                    event(span, at, "everlink.fault", |event| {
+                        let kind = format!("{:?}", fault.kind());
+                        attributes::text(event, 3, "everlink.fault.kind", &kind);
+                    });
+                }
+            }
+            span.splice(&self.events);
+            span.splice(&endpoints.back);
+        });
+    }
+}
