@@ -1,8 +1,8 @@
 //! The trace context of a message: `traceparent` and `tracestate`, in the format of W3C Trace Context.
 
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
+use core::ops::Range;
 
 use super::meta;
 
@@ -67,10 +67,29 @@ impl TraceContext {
     /// The value of `traceparent`.
     #[must_use]
     pub fn parent(&self) -> String {
-        let (trace_id, span_id) = (self.trace_id, self.span_id);
-        let flags = u8::from(self.is_sampled);
-        format!("00-{trace_id:032x}-{span_id:016x}-{flags:02x}")
+        String::from(self.parent_member().text(Self::VALUE))
     }
+
+    /// The member `traceparent` of a `_meta`, as JSON. It is written for each request of a traced relay, and `format!` takes 5 times as many
+    /// instructions.
+    pub(crate) fn parent_member(&self) -> ParentMember {
+        let mut member =
+            *br#""traceparent":"00-00000000000000000000000000000000-0000000000000000-00""#;
+        let start = Self::VALUE.start;
+        write_hex(
+            &mut member[start + 3..start + 35],
+            &self.trace_id.to_be_bytes(),
+        );
+        write_hex(
+            &mut member[start + 36..start + 52],
+            &self.span_id.to_be_bytes(),
+        );
+        member[start + 54] += u8::from(self.is_sampled);
+        ParentMember(member)
+    }
+
+    /// Where the value is in the member.
+    const VALUE: Range<usize> = 15..70;
 
     /// The bytes that it adds to a message, roughly.
     pub(crate) fn bytes(&self) -> usize {
@@ -80,6 +99,27 @@ impl TraceContext {
     /// Whether this member of `_meta` is a part of the trace context.
     pub(crate) fn has_member(key: &str) -> bool {
         matches!(key, meta::TRACEPARENT | meta::TRACESTATE)
+    }
+}
+
+/// A member `traceparent`, as JSON.
+pub(crate) struct ParentMember([u8; 71]);
+
+impl ParentMember {
+    pub(crate) fn as_str(&self) -> &str {
+        self.text(0..self.0.len())
+    }
+
+    fn text(&self, range: Range<usize>) -> &str {
+        // All of it is ASCII.
+        core::str::from_utf8(&self.0[range]).unwrap_or_default()
+    }
+}
+
+fn write_hex(digits: &mut [u8], bytes: &[u8]) {
+    for (two, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        two[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
+        two[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
 }
 

@@ -66,8 +66,8 @@ impl Relay {
         None
     }
 
-    fn request(&mut self, request: server::Request) {
-        let trace = self.begin_trace(&request);
+    fn request(&mut self, mut request: server::Request) {
+        let trace = self.begin_trace(&mut request);
         let mut carried = CarriedRequest::new(
             request.request,
             &request.method,
@@ -128,7 +128,7 @@ impl Relay {
     }
 
     /// Begins the trace of a request, if requests are traced.
-    fn begin_trace(&mut self, request: &server::Request) -> Option<Box<Trace>> {
+    fn begin_trace(&mut self, request: &mut server::Request) -> Option<Box<Trace>> {
         if !self.config.traces {
             return None;
         }

@@ -7,11 +7,14 @@ use alloc::vec::Vec;
 
 use crate::client::{FailureKind, Outcome};
 use crate::driver::{Epoch, Instant};
-use crate::json::{Json, Payload, object};
-use crate::protocol::{TraceContext, Version, meta, method};
+use crate::json::Payload;
+use crate::json::object::{self, Sought};
+use crate::protocol::{TraceContext, Version, method};
 use crate::server::Request;
 use crate::util::split_mix::SplitMix;
 use crate::wire::Id;
+
+const IS_ERROR: Sought = Sought::new("isError");
 
 /// A request of a host that the relay carried to the server, and what became of it. Has no payload.
 #[derive(Debug)]
@@ -99,6 +102,12 @@ impl Verdict {
 
 /// Whether a tool says of itself that it failed.
 fn is_error(result: &Payload) -> bool {
+    let text = result.as_str();
+    // Most results need no walk over their members.
+    let is_absent = !object::may_have(text, [IS_ERROR; 2]);
+    if is_absent || text.ends_with(r#""isError":false}"#) {
+        return false;
+    }
     let flag = result.json().member("isError").ok().flatten();
     flag.is_some_and(|flag| flag.as_str() == "true")
 }
@@ -126,19 +135,17 @@ impl Tracer {
     pub(super) fn begin(
         &mut self,
         now: Instant,
-        request: &Request,
+        request: &mut Request,
         id: Option<Id>,
         connection: Option<Epoch>,
     ) -> Option<Box<Trace>> {
         let ids = self.ids.as_mut()?;
-        let named = Named::read(request);
-        // The context of a message counts before that of the HTTP request that carries it.
-        let given = given_context(named.meta).or_else(|| request.trace.as_deref().cloned());
+        let given = request.trace.take().map(|given| *given);
         let parent = given.as_ref().map(|given| given.span_id);
         let given = given.unwrap_or_else(|| TraceContext::new(draw_trace_id(ids), 0, true, None));
         Some(Box::new(Trace {
             method: request.method.clone(),
-            name: named.name,
+            name: name_of(request),
             id,
             trace_id: given.trace_id,
             parent,
@@ -175,35 +182,13 @@ impl Tracer {
     }
 }
 
-/// What the parameters of a request say for its trace.
-#[derive(Default)]
-struct Named<'a> {
-    name: Option<Box<str>>,
-    meta: Option<Json<'a>>,
-}
-
-impl Named<'_> {
-    fn read(request: &Request) -> Named<'_> {
-        let mut found = Named::default();
-        let facts = method::find(&request.method);
-        let has_name = facts.is_some_and(|facts| facts.named_by == Some("name"));
-        if let Some(params) = &request.params {
-            // The parameters of a request are an object.
-            let _ = object::members(params.json(), |key, value| match &*key {
-                "name" if has_name => found.name = value.parse().ok(),
-                "_meta" => found.meta = Some(value),
-                _ => {}
-            });
-        }
-        found
-    }
-}
-
-/// Reads the trace context in `_meta`.
-fn given_context(meta: Option<Json<'_>>) -> Option<TraceContext> {
-    let text = |key| meta?.member(key).ok()??.parse::<Box<str>>().ok();
-    let parent = text(meta::TRACEPARENT)?;
-    TraceContext::parse(&parent, text(meta::TRACESTATE).as_deref())
+/// The tool or prompt that a request names.
+fn name_of(request: &Request) -> Option<Box<str>> {
+    let facts = method::find(&request.method)?;
+    let key = facts.named_by.filter(|key| *key == "name")?;
+    // The server end refuses parameters with two names, so the first one is the only one.
+    let name = object::first_member(request.params.as_ref()?.json(), key)?;
+    name.text().map(Into::into)
 }
 
 fn draw_trace_id(ids: &mut SplitMix) -> u128 {

@@ -132,7 +132,7 @@ pub struct Request {
     pub peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials. Only over HTTP.
     pub user: Option<Box<str>>,
-    /// The trace context in the header of the HTTP request. The one in `_meta`, if any, is in the parameters and counts before it.
+    /// The trace context that the client sent: in `_meta`, where it also remains, or else in the header of the HTTP request.
     pub trace: Option<Box<TraceContext>>,
     /// The client that the request belongs to.
     pub caller: Caller,

@@ -279,6 +279,11 @@ impl Recorder<LinkCommand, relay::Event> for FileRecorder {
     }
 
     fn on_poll(&mut self, output: Option<(Side, &Output<relay::Event>)>, bytes: &[u8]) {
+        if let Some((_, Output::Event(relay::Event::Traced(_)))) = output {
+            // It says nothing that the messages do not say.
+            self.polls += 1;
+            return;
+        }
         self.write_poll(output, bytes, |event| {
             (event.to_string(), event_kind(event))
         });

@@ -334,6 +334,8 @@ impl Replayer {
                 self.ids.learn(side, &output, &buf);
                 observer.on_output(self.now, side, &output, &buf);
                 match output {
+                    // The messages of the request are in the recording.
+                    Output::Event(relay::Event::Traced(_)) => None,
                     Output::Event(event) => Some(ReplayedEvent::Relay(event)),
                     _ => None,
                 }

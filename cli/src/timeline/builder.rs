@@ -7,7 +7,7 @@ use everlink::relay::{self, Side};
 use everlink::{CallId, Fault, Input, Instant, List, Output, StreamId};
 use everlink_tokio::ClientCommand;
 
-use super::calls::Calls;
+use super::calls::{Calls, numbered};
 use super::messages::{Envelope, Found, Splitter, find};
 use super::{EpochBand, Kind, MAX_BODIES, MAX_BODY, Row, Timeline, Wait, beginning, label, micros};
 use crate::output::{Severity, relay_severity, severity};
@@ -360,11 +360,24 @@ impl Observer for Builder {
         });
         let text = match call {
             Some(call) if is_result => format!("result of {}", self.calls.list[call].label),
-            _ => text,
+            Some(call) => match failed_call(event) {
+                Some(id) => numbered(&text, id, call),
+                None => text,
+            },
+            None => text,
         };
         let has_more = text.contains('\n') || text.chars().nth(super::MAX_LABEL).is_some();
         let body = has_more.then(|| self.body(&text)).flatten();
         let row = self.row(at, kind, epoch, &text);
         (row.call, row.body) = (call, body);
+    }
+}
+
+/// The call whose failure the event reports.
+fn failed_call(event: &ReplayedEvent) -> Option<CallId> {
+    match event {
+        ReplayedEvent::Link(Event::Done { call, .. }) => Some(*call),
+        ReplayedEvent::Relay(relay::Event::Lost(failure)) => Some(failure.call),
+        _ => None,
     }
 }

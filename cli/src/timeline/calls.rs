@@ -182,24 +182,19 @@ impl Calls {
         };
         // The newest calls are the last ones, and few calls are open.
         let call = self.list.iter().position(is_it)?;
-        self.list[call].text = Some(failure.to_string());
+        self.list[call].text = Some(numbered(&failure.to_string(), failure.call, call));
         self.list[call].outcome = Outcome::Failed;
         self.list[call].to = Some(at);
         Some(call)
     }
 
     /// Notes the outcome of an application's call.
-    pub(super) fn done(
-        &mut self,
-        at: u64,
-        call: CallId,
-        outcome: &client::Outcome,
-    ) -> Option<usize> {
-        let call = self.by_number.remove(&call.number())?;
+    pub(super) fn done(&mut self, at: u64, id: CallId, outcome: &client::Outcome) -> Option<usize> {
+        let call = self.by_number.remove(&id.number())?;
         let kind = match outcome {
             client::Outcome::Error(_) => Outcome::Error,
             client::Outcome::Failed(failure) => {
-                self.list[call].text = Some(failure.to_string());
+                self.list[call].text = Some(numbered(&failure.to_string(), id, call));
                 match failure.kind {
                     client::FailureKind::Cancelled { .. } => Outcome::Cancelled,
                     _ => Outcome::Failed,
@@ -218,4 +213,9 @@ impl Calls {
         let call = &mut self.list[call];
         (call.to, call.outcome) = (Some(at), outcome);
     }
+}
+
+/// Names a call in this text as the timeline does. The machine has numbers of its own, because it does not count what the guard answers itself.
+pub(super) fn numbered(text: &str, id: CallId, call: usize) -> String {
+    text.replacen(&format!("({id})"), &format!("(call {})", call + 1), 1)
 }

@@ -168,6 +168,10 @@ fn timeline_of_a_guard_has_every_call_with_its_outcome_and_the_epochs() {
             .is_some_and(|it| it.contains("SIGKILL")),
         "{first}"
     );
+    // The host's `initialize` counts here, but not in the machine.
+    let named = format!("(call {number}) failed");
+    // The facts of the call, the label of the event and its text. The message to the host is shown as it was sent.
+    assert_eq!(steps.matches(&named).count(), 3, "{steps}");
     let missing = run_everlink(&["replay", &recording, "--call", "99", "--mermaid"], &[]);
     assert_eq!(missing.status.code(), Some(4));
 }

@@ -1,25 +1,31 @@
-//! `cargo xtask observe`: measures what `--status` and `--record` cost a guarded call, in instructions and in time, beside a guard without them.
+//! `cargo xtask observe`: measures what observing costs a guarded call, in instructions and in time: `--status`, `--record`, `--otlp`, and the feature
+//! `tracing` of the adapters.
 
 use core::time::Duration;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
 use crate::install::skip_without;
 use crate::step::{Done, Outcome, cargo, target};
 
-/// The options of a guard, and the growth that is allowed, in percent. The first is the reference.
-const VARIANTS: [(&str, &[&str], f64); 4] = [
-    ("no option", &[], 0.0),
-    ("--status", &["--status", "127.0.0.1:0"], 3.0),
-    ("--record", &["--record", "RECORDING"], 15.0),
+/// A guard to measure: the words for the reader, its options, the growth that is allowed in percent, and whether it is built with `tracing`. The
+/// first is the reference.
+const VARIANTS: [(&str, &[&str], f64, bool); 6] = [
+    ("no option", &[], 0.0, false),
+    ("--status", &["--status", "127.0.0.1:0"], 3.0, false),
+    ("--record", &["--record", "RECORDING"], 15.0, false),
     (
         "--record --record-rotate 1M",
         &["--record", "RECORDING", "--record-rotate", "1M"],
         15.0,
+        false,
     ),
+    ("feature `tracing`", &[], 3.0, true),
+    ("--otlp", &["--otlp", "COLLECTOR"], 10.0, false),
 ];
 
 /// Instructions are counted as the difference between runs of these many calls, so that the start does not count.
@@ -36,22 +42,83 @@ pub(crate) fn check() -> Outcome {
     if let Some(outcome) = skip_without(&["valgrind"]) {
         return outcome;
     }
-    cargo("build --release --package everlink-cli")?;
-    let program = target().join("release/everlink");
     let directory = env::temp_dir().join(format!("everlink-observe-{}", process::id()));
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let measured = measure(&program, &directory);
+    let measured = Setting::prepare(&directory).and_then(|setting| measure(&setting));
     let _ = fs::remove_dir_all(&directory);
     measured.map(|()| Done::Passed)
 }
 
-fn measure(program: &Path, directory: &Path) -> Result<(), String> {
-    let recording = directory.join("recording").display().to_string();
+/// What all guards share.
+struct Setting {
+    /// The program without and with the feature `tracing`.
+    programs: [PathBuf; 2],
+    recording: String,
+    collector: String,
+}
+
+impl Setting {
+    fn prepare(directory: &Path) -> Result<Setting, String> {
+        let build = |name: &str, features: &str| {
+            cargo(&format!("build --release --package everlink-cli{features}"))?;
+            let copy = directory.join(name);
+            let built = target().join("release/everlink");
+            fs::copy(built, &copy).map_err(|error| error.to_string())?;
+            Ok::<_, String>(copy)
+        };
+        Ok(Setting {
+            programs: [
+                build("everlink", "")?,
+                build("everlink-tracing", " --features everlink-tokio/tracing")?,
+            ],
+            recording: directory.join("recording").display().to_string(),
+            collector: start_collector().map_err(|error| error.to_string())?,
+        })
+    }
+
+    fn program(&self, is_tracing: bool) -> &Path {
+        &self.programs[usize::from(is_tracing)]
+    }
+}
+
+/// Starts a collector that takes everything, and returns its URL.
+fn start_collector() -> io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || collect(&stream));
+        }
+    });
+    Ok(url)
+}
+
+/// Answers the requests of one connection, until it ends or has a request without a length.
+fn collect(stream: &TcpStream) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            (reader.read_line(&mut head).ok()? > 0).then_some(())?;
+        }
+        let head = head.to_ascii_lowercase();
+        let len = head.split("content-length: ").nth(1)?.lines().next()?;
+        let mut body = vec![0; len.parse().ok()?];
+        reader.read_exact(&mut body).ok()?;
+        let mut writer = stream;
+        writer
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            .ok()?;
+    }
+}
+
+fn measure(setting: &Setting) -> Result<(), String> {
     let mut times = vec![Vec::new(); VARIANTS.len()];
     // The rounds alternate, so that other load on the machine is the same for all.
     for _ in 0..ROUNDS {
-        for (index, (_, options, _)) in VARIANTS.iter().enumerate() {
-            let mut guard = GuardRun::start(Command::new(program), program, options, &recording)?;
+        for (index, (_, options, _, is_tracing)) in VARIANTS.iter().enumerate() {
+            let program = setting.program(*is_tracing);
+            let mut guard = GuardRun::start(Command::new(program), program, options, setting)?;
             times[index].push(guard.median_of_calls(TIMED_CALLS)?);
             guard.end()?;
         }
@@ -63,8 +130,9 @@ fn measure(program: &Path, directory: &Path) -> Result<(), String> {
         "{:<30}{:>14}{:>10}{:>12}{:>10}",
         "guard", "instructions", "", "p50", ""
     );
-    for ((name, options, limit), time) in VARIANTS.iter().zip(&times) {
-        let [few, many] = COUNTED_CALLS.map(|calls| count(program, options, &recording, calls));
+    for ((name, options, limit, is_tracing), time) in VARIANTS.iter().zip(&times) {
+        let program = setting.program(*is_tracing);
+        let [few, many] = COUNTED_CALLS.map(|calls| count(program, options, setting, calls));
         let (few, many) = (few?, many?);
         let per_call = (many - few) as f64 / f64::from(COUNTED_CALLS[1] - COUNTED_CALLS[0]);
         let growth = 100.0 * (per_call / *reference.get_or_insert(per_call) - 1.0);
@@ -82,12 +150,12 @@ fn measure(program: &Path, directory: &Path) -> Result<(), String> {
 }
 
 /// Counts the instructions of a guard that serves this many calls.
-fn count(program: &Path, options: &[&str], recording: &str, calls: u32) -> Result<u64, String> {
+fn count(program: &Path, options: &[&str], setting: &Setting, calls: u32) -> Result<u64, String> {
     let mut valgrind = Command::new("valgrind");
     valgrind
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program);
-    let mut guard = GuardRun::start(valgrind, program, options, recording)?;
+    let mut guard = GuardRun::start(valgrind, program, options, setting)?;
     for _ in 0..calls {
         guard.call()?;
     }
@@ -110,10 +178,11 @@ impl GuardRun {
         mut command: Command,
         program: &Path,
         options: &[&str],
-        recording: &str,
+        setting: &Setting,
     ) -> Result<GuardRun, String> {
         let options = options.iter().map(|word| match *word {
-            "RECORDING" => recording,
+            "RECORDING" => &setting.recording,
+            "COLLECTOR" => &setting.collector,
             word => word,
         });
         // The first word is already the program, or valgrind with the program.

@@ -226,7 +226,7 @@ impl MessageWriter {
                 members.splice(theirs.as_str());
             }
             if let Some(trace) = trace {
-                members.text(meta::TRACEPARENT, &trace.parent());
+                members.paste(trace.parent_member().as_str());
                 if let Some(state) = &trace.state {
                     members.text(meta::TRACESTATE, state);
                 }

@@ -142,7 +142,7 @@ pub(crate) struct Arrival {
     pub(crate) peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
-    /// The trace context in the header of the HTTP request.
+    /// The trace context in `_meta`, or else in the header of the HTTP request.
     pub(crate) trace: Option<Box<TraceContext>>,
     pub(crate) token: Option<Id>,
     pub(crate) log_level: Option<LogLevel>,

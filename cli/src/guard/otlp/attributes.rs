@@ -1,5 +1,7 @@
 //! The attributes of spans and metrics, by OpenTelemetry's conventions for MCP: names, and values that hold no text of a peer.
 
+use std::borrow::Cow;
+
 use everlink::client::{Cause, FailureKind};
 use everlink::relay::{Trace, Verdict};
 
@@ -30,21 +32,36 @@ pub(super) fn name_key(method: &str) -> Option<&'static str> {
     }
 }
 
-/// The value of `error.type` for a request, and whether it is the code of a JSON-RPC error.
-pub(super) fn error_type(trace: &Trace) -> Option<(String, bool)> {
-    let name = match &trace.verdict {
-        Verdict::Reply => return None,
-        Verdict::Error(code) => return Some((code.to_string(), true)),
-        Verdict::Cancelled => "cancelled",
-        Verdict::NotPassedOn => "not_passed_on",
-        Verdict::ToolError => "tool_error",
-        Verdict::Failed(kind) => match &**kind {
-            FailureKind::Status { status, .. } => return Some((status.to_string(), false)),
-            kind => failure(kind),
-        },
-        _ => "_OTHER",
-    };
-    Some((name.to_owned(), false))
+/// The class of a failed request.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Failed {
+    /// The value of `error.type`.
+    pub(super) class: Cow<'static, str>,
+    /// Whether the class is the code of a JSON-RPC error.
+    pub(super) is_code: bool,
+}
+
+impl Failed {
+    /// Returns the class of this request, if it failed.
+    pub(super) fn of(trace: &Trace) -> Option<Failed> {
+        let mut is_code = false;
+        let class = match &trace.verdict {
+            Verdict::Reply => return None,
+            Verdict::Error(code) => {
+                is_code = true;
+                code.to_string().into()
+            }
+            Verdict::Cancelled => "cancelled".into(),
+            Verdict::NotPassedOn => "not_passed_on".into(),
+            Verdict::ToolError => "tool_error".into(),
+            Verdict::Failed(kind) => match &**kind {
+                FailureKind::Status { status, .. } => status.to_string().into(),
+                kind => failure(kind).into(),
+            },
+            _ => "_OTHER".into(),
+        };
+        Some(Failed { class, is_code })
+    }
 }
 
 const fn failure(kind: &FailureKind) -> &'static str {

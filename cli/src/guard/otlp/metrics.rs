@@ -1,32 +1,41 @@
 //! Counts what the guard does, and encodes the counts as metrics. All are cumulative.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use everlink::protocol::Version;
 use everlink::relay::Trace;
 
 use super::Endpoints;
-use super::attributes::{self, error_type, name_key};
+use super::attributes::{self, Failed, name_key};
 use super::protobuf::Message;
-use super::spans::UnixNanos;
+use super::spans::{Templates, UnixNanos};
 
 /// The upper bounds that the conventions give for durations of operations, in seconds.
 const BOUNDS: [f64; 14] = [
     0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0,
 ];
 
-/// The most combinations of method, name and error. Hosts choose names, so their number is not bounded by the tools of the server. Further
-/// combinations are counted under their method alone.
+/// The most kinds of requests that are counted apart. Hosts choose names, so their number is not bounded by the tools of the server.
 const MOST_SERIES: usize = 1000;
+
+/// The durations of requests in front of and behind the guard.
+const OPERATIONS: [&str; 2] = [
+    "mcp.server.operation.duration",
+    "mcp.client.operation.duration",
+];
 
 /// The temporality of sums that go on from the start.
 const CUMULATIVE: u64 = 2;
 
 #[derive(Default)]
 pub(super) struct Metrics {
-    series: HashMap<String, Series>,
-    /// The key that is looked up, kept for its capacity.
-    key: String,
+    /// Ordered by what their requests have in common.
+    series: Vec<Series>,
+    /// Counts the requests that have no series, because there are too many.
+    others: [Histogram; 2],
     connections: u64,
     restarts: u64,
     failures: HashMap<&'static str, u64>,
@@ -35,12 +44,56 @@ pub(super) struct Metrics {
     pub(super) dropped: u64,
 }
 
-/// The requests with one method, name and error.
+/// The requests with one method, name, error and versions.
 struct Series {
+    method: Cow<'static, str>,
+    name: Option<Box<str>>,
+    failed: Option<Failed>,
+    versions: (Version, Option<Version>),
     /// The encoded attributes.
-    attributes: Vec<u8>,
-    front: Histogram,
-    back: Histogram,
+    attributes: [Vec<u8>; 2],
+    /// The durations in front of and behind the guard.
+    durations: [Histogram; 2],
+    templates: Templates,
+}
+
+impl Series {
+    fn new(trace: &Trace, failed: Option<Failed>, endpoints: &Endpoints) -> Series {
+        let versions = (trace.host_version, trace.server_version);
+        let sides = [
+            (Some(versions.0), &endpoints.front),
+            (versions.1, &endpoints.back),
+        ];
+        Series {
+            method: trace.method.clone(),
+            name: trace.name.clone(),
+            versions,
+            attributes: sides.map(|(version, endpoint)| {
+                let mut encoded = endpoint.clone();
+                describe(&mut Message::new(&mut encoded), trace, failed.as_ref());
+                if let Some(version) = version {
+                    let version = version.as_str();
+                    let mut point = Message::new(&mut encoded);
+                    attributes::text(&mut point, 9, "mcp.protocol.version", version);
+                }
+                encoded
+            }),
+            durations: Default::default(),
+            templates: Templates::new(trace, failed.as_ref(), endpoints),
+            failed,
+        }
+    }
+
+    fn compare(&self, trace: &Trace, failed: Option<&Failed>) -> Ordering {
+        let by_name = self.name.cmp(&trace.name);
+        by_name
+            .then_with(|| self.method.cmp(&trace.method))
+            .then_with(|| self.failed.as_ref().cmp(&failed))
+            .then_with(|| {
+                self.versions
+                    .cmp(&(trace.host_version, trace.server_version))
+            })
+    }
 }
 
 #[derive(Default)]
@@ -62,7 +115,7 @@ impl Histogram {
     }
 
     /// Writes a data point. The attributes are encoded as its field 9.
-    fn write(&self, histogram: &mut Message<'_>, times: [UnixNanos; 2], attributes: &[&[u8]]) {
+    fn write(&self, histogram: &mut Message<'_>, times: [UnixNanos; 2], attributes: &[u8]) {
         histogram.message(1, |point| {
             point.fixed64(2, times[0]);
             point.fixed64(3, times[1]);
@@ -70,55 +123,38 @@ impl Histogram {
             point.double(5, self.sum);
             point.packed(6, self.counts.iter().copied());
             point.packed(7, BOUNDS.iter().map(|bound| bound.to_bits()));
-            for encoded in attributes {
-                point.splice(encoded);
-            }
+            point.splice(attributes);
         });
     }
 }
 
 impl Metrics {
-    /// Counts a request.
-    pub(super) fn add_request(&mut self, trace: &Trace) {
-        let failed = error_type(trace);
-        let error = failed.as_ref().map_or("", |(class, _)| class);
-        let name = trace.name.as_deref().unwrap_or_default();
-        self.key.clear();
-        for part in [&*trace.method, "\n", name, "\n", error] {
-            self.key.push_str(part);
-        }
-        if !self.series.contains_key(&self.key) {
-            self.add_series(trace, failed.as_ref());
-        }
-        if let Some(series) = self.series.get_mut(&self.key) {
-            series.front.add(trace.ended.since(trace.accepted));
-            if let Some((sent, _)) = trace.sent {
-                series.back.add(trace.ended.since(sent));
+    /// Counts a request. Returns what its spans have in common with those of others, if there are not too many kinds of requests.
+    pub(super) fn add_request(
+        &mut self,
+        trace: &Trace,
+        endpoints: &Endpoints,
+    ) -> Option<&Templates> {
+        let failed = Failed::of(trace);
+        let order = |series: &Series| series.compare(trace, failed.as_ref());
+        let index = match self.series.binary_search_by(order) {
+            Ok(index) => Some(index),
+            Err(index) if self.series.len() < MOST_SERIES => {
+                let series = Series::new(trace, failed, endpoints);
+                self.series.insert(index, series);
+                Some(index)
             }
+            Err(_) => None,
+        };
+        let durations = match index {
+            Some(index) => &mut self.series[index].durations,
+            None => &mut self.others,
+        };
+        durations[0].add(trace.ended.since(trace.accepted));
+        if let Some((sent, _)) = trace.sent {
+            durations[1].add(trace.ended.since(sent));
         }
-    }
-
-    /// Adds the series of this request, or changes the key to the series that counts what does not fit.
-    fn add_series(&mut self, trace: &Trace, failed: Option<&(String, bool)>) {
-        let is_full = self.series.len() >= MOST_SERIES;
-        if is_full {
-            // Unknown methods come from hosts, too.
-            self.key.clear();
-        }
-        self.series.entry(self.key.clone()).or_insert_with(|| {
-            let mut encoded = Vec::new();
-            let mut point = Message::new(&mut encoded);
-            if is_full {
-                attributes::text(&mut point, 9, "mcp.method.name", "_OTHER");
-            } else {
-                describe(&mut point, trace, failed);
-            }
-            Series {
-                attributes: encoded,
-                front: Histogram::default(),
-                back: Histogram::default(),
-            }
-        });
+        index.map(|index| &self.series[index].templates)
     }
 
     /// Counts an attempt to connect.
@@ -145,25 +181,29 @@ impl Metrics {
         endpoints: &Endpoints,
         in_flight: Option<u64>,
     ) {
-        let mut histogram = |name, is_front: bool| {
+        let mut other = Vec::new();
+        attributes::text(
+            &mut Message::new(&mut other),
+            9,
+            "mcp.method.name",
+            "_OTHER",
+        );
+        for (side, name) in OPERATIONS.into_iter().enumerate() {
             metric(scope, name, "s", 9, |histogram| {
-                for series in self.series.values() {
-                    let (counted, endpoint) = match is_front {
-                        true => (&series.front, &endpoints.front),
-                        false => (&series.back, &endpoints.back),
-                    };
-                    if counted.count() > 0 {
-                        counted.write(histogram, times, &[&series.attributes, endpoint]);
+                let series = self.series.iter();
+                let series =
+                    series.map(|series| (&series.durations[side], &series.attributes[side]));
+                for (durations, attributes) in series.chain([(&self.others[side], &other)]) {
+                    if durations.count() > 0 {
+                        durations.write(histogram, times, attributes);
                     }
                 }
                 histogram.number(2, CUMULATIVE);
             });
-        };
-        histogram("mcp.server.operation.duration", true);
-        histogram("mcp.client.operation.duration", false);
+        }
         if self.sessions.count() > 0 {
             metric(scope, "mcp.client.session.duration", "s", 9, |histogram| {
-                self.sessions.write(histogram, times, &[&endpoints.back]);
+                self.sessions.write(histogram, times, &endpoints.back);
                 histogram.number(2, CUMULATIVE);
             });
         }
@@ -188,7 +228,7 @@ impl Metrics {
     }
 }
 
-fn describe(point: &mut Message<'_>, trace: &Trace, failed: Option<&(String, bool)>) {
+fn describe(point: &mut Message<'_>, trace: &Trace, failed: Option<&Failed>) {
     let method = &*trace.method;
     attributes::text(point, 9, "mcp.method.name", method);
     if let (Some(name), Some(key)) = (&trace.name, name_key(method)) {
@@ -197,10 +237,10 @@ fn describe(point: &mut Message<'_>, trace: &Trace, failed: Option<&(String, boo
     if method == "tools/call" {
         attributes::text(point, 9, "gen_ai.operation.name", "execute_tool");
     }
-    if let Some((class, is_code)) = failed {
-        attributes::text(point, 9, "error.type", class);
-        if *is_code {
-            attributes::text(point, 9, "rpc.response.status_code", class);
+    if let Some(failed) = failed {
+        attributes::text(point, 9, "error.type", &failed.class);
+        if failed.is_code {
+            attributes::text(point, 9, "rpc.response.status_code", &failed.class);
         }
     }
 }

@@ -24,11 +24,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::attributes::Failed;
 use self::exporter::Exporter;
 use self::metrics::Metrics;
 use self::protobuf::Message;
 use self::settings::Settings;
-use self::spans::{Connection, ConnectionId, UnixNanos, WallClock};
+use self::spans::{Connection, ConnectionId, RequestEncoder, Templates, UnixNanos, WallClock};
 use crate::Failure;
 
 /// The size of the encoded spans at which they are sent without waiting for the interval.
@@ -73,6 +74,7 @@ struct State {
     /// The encoded spans that wait to be sent: field 2 of a `ScopeSpans`, repeated.
     spans: Vec<u8>,
     span_count: u64,
+    encoder: RequestEncoder,
     metrics: Metrics,
     connection: Option<Connection>,
     /// The connection before. Requests that it lost may be reported after its end.
@@ -89,6 +91,7 @@ impl Otlp {
         let state = State {
             spans: Vec::new(),
             span_count: 0,
+            encoder: RequestEncoder::default(),
             metrics: Metrics::default(),
             connection: None,
             previous: None,
@@ -170,15 +173,21 @@ impl Shared {
 
 impl State {
     fn add_request(&mut self, trace: &Trace, clock: WallClock, endpoints: &Endpoints) {
-        self.metrics.add_request(trace);
-        if !trace.is_sampled {
+        let spans = 1 + u64::from(trace.sent.is_some());
+        let is_exported = trace.is_sampled && self.has_room_for(spans);
+        let last = trace.resent.last().or(trace.sent.as_ref());
+        let connection = last.and_then(|(_, epoch)| self.connection_of(*epoch));
+        let templates = self.metrics.add_request(trace, endpoints);
+        if !is_exported {
             return;
         }
-        let spans = 1 + u64::from(trace.sent.is_some());
-        if self.has_room_for(spans) {
-            let last = trace.resent.last().or(trace.sent.as_ref());
-            let connection = last.and_then(|(_, epoch)| self.connection_of(*epoch));
-            spans::request(&mut self.spans, trace, clock, endpoints, connection);
+        let encoder = &mut self.encoder;
+        match templates {
+            Some(templates) => encoder.encode(&mut self.spans, trace, templates, clock, connection),
+            None => {
+                let templates = Templates::new(trace, Failed::of(trace).as_ref(), endpoints);
+                encoder.encode(&mut self.spans, trace, &templates, clock, connection);
+            }
         }
     }
 

@@ -14,6 +14,11 @@ impl<'b> Message<'b> {
         Message(bytes)
     }
 
+    /// The buffer, for fields that are already encoded.
+    pub(super) const fn buffer(&mut self) -> &mut Vec<u8> {
+        self.0
+    }
+
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);

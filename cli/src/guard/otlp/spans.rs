@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use everlink::client::{Ended, Event as LinkEvent};
+use everlink::protocol::Version;
 use everlink::relay::Trace;
 use everlink::{Epoch, ExitStatus, Id, Instant};
 use everlink_tokio::secret;
 
 use super::Endpoints;
-use super::attributes::{self, error_type, name_key};
+use super::attributes::{self, Failed, name_key};
 use super::protobuf::Message;
 
 /// The fields of a `Span` that repeat.
@@ -19,6 +20,12 @@ const EVENTS: u64 = 11;
 const INTERNAL: u64 = 1;
 const SERVER: u64 = 2;
 const CLIENT: u64 = 3;
+
+/// The flags of a span: it is sampled, and its parent is of this process, or of another one.
+const LOCAL: u32 = 0x101;
+const REMOTE: u32 = 0x301;
+
+const REQUEST_ID: &str = "jsonrpc.request.id";
 
 /// The most events of one connection that are kept.
 const MOST_EVENTS: usize = 32;
@@ -51,16 +58,23 @@ struct Ids {
     parent: Option<u64>,
 }
 
-/// Writes what all spans have. A `Span` is written as field 2 of a `ScopeSpans`.
-fn begin(span: &mut Message<'_>, ids: Ids, kind: u64, [start, end]: [UnixNanos; 2]) {
-    span.bytes(1, &ids.trace_id.to_be_bytes());
-    span.bytes(2, &ids.span_id.to_be_bytes());
+/// Writes the fields that differ from span to span. They have a fixed form, and are written for each request.
+fn begin(span: &mut Vec<u8>, ids: Ids, [start, end]: [UnixNanos; 2]) {
+    let mut head = [0; 28];
+    head[..2].copy_from_slice(&[1 << 3 | 2, 16]);
+    head[2..18].copy_from_slice(&ids.trace_id.to_be_bytes());
+    head[18..20].copy_from_slice(&[2 << 3 | 2, 8]);
+    head[20..].copy_from_slice(&ids.span_id.to_be_bytes());
+    span.extend_from_slice(&head);
     if let Some(parent) = ids.parent {
-        span.bytes(4, &parent.to_be_bytes());
+        Message::new(span).bytes(4, &parent.to_be_bytes());
     }
-    span.number(6, kind);
-    span.fixed64(7, start);
-    span.fixed64(8, end.max(start));
+    let mut times = [0; 18];
+    times[0] = 7 << 3 | 1;
+    times[1..9].copy_from_slice(&start.to_le_bytes());
+    times[9] = 8 << 3 | 1;
+    times[10..].copy_from_slice(&end.max(start).to_le_bytes());
+    span.extend_from_slice(&times);
 }
 
 fn fail(span: &mut Message<'_>, error_type: &str) {
@@ -68,59 +82,110 @@ fn fail(span: &mut Message<'_>, error_type: &str) {
     span.message(15, |status| status.number(3, 2));
 }
 
-/// Encodes the spans of a request. The one behind is left out if the request was never sent.
-pub(super) fn request(
-    bytes: &mut Vec<u8>,
-    trace: &Trace,
-    clock: WallClock,
-    endpoints: &Endpoints,
-    connection: Option<ConnectionId>,
-) {
-    let failed = error_type(trace);
-    let ended = clock.at(trace.ended);
-    Message::new(bytes).message(2, |span| {
+/// The encoded fields that requests with the same method, name, error and versions have in common.
+pub(super) struct Templates {
+    front: Vec<u8>,
+    back: Vec<u8>,
+}
+
+impl Templates {
+    pub(super) fn new(trace: &Trace, failed: Option<&Failed>, endpoints: &Endpoints) -> Templates {
+        let fields = |kind, flags, version: Option<Version>, endpoint: &[u8]| {
+            let mut encoded = Vec::new();
+            let mut span = Message::new(&mut encoded);
+            span.number(6, kind);
+            span.fixed32(16, flags);
+            describe(&mut span, trace, failed);
+            if let Some(version) = version {
+                let version = version.as_str();
+                attributes::text(&mut span, ATTRIBUTES, "mcp.protocol.version", version);
+            }
+            span.splice(endpoint);
+            encoded
+        };
+        let (host, server) = (Some(trace.host_version), trace.server_version);
+        Templates {
+            front: fields(SERVER, REMOTE, host, &endpoints.front),
+            back: fields(CLIENT, LOCAL, server, &endpoints.back),
+        }
+    }
+}
+
+/// Writes the name and the attributes that both spans of a request have.
+fn describe(span: &mut Message<'_>, trace: &Trace, failed: Option<&Failed>) {
+    let method = &*trace.method;
+    match (&trace.name, name_key(method)) {
+        (Some(name), Some(key)) => {
+            span.text(5, &[method, " ", name].concat());
+            attributes::text(span, ATTRIBUTES, key, name);
+        }
+        _ => span.text(5, method),
+    }
+    attributes::text(span, ATTRIBUTES, "mcp.method.name", method);
+    if method == "tools/call" {
+        attributes::text(span, ATTRIBUTES, "gen_ai.operation.name", "execute_tool");
+    }
+    if let Some(failed) = failed {
+        if failed.is_code {
+            attributes::text(span, ATTRIBUTES, "rpc.response.status_code", &failed.class);
+        }
+        fail(span, &failed.class);
+    }
+}
+
+/// Encodes the spans of requests.
+#[derive(Default)]
+pub(super) struct RequestEncoder {
+    /// The span that is written, kept for its capacity.
+    span: Vec<u8>,
+}
+
+impl RequestEncoder {
+    /// Encodes the spans of a request. The one behind is left out if the request was never sent.
+    pub(super) fn encode(
+        &mut self,
+        spans: &mut Vec<u8>,
+        trace: &Trace,
+        templates: &Templates,
+        clock: WallClock,
+        connection: Option<ConnectionId>,
+    ) {
+        let ended = clock.at(trace.ended);
         let ids = Ids {
             trace_id: trace.trace_id,
             span_id: trace.server_span,
             parent: trace.parent,
         };
-        begin(span, ids, SERVER, [clock.at(trace.accepted), ended]);
-        // The flags: sampled, and the parent, if there is one, is remote.
-        describe(span, trace, 0x301, failed.as_ref());
-        attributes::text(
-            span,
-            ATTRIBUTES,
-            "mcp.protocol.version",
-            trace.host_version.as_str(),
+        self.begin(
+            trace,
+            ids,
+            [clock.at(trace.accepted), ended],
+            &templates.front,
         );
+        let mut span = Message::new(&mut self.span);
         match &trace.id {
             Some(Id::Number(id)) => {
-                let id = id.to_string();
-                attributes::text(span, ATTRIBUTES, "jsonrpc.request.id", &id);
+                let mut digits = itoa::Buffer::new();
+                attributes::text(&mut span, ATTRIBUTES, REQUEST_ID, digits.format(*id));
             }
-            Some(Id::Text(id)) => attributes::text(span, ATTRIBUTES, "jsonrpc.request.id", id),
+            Some(Id::Text(id)) => attributes::text(&mut span, ATTRIBUTES, REQUEST_ID, id),
             _ => {}
         }
-        span.splice(&endpoints.front);
-    });
-    let Some((sent, epoch)) = trace.sent else {
-        return;
-    };
-    Message::new(bytes).message(2, |span| {
+        Message::new(spans).bytes(2, &self.span);
+        let Some((sent, epoch)) = trace.sent else {
+            return;
+        };
         let ids = Ids {
             trace_id: trace.trace_id,
             span_id: trace.client_span,
             parent: Some(trace.server_span),
         };
-        begin(span, ids, CLIENT, [clock.at(sent), ended]);
-        describe(span, trace, 0x101, failed.as_ref());
-        if let Some(version) = trace.server_version {
-            attributes::text(span, ATTRIBUTES, "mcp.protocol.version", version.as_str());
-        }
+        self.begin(trace, ids, [clock.at(sent), ended], &templates.back);
+        let mut span = Message::new(&mut self.span);
         let last = trace.resent.last().map_or(epoch, |(_, epoch)| *epoch);
-        attributes::number(span, ATTRIBUTES, "everlink.epoch", last.number());
+        attributes::number(&mut span, ATTRIBUTES, "everlink.epoch", last.number());
         for (at, epoch) in &trace.resent {
-            event(span, clock.at(*at), "everlink.reconnected", |event| {
+            event(&mut span, clock.at(*at), "everlink.reconnected", |event| {
                 attributes::number(event, 3, "everlink.epoch", epoch.number());
             });
         }
@@ -130,34 +195,16 @@ pub(super) fn request(
                 link.bytes(2, &connection.span_id.to_be_bytes());
             });
         }
-        span.splice(&endpoints.back);
-    });
-}
+        Message::new(spans).bytes(2, &self.span);
+    }
 
-/// Writes the name and the attributes that both spans of a request have.
-fn describe(span: &mut Message<'_>, trace: &Trace, flags: u32, failed: Option<&(String, bool)>) {
-    let method = &*trace.method;
-    match (&trace.name, name_key(method)) {
-        (Some(name), Some(key)) => {
-            let both = [method, " ", name];
-            span.text(5, &both.concat());
-            attributes::text(span, ATTRIBUTES, key, name);
+    fn begin(&mut self, trace: &Trace, ids: Ids, times: [UnixNanos; 2], template: &[u8]) {
+        self.span.clear();
+        begin(&mut self.span, ids, times);
+        self.span.extend_from_slice(template);
+        if let Some(state) = &trace.state {
+            Message::new(&mut self.span).text(3, state);
         }
-        _ => span.text(5, method),
-    }
-    if let Some(state) = &trace.state {
-        span.text(3, state);
-    }
-    span.fixed32(16, flags);
-    attributes::text(span, ATTRIBUTES, "mcp.method.name", method);
-    if method == "tools/call" {
-        attributes::text(span, ATTRIBUTES, "gen_ai.operation.name", "execute_tool");
-    }
-    if let Some((class, is_code)) = failed {
-        if *is_code {
-            attributes::text(span, ATTRIBUTES, "rpc.response.status_code", class);
-        }
-        fail(span, class);
     }
 }
 
@@ -237,7 +284,8 @@ impl Connection {
                 span_id: self.id.span_id,
                 parent: None,
             };
-            begin(span, ids, INTERNAL, [self.opened, at]);
+            begin(span.buffer(), ids, [self.opened, at]);
+            span.number(6, INTERNAL);
             span.text(5, "mcp.connection");
             attributes::number(span, ATTRIBUTES, "everlink.epoch", self.id.epoch.number());
             if let Some(version) = self.version {
