@@ -9,10 +9,14 @@ use crate::client::{FailureKind, Outcome};
 use crate::driver::{Epoch, Instant};
 use crate::json::Payload;
 use crate::json::object::{self, Sought};
-use crate::protocol::{TraceContext, Version, method};
+use crate::protocol::method::names;
+use crate::protocol::{TraceContext, Version};
 use crate::server::Request;
 use crate::util::split_mix::SplitMix;
 use crate::wire::Id;
+
+/// The longest method and name in a trace. Hosts choose both, and an exporter may keep them.
+const MOST_NAME_BYTES: usize = 256;
 
 const IS_ERROR: Sought = Sought::new("isError");
 
@@ -20,9 +24,9 @@ const IS_ERROR: Sought = Sought::new("isError");
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Trace {
-    /// The method of the request.
+    /// The method of the request; `_OTHER` if it has more than 256 bytes.
     pub method: Cow<'static, str>,
-    /// The tool or prompt that it names, if it names one.
+    /// The tool or prompt that it names, if it names one with at most 256 bytes.
     pub name: Option<Box<str>>,
     /// The id of the request, as the host chose it.
     pub id: Option<Id>,
@@ -104,8 +108,7 @@ impl Verdict {
 fn is_error(result: &Payload) -> bool {
     let text = result.as_str();
     // Most results need no walk over their members.
-    let is_absent = !object::may_have(text, [IS_ERROR; 2]);
-    if is_absent || text.ends_with(r#""isError":false}"#) {
+    if text.ends_with(r#""isError":false}"#) || !object::may_have(text, [IS_ERROR; 2]) {
         return false;
     }
     let flag = result.json().member("isError").ok().flatten();
@@ -144,7 +147,10 @@ impl Tracer {
         let parent = given.as_ref().map(|given| given.span_id);
         let given = given.unwrap_or_else(|| TraceContext::new(draw_trace_id(ids), 0, true, None));
         Some(Box::new(Trace {
-            method: request.method.clone(),
+            method: match request.method.len() {
+                0..=MOST_NAME_BYTES => request.method.clone(),
+                _ => Cow::Borrowed("_OTHER"),
+            },
             name: name_of(request),
             id,
             trace_id: given.trace_id,
@@ -184,11 +190,13 @@ impl Tracer {
 
 /// The tool or prompt that a request names.
 fn name_of(request: &Request) -> Option<Box<str>> {
-    let facts = method::find(&request.method)?;
-    let key = facts.named_by.filter(|key| *key == "name")?;
+    let has_name = matches!(&*request.method, names::TOOLS_CALL | names::PROMPTS_GET);
+    let params = request.params.as_ref().filter(|_| has_name)?;
     // The server end refuses parameters with two names, so the first one is the only one.
-    let name = object::first_member(request.params.as_ref()?.json(), key)?;
-    name.text().map(Into::into)
+    let name = object::first_member(params.json(), "name")?;
+    name.text()
+        .filter(|name| name.len() <= MOST_NAME_BYTES)
+        .map(Into::into)
 }
 
 fn draw_trace_id(ids: &mut SplitMix) -> u128 {

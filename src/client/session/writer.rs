@@ -226,7 +226,7 @@ impl MessageWriter {
                 members.splice(theirs.as_str());
             }
             if let Some(trace) = trace {
-                members.paste(trace.parent_member().as_str());
+                members.paste_bytes(&trace.parent_member());
                 if let Some(state) = &trace.state {
                     members.text(meta::TRACESTATE, state);
                 }

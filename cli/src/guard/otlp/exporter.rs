@@ -95,7 +95,7 @@ impl Exporter {
     /// Sends all spans that wait. Returns whether they were delivered, or there are none.
     async fn send_spans(&mut self, is_last: bool) -> bool {
         while let Some(batch) = self.next_batch() {
-            let body = self.envelope(|scope| scope.splice(&batch.spans));
+            let body = self.envelope(&batch.spans);
             let url = self.settings.traces.clone();
             if let Err(refusal) = self.post(url, body).await {
                 if refusal.is_retryable && !is_last {
@@ -126,10 +126,8 @@ impl Exporter {
         let status = self.guard.status().await;
         let in_flight = status.map_or(0, |status| status.requests as u64);
         let times = [self.started, unix_time()];
-        let body = self.envelope(|scope| {
-            let metrics = &self.shared.lock().metrics;
-            metrics.write(scope, times, &self.shared.endpoints, Some(in_flight));
-        });
+        let fields = self.shared.encode_metrics(times, in_flight);
+        let body = self.envelope(&fields);
         let url = self.settings.metrics.clone();
         // The next ones include what these count.
         if let Err(refusal) = self.post(url, body).await {
@@ -137,19 +135,23 @@ impl Exporter {
         }
     }
 
-    /// Encodes a request whose form is the same for spans and metrics: the resource, the scope, and what `fill` writes.
-    fn envelope(&self, fill: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
-        let mut body = Vec::new();
-        Message::new(&mut body).message(1, |resource| {
-            resource.splice(&self.settings.resource);
-            resource.message(2, |scope| {
-                scope.message(1, |scope| {
-                    scope.text(1, "everlink");
-                    scope.text(2, env!("CARGO_PKG_VERSION"));
-                });
-                fill(scope);
-            });
+    /// Encodes a request whose form is the same for spans and metrics: the resource, the scope, and these fields.
+    fn envelope(&self, fields: &[u8]) -> Vec<u8> {
+        let mut scope = Vec::new();
+        Message::new(&mut scope).message(1, |scope| {
+            scope.text(1, "everlink");
+            scope.text(2, env!("CARGO_PKG_VERSION"));
         });
+        let resource = &self.settings.resource;
+        let scope_len = scope.len() + fields.len();
+        let len = resource.len() + Message::framed(2, scope_len);
+        let mut body = Vec::with_capacity(Message::framed(1, len));
+        let mut request = Message::new(&mut body);
+        request.begin(1, len);
+        request.splice(resource);
+        request.begin(2, scope_len);
+        request.splice(&scope);
+        request.splice(fields);
         body
     }
 

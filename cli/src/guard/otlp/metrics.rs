@@ -179,7 +179,7 @@ impl Metrics {
         scope: &mut Message<'_>,
         times: [UnixNanos; 2],
         endpoints: &Endpoints,
-        in_flight: Option<u64>,
+        in_flight: u64,
     ) {
         let mut other = Vec::new();
         attributes::text(
@@ -220,11 +220,9 @@ impl Metrics {
         sum(scope, "everlink.spans.dropped", "{span}", true, |sum| {
             point(sum, times, self.dropped, |_| {});
         });
-        if let Some(in_flight) = in_flight {
-            sum(scope, "everlink.calls.in_flight", "{call}", false, |sum| {
-                point(sum, times, in_flight, |_| {});
-            });
-        }
+        sum(scope, "everlink.calls.in_flight", "{call}", false, |sum| {
+            point(sum, times, in_flight, |_| {});
+        });
     }
 }
 

@@ -13,10 +13,10 @@ mod spans;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use everlink::Instant;
 use everlink::client::Event as LinkEvent;
 use everlink::http::Url;
 use everlink::relay::{Event, Trace};
-use everlink::{Epoch, Instant};
 use everlink_tokio::Guard;
 use everlink_tokio::http::Connector;
 use tokio::sync::Notify;
@@ -29,7 +29,7 @@ use self::exporter::Exporter;
 use self::metrics::Metrics;
 use self::protobuf::Message;
 use self::settings::Settings;
-use self::spans::{Connection, ConnectionId, RequestEncoder, Templates, UnixNanos, WallClock};
+use self::spans::{Connection, ConnectionLink, Templates, UnixNanos, WallClock};
 use crate::Failure;
 
 /// The size of the encoded spans at which they are sent without waiting for the interval.
@@ -74,11 +74,10 @@ struct State {
     /// The encoded spans that wait to be sent: field 2 of a `ScopeSpans`, repeated.
     spans: Vec<u8>,
     span_count: u64,
-    encoder: RequestEncoder,
     metrics: Metrics,
     connection: Option<Connection>,
-    /// The connection before. Requests that it lost may be reported after its end.
-    previous: Option<ConnectionId>,
+    /// The newest connection, and the one before.
+    links: [Option<ConnectionLink>; 2],
 }
 
 impl Otlp {
@@ -91,10 +90,9 @@ impl Otlp {
         let state = State {
             spans: Vec::new(),
             span_count: 0,
-            encoder: RequestEncoder::default(),
             metrics: Metrics::default(),
             connection: None,
-            previous: None,
+            links: [None, None],
         };
         Ok(Otlp {
             settings: Settings::read(url)?,
@@ -151,6 +149,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Encodes all metrics, as the fields of a `ScopeMetrics`.
+    fn encode_metrics(&self, times: [UnixNanos; 2], in_flight: u64) -> Vec<u8> {
+        let mut fields = Vec::new();
+        let mut scope = Message::new(&mut fields);
+        let state = self.lock();
+        let metrics = &state.metrics;
+        metrics.write(&mut scope, times, &self.endpoints, in_flight);
+        fields
+    }
+
     fn observe(&self, now: Instant, event: &Event) {
         let (Event::Traced(_) | Event::Upstream(_)) = event else {
             return;
@@ -175,18 +183,22 @@ impl State {
     fn add_request(&mut self, trace: &Trace, clock: WallClock, endpoints: &Endpoints) {
         let spans = 1 + u64::from(trace.sent.is_some());
         let is_exported = trace.is_sampled && self.has_room_for(spans);
-        let last = trace.resent.last().or(trace.sent.as_ref());
-        let connection = last.and_then(|(_, epoch)| self.connection_of(*epoch));
         let templates = self.metrics.add_request(trace, endpoints);
         if !is_exported {
             return;
         }
-        let encoder = &mut self.encoder;
+        let last = trace.resent.last().or(trace.sent.as_ref());
+        // Requests that were lost with a connection may be reported after its end.
+        let mut links = self.links.iter().flatten();
+        let link = last.and_then(|(_, epoch)| links.find(|link| link.epoch == *epoch));
+        let connection = link.map_or(&[][..], |link| &link.encoded);
         match templates {
-            Some(templates) => encoder.encode(&mut self.spans, trace, templates, clock, connection),
+            Some(templates) => {
+                spans::request(&mut self.spans, trace, templates, clock, connection);
+            }
             None => {
                 let templates = Templates::new(trace, Failed::of(trace).as_ref(), endpoints);
-                encoder.encode(&mut self.spans, trace, &templates, clock, connection);
+                spans::request(&mut self.spans, trace, &templates, clock, connection);
             }
         }
     }
@@ -195,7 +207,9 @@ impl State {
         match event {
             LinkEvent::Opening { epoch, .. } => {
                 self.metrics.add_connection();
-                self.connection = Some(Connection::new(*epoch, now));
+                let connection = Connection::new(*epoch, now);
+                self.links[1] = self.links[0].replace(connection.link());
+                self.connection = Some(connection);
             }
             LinkEvent::Ended(ended) => {
                 let cause = attributes::cause(&ended.cause);
@@ -204,7 +218,6 @@ impl State {
                 let Some(connection) = self.connection.take() else {
                     return;
                 };
-                self.previous = Some(connection.id);
                 if self.has_room_for(1) {
                     connection.end(&mut self.spans, now, ended, endpoints);
                 }
@@ -215,13 +228,6 @@ impl State {
                 }
             }
         }
-    }
-
-    /// The connection of an epoch, if it is one of the last two.
-    fn connection_of(&self, epoch: Epoch) -> Option<ConnectionId> {
-        let current = self.connection.as_ref().map(|connection| connection.id);
-        let ids = [current, self.previous].into_iter().flatten();
-        ids.into_iter().find(|id| id.epoch == epoch)
     }
 
     /// Counts spans, as waiting if there is room and as dropped if there is none.

@@ -75,6 +75,36 @@ impl<'b> Message<'b> {
         self.0.extend_from_slice(fields);
     }
 
+    /// A message within this one, of 128 to 16,383 bytes: its length takes two bytes. Otherwise its content is moved.
+    pub(super) fn long_message(&mut self, field: u64, fill: impl FnOnce(&mut Message<'_>)) {
+        self.tag(field, LEN);
+        let start = self.0.len() + 2;
+        self.0.extend_from_slice(&[0; 2]);
+        fill(&mut Message(self.0));
+        let len = self.0.len() - start;
+        if (0x80..0x4000).contains(&len) {
+            self.0[start - 2] = len as u8 | 0x80;
+            self.0[start - 1] = (len >> 7) as u8;
+            return;
+        }
+        let mut encoded = Vec::with_capacity(10);
+        Message(&mut encoded).varint(len as u64);
+        self.0.splice(start - 2..start, encoded);
+    }
+
+    /// A message of this length within this one, whose fields are written next.
+    pub(super) fn begin(&mut self, field: u64, len: usize) {
+        self.tag(field, LEN);
+        self.varint(len as u64);
+    }
+
+    /// The number of bytes of a message within another one, with its field and its length.
+    pub(super) fn framed(field: u64, len: usize) -> usize {
+        let mut head = Vec::new();
+        Message(&mut head).begin(field, len);
+        head.len() + len
+    }
+
     /// A message within this one.
     pub(super) fn message(&mut self, field: u64, fill: impl FnOnce(&mut Message<'_>)) {
         self.tag(field, LEN);
@@ -118,6 +148,15 @@ mod tests {
                 &bytes[..4.min(bytes.len())]
             );
             assert!(bytes.ends_with(&text), "{len}");
+            let mut long = Vec::new();
+            Message::new(&mut long).long_message(1, |inner| {
+                if len > 0 {
+                    inner.bytes(1, &text);
+                }
+            });
+            assert_eq!(long, bytes, "{len}");
+            let (_, content) = bytes.split_at(prefix.len());
+            assert_eq!(Message::framed(1, content.len()), bytes.len());
         }
     }
 }

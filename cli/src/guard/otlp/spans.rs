@@ -133,79 +133,71 @@ fn describe(span: &mut Message<'_>, trace: &Trace, failed: Option<&Failed>) {
     }
 }
 
-/// Encodes the spans of requests.
-#[derive(Default)]
-pub(super) struct RequestEncoder {
-    /// The span that is written, kept for its capacity.
-    span: Vec<u8>,
-}
-
-impl RequestEncoder {
-    /// Encodes the spans of a request. The one behind is left out if the request was never sent.
-    pub(super) fn encode(
-        &mut self,
-        spans: &mut Vec<u8>,
-        trace: &Trace,
-        templates: &Templates,
-        clock: WallClock,
-        connection: Option<ConnectionId>,
-    ) {
-        let ended = clock.at(trace.ended);
+/// Encodes the spans of a request. The one behind is left out if the request was never sent. `connection` is encoded, too.
+pub(super) fn request(
+    spans: &mut Vec<u8>,
+    trace: &Trace,
+    templates: &Templates,
+    clock: WallClock,
+    connection: &[u8],
+) {
+    let ended = clock.at(trace.ended);
+    let mut spans = Message::new(spans);
+    spans.long_message(2, |span| {
         let ids = Ids {
             trace_id: trace.trace_id,
             span_id: trace.server_span,
             parent: trace.parent,
         };
-        self.begin(
-            trace,
-            ids,
-            [clock.at(trace.accepted), ended],
-            &templates.front,
-        );
-        let mut span = Message::new(&mut self.span);
+        begin(span.buffer(), ids, [clock.at(trace.accepted), ended]);
+        span.splice(&templates.front);
+        write_state(span, trace);
         match &trace.id {
-            Some(Id::Number(id)) => {
-                let mut digits = itoa::Buffer::new();
-                attributes::text(&mut span, ATTRIBUTES, REQUEST_ID, digits.format(*id));
-            }
-            Some(Id::Text(id)) => attributes::text(&mut span, ATTRIBUTES, REQUEST_ID, id),
+            Some(Id::Number(id)) => write_number(span, *id),
+            Some(Id::Text(id)) => attributes::text(span, ATTRIBUTES, REQUEST_ID, id),
             _ => {}
         }
-        Message::new(spans).bytes(2, &self.span);
-        let Some((sent, epoch)) = trace.sent else {
-            return;
-        };
+    });
+    let Some((sent, _)) = trace.sent else {
+        return;
+    };
+    spans.long_message(2, |span| {
         let ids = Ids {
             trace_id: trace.trace_id,
             span_id: trace.client_span,
             parent: Some(trace.server_span),
         };
-        self.begin(trace, ids, [clock.at(sent), ended], &templates.back);
-        let mut span = Message::new(&mut self.span);
-        let last = trace.resent.last().map_or(epoch, |(_, epoch)| *epoch);
-        attributes::number(&mut span, ATTRIBUTES, "everlink.epoch", last.number());
+        begin(span.buffer(), ids, [clock.at(sent), ended]);
+        span.splice(&templates.back);
+        write_state(span, trace);
+        span.splice(connection);
         for (at, epoch) in &trace.resent {
-            event(&mut span, clock.at(*at), "everlink.reconnected", |event| {
+            event(span, clock.at(*at), "everlink.reconnected", |event| {
                 attributes::number(event, 3, "everlink.epoch", epoch.number());
             });
         }
-        if let Some(connection) = connection {
-            span.message(13, |link| {
-                link.bytes(1, &connection.trace_id.to_be_bytes());
-                link.bytes(2, &connection.span_id.to_be_bytes());
-            });
-        }
-        Message::new(spans).bytes(2, &self.span);
-    }
+    });
+}
 
-    fn begin(&mut self, trace: &Trace, ids: Ids, times: [UnixNanos; 2], template: &[u8]) {
-        self.span.clear();
-        begin(&mut self.span, ids, times);
-        self.span.extend_from_slice(template);
-        if let Some(state) = &trace.state {
-            Message::new(&mut self.span).text(3, state);
-        }
+fn write_state(span: &mut Message<'_>, trace: &Trace) {
+    if let Some(state) = &trace.state {
+        span.text(3, state);
     }
+}
+
+/// Writes the id of a request that is a number. Most ids are, so this does what `attributes::text` does, with all lengths in one byte.
+fn write_number(span: &mut Message<'_>, id: i64) {
+    const KEY: &[u8; 22] = b"\x4a\0\x0a\x12jsonrpc.request.id";
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(id).as_bytes();
+    // At most 20, so that nothing is cut off.
+    let len = digits.len() as u8;
+    let mut attribute = [0; 26];
+    attribute[..22].copy_from_slice(KEY);
+    attribute[1] = 24 + len;
+    attribute[22..].copy_from_slice(&[0x12, len + 2, 0x0a, len]);
+    span.splice(&attribute);
+    span.splice(digits);
 }
 
 fn event(span: &mut Message<'_>, at: UnixNanos, name: &str, fill: impl FnOnce(&mut Message<'_>)) {
@@ -216,17 +208,18 @@ fn event(span: &mut Message<'_>, at: UnixNanos, name: &str, fill: impl FnOnce(&m
     });
 }
 
-/// The ids of a connection, to which the spans of requests link.
-#[derive(Clone, Copy)]
-pub(super) struct ConnectionId {
+/// What the spans of requests say of their connection.
+pub(super) struct ConnectionLink {
     pub(super) epoch: Epoch,
-    trace_id: u128,
-    span_id: u64,
+    /// The encoded epoch, and a link to the span of the connection.
+    pub(super) encoded: Vec<u8>,
 }
 
 /// A connection to the server that has not ended. It is a trace of its own, because it outlives requests.
 pub(super) struct Connection {
-    pub(super) id: ConnectionId,
+    epoch: Epoch,
+    trace_id: u128,
+    span_id: u64,
     opened: UnixNanos,
     version: Option<&'static str>,
     /// The encoded events.
@@ -238,15 +231,28 @@ impl Connection {
     pub(super) fn new(epoch: Epoch, opened: UnixNanos) -> Connection {
         let [trace_id, span_id] = [(); 2].map(|()| u128::from_be_bytes(secret()).max(1));
         Connection {
-            id: ConnectionId {
-                epoch,
-                trace_id,
-                span_id: (span_id as u64).max(1),
-            },
+            epoch,
+            trace_id,
+            span_id: (span_id as u64).max(1),
             opened,
             version: None,
             events: Vec::new(),
             event_count: 0,
+        }
+    }
+
+    /// Returns what the spans of requests say of it.
+    pub(super) fn link(&self) -> ConnectionLink {
+        let mut encoded = Vec::new();
+        let mut span = Message::new(&mut encoded);
+        attributes::number(&mut span, ATTRIBUTES, "everlink.epoch", self.epoch.number());
+        span.message(13, |link| {
+            link.bytes(1, &self.trace_id.to_be_bytes());
+            link.bytes(2, &self.span_id.to_be_bytes());
+        });
+        ConnectionLink {
+            epoch: self.epoch,
+            encoded,
         }
     }
 
@@ -280,14 +286,14 @@ impl Connection {
     ) {
         Message::new(bytes).message(2, |span| {
             let ids = Ids {
-                trace_id: self.id.trace_id,
-                span_id: self.id.span_id,
+                trace_id: self.trace_id,
+                span_id: self.span_id,
                 parent: None,
             };
             begin(span.buffer(), ids, [self.opened, at]);
             span.number(6, INTERNAL);
             span.text(5, "mcp.connection");
-            attributes::number(span, ATTRIBUTES, "everlink.epoch", self.id.epoch.number());
+            attributes::number(span, ATTRIBUTES, "everlink.epoch", self.epoch.number());
             if let Some(version) = self.version {
                 attributes::text(span, ATTRIBUTES, "mcp.protocol.version", version);
             }
