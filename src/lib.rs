@@ -187,7 +187,7 @@ pub use client::config::{
     Binding, BindingKind, Config, Dialect, Hang, Http, Keepalive, Limit, Limits, Policy, Retry,
     SessionLoss, WhenSpent,
 };
-pub use client::stats::Stats;
+pub use client::stats::{Latency, Stats};
 pub use driver::{
     AskId, CallId, Deadline, Epoch, ExitStatus, Fault, FaultKind, Input, Instant, LAST_WORDS,
     LookupId, Output, RequestId, StoreAnswer, StoreRequest, StreamId, Wake,

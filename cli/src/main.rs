@@ -21,10 +21,13 @@ mod output;
 mod recording;
 mod replay;
 mod schema;
+mod screen;
 mod shell;
 mod stderr_copy;
 mod system;
 mod target;
+mod timeline;
+mod top;
 mod usage;
 mod watch;
 
@@ -97,6 +100,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Read(read) => call::read(read).await,
         Command::Replay(replay) => replay::run(&replay),
         Command::Status(status) => login::status(status).await,
+        Command::Top(top) => top::run(top).await,
         Command::Watch(watch) => watch::run(watch).await,
         Command::Completions { shell } => {
             print(&shell::completions(shell))?;

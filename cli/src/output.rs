@@ -111,7 +111,7 @@ impl EventPrinter {
     }
 }
 
-fn is_no_color_set() -> bool {
+pub(crate) fn is_no_color_set() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 

@@ -3,7 +3,8 @@
 use std::process;
 use std::sync::Arc;
 
-use everlink::{Config, Dialect, Hang, Keepalive, Limit};
+use everlink::relay::Event;
+use everlink::{Config, Dialect, Hang, Instant, Keepalive, Limit};
 use everlink_tokio::child::{self, ChildTransport};
 use everlink_tokio::http::{ClientTransport, Connector};
 use everlink_tokio::{Guard, Link, Transport, drive, drive_relay, secret};
@@ -85,6 +86,7 @@ impl Target {
     }
 
     /// Starts a relay between the host and the server. The standard error of a child process is copied to `stderr_backlog`.
+    /// `observer` sees each event.
     pub(crate) fn start_relay(
         &self,
         role: Role,
@@ -92,6 +94,7 @@ impl Target {
         stderr_backlog: Option<Arc<Backlog>>,
         sign_in: &SignIn,
         shared: Option<&SharedSettings>,
+        observer: Option<impl FnMut(Instant, &Event) + Send + 'static>,
     ) -> Result<Guard, Failure> {
         let (url, link_options, key) = (self.url.as_deref(), &self.link_options, secret());
         let config = role.link_config(url, link_options)?;
@@ -106,6 +109,9 @@ impl Target {
             role.start_recording(url, link_options, seed, Some(key), &self.record_options)?
         {
             owner.record(recorder);
+        }
+        if let Some(observer) = observer {
+            owner.observe(observer);
         }
         match (transport, stderr_backlog) {
             (UpstreamTransport::Child(child), Some(backlog)) => {

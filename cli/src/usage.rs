@@ -83,6 +83,7 @@ Examples:
   everlink guard -- npx -y @modelcontextprotocol/server-everything
   everlink guard --url https://example.com/mcp --bearer-env TOKEN
   everlink guard --listen http://127.0.0.1:8080/mcp --status 127.0.0.1:9090 -- my-server
+  everlink guard --status 127.0.0.1:9090 --status-token ~/.everlink-token -- my-server
   everlink guard --server-stderr server.log -- my-server
   everlink guard --drain 60 -- my-server < requests.jsonl > answers.jsonl
 
@@ -129,7 +130,15 @@ pub(crate) const REPLAY_EXAMPLES: &str = "\
 Examples:
   everlink guard --record crash.jsonl -- my-server
   everlink replay crash.jsonl
-  everlink replay --json crash.jsonl | jq -r .event";
+  everlink replay --json crash.jsonl | jq -r .event
+  everlink replay --html crash.html crash.jsonl       a timeline for a browser
+  everlink replay --call 7 --mermaid crash.jsonl      one call as a diagram";
+
+pub(crate) const TOP_EXAMPLES: &str = "\
+Examples:
+  everlink top 127.0.0.1:9090
+  everlink top 127.0.0.1:9090 127.0.0.1:9091
+  everlink top --json 127.0.0.1:9090 | jq '.[].servers[] | {name, state}'";
 
 pub(crate) const WATCH_USAGE: &str = "\
 everlink watch [OPTIONS] -- <COMMAND>...

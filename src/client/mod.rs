@@ -342,7 +342,7 @@ impl Client {
         self.step(now, |client| {
             let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
             let mut call = Call::with_params(method, facts, params, options, clock)?;
-            call.behalf = behalf;
+            call.speak_for(behalf);
             client.accept(call)
         })
     }

@@ -1,5 +1,7 @@
 //! Counters of a client link. They are plain numbers and decide nothing.
 
+use core::time::Duration;
+
 /// The counters of a client link since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -50,4 +52,69 @@ pub struct Stats {
     pub noise: u64,
     /// Replies to server requests that were dropped because the server does not read.
     pub answers_dropped: u64,
+    /// The times from the acceptance of a call to its outcome.
+    pub latency: Latency,
+}
+
+/// A histogram of durations, with a bucket for each power of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Latency {
+    /// The sum of all durations, in microseconds.
+    pub sum_micros: u64,
+    /// The number of durations in each bucket. It wraps around at 2^32.
+    pub counts: [u32; Latency::BUCKETS],
+}
+
+impl Latency {
+    /// The number of buckets. The last one has no upper bound.
+    pub const BUCKETS: usize = 16;
+
+    /// Returns the upper bound of a bucket. `None` for the last bucket.
+    #[must_use]
+    pub const fn bound(bucket: usize) -> Option<Duration> {
+        if bucket + 1 < Latency::BUCKETS {
+            Some(Duration::from_micros(Latency::FIRST_BOUND << bucket))
+        } else {
+            None
+        }
+    }
+
+    /// The upper bound of the first bucket, in microseconds.
+    const FIRST_BOUND: u64 = 256;
+
+    pub(in crate::client) fn add(&mut self, duration: Duration) {
+        let micros = duration.as_secs().saturating_mul(1_000_000);
+        let micros = micros.saturating_add(duration.subsec_micros().into());
+        self.sum_micros = self.sum_micros.wrapping_add(micros);
+        let above = micros / Latency::FIRST_BOUND;
+        let bucket = (u64::BITS - above.leading_zeros()) as usize;
+        let count = &mut self.counts[bucket.min(Latency::BUCKETS - 1)];
+        *count = count.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_is_counted_in_the_bucket_below_its_bound() {
+        for (nanos, bucket) in [
+            (0, 0),
+            (255_999, 0),
+            (256_000, 1),
+            (511_999, 1),
+            (512_000, 2),
+            (u64::MAX, 15),
+        ] {
+            let mut latency = Latency::default();
+            latency.add(Duration::from_nanos(nanos));
+            assert_eq!(latency.counts[bucket], 1, "{nanos}");
+            assert_eq!(latency.counts.iter().sum::<u32>(), 1);
+        }
+        assert_eq!(Latency::bound(0), Some(Duration::from_micros(256)));
+        assert_eq!(Latency::bound(14), Some(Duration::from_micros(256 << 14)));
+        assert_eq!(Latency::bound(15), None);
+    }
 }

@@ -195,6 +195,10 @@ pub mod names {
     pub const ORIGIN: &str = "origin";
     /// How long to wait.
     pub const RETRY_AFTER: &str = "retry-after";
+    /// The span that sends the request (W3C Trace Context).
+    pub const TRACEPARENT: &str = "traceparent";
+    /// Further data about the trace (W3C Trace Context).
+    pub const TRACESTATE: &str = "tracestate";
     /// The authentication that the server requires.
     pub const WWW_AUTHENTICATE: &str = "www-authenticate";
     /// Whether a proxy may buffer a stream.

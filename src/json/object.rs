@@ -45,6 +45,18 @@ pub fn member<'a>(object: Json<'a>, key: &str) -> Result<Option<Json<'a>>, Objec
     }
 }
 
+/// The value of the first top-level member `key`. Reads no further, so a second one is not noticed.
+pub(crate) fn first_member<'a>(object: Json<'a>, key: &str) -> Option<Json<'a>> {
+    let mut walk = Walk::over(object).ok()?;
+    while let Some(found) = walk.key() {
+        let value = walk.value();
+        if found == key {
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// Calls `visit` with every top-level member of `object`, in the order of the text and with the unescaped key.
 ///
 /// Only keys with escapes are copied, and no depth of nesting exhausts the stack. A lone surrogate that is escaped in a key becomes a

@@ -1,10 +1,12 @@
 //! The calls to the server, and why each was made: the requests of hosts that it carries, and the lists that the relay compares.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::lists;
-use crate::driver::{CallId, Epoch, RequestId};
+use super::trace::Trace;
+use crate::driver::{CallId, Epoch, Instant, RequestId};
 use crate::json::{Json, Payload};
 use crate::protocol::method::{self, names};
 use crate::protocol::watch::{List, Setting};
@@ -40,6 +42,8 @@ pub(super) struct CarriedRequest {
     pub(super) epoch: Epoch,
     /// The list that it reads, and whether it reads the first page.
     pub(super) list: Option<(List, bool)>,
+    /// Its trace, if requests are traced.
+    pub(super) trace: Option<Box<Trace>>,
 }
 
 impl CarriedRequest {
@@ -67,6 +71,7 @@ impl CarriedRequest {
                 let is_first = cursor.is_none_or(Json::is_null);
                 (list, is_first)
             }),
+            trace: None,
         }
     }
 
@@ -104,10 +109,26 @@ impl Carried {
     }
 
     /// Removes the call that carries this request of a host.
-    pub(super) fn take_call_of(&mut self, request: RequestId) -> Option<CallId> {
+    pub(super) fn take_call_of(
+        &mut self,
+        request: RequestId,
+    ) -> Option<(CallId, Option<CarriedRequest>)> {
         let call = self.calls.remove(&request)?;
-        self.purposes.remove(&call);
-        Some(call)
+        match self.purposes.remove(&call) {
+            Some(Purpose::Request(carried)) => Some((call, Some(carried))),
+            Some(Purpose::Compare(_)) | None => Some((call, None)),
+        }
+    }
+
+    /// Records in all traces that a connection to the server is ready.
+    pub(super) fn ready(&mut self, now: Instant, epoch: Epoch) {
+        for purpose in self.purposes.values_mut() {
+            if let Purpose::Request(carried) = purpose {
+                if let Some(trace) = &mut carried.trace {
+                    trace.ready(now, epoch);
+                }
+            }
+        }
     }
 
     /// The calls that carry requests of hosts.

@@ -6,6 +6,7 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::carried::{CarriedRequest, Purpose};
+use super::trace::{Trace, Verdict};
 use super::{Event, Relay, Side, failure_text, notifications};
 use crate::client::{self, Behalf, Delivery, Failure, FailureKind, Outcome, Withdrawal};
 use crate::driver::{CallId, RequestId};
@@ -65,8 +66,9 @@ impl Relay {
         None
     }
 
-    fn request(&mut self, request: server::Request) {
-        let carried = CarriedRequest::new(
+    fn request(&mut self, mut request: server::Request) {
+        let trace = self.begin_trace(&mut request);
+        let mut carried = CarriedRequest::new(
             request.request,
             &request.method,
             request.params.as_ref(),
@@ -85,7 +87,9 @@ impl Relay {
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
             answers: input.and_then(|input| input.answers),
             log_level: request.log_level,
+            trace: trace.as_ref().map(|trace| trace.context()),
         };
+        carried.trace = trace;
         if self.answers_unsubscribe(&carried) {
             return;
         }
@@ -118,7 +122,27 @@ impl Relay {
                     text.push_str(&alloc::format!(" (what happened to the server: {cause})"));
                 }
                 self.answer_lost(&carried, &text, Delivery::NotSent);
+                self.end_trace(&mut carried, Verdict::NotPassedOn);
             }
+        }
+    }
+
+    /// Begins the trace of a request, if requests are traced.
+    fn begin_trace(&mut self, request: &mut server::Request) -> Option<Box<Trace>> {
+        if !self.config.traces {
+            return None;
+        }
+        let id = self.front.wire_id(request.request).cloned();
+        let is_ready = self.back.state() == client::State::Ready;
+        let connection = is_ready.then(|| self.back.epoch());
+        self.tracer.begin(self.clock.now(), request, id, connection)
+    }
+
+    /// Ends the trace of a request, if it has one.
+    fn end_trace(&mut self, carried: &mut CarriedRequest, verdict: Verdict) {
+        if let Some(trace) = carried.trace.take() {
+            let version = self.back.session().map(|session| session.version);
+            self.tracer.end(trace, self.clock.now(), version, verdict);
         }
     }
 
@@ -126,9 +150,10 @@ impl Relay {
     fn give_up(&mut self, call: CallId) {
         let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
         let _ = self.back.cancel(self.clock.now(), call, Some(reason));
-        if let Some(Purpose::Request(carried)) = self.carried.take(call) {
+        if let Some(Purpose::Request(mut carried)) = self.carried.take(call) {
             let text = alloc::format!("the request could not be passed on: {reason}");
             self.answer_lost(&carried, &text, Delivery::NotSent);
+            self.end_trace(&mut carried, Verdict::NotPassedOn);
         }
     }
 
@@ -150,9 +175,12 @@ impl Relay {
     }
 
     fn cancelled(&mut self, request: RequestId, why: server::Cancelled) {
-        let Some(call) = self.carried.take_call_of(request) else {
+        let Some((call, carried)) = self.carried.take_call_of(request) else {
             return;
         };
+        if let Some(mut carried) = carried {
+            self.end_trace(&mut carried, Verdict::Cancelled);
+        }
         let words = match why {
             server::Cancelled::Anew => Withdrawal::because("the client began anew"),
             server::Cancelled::ByPeer { reason, meta } => Withdrawal { reason, meta },
@@ -286,7 +314,13 @@ impl Relay {
                 }
                 None
             }
-            Purpose::Request(carried) => self.reply(&carried, outcome),
+            Purpose::Request(mut carried) => {
+                if carried.trace.is_some() {
+                    let verdict = Verdict::of(&outcome, carried.is_tool_call);
+                    self.end_trace(&mut carried, verdict);
+                }
+                self.reply(&carried, outcome)
+            }
         }
     }
 

@@ -49,6 +49,9 @@ pub struct Config {
     /// Whether all hosts get the server's log messages and other notifications that name no request, if there are several hosts (over
     /// HTTP). Default: no, because the hosts may belong to different people.
     pub shares_news: bool,
+    /// Whether the relay takes part in the traces of its hosts (W3C Trace Context). Default: no. If set, each request of a host becomes a
+    /// [`Event::Traced`](super::Event::Traced), and the server gets the relay's own span as `traceparent` in `_meta`, in place of the host's.
+    pub traces: bool,
     /// How long requests in flight may take after the host closed its input or the relay was shut down. Default: `None`, which means 1 s
     /// for a host on a byte stream, because no one waits for the answers once it is gone. 15 s over HTTP, where other hosts wait.
     pub drain: Option<Duration>,
@@ -88,6 +91,7 @@ impl Config {
             lost_calls: LostCalls::AsResult,
             tells_stderr: false,
             shares_news: false,
+            traces: false,
             drain: None,
             close: Duration::from_secs(1),
         }

@@ -23,6 +23,7 @@ impl fmt::Display for Event {
             Event::OfferedInAdvance => {
                 f.write_str("host: answered before the server is ready; calls wait for the server")
             }
+            Event::Traced(trace) => write!(f, "answered: {}", trace.method),
             Event::Unattributed { method } => write!(
                 f,
                 "nobody was asked: the server sent {method} without saying for which client, and several have used it"

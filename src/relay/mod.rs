@@ -8,6 +8,7 @@
 // - `introduction` holds what hosts and server said of themselves; `carried` the calls that carry requests of hosts.
 // - `questions` holds the asks of the server; `notifications` the notifications that wait for it.
 // - `lists` records which lists the host has seen; `watch` what hosts watch.
+// - `trace` joins requests to the traces of hosts.
 // - `failure_text` composes the error texts for the host; `display` formats events for the operator; `clock` holds the deadlines.
 
 mod carried;
@@ -21,6 +22,7 @@ mod introduction;
 mod lists;
 mod notifications;
 mod questions;
+pub(crate) mod trace;
 mod watch;
 
 use alloc::borrow::Cow;
@@ -29,6 +31,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 pub use config::{Config, LostCalls};
+pub use trace::{Trace, Verdict};
 
 use carried::{Carried, Purpose};
 use clock::Clock;
@@ -36,6 +39,7 @@ use introduction::Introduction;
 use lists::Lists;
 use notifications::Notifications;
 use questions::Questions;
+use trace::Tracer;
 use watch::WatchState;
 
 use crate::client::{self, CallOptions, Client, Delivery, Failure, RelayLink, Session};
@@ -75,6 +79,8 @@ pub enum Event {
     },
     /// The host had waited long enough for the server: it was answered with the remembered offer, or with an empty one. Its calls wait for the server.
     OfferedInAdvance,
+    /// A request of a host was answered. Reported only if [`Config::traces`] is set.
+    Traced(Box<Trace>),
     /// The server sent an ask with this method, and it is not certain which of several hosts it is for. No host was asked, and the server
     /// got an error.
     Unattributed {
@@ -104,6 +110,7 @@ pub struct Relay {
     questions: Questions,
     lists: Lists,
     notifications: Notifications,
+    tracer: Tracer,
     watch: WatchState,
 }
 
@@ -121,6 +128,7 @@ impl Relay {
             questions: Questions::default(),
             lists: Lists::default(),
             notifications: Notifications::default(),
+            tracer: Tracer::new(config.traces, config.upstream.seed),
             watch: WatchState::default(),
             config,
         }
@@ -160,6 +168,9 @@ impl Relay {
         loop {
             if let Some((side, event)) = self.notifications.take_unreported() {
                 return Some((side, Output::Event(event)));
+            }
+            if let Some(trace) = self.tracer.take_finished() {
+                return Some((Side::Downstream, Output::Event(Event::Traced(trace))));
             }
             if self.introduction.take_unreported_guess() {
                 return Some((Side::Downstream, Output::Event(Event::OfferedInAdvance)));
@@ -357,6 +368,7 @@ impl Relay {
     }
 
     fn ready(&mut self, session: &Session) {
+        self.carried.ready(self.clock.now(), session.epoch);
         // Over HTTP it may be the same server, in the same session.
         if self.back.config().binding.http().is_none() {
             self.questions.begin_epoch(self.carried.callers());

@@ -158,6 +158,7 @@ mod tests {
                 wants_progress: false,
                 log_level: None,
                 input: None,
+                trace: None,
             }),
         ];
         for event in events {

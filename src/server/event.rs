@@ -11,7 +11,7 @@ use crate::http::Verb;
 use crate::json::Payload;
 use crate::protocol::question::Unaskable;
 use crate::protocol::watch::WatchUpdate;
-use crate::protocol::{LogLevel, Peer};
+use crate::protocol::{LogLevel, Peer, TraceContext};
 use crate::server::origin::{QueueId, SessionKey};
 use crate::util::Arc;
 use crate::util::noise::Noise;
@@ -132,6 +132,8 @@ pub struct Request {
     pub peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials. Only over HTTP.
     pub user: Option<Box<str>>,
+    /// The trace context that the client sent: in `_meta`, where it also remains, or else in the header of the HTTP request.
+    pub trace: Option<Box<TraceContext>>,
     /// The client that the request belongs to.
     pub caller: Caller,
     /// Whether the client receives reports of [`progress`](crate::server::Server::progress).

@@ -77,7 +77,7 @@ use watches::Watches;
 use crate::driver::{Deadline, Epoch, Input, Instant, Output, RequestId, StreamId, Wake};
 use crate::protocol::watch::Watch;
 use crate::util::Arc;
-use crate::wire::encode;
+use crate::wire::{Id, encode};
 
 /// The server end of a link. It serves one client on a duplex byte stream, or many clients over HTTP.
 ///
@@ -283,6 +283,12 @@ impl Server {
     #[must_use]
     pub fn requests(&self) -> usize {
         self.open_requests() + self.requests.away()
+    }
+
+    /// The id of a request in flight, as its client chose it.
+    pub(crate) fn wire_id(&self, request: RequestId) -> Option<&Id> {
+        let entry = self.requests.get(request)?;
+        Some(&entry.arrival().wire.id)
     }
 
     /// Whether any client is to be told of a change of the resource at `uri`.

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use crate::driver::StreamId;
-use crate::protocol::Era;
+use crate::protocol::{Era, TraceContext};
 use crate::server::event::Caller;
 use crate::wire::Id;
 
@@ -90,6 +90,8 @@ pub(crate) struct Origin {
     pub(crate) era: Option<Era>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
+    /// The trace context in the header of the HTTP request.
+    pub(crate) trace: Option<Box<TraceContext>>,
 }
 
 impl Origin {
@@ -99,6 +101,7 @@ impl Origin {
         session: Some(SessionKey::DUPLEX),
         era: None,
         user: None,
+        trace: None,
     };
 
     pub(crate) fn is_duplex(&self) -> bool {

@@ -7,6 +7,7 @@ pub(crate) mod noise;
 pub(crate) mod pipe;
 pub(crate) mod queue;
 pub(crate) mod sorted;
+pub(crate) mod split_mix;
 pub(crate) mod timers;
 
 pub use arc::Arc;

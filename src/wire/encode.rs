@@ -196,8 +196,13 @@ impl<'b> Object<'b> {
 
     /// Adds members that are already JSON without line breaks, such as those that this crate writes itself.
     pub(crate) fn paste(&mut self, members: &str) -> &mut Self {
+        self.paste_bytes(members.as_bytes())
+    }
+
+    /// The same, for text that is known to be ASCII.
+    pub(crate) fn paste_bytes(&mut self, members: &[u8]) -> &mut Self {
         self.comma();
-        self.buf.extend_from_slice(members.as_bytes());
+        self.buf.extend_from_slice(members);
         self
     }
 

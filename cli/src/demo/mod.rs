@@ -1,9 +1,10 @@
 //! Implements `everlink demo`: makes calls through a link while the server processes behind it are killed.
 //!
-//! `server` is the process that is killed, and `workload` makes the calls and kills the servers. `history` holds what happened, `report` evaluates
-//! it, and `rng` is a random number generator.
+//! `server` is the process that is killed, and `workload` makes the calls and kills the servers. `history` holds what happened, `live` shows it at a terminal,
+//! `report` evaluates it, and `rng` is a random number generator.
 
 mod history;
+mod live;
 mod report;
 mod rng;
 pub(crate) mod server;
@@ -21,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use self::history::Diary;
+use self::live::LiveView;
 use self::report::Report;
 use self::rng::Rng;
 use self::workload::{HANG_LIMIT, Workload};
@@ -52,7 +54,8 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
         &args.record_options,
         transport,
     )?;
-    let workload = Arc::new(Workload::new(link.clone()));
+    let live = LiveView::at_terminal(Duration::from_secs(args.seconds));
+    let workload = Arc::new(Workload::new(link.clone(), live));
     let listener = tokio::spawn(Arc::clone(&workload).listen(link.events()));
 
     let tasks = start_tasks(&workload, seed);

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::history::{CallKind, History, Outcome};
+use super::live::{LinkState, LiveView};
 use super::rng::Rng;
 use crate::output::{EventPrinter, Severity, severity};
 
@@ -25,6 +26,8 @@ pub(super) struct Workload {
     link: Link,
     start: Instant,
     printer: EventPrinter,
+    /// The live table, which is shown at a terminal instead of lines.
+    live: Option<Mutex<LiveView>>,
     history: Mutex<History>,
     has_ended: AtomicBool,
 }
@@ -50,8 +53,9 @@ enum Disruption {
 }
 
 impl Workload {
-    pub(super) fn new(link: Link) -> Workload {
+    pub(super) fn new(link: Link, live: Option<LiveView>) -> Workload {
         Workload {
+            live: live.map(Mutex::new),
             link,
             start: Instant::now(),
             printer: EventPrinter::on_stderr(),
@@ -61,7 +65,7 @@ impl Workload {
     }
 
     pub(super) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 
     /// Stops new calls and new disruptions.
@@ -72,7 +76,32 @@ impl Workload {
     /// Writes a line about what the demo itself does. The clock started together with the clock of the link.
     fn log(&self, line: &dyn Display) {
         let now = everlink::Instant::from_origin(self.start.elapsed());
-        self.printer.print_line(now, Severity::Neutral, line);
+        self.show(now, Severity::Neutral, line);
+    }
+
+    /// Writes a line, or adds it to the live table.
+    fn show(&self, at: everlink::Instant, severity: Severity, line: &dyn Display) {
+        match &self.live {
+            Some(live) => {
+                let seconds = at.as_nanos() as f64 / 1e9;
+                lock(live).add_event(seconds, severity, line);
+            }
+            None => self.printer.print_line(at, severity, line),
+        }
+    }
+
+    /// Draws the live table ten times a second.
+    async fn draw(&self, live: &Mutex<LiveView>) {
+        while !self.has_ended() {
+            let (state, epoch) = (self.link.state(), self.link.epoch());
+            lock(live).draw(
+                self.start.elapsed(),
+                &self.history(),
+                &LinkState { state, epoch },
+            );
+            sleep(Duration::from_millis(100)).await;
+        }
+        lock(live).end();
     }
 
     fn has_ended(&self) -> bool {
@@ -140,8 +169,11 @@ impl Workload {
             .push(format!("the link did not come back: {reason}"));
     }
 
-    /// Writes the number of calls once a second.
+    /// Writes the number of calls once a second, or draws the live table.
     pub(super) async fn count(self: Arc<Self>) {
+        if let Some(live) = &self.live {
+            return self.draw(live).await;
+        }
         while !self.has_ended() {
             sleep(Duration::from_secs(1)).await;
             let line = {
@@ -182,8 +214,7 @@ impl Workload {
                     // Leaves out the server's last lines of standard error, which are long.
                     let mut brief = Ended::clone(ended);
                     brief.stderr = Box::default();
-                    self.printer
-                        .print_line(events.at(), severity(&event), &brief);
+                    self.show(events.at(), severity(&event), &brief);
                     continue;
                 }
                 Event::Ready(_) => {
@@ -197,8 +228,7 @@ impl Workload {
                 Event::Handshaking { .. } | Event::Watching { .. } => continue,
                 _ => {}
             }
-            self.printer
-                .print_line(events.at(), severity(&event), &event);
+            self.show(events.at(), severity(&event), &event);
         }
     }
 
@@ -267,6 +297,10 @@ impl Workload {
             self.history().violations.push(text);
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until a later epoch is ready.

@@ -10,6 +10,7 @@ use everlink::server::{self, RefusalCause, Refused};
 use everlink::{Epoch, Instant};
 use everlink_tokio::Events;
 use serde_json::json;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -80,14 +81,14 @@ impl WriterThread {
     }
 }
 
-/// Logs the notices, then the events, on a thread of its own. If nobody reads the guard's standard error, only this thread blocks.
+/// Logs the notices, then the events and remarks of `sources`, on a thread of its own. If nobody reads the guard's standard error, only this thread blocks.
 ///
 /// `stderr_printer` shows the server's standard error. Without it, the log quotes the last lines when the server ends. `is_process` says whether the
 /// server is a child process, and so has standard streams.
 pub(super) fn start(
     format: LogFormat,
     notices: Vec<Notice>,
-    events: Events<Event>,
+    sources: (Events<Event>, UnboundedReceiver<String>),
     is_process: bool,
     stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
 ) -> Result<WriterThread, Failure> {
@@ -98,7 +99,8 @@ pub(super) fn start(
         for notice in notices {
             event_log.log_notice(notice);
         }
-        block_on(event_log.log_all(events));
+        let (events, remarks) = sources;
+        block_on(event_log.log_all(events, remarks));
         let _ = done.send(());
     };
     thread::Builder::new()
@@ -174,22 +176,30 @@ impl EventLog {
         }
     }
 
-    async fn log_all(&mut self, mut events: Events<Event>) {
+    /// Logs events and remarks until both have ended.
+    async fn log_all(&mut self, mut events: Events<Event>, mut remarks: UnboundedReceiver<String>) {
         let backlog = self
             .stderr_printer
             .as_ref()
             .map(|(_, backlog)| Arc::clone(backlog));
         loop {
-            let event = match &backlog {
-                Some(backlog) => tokio::select! {
-                    biased;
-                    Some(chunk) = backlog.next() => {
-                        self.show(chunk);
-                        continue;
-                    }
-                    event = events.recv() => event,
-                },
-                None => events.recv().await,
+            let chunk = async {
+                match &backlog {
+                    Some(backlog) => backlog.next().await,
+                    None => None,
+                }
+            };
+            let event = tokio::select! {
+                biased;
+                Some(chunk) = chunk => {
+                    self.show(chunk);
+                    continue;
+                }
+                Some(remark) = remarks.recv() => {
+                    self.log_remark(&remark);
+                    continue;
+                }
+                event = events.recv() => event,
             };
             if let Some(backlog) = &backlog {
                 self.show_before_event(backlog);
@@ -200,6 +210,20 @@ impl EventLog {
             }
         }
         self.end_line();
+        while let Some(remark) = remarks.recv().await {
+            self.log_remark(&remark);
+        }
+    }
+
+    /// Logs what a part of the guard has to say.
+    fn log_remark(&mut self, remark: &str) {
+        self.end_line();
+        let now = Instant::from_origin(self.started.elapsed());
+        match self.format {
+            LogFormat::Json => self.printer.print_json(now, json!({"warning": remark})),
+            LogFormat::Off => {}
+            LogFormat::Text => self.printer.print_line(now, Severity::Problem, &remark),
+        }
     }
 
     /// Shows what the server wrote before an event happened. If that ends within a line, waits a little for the rest of the line, so that the event

@@ -1,11 +1,12 @@
 //! Implements `everlink guard`: a relay between a host and a server.
 //!
 //! `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `store` keeps sessions in Redis. `log` logs events, and
-//! `stderr` shows the server's standard error.
+//! `stderr` shows the server's standard error. `otlp` exports traces and metrics.
 
 mod listen;
 pub(crate) mod log;
 mod offer_cache;
+mod otlp;
 mod status;
 pub(crate) mod stderr;
 pub(crate) mod store;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use everlink::relay::Event;
 use everlink_tokio::Events;
 use everlink_tokio::stdio;
+use tokio::sync::mpsc::unbounded_channel;
 
 use crate::args::{Guard, LogFormat};
 use crate::authorization::{Audience, SignIn};
@@ -31,9 +33,13 @@ use crate::{Failure, ShutdownSignals, usage_error};
 use listen::HostListener;
 use log::{Notice, WriterThread};
 use offer_cache::OfferCache;
+use otlp::Otlp;
 use status::StatusServer;
 use stderr::{StderrPrinter, Style, program_name};
 use store::SessionStore;
+
+/// The value of `--listen` for a host at the standard streams.
+const STDIO: &str = "stdio";
 
 /// A hint for a person who starts the guard at a terminal, where no host will send a message.
 const HINT: &str = "waiting for an MCP host on standard input, which is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; Ctrl-C ends the guard";
@@ -43,14 +49,26 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     #[cfg(unix)]
     let cleaner = Cleaner::start();
     let status_server = match args.status {
-        Some(address) => Some(StatusServer::bind(address, &args.allow_host).await?),
+        Some(address) => {
+            let token = args.status_token.as_deref();
+            Some(StatusServer::bind(address, &args.allow_host, token).await?)
+        }
         None => None,
     };
     let offer_cache = OfferCache::of(args.remember.as_deref(), &args.target);
     let server_stderr = ServerStderrCopy::start(&args)?;
     let sign_in = args.target.sign_in(Audience::Host(args.log))?;
+    let otlp = match &args.otlp {
+        Some(url) => {
+            let is_stdio = args.listen == STDIO;
+            let server = args.target.url.as_deref();
+            Some(Otlp::new(url.as_deref(), is_stdio, server)?)
+        }
+        None => None,
+    };
     let (guard, host_listener) = start_relay(
         &args,
+        otlp.as_ref(),
         offer_cache.as_ref(),
         server_stderr.backlog(),
         &sign_in,
@@ -59,13 +77,16 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let notices = notices(status_server.as_ref(), host_listener.as_ref());
     let is_process = args.target.url.is_none();
     let printer = server_stderr.printer(&args);
-    let log = log::start(args.log, notices, guard.events(), is_process, printer)?;
+    let (remark, remarks) = unbounded_channel();
+    let sources = (guard.events(), remarks);
+    let log = log::start(args.log, notices, sources, is_process, printer)?;
+    let exporter = otlp.map(|otlp| otlp.start(guard.clone(), remark));
     tokio::spawn(monitor_relay(guard.events(), guard.clone(), sign_in));
     if let Some(offer_cache) = offer_cache {
         tokio::spawn(store_offers(offer_cache, guard.events()));
     }
     if let Some(status_server) = status_server {
-        tokio::spawn(status_server.serve(guard.clone()));
+        tokio::spawn(status_server.serve(guard.clone(), is_process));
     }
     let health = host_listener.as_ref().map(HostListener::health);
     let listening = host_listener.map(|listener| tokio::spawn(listener.serve(guard.clone())));
@@ -85,6 +106,9 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     if let Some(listening) = listening {
         listening.await?;
     }
+    if let Some(exporter) = exporter {
+        exporter.end().await;
+    }
     log.end().await;
     server_stderr.end().await;
     #[cfg(unix)]
@@ -97,6 +121,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
 /// Starts the relay. Also returns the listener for hosts, unless the host is at the standard streams.
 async fn start_relay(
     args: &Guard,
+    otlp: Option<&Otlp>,
     offer_cache: Option<&OfferCache>,
     stderr_backlog: Option<Arc<Backlog>>,
     sign_in: &SignIn,
@@ -107,17 +132,19 @@ async fn start_relay(
         hides_host: args.hide_host,
         answers_discover: args.answer_discover,
         max_message: Some(args.max_message),
+        traces: otlp.is_some(),
         remembered: offer_cache.and_then(OfferCache::read),
     };
-    let target = &args.target;
+    let (target, observer) = (&args.target, otlp.map(Otlp::observer));
     let store = SessionStore::of(args)?;
-    if args.listen != "stdio" {
+    if args.listen != STDIO {
         let shared = store.as_ref().map(SessionStore::settings);
         let (host_listener, transport) =
             HostListener::bind(&args.listen, &args.allow_host, &args.cors, store).await?;
         let role = role(Some(Box::new(host_listener.endpoint())));
+        let shared = shared.as_ref();
         let guard =
-            target.start_relay(role, transport, stderr_backlog, sign_in, shared.as_ref())?;
+            target.start_relay(role, transport, stderr_backlog, sign_in, shared, observer)?;
         return Ok((guard, Some(host_listener)));
     }
     if !args.allow_host.is_empty() && args.status.is_none() {
@@ -133,8 +160,8 @@ async fn start_relay(
     if stdin().is_terminal() && args.log == LogFormat::Text {
         warn(&HINT);
     }
-    let host = stdio::transport()?;
-    let guard = target.start_relay(role(None), host, stderr_backlog, sign_in, None)?;
+    let (role, host) = (role(None), stdio::transport()?);
+    let guard = target.start_relay(role, host, stderr_backlog, sign_in, None, observer)?;
     Ok((guard, None))
 }
 

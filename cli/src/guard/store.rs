@@ -3,6 +3,7 @@
 use everlink::relay::Config;
 use everlink_redis::RedisStore;
 
+use super::STDIO;
 use crate::args::Guard;
 use crate::{Failure, usage_error};
 
@@ -39,7 +40,7 @@ impl SessionStore {
         let Some(url) = &args.store else {
             return Ok(None);
         };
-        if args.listen == "stdio" {
+        if args.listen == STDIO {
             let text = "--store needs --listen http://…: a host on the standard streams has only one guard";
             return Err(usage_error(text));
         }

@@ -17,7 +17,7 @@ use super::setup::Setup;
 use super::{ISSUED_SESSION, RECORDED_PATH};
 
 /// Header fields that the machine reads and whose values are not secret.
-const RECORDED_FIELDS: [&str; 9] = [
+const RECORDED_FIELDS: [&str; 10] = [
     names::ACCEPT,
     names::CONTENT_TYPE,
     names::DATE,
@@ -27,6 +27,7 @@ const RECORDED_FIELDS: [&str; 9] = [
     names::MCP_PROTOCOL_VERSION,
     names::ORIGIN,
     names::RETRY_AFTER,
+    names::TRACEPARENT,
 ];
 
 /// A part of the paths at which clients look for an authorization server.
@@ -35,6 +36,15 @@ const WELL_KNOWN: &str = "/.well-known/";
 fn is_param(name: &str) -> bool {
     let prefix = name.get(..names::MCP_PARAM.len());
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(names::MCP_PARAM))
+}
+
+/// Whether this has the form of an event id that the machine issues: a hexadecimal and a decimal number.
+fn is_event_id(id: &str) -> bool {
+    let is_number = |text: &str, base| !text.is_empty() && text.chars().all(|it| it.is_digit(base));
+    let parts = id.split_once('-');
+    parts.is_some_and(|(stream, number)| {
+        id.len() <= 40 && is_number(stream, 16) && is_number(number, 10)
+    })
 }
 
 /// Converts values to their recorded form, which may hide their texts.
@@ -181,8 +191,13 @@ impl Converter {
             let text = String::from_utf8_lossy(value);
             let value = match name.as_str() {
                 names::MCP_METHOD if hides => Bytes::Text(self.redact_method(&text)),
+                // The machine refuses every id that it cannot have issued. Such an id may be any text of another server.
+                names::LAST_EVENT_ID if hides && !is_event_id(&text) => Bytes::Text("-".to_owned()),
                 name if RECORDED_FIELDS.contains(&name) => Bytes::new(value.to_vec()),
-                names::MCP_NAME if hides => Bytes::Text(self.cipher.linked(&text)),
+                names::TRACESTATE if !hides => Bytes::new(value.to_vec()),
+                names::MCP_NAME | names::TRACESTATE if hides => {
+                    Bytes::Text(self.cipher.linked(&text))
+                }
                 names::MCP_NAME => Bytes::new(value.to_vec()),
                 param if is_param(param) && hides => {
                     // The rest of the name comes from the server's schema, so it is redacted, too.

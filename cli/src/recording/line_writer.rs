@@ -1,25 +1,30 @@
 //! Writes the lines of a recording to its file, in order. Holds a line back until the bytes in it are redacted. Does not know what lines mean.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use everlink::{Epoch, Instant, StreamId};
 use serde::Serialize;
 
 use super::line::{Bytes, InputKind, Line, RecordedInput};
+use super::line_buffer::{LineBuffer, Source};
+use super::parts::PartWriter;
 use super::redact::{EventMask, Mask};
-use crate::system::{make_private, private};
 
 /// The maximum number of bytes in held lines. Above it, an unfinished name or text is treated as unknown.
 pub(super) const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// The buffer is written to the file when it has this many bytes, at the latest.
+const MAX_BUFFERED_BYTES: usize = 64 << 10;
 
 /// The file of a recording, and the lines that are not written yet.
 pub(super) struct LineWriter {
     path: PathBuf,
     /// `None` after a write error.
-    file: Option<BufWriter<File>>,
+    file: Option<PartWriter>,
+    /// Lines that can be written.
+    buffer: LineBuffer,
     streams: HashMap<StreamKey, MaskedStream>,
     /// Lines that wait because the first of them is not completely redacted yet, in order.
     held: VecDeque<Held>,
@@ -54,6 +59,9 @@ impl MaskedStream {
     }
 
     fn push_bytes(&mut self, bytes: &[u8]) {
+        if let StreamMask::Plain = self.mask {
+            return self.out.extend_from_slice(bytes);
+        }
         for &byte in bytes {
             match &mut self.mask {
                 StreamMask::Body(mask) => mask.push_byte(byte, &mut self.out),
@@ -64,7 +72,7 @@ impl MaskedStream {
                     }
                     mask.push_byte(byte, &mut self.out);
                 }
-                StreamMask::Plain => self.out.push(byte),
+                StreamMask::Plain => {}
             }
         }
     }
@@ -92,10 +100,13 @@ enum Held {
 
 impl LineWriter {
     /// Creates the file. Replaces an existing file.
-    pub(super) fn create(path: &Path) -> io::Result<LineWriter> {
+    ///
+    /// A new part starts when the file has `limit` bytes. `seed` is the seed of the recording.
+    pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<LineWriter> {
         Ok(LineWriter {
             path: path.to_owned(),
-            file: Some(BufWriter::new(create_private_file(path)?)),
+            file: Some(PartWriter::create(path, limit, seed)?),
+            buffer: LineBuffer::default(),
             streams: HashMap::new(),
             held: VecDeque::new(),
             held_bytes: 0,
@@ -145,8 +156,7 @@ impl LineWriter {
         if self.held.is_empty() {
             return self.write_now(line);
         }
-        if let Ok(mut line) = serde_json::to_vec(line) {
-            line.push(b'\n');
+        if let Ok(line) = serde_json::to_vec(line) {
             self.held_bytes += line.len();
             self.held.push_back(Held::Ready(line));
         }
@@ -154,11 +164,36 @@ impl LineWriter {
     }
 
     fn write_now(&mut self, line: &impl Serialize) {
-        let result = self.file.as_mut().map_or(Ok(()), |file| {
-            serde_json::to_writer(&mut *file, line)?;
-            file.write_all(b"\n")
-        });
-        self.stop_on_error(result);
+        let result = self.buffer.push(line);
+        self.stop_on_error(result.map_err(io::Error::from));
+        self.write_if_full();
+    }
+
+    /// Whether a line can be written at once, because no line before it is held.
+    pub(super) fn holds_nothing(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Writes an input of bytes that are text and need no redaction. No line may be held.
+    pub(super) fn write_text(&mut self, at: Instant, stream: StreamKey, text: &str) {
+        self.buffer.push_text(at.as_nanos(), source(stream), text);
+        self.write_if_full();
+    }
+
+    /// Writes the report that bytes were sent. No line may be held.
+    pub(super) fn write_sent(&mut self, at: Instant, stream: StreamKey, len: usize) {
+        self.buffer.push_sent(at.as_nanos(), source(stream), len);
+        self.write_if_full();
+    }
+
+    /// Writes that the machine handled a timeout. No line may be held.
+    pub(super) fn write_timeout(&mut self, at: Instant) {
+        self.buffer.push_timeout(at.as_nanos());
+    }
+
+    /// Writes the number of polls since the last step. No line may be held.
+    pub(super) fn write_polls(&mut self, polls: u64) {
+        self.buffer.push_polls(polls);
     }
 
     /// Writes the held lines, up to the first one that is still incomplete.
@@ -167,9 +202,8 @@ impl LineWriter {
             match held {
                 Held::Ready(line) => {
                     self.held_bytes -= line.len();
-                    let file = self.file.as_mut();
-                    let result = file.map_or(Ok(()), |file| file.write_all(&line));
-                    self.stop_on_error(result);
+                    self.buffer.push_formatted(&line);
+                    self.write_if_full();
                 }
                 Held::Bytes { at, stream, len } => match self.take_redacted(stream, len) {
                     Some(bytes) => {
@@ -215,8 +249,7 @@ impl LineWriter {
             }
             let bytes = stream.out.drain(..len).collect();
             let line = serde_json::to_vec(&bytes_line(at, key, bytes));
-            let mut line = line.unwrap_or_default();
-            line.push(b'\n');
+            let line = line.unwrap_or_default();
             self.held_bytes = self.held_bytes - len + line.len();
             *held = Held::Ready(line);
         }
@@ -224,8 +257,25 @@ impl LineWriter {
         self.write_held();
     }
 
+    /// Hands the lines to the system, so that they survive the end of this process. Lines that only confirm what was sent wait for the next ones: a
+    /// system call for them alone would cost more than they are worth.
     pub(super) fn flush(&mut self) {
-        let result = self.file.as_mut().map_or(Ok(()), Write::flush);
+        if self.buffer.is_urgent() {
+            self.write_buffer();
+        }
+    }
+
+    fn write_if_full(&mut self) {
+        if self.buffer.len() >= MAX_BUFFERED_BYTES {
+            self.write_buffer();
+        }
+    }
+
+    /// Writes everything that is not held.
+    pub(super) fn write_buffer(&mut self) {
+        let (file, lines) = (self.file.as_mut(), self.buffer.lines());
+        let result = file.map_or(Ok(()), |file| file.write_lines(lines));
+        self.buffer.clear();
         self.stop_on_error(result);
     }
 
@@ -254,6 +304,14 @@ impl LineWriter {
     }
 }
 
+fn source((is_downstream, epoch, stream): StreamKey) -> Source {
+    Source {
+        is_downstream,
+        epoch: epoch.number(),
+        stream: stream.number(),
+    }
+}
+
 /// Builds the line for bytes of a stream.
 fn bytes_line(at: Instant, (is_downstream, epoch, stream): StreamKey, bytes: Vec<u8>) -> Line {
     let input = RecordedInput {
@@ -267,13 +325,4 @@ fn bytes_line(at: Instant, (is_downstream, epoch, stream): StreamKey, bytes: Vec
         input: Some(input),
         ..Line::default()
     }
-}
-
-/// Creates a file that only the user can read, because it holds messages of the server.
-fn create_private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = private(options.write(true).create(true).truncate(true)).open(path)?;
-    // An existing file may be readable by others.
-    make_private(&file)?;
-    Ok(file)
 }

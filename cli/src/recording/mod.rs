@@ -2,11 +2,13 @@
 //!
 //! The machine has no clock and no randomness of its own. The same inputs, given to a machine with the same configuration, produce the same outputs.
 //! `setup` is the configuration, and `line` the format of the lines. `recorder` records each step: `converter` leaves out secrets, `redact` hides
-//! content, and `line_writer` writes the lines. `replay` reads them back.
+//! content, `line_writer` puts the lines in order, `line_buffer` formats the frequent ones, and `parts` writes the files. `replay` reads them back.
 
 mod converter;
 mod line;
+mod line_buffer;
 mod line_writer;
+mod parts;
 mod recorder;
 mod redact;
 mod replay;
@@ -14,8 +16,8 @@ mod setup;
 
 use std::fmt::{self, Debug, Write};
 
-pub(crate) use replay::{ReplayedEvent, Replayer};
-pub(crate) use setup::{EndpointSetup, Role, SavedOffer};
+pub(crate) use replay::{Observer, ReplayResult, ReplayedEvent, Replayer};
+pub(crate) use setup::{EndpointSetup, Role, SavedOffer, Setup};
 
 /// The prefix of a recorded session id that the machine itself issued. The number of the session follows.
 const ISSUED_SESSION: &str = "session-";
@@ -31,7 +33,7 @@ fn session_in_endpoint_event(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Returns the kind of an event, without any text from a peer.
-fn event_kind(event: &impl Debug) -> String {
+pub(crate) fn event_kind(event: &impl Debug) -> String {
     /// Accepts the first two names of the debug output, then fails.
     struct Names(String);
 

@@ -25,16 +25,16 @@ pub(crate) struct FileRecorder {
 }
 
 impl FileRecorder {
-    /// Starts a recording in this file. Replaces an existing file.
+    /// Starts a recording in this file, with a new part whenever it has `limit` bytes. Replaces an existing file.
     ///
     /// `key` is the key of the relay, and `served_path` the path that is served to hosts, if there is one.
     pub(super) fn create(
-        path: &Path,
+        (path, limit): (&Path, Option<usize>),
         setup: &Setup,
         key: Option<[u8; 16]>,
         served_path: Option<String>,
     ) -> io::Result<FileRecorder> {
-        let mut writer = LineWriter::create(path)?;
+        let mut writer = LineWriter::create(path, limit, setup.seed)?;
         writer.write(setup);
         writer.flush();
         Ok(FileRecorder {
@@ -46,6 +46,13 @@ impl FileRecorder {
     }
 
     fn write_bytes(&mut self, now: Instant, key: StreamKey, bytes: &[u8]) {
+        let is_plain = key.2 == StreamId::DUPLEX && !self.converter.hides_payloads();
+        if is_plain && self.writer.holds_nothing() {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                self.write_polls();
+                return self.writer.write_text(now, key, text);
+            }
+        }
         if key.2 == StreamId::DUPLEX && !self.writer.has_stream(key) {
             self.writer.start_stream(key, self.converter.line_mask());
         }
@@ -57,7 +64,9 @@ impl FileRecorder {
     /// Writes the number of polls before the next step.
     fn write_polls(&mut self) {
         let polls = std::mem::take(&mut self.polls);
-        if polls > 0 {
+        if polls > 0 && self.writer.holds_nothing() {
+            self.writer.write_polls(polls);
+        } else if polls > 0 {
             self.writer.write(&Line {
                 polls: Some(polls),
                 ..Line::default()
@@ -77,6 +86,11 @@ impl FileRecorder {
         let is_downstream = side == Side::Downstream;
         if let Input::Bytes { stream, bytes } = input {
             return self.write_bytes(now, (is_downstream, epoch, *stream), bytes);
+        }
+        if let (Input::Sent { stream, len }, true) = (input, self.writer.holds_nothing()) {
+            self.write_polls();
+            let key = (is_downstream, epoch, *stream);
+            return self.writer.write_sent(now, key, *len);
         }
         let Some(kind) = self.input_kind(is_downstream, epoch, input) else {
             return;
@@ -219,6 +233,10 @@ impl FileRecorder {
     }
 
     fn write_timeout(&mut self, now: Instant) {
+        if self.writer.holds_nothing() {
+            self.write_polls();
+            return self.writer.write_timeout(now);
+        }
         self.write_step(
             now,
             Line {
@@ -261,6 +279,11 @@ impl Recorder<LinkCommand, relay::Event> for FileRecorder {
     }
 
     fn on_poll(&mut self, output: Option<(Side, &Output<relay::Event>)>, bytes: &[u8]) {
+        if let Some((_, Output::Event(relay::Event::Traced(_)))) = output {
+            // It says nothing that the messages do not say.
+            self.polls += 1;
+            return;
+        }
         self.write_poll(output, bytes, |event| {
             (event.to_string(), event_kind(event))
         });
@@ -282,7 +305,7 @@ impl Drop for FileRecorder {
                 ..Line::default()
             });
         }
-        self.writer.flush();
+        self.writer.write_buffer();
     }
 }
 
@@ -304,6 +327,7 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         let record_options = RecordOptions {
             record: Some(path.clone()),
+            record_rotate: None,
             redact,
         };
         let endpoint = EndpointSetup {
@@ -318,6 +342,7 @@ mod tests {
             hides_host: false,
             answers_discover: false,
             max_message: None,
+            traces: false,
             remembered: None,
         };
         let recorder =
@@ -361,6 +386,26 @@ mod tests {
             }
             assert_eq!(recorder.writer.stream_count(), 0);
             assert_eq!(recorder.writer.held().0, 0);
+            drop(recorder);
+            std::fs::remove_file(path).expect("the file exists");
+        }
+    }
+
+    #[test]
+    fn redacted_recording_has_only_event_ids_that_the_guard_can_have_issued() {
+        for (id, shown) in [
+            ("1f-7", "1f-7"),
+            ("secret-7", "-"),
+            ("7-secret", "-"),
+            ("secret", "-"),
+            ("", "-"),
+        ] {
+            let (recorder, path) = recorder("event-id", true);
+            let mut fields = Fields::new();
+            fields.push(names::LAST_EVENT_ID, id.to_owned());
+            let recorded = recorder.converter.recorded_fields(true, &fields);
+            let recorded = serde_json::to_string(&recorded).expect("JSON");
+            assert_eq!(recorded, format!("[[\"last-event-id\",\"{shown}\"]]"));
             drop(recorder);
             std::fs::remove_file(path).expect("the file exists");
         }

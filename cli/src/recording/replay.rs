@@ -14,8 +14,9 @@ use super::line::{
     self, Bytes, InputKind, Line, RecordedInput, into_faults, list_by_name, request_head,
     response_head, watch,
 };
+use super::parts::Lines;
 use super::redact::SignedStateScanner;
-use super::setup::{Lines, Role, Setup};
+use super::setup::{Role, Setup};
 use super::{ISSUED_SESSION, event_kind, session_in_endpoint_event};
 use crate::Failure;
 
@@ -96,6 +97,33 @@ pub(crate) enum ReplayedEvent {
     Relay(relay::Event),
 }
 
+/// Sees every step of a replay, in order.
+pub(crate) trait Observer {
+    /// A command of the application is about to be run.
+    fn on_command(&mut self, _at: Instant, _command: &ClientCommand) {}
+
+    /// The application's command was accepted as this call.
+    fn on_call(&mut self, _call: CallId) {}
+
+    /// An input is about to be fed to the machine.
+    fn on_input(&mut self, _at: Instant, _side: Side, _epoch: u64, _input: &Input<'_>) {}
+
+    /// The machine asks its driver for this. `bytes` are those to write.
+    fn on_output<E>(&mut self, _at: Instant, _side: Side, _output: &Output<E>, _bytes: &[u8]) {}
+
+    /// The machine reports an event.
+    fn on_event(&mut self, at: Instant, event: &ReplayedEvent);
+}
+
+/// Sees only the events.
+struct EventObserver<F>(F);
+
+impl<F: FnMut(Instant, &ReplayedEvent)> Observer for EventObserver<F> {
+    fn on_event(&mut self, at: Instant, event: &ReplayedEvent) {
+        (self.0)(at, event);
+    }
+}
+
 /// The result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayResult {
@@ -105,6 +133,10 @@ pub(crate) struct ReplayResult {
     pub(crate) difference: Option<String>,
     /// Whether the recording is incomplete.
     pub(crate) is_truncated: bool,
+    /// The number of complete lines.
+    pub(crate) lines: usize,
+    /// The time of the last line.
+    pub(crate) end: Option<Instant>,
 }
 
 impl Replayer {
@@ -148,8 +180,16 @@ impl Replayer {
 
     /// Replays all lines.
     pub(crate) fn run(
+        self,
+        on_event: impl FnMut(Instant, &ReplayedEvent),
+    ) -> Result<ReplayResult, Failure> {
+        self.run_observed(&mut EventObserver(on_event))
+    }
+
+    /// Replays all lines, and shows every step to the observer.
+    pub(crate) fn run_observed(
         mut self,
-        mut on_event: impl FnMut(Instant, &ReplayedEvent),
+        observer: &mut impl Observer,
     ) -> Result<ReplayResult, Failure> {
         while let Some(text) = self.next()? {
             let line = self.line;
@@ -160,10 +200,12 @@ impl Replayer {
                     return Err(format!("line {line} is not a line of a recording: {error}").into());
                 }
             };
-            if let Err(why) = self.step(step, &mut on_event) {
+            if let Err(why) = self.step(step, observer) {
                 self.add_difference(format!("line {line} cannot be replayed: {why}"));
                 return Ok(self.result);
             }
+            self.result.lines = line;
+            self.result.end = Some(self.now);
         }
         // An event is recorded before the poll that produced it, so an event without its poll means that the recording is incomplete.
         self.result.is_truncated |= !self.expected.is_empty();
@@ -183,18 +225,15 @@ impl Replayer {
         self.result.difference.get_or_insert(description);
     }
 
-    fn step(
-        &mut self,
-        line: Line,
-        on_event: &mut impl FnMut(Instant, &ReplayedEvent),
-    ) -> Result<(), String> {
+    fn step(&mut self, line: Line, observer: &mut impl Observer) -> Result<(), String> {
         self.now = line.at.map_or(self.now, Instant::from_nanos);
         if let Some(input) = line.input {
-            self.feed_input(input)?;
+            self.feed_input(input, observer)?;
         }
         if let Some(command) = line.command {
             let command = self.ids.command(command)?;
-            self.run_command(command);
+            observer.on_command(self.now, &command);
+            self.run_command(command, observer);
         }
         if line.timeout {
             match &mut self.machine {
@@ -208,12 +247,12 @@ impl Replayer {
         if let Some(polls) = line.polls {
             // The recording may say any number. The loop ends at the first poll without output, because no more will come.
             for _ in 0..polls {
-                let Some(output) = self.poll() else {
+                let Some(output) = self.poll(observer) else {
                     break;
                 };
                 if let Some(replayed) = output {
                     self.compare(&replayed);
-                    on_event(self.now, &replayed);
+                    observer.on_event(self.now, &replayed);
                 }
             }
             let missing = self.expected.drain(..).next();
@@ -226,11 +265,21 @@ impl Replayer {
         Ok(())
     }
 
-    fn feed_input(&mut self, recorded: RecordedInput) -> Result<(), String> {
+    fn feed_input(
+        &mut self,
+        recorded: RecordedInput,
+        observer: &mut impl Observer,
+    ) -> Result<(), String> {
         let stream = StreamId::new(recorded.stream);
         let input = self
             .ids
             .input(recorded.is_downstream, stream, recorded.kind);
+        let side = if recorded.is_downstream {
+            Side::Downstream
+        } else {
+            Side::Upstream
+        };
+        observer.on_input(self.now, side, recorded.epoch, &input);
         match &mut self.machine {
             Machine::Relay(relay) if recorded.is_downstream => {
                 relay.handle_downstream(self.now, input)
@@ -245,12 +294,13 @@ impl Replayer {
         Ok(())
     }
 
-    fn run_command(&mut self, command: ClientCommand) {
+    fn run_command(&mut self, command: ClientCommand, observer: &mut impl Observer) {
         match (&mut self.machine, command) {
             (Machine::Link(client), command) => {
                 // A command that the machine refuses now was refused in the recording, too.
                 if let Ok(Some(call)) = command.apply(client, self.now) {
                     self.ids.calls.insert(call.number(), call);
+                    observer.on_call(call);
                 }
             }
             (Machine::Relay(relay), ClientCommand::Link(command)) => {
@@ -262,12 +312,13 @@ impl Replayer {
     }
 
     /// Polls the machine. Returns `None` if there is no output, and `Some(None)` if the output is no event.
-    fn poll(&mut self) -> Option<Option<ReplayedEvent>> {
+    fn poll(&mut self, observer: &mut impl Observer) -> Option<Option<ReplayedEvent>> {
         let mut buf = Vec::new();
         Some(match &mut self.machine {
             Machine::Link(client) => {
                 let output = client.poll_output(&mut buf)?;
                 self.ids.learn(Side::Upstream, &output, &buf);
+                observer.on_output(self.now, Side::Upstream, &output, &buf);
                 match output {
                     Output::Event(event) => {
                         if let client::Event::Ask(ask) = &event {
@@ -281,7 +332,10 @@ impl Replayer {
             Machine::Relay(relay) => {
                 let (side, output) = relay.poll_output(&mut buf)?;
                 self.ids.learn(side, &output, &buf);
+                observer.on_output(self.now, side, &output, &buf);
                 match output {
+                    // The messages of the request are in the recording.
+                    Output::Event(relay::Event::Traced(_)) => None,
                     Output::Event(event) => Some(ReplayedEvent::Relay(event)),
                     _ => None,
                 }
@@ -568,6 +622,7 @@ mod tests {
             );
             let record_options = RecordOptions {
                 record: Some(path.clone()),
+                record_rotate: None,
                 redact,
             };
             let seed = owner.client().config().seed;
@@ -878,7 +933,7 @@ mod tests {
         }
         // A huge number of polls ends at once.
         let (_, result) =
-            change(r#"{"polled":1}"#, r#"{"polled":18446744073709551615}"#).expect("a recording");
+            change(r#""polled":1}"#, r#""polled":18446744073709551615}"#).expect("a recording");
         assert_eq!(result.difference, None);
         let error = change(r#""timed":true"#, r#""untold":true"#).expect_err("an unknown member");
         assert!(error.contains("is not a line of a recording"), "{error}");

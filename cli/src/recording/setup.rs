@@ -1,7 +1,6 @@
 //! Builds the configuration of the machine for each command, when it runs and when its recording is replayed. Knows no transport.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RECORDED_PATH;
 use super::converter::origin_of;
+use super::parts::Lines;
 use super::recorder::FileRecorder;
 use crate::args::{LinkOptions, RecordOptions};
 use crate::{Failure, demo, usage_error};
@@ -32,7 +32,7 @@ pub(crate) struct Setup {
     pub(super) url: Option<String>,
     #[serde(rename = "manner")]
     link_options: LinkOptions,
-    seed: u64,
+    pub(super) seed: u64,
     /// Whether the content of messages was left out.
     pub(crate) redacted: bool,
 }
@@ -42,17 +42,6 @@ pub(crate) struct Setup {
 struct FormatHeader {
     everlink: String,
     format: u32,
-}
-
-/// The lines of a recording as bytes, each with its newline. A recording that breaks off may end in the middle of a character.
-pub(super) struct Lines(BufReader<File>);
-
-impl Lines {
-    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let mut line = Vec::new();
-        let len = self.0.read_until(b'\n', &mut line)?;
-        Ok((len > 0).then_some(line))
-    }
 }
 
 /// The command, and the settings of its machine that are not in its options.
@@ -80,6 +69,9 @@ pub(crate) enum Role {
         /// The maximum length of a message, if it is not the machine's default.
         #[serde(default)]
         max_message: Option<usize>,
+        /// Whether requests join the traces of hosts.
+        #[serde(default)]
+        traces: bool,
         /// The offer of the server from an earlier run.
         #[serde(default)]
         remembered: Option<SavedOffer>,
@@ -224,6 +216,7 @@ impl Role {
             hides_host,
             answers_discover,
             max_message,
+            traces,
             remembered,
         } = self
         {
@@ -236,6 +229,7 @@ impl Role {
                 config.downstream = config.downstream.with_http(endpoint.http());
             }
             config.drain = *drain;
+            config.traces = *traces;
             config.remembered = remembered.clone().map(Offer::from);
         }
         config
@@ -286,7 +280,12 @@ impl Role {
             seed,
             redacted: record_options.redact,
         };
-        let recorder = FileRecorder::create(path, &setup, key, served_path);
+        let recorder = FileRecorder::create(
+            (path, record_options.record_rotate),
+            &setup,
+            key,
+            served_path,
+        );
         let recorder = recorder
             .map_err(|error| format!("--record {}: cannot be written: {error}", path.display()))?;
         Ok(Some(recorder))
@@ -298,7 +297,7 @@ impl Setup {
     pub(super) fn read(path: &Path) -> Result<(Setup, Lines), Failure> {
         let name = path.display();
         let read_error = |error: io::Error| format!("{name}: cannot be read: {error}");
-        let mut lines = Lines(BufReader::new(File::open(path).map_err(read_error)?));
+        let mut lines = Lines::open(path).map_err(read_error)?;
         let first = lines.next().map_err(read_error)?.unwrap_or_default();
         let not_a_recording = || format!("{name}: this is not a recording of everlink");
         // Another format may describe the configuration differently, so the format is checked first.
@@ -311,13 +310,24 @@ impl Setup {
             )
             .into());
         }
-        let setup = serde_json::from_slice(&first).map_err(|_| not_a_recording())?;
+        let setup: Setup = serde_json::from_slice(&first).map_err(|_| not_a_recording())?;
+        lines.set_seed(setup.seed);
         Ok((setup, lines))
     }
 
     /// Returns the version of the program that made the recording, if it is another version.
     pub(crate) fn other_version(&self) -> Option<&str> {
         (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
+    }
+
+    /// Returns the version of the program that made the recording.
+    pub(crate) fn version(&self) -> &str {
+        &self.everlink
+    }
+
+    /// Whether the recorded command was a guard.
+    pub(crate) const fn is_guard(&self) -> bool {
+        matches!(self.role, Role::Guard { .. })
     }
 
     /// Whether the server was a child process, and not reached over HTTP.

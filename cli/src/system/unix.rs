@@ -108,6 +108,11 @@ pub(crate) fn make_private(file: &File) -> io::Result<()> {
     }
 }
 
+/// Whether only the user can read this file.
+pub(crate) fn is_private(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.permissions().mode() & 0o077 == 0)
+}
+
 /// Gives a file the owner and the group of another one, if they differ: root may change the file of another user.
 pub(crate) fn copy_owner(from: &Metadata, to: &File) -> io::Result<()> {
     let own = to.metadata()?;

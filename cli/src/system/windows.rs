@@ -72,6 +72,11 @@ pub(crate) fn make_private(_: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Checks nothing; see [`private`].
+pub(crate) fn is_private(_: &File) -> io::Result<bool> {
+    Ok(true)
+}
+
 /// Changes nothing; see [`private`].
 pub(crate) fn copy_owner(_: &Metadata, _: &File) -> io::Result<()> {
     Ok(())

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::support::{SERVER, TempFile, Terminal, program, run_everlink, text};
 
 /// All commands that the help shows.
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "adopt",
     "call",
     "complete",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 13] = [
     "prompt",
     "read",
     "replay",
+    "top",
     "watch",
 ];
 
@@ -185,6 +186,8 @@ fn terminal_output_is_coloured_unless_no_color_is_set() {
         let mut command = program();
         command
             .args(["demo", "--seconds", "0"])
+            // A dumb terminal gets lines instead of a table.
+            .env("TERM", "dumb")
             .env("NO_COLOR", variable);
         let (screen, output) = Terminal::start(&mut command).end();
         assert!(output.status.success(), "{screen}");

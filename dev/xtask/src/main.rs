@@ -3,6 +3,7 @@
 
 mod auth_peers;
 mod bench;
+mod browser;
 mod conformance;
 mod coverage;
 mod dependencies;
@@ -18,6 +19,7 @@ mod install;
 mod interop;
 mod msrv;
 mod no_std;
+mod observe;
 mod package;
 mod pages;
 mod promises;
@@ -48,6 +50,7 @@ const COMMANDS: &[Command] = &[
     ("bench --check", "", "check that no cost grew, and that every bar holds", |_| step::run_one(bench::check)),
     ("bench --peers", "[--from FILE]", "measure everlink and its peers, and write the page and its plots", bench::run_peers),
     ("bench --write", "", "count the costs, and write them to benches/counts.tsv", |_| bench::write()),
+    ("browser", "[--screenshots]", "run the status page and the timeline in a real browser, which is installed; write their pictures", browser::run),
     ("conformance", "[--repeats N]", "run the public conformance suite with our client and server, and write docs/CONFORMANCE.md", conformance::run),
     ("coverage", "", "write docs/COVERAGE.md: the tests of each requirement and each failure", |_| coverage::run()),
     ("coverage --check", "", "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers", |_| coverage::check().map(drop)),
@@ -65,6 +68,7 @@ const COMMANDS: &[Command] = &[
     ("interop", "[WORD...]", "run our client and server with those of other SDKs, and write docs/INTEROP.md", interop::run),
     ("msrv", "", "build all published packages with the oldest supported compiler", |_| msrv::run()),
     ("no-std", "", "run a program without std, and compile the core for targets without an operating system", |_| step::run_one(no_std::check)),
+    ("observe", "", "measure what --status and --record cost a guarded call", |_| step::run_one(observe::check)),
     ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| package::run_check()),
     ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
     ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),

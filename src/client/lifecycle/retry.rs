@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::client::config::{Retry, WhenSpent};
 use crate::driver::{Instant, TICK};
+use crate::util::split_mix::SplitMix;
 
 /// The decision after the end of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl RetryBudget {
             first_open: None,
             last_open: None,
             rests_until: None,
-            random: SplitMix(seed),
+            random: SplitMix::new(seed),
         }
     }
 
@@ -163,20 +164,6 @@ impl RetryBudget {
     }
 }
 
-/// The `SplitMix64` generator; the same seed gives the same numbers.
-#[derive(Debug)]
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_generator_draws_what_is_published_for_it() {
-        let mut random = SplitMix(0);
+        let mut random = SplitMix::new(0);
         assert_eq!(random.draw(), 0xe220_a839_7b1d_cdaf);
         assert_eq!(random.draw(), 0x6e78_9e6a_a1b9_65f4);
         assert_eq!(random.draw(), 0x06c4_5d18_8009_454f);

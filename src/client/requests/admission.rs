@@ -1,14 +1,15 @@
 //! Checks what the application wants to send: whether it is allowed, and whether the queue has room.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 
-use super::calls::Call;
+use super::calls::{Behalf, Call};
 use super::deadlines::Clock;
 use super::options::CallOptions;
 use crate::client::failure::Misuse;
 use crate::json::Payload;
 use crate::json::object::{self, Sought};
-use crate::protocol::{Kind, Method, Owner, meta, method, round};
+use crate::protocol::{Kind, Method, Owner, TraceContext, meta, method, round};
 
 // The members of parameters that the link itself writes.
 const META: Sought = Sought::new("_meta");
@@ -91,6 +92,15 @@ impl Call {
         let split = params.map(|params| split_meta(params, has_rounds));
         let split = split.transpose()?.unwrap_or_default();
         Ok(Call::new(method, facts, split, options, clock))
+    }
+
+    /// Makes the call on behalf of a relay's client. A trace context of the relay replaces that of the client.
+    pub(in crate::client) fn speak_for(&mut self, behalf: Option<Box<Behalf>>) {
+        let is_traced = behalf.as_ref().is_some_and(|behalf| behalf.trace.is_some());
+        if let Some(meta) = self.meta.take_if(|_| is_traced) {
+            self.meta = object::without(meta.json(), TraceContext::has_member).ok();
+        }
+        self.behalf = behalf;
     }
 }
 

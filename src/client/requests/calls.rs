@@ -5,6 +5,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::client::config::SHORT;
 use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
@@ -13,7 +14,7 @@ use crate::client::requests::options::CallOptions;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{List, Setting};
-use crate::protocol::{LogLevel, Method, Owner, Peer, Repeat, method};
+use crate::protocol::{LogLevel, Method, Owner, Peer, Repeat, TraceContext, method};
 use crate::util::Arc;
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
@@ -29,11 +30,14 @@ pub(crate) struct Behalf {
     pub(crate) answers: Option<Payload>,
     /// The request state that the client returns: a string.
     pub(crate) state: Option<Payload>,
+    /// The trace context of the call, in place of the client's own.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Behalf {
     fn bytes(&self) -> usize {
-        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref())
+        let trace = self.trace.as_ref().map_or(0, TraceContext::bytes);
+        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + trace
     }
 }
 
@@ -154,6 +158,11 @@ impl Call {
         }
     }
 
+    /// The time since the call was accepted.
+    pub(in crate::client) fn age(&self, now: Instant) -> Duration {
+        self.clock.age(now)
+    }
+
     /// The wire id of the call, while it is sent.
     pub(in crate::client) const fn wire(&self) -> Option<u64> {
         match self.phase {
@@ -213,7 +222,7 @@ impl Call {
             target: self.target(),
             kind,
             delivery: self.delivery(),
-            after: self.clock.age(now),
+            after: self.age(now),
             ended: None,
             next_attempt: None,
         }
@@ -623,7 +632,8 @@ mod tests {
             log_level: None,
             answers: payload(r#"{"who":{"action":"accept"}}"#),
             state: payload(r#""half""#),
+            trace: Some(TraceContext::new(1, 2, true, Some("a=b".into()))),
         }));
-        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6);
+        assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6 + 55 + 3);
     }
 }

@@ -196,7 +196,8 @@ impl MessageWriter {
         theirs: Option<&Payload>,
         behalf: Option<&Behalf>,
     ) {
-        if self.meta.is_none() && progress.is_none() && theirs.is_none() {
+        let trace = behalf.and_then(|behalf| behalf.trace.as_ref());
+        if self.meta.is_none() && progress.is_none() && theirs.is_none() && trace.is_none() {
             return;
         }
         params.named_object(r#""_meta":"#, |members| {
@@ -223,6 +224,12 @@ impl MessageWriter {
             }
             if let Some(theirs) = theirs {
                 members.splice(theirs.as_str());
+            }
+            if let Some(trace) = trace {
+                members.paste_bytes(&trace.parent_member());
+                if let Some(state) = &trace.state {
+                    members.text(meta::TRACESTATE, state);
+                }
             }
         });
     }

@@ -27,7 +27,7 @@ impl Requests {
         cx: &mut Context,
         name: &str,
         facts: Option<&'static Method>,
-        arrival: Arrival,
+        mut arrival: Arrival,
         params: &Params<'_>,
         begins_at_once: bool,
     ) -> Result<(), ErrorObject> {
@@ -54,7 +54,7 @@ impl Requests {
             cx.outgoing.push(arrival.queue, begin);
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
-        let user = arrival.user.clone();
+        let (user, trace) = (arrival.user.clone(), arrival.trace.take());
         let caller = Caller::of(arrival.queue, arrival.session, user.as_deref());
         let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
         let wants_progress = arrival.token.is_some();
@@ -66,6 +66,7 @@ impl Requests {
             params: params.rest(rounds.is_some()),
             peer,
             user,
+            trace,
             caller,
             wants_progress,
             log_level,

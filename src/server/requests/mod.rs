@@ -32,7 +32,7 @@ use reply::{Progress, Verdict};
 use state_token::StateTokens;
 
 use crate::driver::{AskId, RequestId};
-use crate::protocol::{LogLevel, Method, Peer, Version, code, method};
+use crate::protocol::{LogLevel, Method, Peer, TraceContext, Version, code, method};
 use crate::server::config::Config;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
@@ -142,6 +142,8 @@ pub(crate) struct Arrival {
     pub(crate) peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
+    /// The trace context in `_meta`, or else in the header of the HTTP request.
+    pub(crate) trace: Option<Box<TraceContext>>,
     pub(crate) token: Option<Id>,
     pub(crate) log_level: Option<LogLevel>,
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::json::object::{self, Part, Plan};
 use crate::json::{Json, Payload};
-use crate::protocol::{meta, round};
+use crate::protocol::{TraceContext, meta, round};
 use crate::wire::Id;
 
 const META: &str = "_meta";
@@ -165,6 +165,13 @@ impl<'a> Params<'a> {
         };
         // If no other members are left, the application gets no params.
         Some(rest).filter(|rest| rest.as_str() != "{}")
+    }
+
+    /// The trace context in `_meta`.
+    pub(crate) fn trace_context(&self) -> Option<TraceContext> {
+        let meta = self.meta.filter(|_| self.has_other_meta)?;
+        let text = |key| meta.member(key).ok()??.text();
+        TraceContext::parse(&text(meta::TRACEPARENT)?, text(meta::TRACESTATE).as_deref())
     }
 
     /// The text of the member `key`, if it is a text.

@@ -12,6 +12,9 @@ use crate::commands::LinkCommand;
 use crate::events::Listeners;
 use crate::record::{OptionalRecorder, Recorder};
 
+/// A function that sees each event.
+type Observer = Box<dyn FnMut(Instant, &Event) + Send>;
+
 /// A relay and its command queue, as a driver owns them.
 ///
 /// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`advance`](GuardOwner::advance) at each turn, and
@@ -22,6 +25,7 @@ pub struct GuardOwner {
     now: Instant,
     listeners: Arc<Listeners<Event>>,
     recorder: OptionalRecorder<LinkCommand, Event>,
+    observer: Option<Observer>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.
     receiver: CommandReceiver<Relay, LinkCommand>,
 }
@@ -37,6 +41,7 @@ impl GuardOwner {
             now: Instant::ZERO,
             listeners,
             recorder: None,
+            observer: None,
             receiver,
         }
     }
@@ -44,6 +49,14 @@ impl GuardOwner {
     /// Records every step from now on. A recording can be replayed only if it starts before the first step.
     pub fn record(&mut self, recorder: impl Recorder<LinkCommand, Event> + 'static) {
         self.recorder = Some(Box::new(recorder));
+    }
+
+    /// Calls this function with each event and its time, before handles get the event. If there is one, handles get no [`Event::Traced`]: there is one
+    /// for each request, and every listener would be woken for it.
+    ///
+    /// The driver calls it between two inputs, so a slow function delays the relay.
+    pub fn observe(&mut self, observer: impl FnMut(Instant, &Event) + Send + 'static) {
+        self.observer = Some(Box::new(observer));
     }
 
     /// Returns the machine, for reading.
@@ -112,7 +125,13 @@ impl GuardOwner {
             }
             let (side, output) = polled?;
             let for_driver = output.and_then_event(|event| {
-                self.listeners.publish(self.now, event);
+                let is_observed = self.observer.is_some();
+                if let Some(observer) = &mut self.observer {
+                    observer(self.now, &event);
+                }
+                if !(is_observed && matches!(event, Event::Traced(_))) {
+                    self.listeners.publish(self.now, event);
+                }
                 None
             });
             if let Some(output) = for_driver {

@@ -40,13 +40,18 @@ impl Connector {
 
 impl Web for HttpWeb {
     fn exchange(&self, request: Request) -> Result<WebResponse, Vec<Fault>> {
-        let exchanged = self.runtime.block_on(self.run(request));
+        let exchanged = self.runtime.block_on(self.send(request));
         exchanged.map_err(|fault| vec![fault])
     }
 }
 
 impl HttpWeb {
-    async fn run(&self, request: Request) -> Result<WebResponse, Fault> {
+    /// Sends a request, and returns the response with its body.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or its response breaks off.
+    pub async fn send(&self, request: Request) -> Result<WebResponse, Fault> {
         let url: Uri = request.url.as_str().parse().map_err(unsendable)?;
         let mut sent = http::Request::new(RequestBody {
             bytes: Bytes::from(request.body),

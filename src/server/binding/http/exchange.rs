@@ -9,6 +9,7 @@ use core::net::IpAddr;
 
 use crate::driver::{Instant, LookupId, StreamId};
 use crate::http::{Fields, Verb};
+use crate::protocol::TraceContext;
 use crate::server::binding::http::lookups::Found;
 use crate::server::binding::http::table::{self, Cue, Phase};
 use crate::server::origin::{QueueId, SessionKey};
@@ -20,6 +21,7 @@ pub(crate) struct Arriving {
     /// The header fields that concern the message.
     pub(crate) fields: Fields<'static>,
     pub(crate) user: Option<Box<str>>,
+    pub(crate) trace: Option<Box<TraceContext>>,
     /// The network address of the client, if it is known.
     pub(crate) address: Option<IpAddr>,
     pub(crate) accepts: Accepts,

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::http::{Fields, Verb};
+use crate::protocol::TraceContext;
 use crate::protocol::watch::{Change, List};
 use crate::server::binding::http::exchange::{Accepts, Arriving, Route};
 
@@ -71,6 +72,9 @@ pub(crate) struct PassedRequest<'a> {
     sse: Option<Cow<'a, str>>,
     fields: FieldList,
     user: Option<Cow<'a, str>>,
+    /// The `traceparent` and the `tracestate`.
+    #[serde(default)]
+    trace: Option<(String, Option<Cow<'a, str>>)>,
     accepts: (bool, bool),
     body: Cow<'a, str>,
 }
@@ -97,6 +101,10 @@ impl<'a> PassedRequest<'a> {
             },
             fields: field_list(&arrived.fields),
             user: arrived.user.as_deref().map(Cow::Borrowed),
+            trace: arrived.trace.as_deref().map(|trace| {
+                let state = trace.state.as_deref().map(Cow::Borrowed);
+                (trace.parent(), state)
+            }),
             accepts: (arrived.accepts.json, arrived.accepts.sse),
             body: String::from_utf8_lossy(&arrived.body),
         }
@@ -113,6 +121,9 @@ impl<'a> PassedRequest<'a> {
             },
             fields: fields(self.fields),
             user: self.user.as_deref().map(Into::into),
+            trace: self.trace.and_then(|(parent, state)| {
+                TraceContext::parse(&parent, state.as_deref()).map(Box::new)
+            }),
             address: None,
             accepts: Accepts { json, sse },
             body: self.body.into_owned().into_bytes(),
@@ -170,6 +181,11 @@ mod tests {
             route: Route::SseMessages("a".into()),
             fields: Fields::new().and("mcp-session-id", "b"),
             user: Some("Eve \"x\"".into()),
+            trace: TraceContext::parse(
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                Some("a=\"1\""),
+            )
+            .map(Box::new),
             address: None,
             accepts: Accepts {
                 json: true,
@@ -195,6 +211,7 @@ mod tests {
         assert!(again.route == arrived.route && again.accepts == arrived.accepts);
         assert_eq!((again.fields, again.user), (arrived.fields, arrived.user));
         assert_eq!(again.body, arrived.body);
+        assert!(again.trace.is_some() && again.trace == arrived.trace);
     }
 
     #[test]

@@ -139,6 +139,7 @@ impl Arriving {
             session: Some(session),
             era: Some(Era::Legacy),
             user: self.user.clone(),
+            trace: self.trace.clone(),
         }
     }
 
@@ -150,6 +151,7 @@ impl Arriving {
             session: None,
             era: Some(Era::Modern),
             user: self.user.clone(),
+            trace: self.trace.clone(),
         }
     }
 

@@ -2,12 +2,13 @@
 //! session.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::http::{Fields, RequestHead, Verb, fields, media, names, url, value};
-use crate::protocol::code;
+use crate::protocol::{TraceContext, code};
 use crate::server::binding::http::config::{Allowed, Http};
 use crate::server::binding::http::cors;
 use crate::server::binding::http::exchange::{Accepts, Arriving, Route};
@@ -152,6 +153,7 @@ pub(crate) fn check_head(
         route,
         fields,
         user: head.user.as_deref().map(Into::into),
+        trace: trace_context(&head.fields),
         address: head.address,
         accepts,
         body: Vec::new(),
@@ -266,6 +268,12 @@ fn check_verb(http: &Http, is_legacy: bool, route: &Route, verb: Verb) -> Result
     }
     let names: Vec<&str> = allowed.iter().map(|verb| verb.as_str()).collect();
     Err(Refusal::verb(names.join(", ")))
+}
+
+/// The trace context in the header.
+fn trace_context(fields: &Fields<'_>) -> Option<Box<TraceContext>> {
+    let parent = fields.get(names::TRACEPARENT)?;
+    TraceContext::parse(parent, fields.get(names::TRACESTATE)).map(Box::new)
 }
 
 /// The fields that concern the message or the session.

@@ -1,4 +1,8 @@
 //! Defines the command line: subcommands, options, help texts, and tips for arguments that were not understood. Runs no command.
+//!
+//! `values` parses the values of options.
+
+mod values;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -18,9 +22,12 @@ use crate::usage::{
     ADOPT_EXAMPLES, CALL_EXAMPLES, CALL_USAGE, COMPLETE_EXAMPLES, COMPLETE_USAGE,
     COMPLETIONS_EXAMPLES, DEMO_EXAMPLES, DEMO_SERVER_EXAMPLES, EXAMPLES, GUARD_EXAMPLES,
     GUARD_USAGE, INSPECT_EXAMPLES, INSPECT_USAGE, LOGIN_EXAMPLES, MAN_EXAMPLES, PROMPT_EXAMPLES,
-    PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, WATCH_EXAMPLES, WATCH_USAGE,
-    with_tip,
+    PROMPT_USAGE, READ_EXAMPLES, READ_USAGE, REPLAY_EXAMPLES, TOP_EXAMPLES, WATCH_EXAMPLES,
+    WATCH_USAGE, with_tip,
 };
+
+pub(crate) use values::parse_timeout;
+use values::{parse_address, parse_origin, parse_seconds, parse_size};
 
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
@@ -139,6 +146,12 @@ pub(crate) enum Command {
     ///
     /// The state of a guard is at the address of its option --status. Exit status: 0 you are signed in, 1 you are not, 2 wrong usage.
     Status(Login),
+    /// Show the servers behind guards, live: state, failures, calls and latency
+    ///
+    /// Each ADDRESS is the address of a guard's --status. At a terminal, the table is drawn again twice a second, until Ctrl-C. Otherwise, it is
+    /// printed once. Exit status: 0 success, 2 wrong usage, 4 a guard did not answer.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(Top),
     /// Show the events of a connection and the changes of its server, as they happen
     ///
     /// Runs until a signal ends it, or its output is closed. Exit status: 0 success, 2 wrong usage, 4 a second signal ended it.
@@ -259,17 +272,29 @@ pub(crate) struct Guard {
     /// refused, and the log reports it
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub(crate) max_message: usize,
+    /// Export traces and metrics to the OpenTelemetry collector at this URL, with OTLP over HTTP; without a URL, to $OTEL_EXPORTER_OTLP_ENDPOINT or
+    /// http://localhost:4318
+    ///
+    /// Requests join the trace of their host, and the server gets the guard's span as the parent of its own. The variables OTEL_EXPORTER_OTLP_HEADERS,
+    /// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are used. No payload is exported.
+    #[arg(long, value_name = "URL", num_args = 0..=1)]
+    pub(crate) otlp: Option<Option<String>>,
     /// The directory that stores what a server offers (name, capabilities, instructions), so that later hosts need not wait while it starts; `off`
     /// stores nothing [default: everlink in $XDG_CACHE_HOME or ~/.cache, on Windows in %LOCALAPPDATA%]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) remember: Option<PathBuf>,
-    /// Serve state and counters at this address: JSON at /, Prometheus metrics at /metrics
+    /// Serve state and counters at this address: a page for browsers and JSON at /, a live stream (server-sent events) at /events, Prometheus metrics
+    /// at /metrics
     ///
     /// Each guard needs a port of its own. Port 0 takes a free one; the first line of the log says which.
     ///
     /// The `Host` header of a request must name this machine, or be a value of --allow-host. Texts from the server and file paths are not shown.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
+    /// Let the holder of the token in this file restart the server at the --status address. If the file does not exist, it is created with a random
+    /// token, and only you can read it. Without this option, nothing can be changed there
+    #[arg(long, value_name = "FILE", requires = "status")]
+    pub(crate) status_token: Option<PathBuf>,
     /// Share the sessions of hosts with other guards, in this Redis or Valkey, such as redis://127.0.0.1:6379. Needs --listen http://…
     ///
     /// A load balancer can then send each request to any of the guards. Each guard has a server of its own; all calls of a session go to the same one, as
@@ -308,7 +333,30 @@ pub(crate) struct Inspect {
 pub(crate) struct Replay {
     /// The recording
     pub(crate) file: PathBuf,
-    /// Print each event as a line of JSON
+    /// Print each event as a line of JSON; with --call, each step of the call
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a timeline to this HTML file: hosts, guard and server with their messages, epochs, calls and failures. The file holds everything that it
+    /// shows, and loads nothing. An existing file is replaced
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["json", "call"])]
+    pub(crate) html: Option<PathBuf>,
+    /// Show only the steps of this call; calls are counted from 1, as in the timeline
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) call: Option<usize>,
+    /// Print the steps of the call as a sequence diagram for Mermaid
+    #[arg(long, requires = "call", conflicts_with = "json")]
+    pub(crate) mermaid: bool,
+}
+
+#[derive(Debug, Arguments)]
+pub(crate) struct Top {
+    /// The status addresses, such as 127.0.0.1:9090 or http://127.0.0.1:9090/
+    #[arg(required = true, value_name = "ADDRESS", value_parser = parse_address)]
+    pub(crate) addresses: Vec<String>,
+    /// Print the table once
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print everything once, as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -436,6 +484,10 @@ pub(crate) struct RecordOptions {
     /// Record every input and output in this file, for `everlink replay`; headers and tokens are left out. An existing file is replaced
     #[arg(long, value_name = "FILE", help_heading = "Recording")]
     pub(crate) record: Option<PathBuf>,
+    /// Start a new part when the recording has this size, such as 64M, and compress finished parts: FILE.1.gz, FILE.2.gz, and so on. FILE is the newest
+    /// part. A replay needs all parts, so none is deleted
+    #[arg(long, value_name = "SIZE", requires = "record", value_parser = parse_size, help_heading = "Recording")]
+    pub(crate) record_rotate: Option<usize>,
     /// Also leave the content of messages out of the recording
     ///
     /// Replaces every name, text and number by another one of the same length, with a random key that is not stored. The recording still shows the
@@ -456,120 +508,4 @@ pub(crate) enum Era {
     Legacy,
     /// Connect only with `server/discover`: for the stateless version 2026-07-28
     Modern,
-}
-
-/// Parses a timeout in seconds. Zero is an error because a timeout of zero would already have expired.
-pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
-    match parse_seconds(text)? {
-        Duration::ZERO => Err("must be more than 0 seconds".to_owned()),
-        timeout => Ok(timeout),
-    }
-}
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "not a number of seconds, such as 30 or 0.5".to_owned())?;
-    if seconds < 0.0 {
-        return Err("must not be less than 0 seconds".to_owned());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| "too many seconds for a timer".to_owned())
-}
-
-/// Parses a number of bytes with an optional unit.
-fn parse_size(text: &str) -> Result<usize, String> {
-    let end = text.find(|character: char| !character.is_ascii_digit());
-    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
-    let shift = match unit.trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kib" => 10,
-        "m" | "mib" => 20,
-        "g" | "gib" => 30,
-        _ => {
-            return Err(
-                "not a size; write a number of bytes, or a number with a unit: 512K, 64M, 64MiB, 1G".to_owned(),
-            );
-        }
-    };
-    let number: usize = digits
-        .parse()
-        .map_err(|_| "not a size; write a number, such as 64M".to_owned())?;
-    match number.checked_mul(1 << shift) {
-        None => Err("more bytes than this machine can address".to_owned()),
-        Some(bytes) if bytes < MIN_MESSAGE_BYTES => Err(format!(
-            "too small for a handshake; the minimum is {MIN_MESSAGE_BYTES} bytes"
-        )),
-        Some(bytes) => Ok(bytes),
-    }
-}
-
-/// The smallest value of `--max-message`.
-const MIN_MESSAGE_BYTES: usize = 4 << 10;
-
-/// Checks the origin of web pages, as browsers write it, or `*`.
-fn parse_origin(text: &str) -> Result<String, String> {
-    let is_host = |rest: &str| !rest.is_empty() && !rest.contains(['/', '?', '#', '@', '*', ' ']);
-    let rest = text
-        .strip_prefix("https://")
-        .or_else(|| text.strip_prefix("http://"));
-    if text == "*" || rest.is_some_and(is_host) {
-        return Ok(text.to_owned());
-    }
-    Err("neither `*` nor an origin; an origin is a scheme and a host without a path, such as https://app.example or http://localhost:5173".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{parse_origin, parse_size};
-
-    #[test]
-    fn size_has_units_of_1024() {
-        for (text, bytes) in [
-            ("4096", 4 << 10),
-            ("4096B", 4 << 10),
-            ("512K", 512 << 10),
-            ("512kib", 512 << 10),
-            ("64M", 64 << 20),
-            ("64 MiB", 64 << 20),
-            ("1G", 1 << 30),
-        ] {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for text in [
-            "",
-            "M",
-            "-1",
-            "64MB",
-            "64X",
-            "1.5M",
-            "4095",
-            "99999999999999999999",
-            "17179869184G",
-        ] {
-            assert!(parse_size(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn origin_has_a_scheme_and_a_host_and_no_path() {
-        for text in [
-            "*",
-            "https://app.example",
-            "http://localhost:5173",
-            "http://[::1]:1",
-        ] {
-            assert_eq!(parse_origin(text).as_deref(), Ok(text));
-        }
-        for text in [
-            "",
-            "null",
-            "app.example",
-            "https://",
-            "https://app.example/",
-            "https://*.example",
-            "https://a@b",
-        ] {
-            assert!(parse_origin(text).is_err(), "{text}");
-        }
-    }
 }

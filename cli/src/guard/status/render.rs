@@ -1,140 +1,13 @@
-//! Serves the state of a relay over HTTP: JSON at `/`, Prometheus metrics at `/metrics`. Read-only.
+//! Renders the status of a relay: as JSON, and as Prometheus metrics. Shows no text of the server or the system but its name and version.
 
-use std::convert::Infallible;
 use std::fmt::Write;
-use std::net::SocketAddr;
-use std::sync::Arc;
 
-use everlink::client::{Cause, Ended, State};
-use everlink::server::Allowed;
-use everlink::{Stats, server};
-use everlink_tokio::http::{Connections, http1};
-use everlink_tokio::{Guard, Status};
-use http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use http::{HeaderMap, Method, Response, StatusCode};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use everlink::client::{Cause, Delivery, Ended, Failure, FailureKind, State};
+use everlink::{Latency, Stats, server};
+use everlink_tokio::Status;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
-use super::listen;
-use crate::{Failure, usage_error};
-
-/// The maximum number of connections. 16 is enough for a few web pages and scrapers.
-const CONNECTIONS: usize = 16;
-
-/// The HTTP server for `--status`.
-pub(super) struct StatusServer {
-    listener: TcpListener,
-    url: String,
-    /// The accepted values of `Host`. A web page whose own domain resolves to this address is refused.
-    hosts: Allowed,
-}
-
-impl StatusServer {
-    pub(super) async fn bind(
-        address: SocketAddr,
-        allowed: &[String],
-    ) -> Result<StatusServer, Failure> {
-        let host = match address {
-            SocketAddr::V4(address_v4) => address_v4.ip().to_string(),
-            SocketAddr::V6(address_v6) => format!("[{}]", address_v6.ip()),
-        };
-        let hosts = listen::allowed_hosts(&host, address.ip(), allowed)
-            .map_err(|what| usage_error(format!("--status {address}: {what}")))?;
-        let hosts = listen::with_loopback_names(hosts.as_deref());
-        let listener = TcpListener::bind(address).await;
-        let listener =
-            listener.map_err(|error| format!("--status {address}: cannot listen: {error}"))?;
-        let url = format!("http://{}/", listener.local_addr()?);
-        Ok(StatusServer {
-            listener,
-            url,
-            hosts: hosts.map_or(Allowed::Loopback, Allowed::list),
-        })
-    }
-
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Serves the status of the guard. Dropping the future closes all connections.
-    pub(super) async fn serve(self, guard: Guard) {
-        let (connections, mut tasks) = (Connections::new(CONNECTIONS), JoinSet::new());
-        let hosts = Arc::new(self.hosts);
-        loop {
-            let (socket, connection) = tokio::select! {
-                accepted = connections.accept(&self.listener) => accepted,
-                Some(_) = tasks.join_next() => continue,
-            };
-            let (guard, hosts, connection_handle) =
-                (guard.clone(), hosts.clone(), connection.clone());
-            let service = service_fn(move |request: http::Request<_>| {
-                // Fixes the type of the body, which hyper's generic service cannot infer.
-                let _: &hyper::body::Incoming = request.body();
-                connection_handle.request_arrived();
-                let (guard, hosts) = (guard.clone(), hosts.clone());
-                async move {
-                    if !is_allowed(&hosts, request.headers()) {
-                        let text = "the Host header must name this machine, or be a value of --allow-host\n";
-                        return Ok(refusal(StatusCode::FORBIDDEN, text));
-                    }
-                    let (method, path) = (request.method(), request.uri().path());
-                    Ok::<_, Infallible>(answer(method, path, &guard).await)
-                }
-            });
-            let served = http1().serve_connection(TokioIo::new(socket), service);
-            tasks.spawn(connection.serve(served));
-        }
-    }
-}
-
-/// Makes the same check as the endpoint for hosts. It refuses web pages of other origins, and web pages whose domain was made to resolve to this
-/// address.
-fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value| value.to_str().ok());
-    let is_for_us = hosts.allows_host(text(HOST).flatten());
-    let is_from_us = match text(ORIGIN) {
-        None => true,
-        Some(origin) => origin.is_some_and(|origin| Allowed::Loopback.allows_origin(origin)),
-    };
-    is_for_us && is_from_us
-}
-
-async fn answer(method: &Method, path: &str, guard: &Guard) -> Response<String> {
-    let (content_type, render): (_, fn(&Status) -> String) = match (method, path) {
-        (&Method::GET | &Method::HEAD, "/") => {
-            ("application/json", |status| as_json(status).to_string())
-        }
-        (&Method::GET | &Method::HEAD, "/metrics") => {
-            ("text/plain; version=0.0.4; charset=utf-8", as_metrics)
-        }
-        _ => {
-            return refusal(
-                StatusCode::NOT_FOUND,
-                "not found: only / and /metrics are served\n",
-            );
-        }
-    };
-    match guard.status().await {
-        Ok(status) => {
-            let mut response = Response::new(render(&status));
-            let content_type = http::HeaderValue::from_static(content_type);
-            response.headers_mut().insert(CONTENT_TYPE, content_type);
-            response
-        }
-        Err(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "the guard has ended\n"),
-    }
-}
-
-fn refusal(status: StatusCode, text: &str) -> Response<String> {
-    let mut response = Response::new(text.to_owned());
-    *response.status_mut() = status;
-    response
-}
-
-fn as_json(status: &Status) -> Value {
+pub(super) fn as_json(status: &Status) -> Value {
     let session = status.session.as_ref();
     let server = session.and_then(|session| session.server.as_ref());
     json!({
@@ -161,7 +34,7 @@ fn as_json(status: &Status) -> Value {
 
 /// Describes how an epoch ended, without any text from the server or the system. Such text may hold secrets and paths, which must not be served on a
 /// port that others can reach.
-fn describe_end(ended: &Ended) -> String {
+pub(super) fn describe_end(ended: &Ended) -> String {
     let cause = match &ended.cause {
         Cause::AskedTo { .. } => "a reconnect was requested".to_owned(),
         Cause::HandshakeRefused { .. } => "the handshake failed".to_owned(),
@@ -173,12 +46,33 @@ fn describe_end(ended: &Ended) -> String {
         let _ = write!(text, ", {exit}");
     }
     let faults = ended.faults.len() + ended.more_faults as usize;
-    let _ = write!(text, "; {faults} faults");
     if let Some(first) = ended.faults.first() {
-        let _ = write!(text, ", the first: {:?}", first.kind());
+        let _ = write!(text, "; {faults} faults, the first: {:?}", first.kind());
     }
     text.push(')');
     text
+}
+
+/// Describes why a request of a host has no reply, without any text from the server, the host or the system. The method is left out, too: a host may
+/// send any text as a method.
+pub(super) fn describe_failure(failure: &Failure) -> String {
+    let kind = match &failure.kind {
+        FailureKind::Cancelled { .. } => "it was cancelled".to_owned(),
+        FailureKind::Declined { .. } => "the server's question was not answered".to_owned(),
+        FailureKind::Invalid { .. } => "the reply breaks the protocol".to_owned(),
+        FailureKind::NotOffered { .. } => "the server does not offer it".to_owned(),
+        FailureKind::Status { status, .. } => {
+            format!("the server answered with HTTP status {status}")
+        }
+        FailureKind::Unauthorized { .. } => "the server wants other credentials".to_owned(),
+        kind => kind.to_string(),
+    };
+    let may_have_run = match failure.delivery {
+        Delivery::Unknown => "it may have run",
+        _ => "it did not run",
+    };
+    let after = failure.after.as_secs_f64();
+    format!("a call failed after {after:.3} s: {kind}; {may_have_run}")
 }
 
 fn counters_json(counters: &[Counter]) -> Value {
@@ -189,7 +83,7 @@ fn counters_json(counters: &[Counter]) -> Value {
     counters.into()
 }
 
-fn as_metrics(status: &Status) -> String {
+pub(super) fn as_metrics(status: &Status) -> String {
     let mut page = Page::default();
     let is_ready = u64::from(status.upstream == State::Ready);
     page.gauge(
@@ -236,6 +130,11 @@ fn as_metrics(status: &Status) -> String {
     for (name, help, value) in downstream(&status.downstream_stats) {
         page.counter(&format!("everlink_downstream_{name}_total"), help, value);
     }
+    page.histogram(
+        "everlink_upstream_call_seconds",
+        "The time from the acceptance of a call to its outcome.",
+        &status.upstream_stats.latency,
+    );
     page.text
 }
 
@@ -252,6 +151,20 @@ impl Page {
 
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.add(name, "counter", help, &format!("{name} {value}"));
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, latency: &Latency) {
+        let mut samples = String::new();
+        let mut total = 0_u64;
+        for (bucket, count) in latency.counts.iter().enumerate() {
+            total += u64::from(*count);
+            let bound = Latency::bound(bucket);
+            let bound = bound.map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
+            let _ = writeln!(samples, "{name}_bucket{{le=\"{bound}\"}} {total}");
+        }
+        let sum = latency.sum_micros as f64 / 1e6;
+        let _ = write!(samples, "{name}_sum {sum}\n{name}_count {total}");
+        self.add(name, "histogram", help, &samples);
     }
 
     /// Adds a sample with the value 1, whose labels carry the information.

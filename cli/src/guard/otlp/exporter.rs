@@ -1,0 +1,191 @@
+//! Sends encoded spans and metrics to the collector. A collector that is away, slow or refuses costs the guard nothing but bounded memory.
+
+use std::sync::Arc;
+
+use everlink::auth::Request;
+use everlink::http::{Url, Verb};
+use everlink_tokio::Guard;
+use everlink_tokio::http::HttpWeb;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::protobuf::Message;
+use super::settings::{self, Settings};
+use super::spans::UnixNanos;
+use super::{Shared, unix_time};
+
+/// Statuses after which the same request may succeed later, by the specification of OTLP.
+const RETRYABLE: [u16; 4] = [429, 502, 503, 504];
+
+pub(super) struct Exporter {
+    settings: Settings,
+    shared: Arc<Shared>,
+    web: HttpWeb,
+    guard: Guard,
+    remarks: UnboundedSender<String>,
+    started: UnixNanos,
+    /// A batch that the collector did not take, and may take later.
+    unsent: Option<Batch>,
+    has_complained: bool,
+}
+
+/// Encoded spans.
+struct Batch {
+    spans: Vec<u8>,
+    count: u64,
+}
+
+/// Why the collector did not take a request.
+struct Refusal {
+    why: String,
+    /// Whether it may take the same request later.
+    is_retryable: bool,
+}
+
+impl Exporter {
+    pub(super) fn new(
+        settings: Settings,
+        shared: Arc<Shared>,
+        web: HttpWeb,
+        guard: Guard,
+        remarks: UnboundedSender<String>,
+    ) -> Exporter {
+        Exporter {
+            settings,
+            shared,
+            web,
+            guard,
+            remarks,
+            started: unix_time(),
+            unsent: None,
+            has_complained: false,
+        }
+    }
+
+    /// Sends at each interval, and once more at the end.
+    pub(super) async fn run(mut self) {
+        let mut next_spans = Instant::now() + self.settings.span_interval;
+        let mut next_metrics = Instant::now() + self.settings.metric_interval;
+        let mut is_delivered = true;
+        loop {
+            let is_ending = tokio::select! {
+                () = sleep_until(next_spans.min(next_metrics)) => false,
+                // While the collector takes nothing, only the interval counts.
+                () = self.shared.full.notified(), if is_delivered => false,
+                () = self.shared.ending.notified() => true,
+            };
+            is_delivered = self.send_spans(is_ending).await;
+            let now = Instant::now();
+            next_spans = now + self.settings.span_interval;
+            if is_ending || now >= next_metrics {
+                next_metrics = now + self.settings.metric_interval;
+                self.send_metrics().await;
+            }
+            if is_ending {
+                break;
+            }
+        }
+        let dropped = self.shared.lock().metrics.dropped;
+        if dropped > 0 {
+            let remark = format!("--otlp: {dropped} spans were not delivered");
+            let _ = self.remarks.send(remark);
+        }
+    }
+
+    /// Sends all spans that wait. Returns whether they were delivered, or there are none.
+    async fn send_spans(&mut self, is_last: bool) -> bool {
+        while let Some(batch) = self.next_batch() {
+            let body = self.envelope(&batch.spans);
+            let url = self.settings.traces.clone();
+            if let Err(refusal) = self.post(url, body).await {
+                if refusal.is_retryable && !is_last {
+                    self.unsent = Some(batch);
+                } else {
+                    self.shared.lock().metrics.dropped += batch.count;
+                }
+                self.complain(&refusal);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn next_batch(&mut self) -> Option<Batch> {
+        if self.unsent.is_some() {
+            return self.unsent.take();
+        }
+        let mut state = self.shared.lock();
+        let batch = Batch {
+            spans: std::mem::take(&mut state.spans),
+            count: std::mem::take(&mut state.span_count),
+        };
+        (batch.count > 0).then_some(batch)
+    }
+
+    async fn send_metrics(&mut self) {
+        let status = self.guard.status().await;
+        let in_flight = status.map_or(0, |status| status.requests as u64);
+        let times = [self.started, unix_time()];
+        let fields = self.shared.encode_metrics(times, in_flight);
+        let body = self.envelope(&fields);
+        let url = self.settings.metrics.clone();
+        // The next ones include what these count.
+        if let Err(refusal) = self.post(url, body).await {
+            self.complain(&refusal);
+        }
+    }
+
+    /// Encodes a request whose form is the same for spans and metrics: the resource, the scope, and these fields.
+    fn envelope(&self, fields: &[u8]) -> Vec<u8> {
+        let mut scope = Vec::new();
+        Message::new(&mut scope).message(1, |scope| {
+            scope.text(1, "everlink");
+            scope.text(2, env!("CARGO_PKG_VERSION"));
+        });
+        let resource = &self.settings.resource;
+        let scope_len = scope.len() + fields.len();
+        let len = resource.len() + Message::framed(2, scope_len);
+        let mut body = Vec::with_capacity(Message::framed(1, len));
+        let mut request = Message::new(&mut body);
+        request.begin(1, len);
+        request.splice(resource);
+        request.begin(2, scope_len);
+        request.splice(&scope);
+        request.splice(fields);
+        body
+    }
+
+    async fn post(&self, url: Url, body: Vec<u8>) -> Result<(), Refusal> {
+        let mut request = Request::get(url);
+        request.verb = Verb::Post;
+        request.fields = settings::request_fields(&self.settings);
+        request.body = body;
+        let retryable = |why| Refusal {
+            why,
+            is_retryable: true,
+        };
+        match timeout(self.settings.timeout, self.web.send(request)).await {
+            Err(_) => Err(retryable("it did not answer in time".to_owned())),
+            Ok(Err(fault)) => Err(retryable(fault.to_string())),
+            Ok(Ok(response)) => match response.head.status {
+                200..=299 => Ok(()),
+                status => Err(Refusal {
+                    why: format!("it answered with HTTP status {status}"),
+                    is_retryable: RETRYABLE.contains(&status),
+                }),
+            },
+        }
+    }
+
+    /// Reports the first problem. Further ones are only counted.
+    fn complain(&mut self, refusal: &Refusal) {
+        if !self.has_complained {
+            self.has_complained = true;
+            let (collector, why) = (self.settings.traces.origin(), &refusal.why);
+            let remark = format!(
+                "--otlp: the collector at {collector} did not take telemetry: {why}; the guard goes on, and further problems are counted but not shown"
+            );
+            let _ = self.remarks.send(remark);
+        }
+    }
+}

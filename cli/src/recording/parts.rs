@@ -1,0 +1,341 @@
+//! The parts of a recording: rotation and compression when it is written, and the parts in their order when it is read.
+//!
+//! The newest part is the file itself. Finished parts are `FILE.1.gz`, `FILE.2.gz` and so on, oldest first. A part that was not compressed before the
+//! process was killed is `FILE.1`.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+
+use crate::system::{make_private, private};
+
+/// The first line of every part but the first, which begins with the setup.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartHeader {
+    pub(super) part: usize,
+    /// The seed of the recording to which the part belongs. It differs between recordings.
+    pub(super) seed: u64,
+}
+
+/// The maximum length of such a line.
+const MAX_HEADER: u64 = 1024;
+
+/// The files of a recording that is being written.
+pub(super) struct PartWriter {
+    path: PathBuf,
+    file: File,
+    /// The size at which a new part starts, if there is one.
+    limit: Option<usize>,
+    /// The number of the present part.
+    part: usize,
+    seed: u64,
+    /// The number of bytes in the present part.
+    len: usize,
+    /// The threads that compress finished parts.
+    compressions: Vec<thread::JoinHandle<()>>,
+}
+
+impl PartWriter {
+    /// Creates the file. Replaces an existing file. Parts of an earlier recording stay until this one has as many, because a file with such a name may be
+    /// something else.
+    pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<PartWriter> {
+        let file = create_private_file(path)?;
+        Ok(PartWriter {
+            path: path.to_owned(),
+            file,
+            limit,
+            part: 1,
+            seed,
+            len: 0,
+            compressions: Vec::new(),
+        })
+    }
+
+    /// Writes whole lines. Starts a new part if this one is large enough then.
+    pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.file.write_all(lines)?;
+        self.len += lines.len();
+        match self.limit {
+            Some(limit) if self.len >= limit => self.rotate(),
+            _ => Ok(()),
+        }
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.compressions.retain(|thread| !thread.is_finished());
+        let finished = part_path(&self.path, self.part);
+        fs::rename(&self.path, &finished)?;
+        self.file = create_private_file(&self.path)?;
+        let compressed = compressed_path(&self.path, self.part);
+        // The link must not wait for this. Without a thread, the part stays as it is.
+        let compress = move || drop(compress(&finished, &compressed));
+        let thread = thread::Builder::new().name("compress".into());
+        self.compressions.extend(thread.spawn(compress));
+        self.part += 1;
+        let header = PartHeader {
+            part: self.part,
+            seed: self.seed,
+        };
+        let mut header = serde_json::to_vec(&header)?;
+        header.push(b'\n');
+        self.len = header.len();
+        self.file.write_all(&header)
+    }
+}
+
+/// Waits until all finished parts are compressed.
+impl Drop for PartWriter {
+    fn drop(&mut self) {
+        for thread in self.compressions.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Compresses a finished part. The original is removed when the compressed file is complete, so nothing is lost if the process is killed.
+fn compress(from: &Path, to: &Path) -> io::Result<()> {
+    let unfinished = with_suffix(to, ".tmp");
+    let mut source = File::open(from)?;
+    let target = BufWriter::new(create_private_file(&unfinished)?);
+    let mut encoder = GzEncoder::new(target, Compression::fast());
+    let written = io::copy(&mut source, &mut encoder)
+        .and_then(|_| encoder.finish()?.flush())
+        .and_then(|()| fs::rename(&unfinished, to));
+    match written {
+        Ok(()) => fs::remove_file(from),
+        Err(error) => {
+            let _ = fs::remove_file(&unfinished);
+            Err(error)
+        }
+    }
+}
+
+/// The lines of a recording as bytes, each with its newline. A recording that breaks off may end in the middle of a character.
+pub(super) struct Lines {
+    reader: Box<dyn BufRead>,
+    /// The parts that were not read yet, the last one first.
+    parts: Vec<PathBuf>,
+    /// The number of parts that were opened.
+    opened: usize,
+    seed: Option<u64>,
+}
+
+impl Lines {
+    /// Opens a recording: all its parts, or a single file.
+    pub(super) fn open(path: &Path) -> io::Result<Lines> {
+        let mut parts = Vec::new();
+        for part in 1..newest_part(path)? {
+            let plain = part_path(path, part);
+            let compressed = compressed_path(path, part);
+            // The plain file is complete as long as it exists.
+            match [plain, compressed].into_iter().find(|path| path.is_file()) {
+                Some(path) => parts.push(path),
+                None => break,
+            }
+        }
+        // A process that was killed while it started a new part leaves no newest file.
+        if parts.is_empty() || path.exists() {
+            parts.push(path.to_owned());
+        }
+        parts.reverse();
+        let mut lines = Lines {
+            reader: Box::new(io::empty()),
+            parts,
+            opened: 0,
+            seed: None,
+        };
+        lines.open_next()?;
+        Ok(lines)
+    }
+
+    /// Sets the seed of the recording, which every further part must have.
+    pub(super) const fn set_seed(&mut self, seed: u64) {
+        self.seed = Some(seed);
+    }
+
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let mut line = Vec::new();
+            if self.reader.read_until(b'\n', &mut line)? > 0 {
+                return Ok(Some(line));
+            }
+            if self.parts.is_empty() {
+                return Ok(None);
+            }
+            self.open_next()?;
+            self.check_header()?;
+        }
+    }
+
+    fn open_next(&mut self) -> io::Result<()> {
+        let Some(path) = self.parts.pop() else {
+            return Ok(());
+        };
+        let mut reader = BufReader::new(File::open(path)?);
+        self.opened += 1;
+        let is_compressed = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+        self.reader = if is_compressed {
+            Box::new(BufReader::new(MultiGzDecoder::new(reader)))
+        } else {
+            Box::new(reader)
+        };
+        Ok(())
+    }
+
+    /// Reads the first line of a further part.
+    fn check_header(&mut self) -> io::Result<()> {
+        let mut line = Vec::new();
+        // A part that was created but not written has no header, and no other line.
+        if self.reader.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        let header: Option<PartHeader> = serde_json::from_slice(&line).ok();
+        match header {
+            Some(header) if header.part == self.opened && Some(header.seed) == self.seed => Ok(()),
+            _ => {
+                let part = self.opened;
+                let text = format!(
+                    "part {part} is not part {part} of this recording; a replay needs all parts"
+                );
+                Err(io::Error::new(ErrorKind::InvalidData, text))
+            }
+        }
+    }
+}
+
+/// Returns the number of the newest part, which is the file itself. `usize::MAX` if it is missing or empty: then the other parts are all that there is.
+fn newest_part(path: &Path) -> io::Result<usize> {
+    let mut line = Vec::new();
+    match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(usize::MAX),
+        file => BufReader::new(file?.take(MAX_HEADER)).read_until(b'\n', &mut line)?,
+    };
+    let header: Option<PartHeader> = serde_json::from_slice(&line).ok();
+    Ok(match header {
+        Some(header) => header.part,
+        None if line.is_empty() => usize::MAX,
+        None => 1,
+    })
+}
+
+fn part_path(path: &Path, part: usize) -> PathBuf {
+    with_suffix(path, &format!(".{part}"))
+}
+
+fn compressed_path(path: &Path, part: usize) -> PathBuf {
+    with_suffix(path, &format!(".{part}.gz"))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Creates a file that only the user can read, because it holds messages of the server.
+fn create_private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = private(options.write(true).create(true).truncate(true)).open(path)?;
+    // An existing file may be readable by others.
+    make_private(&file)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let name = format!("everlink-parts-{}-{name}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::create_dir_all(&path).expect("a directory");
+            Directory(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).expect("a directory");
+            let names = entries.map(|entry| entry.expect("an entry").file_name());
+            let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn write(path: &Path, lines: usize) {
+        let mut writer = PartWriter::create(path, Some(100), 7).expect("a file");
+        for line in 0..lines {
+            let line = format!("{{\"line\":{line}}}\n");
+            writer.write_lines(line.as_bytes()).expect("a file");
+        }
+    }
+
+    fn read(path: &Path) -> io::Result<usize> {
+        let mut lines = Lines::open(path)?;
+        lines.set_seed(7);
+        let mut count = 0;
+        while let Some(line) = lines.next()? {
+            assert_eq!(line, format!("{{\"line\":{count}}}\n").into_bytes());
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    #[test]
+    fn parts_are_compressed_and_read_in_order_and_not_mixed_with_the_next_recording() {
+        let directory = Directory::new("order");
+        let path = directory.0.join("it");
+        write(&path, 100);
+        assert!(directory.names().len() > 12, "{:?}", directory.names());
+        assert!(directory.names().contains(&"it.12.gz".to_owned()));
+        assert!(!directory.names().contains(&"it.12".to_owned()));
+        assert_eq!(read(&path).expect("a recording"), 100);
+        write(&path, 1);
+        assert_eq!(read(&path).expect("a recording"), 1);
+        write(&path, 30);
+        assert_eq!(read(&path).expect("a recording"), 30);
+    }
+
+    #[test]
+    fn parts_of_a_killed_process_are_read_and_a_missing_or_foreign_part_is_reported() {
+        let directory = Directory::new("killed");
+        let path = directory.0.join("it");
+        write(&path, 20);
+        // The part was not compressed yet, or both files exist.
+        let mut plain = Vec::new();
+        let first = File::open(compressed_path(&path, 1)).expect("a part");
+        MultiGzDecoder::new(first)
+            .read_to_end(&mut plain)
+            .expect("a part");
+        fs::write(part_path(&path, 1), &plain).expect("a file");
+        fs::write(compressed_path(&path, 1), b"half").expect("a file");
+        assert_eq!(read(&path).expect("a recording"), 20);
+        // The newest part has no header yet, or does not exist.
+        fs::write(&path, b"").expect("a file");
+        let without_newest = read(&path).expect("a recording");
+        fs::remove_file(&path).expect("a file");
+        assert_eq!(read(&path).expect("a recording"), without_newest);
+        fs::remove_file(compressed_path(&path, 2)).expect("a file");
+        // The second part belongs to another recording.
+        let foreign = "{\"part\":2,\"seed\":8}\n{\"line\":9}\n";
+        fs::write(part_path(&path, 2), foreign).expect("a file");
+        let error = read(&path).expect_err("a foreign part");
+        assert!(error.to_string().contains("all parts"), "{error}");
+    }
+}
