@@ -5,6 +5,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use memchr::memchr2;
+
 use crate::client::{FailureKind, Outcome};
 use crate::driver::{Epoch, Instant};
 use crate::json::Payload;
@@ -192,11 +194,17 @@ impl Tracer {
 fn name_of(request: &Request) -> Option<Box<str>> {
     let has_name = matches!(&*request.method, names::TOOLS_CALL | names::PROMPTS_GET);
     let params = request.params.as_ref().filter(|_| has_name)?;
-    // The server end refuses parameters with two names, so the first one is the only one.
-    let name = object::first_member(params.json(), "name")?;
-    name.text()
-        .filter(|name| name.len() <= MOST_NAME_BYTES)
-        .map(Into::into)
+    // The server end refuses parameters with two names, so the first one is the only one. In most requests it is the first member, too.
+    let first = params.as_str().strip_prefix(r#"{"name":""#);
+    let plain = first.and_then(|first| {
+        let end = memchr2(b'"', b'\\', first.as_bytes())?;
+        first[end..].starts_with('"').then(|| &first[..end])
+    });
+    let name = match plain {
+        Some(name) => Cow::Borrowed(name),
+        None => object::first_member(params.json(), "name")?.text()?,
+    };
+    (name.len() <= MOST_NAME_BYTES).then(|| name.into())
 }
 
 fn draw_trace_id(ids: &mut SplitMix) -> u128 {

@@ -29,7 +29,7 @@ const VARIANTS: [(&str, &[&str], f64, bool); 6] = [
 ];
 
 /// Instructions are counted as the difference between runs of these many calls, so that the start does not count.
-const COUNTED_CALLS: [u32; 2] = [200, 1_200];
+const COUNTED_CALLS: [u32; 2] = [200, 4_200];
 
 const TIMED_CALLS: u32 = 3_000;
 const ROUNDS: usize = 9;

@@ -51,10 +51,20 @@ impl HttpWeb {
     /// # Errors
     ///
     /// If the server cannot be reached, or its response breaks off.
-    pub async fn send(&self, request: Request) -> Result<WebResponse, Fault> {
+    pub async fn send(&self, mut request: Request) -> Result<WebResponse, Fault> {
+        let body = Bytes::from(std::mem::take(&mut request.body));
+        self.send_body(request, body).await
+    }
+
+    /// The same with another body, which the caller can keep without a copy.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, or its response breaks off.
+    pub async fn send_body(&self, request: Request, body: Bytes) -> Result<WebResponse, Fault> {
         let url: Uri = request.url.as_str().parse().map_err(unsendable)?;
         let mut sent = http::Request::new(RequestBody {
-            bytes: Bytes::from(request.body),
+            bytes: body,
             epoch: Epoch::FIRST,
             stream: StreamId::DUPLEX,
             // Nobody counts the bytes.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use everlink::auth::Request;
 use everlink::http::{Url, Verb};
 use everlink_tokio::Guard;
@@ -9,10 +10,9 @@ use everlink_tokio::http::HttpWeb;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::protobuf::Message;
 use super::settings::{self, Settings};
 use super::spans::UnixNanos;
-use super::{Shared, unix_time};
+use super::{Envelope, FULL, SLACK, Shared, unix_time};
 
 /// Statuses after which the same request may succeed later, by the specification of OTLP.
 const RETRYABLE: [u16; 4] = [429, 502, 503, 504];
@@ -29,9 +29,10 @@ pub(super) struct Exporter {
     has_complained: bool,
 }
 
-/// Encoded spans.
+/// An encoded request with spans.
 struct Batch {
-    spans: Vec<u8>,
+    /// Kept until the collector has taken it.
+    body: Bytes,
     count: u64,
 }
 
@@ -95,8 +96,8 @@ impl Exporter {
     /// Sends all spans that wait. Returns whether they were delivered, or there are none.
     async fn send_spans(&mut self, is_last: bool) -> bool {
         while let Some(batch) = self.next_batch() {
-            let body = self.envelope(&batch.spans);
             let url = self.settings.traces.clone();
+            let body = batch.body.clone();
             if let Err(refusal) = self.post(url, body).await {
                 if refusal.is_retryable && !is_last {
                     self.unsent = Some(batch);
@@ -115,19 +116,24 @@ impl Exporter {
             return self.unsent.take();
         }
         let mut state = self.shared.lock();
-        let batch = Batch {
-            spans: std::mem::take(&mut state.spans),
+        state.clock = None;
+        if state.span_count == 0 {
+            return None;
+        }
+        let empty = Envelope::new(&self.settings.resource, FULL + SLACK);
+        Some(Batch {
+            body: std::mem::replace(&mut state.spans, empty).close().into(),
             count: std::mem::take(&mut state.span_count),
-        };
-        (batch.count > 0).then_some(batch)
+        })
     }
 
     async fn send_metrics(&mut self) {
         let status = self.guard.status().await;
         let in_flight = status.map_or(0, |status| status.requests as u64);
         let times = [self.started, unix_time()];
-        let fields = self.shared.encode_metrics(times, in_flight);
-        let body = self.envelope(&fields);
+        let mut request = Envelope::new(&self.settings.resource, 0);
+        self.shared.encode_metrics(&mut request, times, in_flight);
+        let body = request.close().into();
         let url = self.settings.metrics.clone();
         // The next ones include what these count.
         if let Err(refusal) = self.post(url, body).await {
@@ -135,36 +141,15 @@ impl Exporter {
         }
     }
 
-    /// Encodes a request whose form is the same for spans and metrics: the resource, the scope, and these fields.
-    fn envelope(&self, fields: &[u8]) -> Vec<u8> {
-        let mut scope = Vec::new();
-        Message::new(&mut scope).message(1, |scope| {
-            scope.text(1, "everlink");
-            scope.text(2, env!("CARGO_PKG_VERSION"));
-        });
-        let resource = &self.settings.resource;
-        let scope_len = scope.len() + fields.len();
-        let len = resource.len() + Message::framed(2, scope_len);
-        let mut body = Vec::with_capacity(Message::framed(1, len));
-        let mut request = Message::new(&mut body);
-        request.begin(1, len);
-        request.splice(resource);
-        request.begin(2, scope_len);
-        request.splice(&scope);
-        request.splice(fields);
-        body
-    }
-
-    async fn post(&self, url: Url, body: Vec<u8>) -> Result<(), Refusal> {
+    async fn post(&self, url: Url, body: Bytes) -> Result<(), Refusal> {
         let mut request = Request::get(url);
         request.verb = Verb::Post;
         request.fields = settings::request_fields(&self.settings);
-        request.body = body;
         let retryable = |why| Refusal {
             why,
             is_retryable: true,
         };
-        match timeout(self.settings.timeout, self.web.send(request)).await {
+        match timeout(self.settings.timeout, self.web.send_body(request, body)).await {
             Err(_) => Err(retryable("it did not answer in time".to_owned())),
             Ok(Err(fault)) => Err(retryable(fault.to_string())),
             Ok(Ok(response)) => match response.head.status {

@@ -38,6 +38,9 @@ const FULL: usize = 512 << 10;
 /// The size of the encoded spans above which new ones are dropped.
 const MOST_BYTES: usize = 4 << 20;
 
+/// The bytes that a full buffer has left for the spans that fill it, so that it is not moved.
+const SLACK: usize = 64 << 10;
+
 /// How long the last spans and metrics may take to be sent.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -71,13 +74,48 @@ struct Endpoints {
 }
 
 struct State {
-    /// The encoded spans that wait to be sent: field 2 of a `ScopeSpans`, repeated.
-    spans: Vec<u8>,
+    /// The request with the spans that wait to be sent.
+    spans: Envelope,
     span_count: u64,
+    /// The present time on both clocks. Read anew for each batch and each event of the link.
+    clock: Option<WallClock>,
     metrics: Metrics,
     connection: Option<Connection>,
     /// The newest connection, and the one before.
     links: [Option<ConnectionLink>; 2],
+}
+
+/// A request to the collector. Its form is the same for spans and metrics: the resource, the scope, and fields of the scope that are appended.
+struct Envelope {
+    bytes: Vec<u8>,
+    /// Where the two messages around the fields begin.
+    open: [usize; 2],
+}
+
+impl Envelope {
+    fn new(resource: &[u8], capacity: usize) -> Envelope {
+        let mut bytes = Vec::with_capacity(capacity);
+        let mut request = Message::new(&mut bytes);
+        let outer = request.begin_open(1);
+        request.splice(resource);
+        let inner = request.begin_open(2);
+        request.message(1, |scope| {
+            scope.text(1, "everlink");
+            scope.text(2, env!("CARGO_PKG_VERSION"));
+        });
+        Envelope {
+            bytes,
+            open: [outer, inner],
+        }
+    }
+
+    /// Returns the encoded request.
+    fn close(mut self) -> Vec<u8> {
+        for start in self.open {
+            protobuf::end_open(&mut self.bytes, start);
+        }
+        self.bytes
+    }
 }
 
 impl Otlp {
@@ -87,15 +125,17 @@ impl Otlp {
         is_stdio: bool,
         server: Option<&str>,
     ) -> Result<Otlp, Failure> {
+        let settings = Settings::read(url)?;
         let state = State {
-            spans: Vec::new(),
+            spans: Envelope::new(&settings.resource, FULL + SLACK),
             span_count: 0,
+            clock: None,
             metrics: Metrics::default(),
             connection: None,
             links: [None, None],
         };
         Ok(Otlp {
-            settings: Settings::read(url)?,
+            settings,
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 full: Notify::new(),
@@ -145,31 +185,32 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Encodes all metrics, as the fields of a `ScopeMetrics`.
-    fn encode_metrics(&self, times: [UnixNanos; 2], in_flight: u64) -> Vec<u8> {
-        let mut fields = Vec::new();
-        let mut scope = Message::new(&mut fields);
+    /// Encodes all metrics into this request.
+    fn encode_metrics(&self, request: &mut Envelope, times: [UnixNanos; 2], in_flight: u64) {
+        let mut scope = Message::new(&mut request.bytes);
         let state = self.lock();
         let metrics = &state.metrics;
         metrics.write(&mut scope, times, &self.endpoints, in_flight);
-        fields
     }
 
     fn observe(&self, now: Instant, event: &Event) {
         let (Event::Traced(_) | Event::Upstream(_)) = event else {
             return;
         };
-        let clock = WallClock {
+        let mut state = self.lock();
+        if let Event::Upstream(_) = event {
+            state.clock = None;
+        }
+        let clock = *state.clock.get_or_insert_with(|| WallClock {
             now,
             unix: unix_time(),
-        };
-        let mut state = self.lock();
+        });
         match event {
             Event::Traced(trace) => state.add_request(trace, clock, &self.endpoints),
             Event::Upstream(event) => state.add_link_event(event, clock.unix, &self.endpoints),
             _ => {}
         }
-        if state.spans.len() >= FULL {
+        if state.spans.bytes.len() >= FULL {
             self.full.notify_one();
         }
     }
@@ -190,11 +231,11 @@ impl State {
         let connection = link.map_or(&[][..], |link| &link.encoded);
         match templates {
             Some(templates) => {
-                spans::request(&mut self.spans, trace, templates, clock, connection);
+                spans::request(&mut self.spans.bytes, trace, templates, clock, connection);
             }
             None => {
                 let templates = Templates::new(trace, Failed::of(trace).as_ref(), endpoints);
-                spans::request(&mut self.spans, trace, &templates, clock, connection);
+                spans::request(&mut self.spans.bytes, trace, &templates, clock, connection);
             }
         }
     }
@@ -215,7 +256,7 @@ impl State {
                     return;
                 };
                 if self.has_room_for(1) {
-                    connection.end(&mut self.spans, now, ended, endpoints);
+                    connection.end(&mut self.spans.bytes, now, ended, endpoints);
                 }
             }
             event => {
@@ -228,7 +269,7 @@ impl State {
 
     /// Counts spans, as waiting if there is room and as dropped if there is none.
     fn has_room_for(&mut self, spans: u64) -> bool {
-        let has_room = self.spans.len() < MOST_BYTES;
+        let has_room = self.spans.bytes.len() < MOST_BYTES;
         match has_room {
             true => self.span_count += spans,
             false => self.metrics.dropped += spans,

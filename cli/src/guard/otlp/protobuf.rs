@@ -92,17 +92,11 @@ impl<'b> Message<'b> {
         self.0.splice(start - 2..start, encoded);
     }
 
-    /// A message of this length within this one, whose fields are written next.
-    pub(super) fn begin(&mut self, field: u64, len: usize) {
+    /// Begins a message within this one, whose length is not known yet. Returns the place for [`end_open`].
+    pub(super) fn begin_open(&mut self, field: u64) -> usize {
         self.tag(field, LEN);
-        self.varint(len as u64);
-    }
-
-    /// The number of bytes of a message within another one, with its field and its length.
-    pub(super) fn framed(field: u64, len: usize) -> usize {
-        let mut head = Vec::new();
-        Message(&mut head).begin(field, len);
-        head.len() + len
+        self.0.extend_from_slice(&[0; OPEN_LEN]);
+        self.0.len()
     }
 
     /// A message within this one.
@@ -120,6 +114,19 @@ impl<'b> Message<'b> {
         let mut encoded = Vec::with_capacity(10);
         Message(&mut encoded).varint(len as u64);
         self.0.splice(start - 1..start, encoded);
+    }
+}
+
+/// The bytes that are reserved for the length of an open message.
+const OPEN_LEN: usize = 4;
+
+/// Sets the length of a message that begins at this place and ends with the buffer. It is padded to its reserved bytes, which the format allows, so
+/// that nothing is moved. A message has less than 256 MiB.
+pub(super) fn end_open(bytes: &mut [u8], start: usize) {
+    let len = bytes.len() - start;
+    for (index, byte) in bytes[start - OPEN_LEN..start].iter_mut().enumerate() {
+        let is_last = index + 1 == OPEN_LEN;
+        *byte = (len >> (7 * index)) as u8 & 0x7f | if is_last { 0 } else { 0x80 };
     }
 }
 
@@ -155,8 +162,6 @@ mod tests {
                 }
             });
             assert_eq!(long, bytes, "{len}");
-            let (_, content) = bytes.split_at(prefix.len());
-            assert_eq!(Message::framed(1, content.len()), bytes.len());
         }
     }
 }

@@ -42,7 +42,9 @@ pub(super) struct WallClock {
 
 impl WallClock {
     pub(super) fn at(self, at: Instant) -> UnixNanos {
-        self.unix.saturating_sub(nanos(self.now.since(at)))
+        // The moment may be earlier or later. Both clocks count nanoseconds.
+        let elapsed = at.as_nanos().wrapping_sub(self.now.as_nanos());
+        self.unix.wrapping_add(elapsed)
     }
 }
 
