@@ -223,6 +223,25 @@ fn legacy_requests_need_the_session_of_their_handshake() {
     }
 }
 
+/// A client expects an event stream, also if another one replaces it before anything is written.
+#[test]
+fn stream_that_is_replaced_before_it_begins_is_an_empty_stream() {
+    let mut harness = Harness::new(http_config(Http::new()));
+    let session = harness.open_session("2025-11-25");
+    let older = harness.begin(&session.get());
+    let newer = harness.begin(&session.get());
+    harness.end_together(&[older, newer]);
+    assert!(harness.is_over(older) && !harness.is_over(newer));
+    for stream in [older, newer] {
+        assert_eq!(harness.status(stream), 200);
+        assert_eq!(
+            harness.field(stream, "content-type").as_deref(),
+            Some("text/event-stream")
+        );
+    }
+    harness.finish();
+}
+
 /// S-LHTTP-13, S-LHTTP-19: messages that belong to no request go to the session's stream, or wait for it.
 #[test]
 fn messages_without_a_request_go_to_the_session_stream() {

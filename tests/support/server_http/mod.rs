@@ -231,6 +231,15 @@ impl Harness {
         self.feed(Input::End { stream, faults });
     }
 
+    /// Ends several request bodies before any output is taken.
+    pub(crate) fn end_together(&mut self, streams: &[StreamId]) {
+        for stream in streams {
+            let (stream, faults) = (*stream, (&[] as &[Fault]).into());
+            self.server.handle(self.now, Input::End { stream, faults });
+        }
+        self.drain_outputs();
+    }
+
     /// Makes the client of an exchange disappear: writing to it fails.
     pub(crate) fn disconnect(&mut self, stream: StreamId) {
         self.note(format!("{stream} <- (gone)"));

@@ -11,7 +11,7 @@ use crate::server::binding::http::exchange::{Accepts, Arriving};
 use crate::server::binding::http::lookups::{Failure, Halt, Replayed, Wait};
 use crate::server::binding::http::session::{STANDALONE, event_id, is_standalone, read_event_id};
 use crate::server::binding::http::store::Events;
-use crate::server::binding::http::validate::{FieldValue, Refusal};
+use crate::server::binding::http::validate::{FieldValue, Refusal, head_of_events};
 use crate::server::context::Context;
 use crate::server::origin::{QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
@@ -205,6 +205,8 @@ impl HttpBinding {
         }
         // A newer stream replaces the older.
         if let Some(older) = self.carrier(queue) {
+            // If nothing was written on it yet, it is an empty stream.
+            self.set_head(older, 200, head_of_events());
             self.end_exchange(cx, older);
             cx.outgoing.detach(queue);
         }
