@@ -86,16 +86,21 @@ impl Exporter {
                 break;
             }
         }
-        let dropped = self.shared.lock().metrics.dropped;
+        let state = self.shared.lock();
+        let dropped = state.metrics.dropped + state.span_count;
         if dropped > 0 {
             let remark = format!("--otlp: {dropped} spans were not delivered");
             let _ = self.remarks.send(remark);
         }
     }
 
-    /// Sends all spans that wait. Returns whether they were delivered, or there are none.
+    /// Sends the batch that the collector did not take before, and then one batch with all spans that wait. Returns whether they were delivered, or there
+    /// are none. Spans that end meanwhile wait for the next time, so that a busy guard sends few large batches.
     async fn send_spans(&mut self, is_last: bool) -> bool {
-        while let Some(batch) = self.next_batch() {
+        for take in [|it: &mut Exporter| it.unsent.take(), Exporter::take_new] {
+            let Some(batch) = take(self) else {
+                continue;
+            };
             let url = self.settings.traces.clone();
             let body = batch.body.clone();
             if let Err(refusal) = self.post(url, body).await {
@@ -111,10 +116,7 @@ impl Exporter {
         true
     }
 
-    fn next_batch(&mut self) -> Option<Batch> {
-        if self.unsent.is_some() {
-            return self.unsent.take();
-        }
+    fn take_new(&mut self) -> Option<Batch> {
         let mut state = self.shared.lock();
         state.clock = None;
         if state.span_count == 0 {

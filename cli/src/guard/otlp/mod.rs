@@ -198,6 +198,7 @@ impl Shared {
             return;
         };
         let mut state = self.lock();
+        let was_full = state.spans.bytes.len() >= FULL;
         if let Event::Upstream(_) = event {
             state.clock = None;
         }
@@ -210,7 +211,7 @@ impl Shared {
             Event::Upstream(event) => state.add_link_event(event, clock.unix, &self.endpoints),
             _ => {}
         }
-        if state.spans.bytes.len() >= FULL {
+        if !was_full && state.spans.bytes.len() >= FULL {
             self.full.notify_one();
         }
     }
