@@ -226,20 +226,30 @@ fn legacy_requests_need_the_session_of_their_handshake() {
 /// A client expects an event stream, also if another one replaces it before anything is written.
 #[test]
 fn stream_that_is_replaced_before_it_begins_is_an_empty_stream() {
-    let mut harness = Harness::new(http_config(Http::new()));
-    let session = harness.open_session("2025-11-25");
-    let older = harness.begin(&session.get());
-    let newer = harness.begin(&session.get());
-    harness.end_together(&[older, newer]);
-    assert!(harness.is_over(older) && !harness.is_over(newer));
-    for stream in [older, newer] {
-        assert_eq!(harness.status(stream), 200);
-        assert_eq!(
-            harness.field(stream, "content-type"),
-            Some("text/event-stream")
-        );
+    for http in [Http::new(), stored_http(1)] {
+        let mut harness = Harness::with_store(http_config(http), &Store::default());
+        let session = harness.open_session("2025-11-25");
+        let first = harness.send(session.get());
+        harness.publish(Change::List(List::Tools));
+        let begun = harness
+            .sse(first)
+            .remove(0)
+            .id
+            .expect("the first event has an id");
+        harness.disconnect(first);
+        // The older has all messages. The newer waits for the store, if there is one.
+        let older = harness.begin(&session.get());
+        let newer = harness.begin(&session.resume(&begun));
+        harness.end_together(&[older, newer]);
+        assert!(harness.is_over(older) && !harness.is_over(newer));
+        for stream in [older, newer] {
+            assert_eq!(harness.status(stream), 200);
+            let kind = harness.field(stream, "content-type");
+            assert_eq!(kind, Some("text/event-stream"));
+        }
+        assert_eq!(harness.messages(newer).len(), 1);
+        harness.finish();
     }
-    harness.finish();
 }
 
 /// S-LHTTP-13, S-LHTTP-19: messages that belong to no request go to the session's stream, or wait for it.

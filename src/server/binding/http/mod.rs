@@ -375,8 +375,7 @@ impl HttpBinding {
             let text = "a newer request for the same stream took the place of this one";
             self.refuse_waiting(cx, older, text);
         }
-        if let Some(older) = self.carrier(queue) {
-            self.end_exchange(cx, older);
+        if self.end_older(cx, queue) {
             self.abandon(queue);
         }
         cx.outgoing.hold(queue);

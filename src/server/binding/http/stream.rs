@@ -203,15 +203,22 @@ impl HttpBinding {
         if resumed.is_replay {
             cx.outgoing.add(queue, Lifetime::UntilAnswered);
         }
-        // A newer stream replaces the older.
-        if let Some(older) = self.carrier(queue) {
-            // If nothing was written on it yet, it is an empty stream.
-            self.set_head(older, 200, head_of_events());
-            self.end_exchange(cx, older);
+        if self.end_older(cx, queue) {
             cx.outgoing.detach(queue);
         }
         cx.outgoing.prepend(queue, resumed.frames);
         self.carry(cx, stream, queue, accepts, Some(key));
+    }
+
+    /// Ends the stream that carries a queue, because a newer one takes its place. Returns whether there was one.
+    pub(super) fn end_older(&mut self, cx: &mut Context, queue: QueueId) -> bool {
+        let Some(older) = self.carrier(queue) else {
+            return false;
+        };
+        // If nothing was written on it yet, it is an empty stream.
+        self.set_head(older, 200, head_of_events());
+        self.end_exchange(cx, older);
+        true
     }
 
     /// Opens the stream of a new session of the transport of 2024-11-05. The first event tells the client where to post (S-SSE-02).
