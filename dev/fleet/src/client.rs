@@ -132,6 +132,20 @@ impl Response {
         Ok(serde_json::from_slice(&whole)?)
     }
 
+    /// Reads the only reply, which may be an event of a stream.
+    fn read_reply(self) -> Result<(), Failure> {
+        if !self.is_stream {
+            return self.json().map(drop);
+        }
+        let mut events = self.events();
+        while let Some(event) = events.next()? {
+            if event.data.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn events(self) -> Events {
         Events {
             body: self.body,
@@ -213,7 +227,7 @@ impl Session {
         let response = send(port, "POST", &[], Some(&message))?;
         let status = response.status;
         let id = response.session.clone();
-        response.json()?;
+        response.read_reply()?;
         let id = id.ok_or_else(|| format!("initialize got status {status}"))?;
         let session = Session { id, next: 1 };
         let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});

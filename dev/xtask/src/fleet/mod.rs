@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
             return conformance::run_on_nodes(repeats);
         }
         Some("--minutes") => format!("chaos {}", arguments.join(" ")),
-        Some("--scale") => return scale::run(),
+        Some("--scale") => return scale::run(&arguments[1..]),
         Some(other) => return Err(format!("there is no argument `{other}`")),
     };
     // Some of the nodes are guards.

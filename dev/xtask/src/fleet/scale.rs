@@ -35,14 +35,13 @@ const PANELS: [(&str, &str, &str); 3] = [
     ("A call beside them, p99", "µs", "p99"),
 ];
 
-pub(super) fn run() -> Result<(), String> {
-    let directory = target().join("bench-peers");
-    cargo(&format!(
-        "build --release --manifest-path dev/bench-peers/Cargo.toml --target-dir {}",
-        directory.display()
-    ))?;
-    let peers = directory.join("release/bench-peers");
-    let lines = cargo_output(&format!("{PROGRAM} -- scale --rmcp {}", peers.display()))?;
+/// Measures, or reads earlier output, prints the tables, and draws the plot.
+pub(super) fn run(arguments: &[String]) -> Result<(), String> {
+    let lines = match arguments {
+        [] => measure()?,
+        [option, file] if option == "--from" => step::read(file)?,
+        _ => return Err("after --scale may follow --from FILE".into()),
+    };
     let rows: Result<Vec<Value>, _> = lines.lines().map(serde_json::from_str).collect();
     let rows = rows.map_err(|error| format!("this is no row: {error}\n{lines}"))?;
     let (of_sessions, of_store): (Vec<_>, Vec<_>) =
@@ -52,6 +51,21 @@ pub(super) fn run() -> Result<(), String> {
     step::write(root().join(PLOT), plot(&of_sessions)?)?;
     eprintln!("written to {PLOT}");
     Ok(())
+}
+
+/// Runs the measurement, and keeps its output, so that it can be drawn again.
+fn measure() -> Result<String, String> {
+    let directory = target().join("bench-peers");
+    cargo(&format!(
+        "build --release --manifest-path dev/bench-peers/Cargo.toml --target-dir {}",
+        directory.display()
+    ))?;
+    let peers = directory.join("release/bench-peers");
+    let lines = cargo_output(&format!("{PROGRAM} -- scale --rmcp {}", peers.display()))?;
+    let file = target().join("fleet-scale.jsonl");
+    step::write(&file, &lines)?;
+    eprintln!("kept in {}", file.display());
+    Ok(lines)
 }
 
 /// A table in Markdown.
