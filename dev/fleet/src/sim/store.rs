@@ -93,6 +93,15 @@ impl SimulatedStore {
         }
     }
 
+    fn carry_out(&mut self, node: u32, request: StoreRequest) -> Option<Input<'static>> {
+        let answer = self.memory.carry_out(node, request);
+        // A store that lost its data does not know a server until it renews its lease.
+        if !self.leases.contains_key(&node) {
+            self.memory.leave(node);
+        }
+        answer
+    }
+
     /// Carries out what is due of the requests of a server. Returns the inputs for it.
     pub(crate) fn serve(
         &mut self,
@@ -117,7 +126,7 @@ impl SimulatedStore {
             if self.is_cut_short && front.is_some_and(|(.., request)| is_note(request)) {
                 self.is_cut_short = false;
                 if let Some((.., request)) = outbox.waiting.pop_front() {
-                    let _ = self.memory.carry_out(node, request);
+                    let _ = self.carry_out(node, request);
                 }
             }
             outbox.waiting.retain(|(_, since, request)| {
@@ -130,12 +139,8 @@ impl SimulatedStore {
         }
         while outbox.waiting.front().is_some_and(|(due, ..)| *due <= now) {
             if let Some((.., request)) = outbox.waiting.pop_front() {
-                inputs.extend(self.memory.carry_out(node, request));
+                inputs.extend(self.carry_out(node, request));
             }
-        }
-        // A store that lost its data does not know a server until it renews its lease.
-        if !self.leases.contains_key(&node) {
-            self.memory.leave(node);
         }
         while let Some(note) = self.memory.next_note(node) {
             inputs.push(note);
