@@ -141,21 +141,7 @@ impl LineBuffer {
 }
 
 fn push_number(bytes: &mut Vec<u8>, number: u64) {
-    let (mut digits, mut left) = ([b'0'; 20], number);
-    let mut start = digits.len();
-    // Two digits at once halve the divisions.
-    while left >= 10 && start >= 2 {
-        let pair = (left % 100) as u8;
-        start -= 2;
-        digits[start] += pair / 10;
-        digits[start + 1] += pair % 10;
-        left /= 100;
-    }
-    if left > 0 || start == digits.len() {
-        start -= 1;
-        digits[start] += left as u8;
-    }
-    bytes.extend_from_slice(&digits[start..]);
+    bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends the content of a JSON text, as serde writes it. Takes eight bytes at once, because messages are full of quotes: a search for the next quote
@@ -181,23 +167,20 @@ fn push_escaped(bytes: &mut Vec<u8>, text: &str) {
 }
 
 /// Appends eight bytes, with a backslash before each byte that has its highest bit set in `quotes`.
-fn push_with_backslashes(bytes: &mut Vec<u8>, mut word: u64, mut quotes: u64) {
-    // A copy of a fixed length needs no call, so all eight bytes are copied, and those that are too many are removed.
-    let mut push_first = |word: u64, len: usize, next: &[u8]| {
-        let end = bytes.len() + len;
-        bytes.extend_from_slice(&word.to_le_bytes());
-        bytes.truncate(end);
-        bytes.extend_from_slice(next);
-    };
-    let mut left = 8;
-    while quotes != 0 {
-        let before = quotes.trailing_zeros() / 8;
-        let rest = word >> (8 * before);
-        push_first(word, before as usize, &[b'\\', rest as u8]);
-        (word, quotes) = (rest >> 8, quotes >> (8 * before) >> 8);
-        left -= before as usize + 1;
+fn push_with_backslashes(bytes: &mut Vec<u8>, word: u64, quotes: u64) {
+    let (mut escaped, mut len) = ([0; 16], 0);
+    // A backslash is written before every byte, and overwritten if it is not needed: a branch for each byte would cost more. The index is never
+    // more than 15; the mask tells the compiler.
+    for index in 0..8 {
+        escaped[len & 15] = b'\\';
+        len += (quotes >> (8 * index + 7) & 1) as usize;
+        escaped[len & 15] = (word >> (8 * index)) as u8;
+        len += 1;
     }
-    push_first(word, left, &[]);
+    let end = bytes.len() + len;
+    // A copy of a fixed length needs no call, so all 16 bytes are copied, and those that are too many are removed.
+    bytes.extend_from_slice(&escaped);
+    bytes.truncate(end);
 }
 
 fn push_escaped_byte(bytes: &mut Vec<u8>, byte: u8) {
