@@ -34,7 +34,6 @@ mod session;
 pub(crate) mod stats;
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub use catalog::lists::Listing;
@@ -43,7 +42,7 @@ pub use failure::{Blame, Cause, Delivery, Ended, Failure, FailureKind, Misuse, S
 pub(crate) use frame::Withdrawal;
 pub use lifecycle::table::State;
 pub(crate) use relay_link::RelayLink;
-pub(crate) use requests::calls::Behalf;
+pub(crate) use requests::behalf::Behalf;
 pub use requests::options::CallOptions;
 pub(crate) use session::handshake::no_discover;
 
@@ -57,7 +56,7 @@ use context::{Context, Timer};
 use lifecycle::Lifecycle;
 use lifecycle::table::Cue;
 use requests::Requests;
-use requests::admission::{check_notification, check_request};
+use requests::admission::check_notification;
 use requests::calls::Call;
 use requests::deadlines::Clock;
 use session::SessionState;
@@ -326,25 +325,6 @@ impl Client {
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
         self.call_for(now, method.into(), params, options, None)
-    }
-
-    /// Like [`call`](Client::call), but on behalf of a relay's client, which declares its own capabilities. In the legacy era,
-    /// capabilities are declared only once, in the handshake.
-    pub(crate) fn call_for(
-        &mut self,
-        now: Instant,
-        method: Cow<'static, str>,
-        params: Option<Payload>,
-        options: CallOptions,
-        behalf: Option<Box<Behalf>>,
-    ) -> Result<CallId, Misuse> {
-        let facts = check_request(&method, behalf.is_some())?;
-        self.step(now, |client| {
-            let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
-            let mut call = Call::with_params(method, facts, params, options, clock)?;
-            call.speak_for(behalf);
-            client.accept(call)
-        })
     }
 
     /// Reads all pages of one of the server's lists. The outcome is [`Outcome::Listed`].

@@ -1,11 +1,16 @@
 //! The client end as a relay uses it: with the functions that no other application needs.
 
+use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
-use super::Client;
 use super::config::Config;
 use super::lifecycle::table::State;
+use super::requests::admission::check_request;
+use super::requests::calls::Call;
+use super::requests::deadlines::Clock;
+use super::{Behalf, CallOptions, Client, Misuse};
 use crate::driver::{AskId, CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::Setting;
@@ -167,5 +172,26 @@ impl RelayLink {
     /// The key under which a modern server expects the answer to an ask.
     pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
         self.0.asks.key_of(ask)
+    }
+}
+
+impl Client {
+    /// Like [`call`](Client::call), but on behalf of a relay's client, which declares its own capabilities. In the legacy era,
+    /// capabilities are declared only once, in the handshake.
+    pub(crate) fn call_for(
+        &mut self,
+        now: Instant,
+        method: Cow<'static, str>,
+        params: Option<Payload>,
+        options: CallOptions,
+        behalf: Option<Box<Behalf>>,
+    ) -> Result<CallId, Misuse> {
+        let facts = check_request(&method, behalf.is_some())?;
+        self.step(now, |client| {
+            let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
+            let mut call = Call::with_params(method, facts, params, options, clock)?;
+            call.speak_for(behalf);
+            client.accept(call)
+        })
     }
 }

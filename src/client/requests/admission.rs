@@ -3,7 +3,8 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
-use super::calls::{Behalf, Call};
+use super::behalf::Behalf;
+use super::calls::Call;
 use super::deadlines::Clock;
 use super::options::CallOptions;
 use crate::client::failure::Misuse;

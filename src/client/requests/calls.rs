@@ -9,37 +9,15 @@ use core::time::Duration;
 
 use crate::client::config::SHORT;
 use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
+use crate::client::requests::behalf::Behalf;
 use crate::client::requests::deadlines::Clock;
 use crate::client::requests::options::CallOptions;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{List, Setting};
-use crate::protocol::{LogLevel, Method, Owner, Peer, Repeat, TraceContext, method};
-use crate::util::Arc;
+use crate::protocol::{Method, Owner, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
-
-/// A relay's client on whose behalf a call is made.
-#[derive(Debug)]
-pub(crate) struct Behalf {
-    /// The client.
-    pub(crate) peer: Arc<Peer>,
-    /// The least level of log messages that the client wants for this call, in the modern era.
-    pub(crate) log_level: Option<LogLevel>,
-    /// The client's answers to asks, by key: an object.
-    pub(crate) answers: Option<Payload>,
-    /// The request state that the client returns: a string.
-    pub(crate) state: Option<Payload>,
-    /// The trace context of the call, in place of the client's own.
-    pub(crate) trace: Option<TraceContext>,
-}
-
-impl Behalf {
-    fn bytes(&self) -> usize {
-        let trace = self.trace.as_ref().map_or(0, TraceContext::bytes);
-        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + trace
-    }
-}
 
 #[derive(Debug)]
 pub(in crate::client) struct Call {
@@ -259,7 +237,7 @@ const fn rank_of(bytes: usize) -> u8 {
     }
 }
 
-fn payload_bytes(payload: Option<&Payload>) -> usize {
+pub(super) fn payload_bytes(payload: Option<&Payload>) -> usize {
     payload.map_or(0, |payload| payload.as_str().len())
 }
 
@@ -609,6 +587,8 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::client::config::Policy;
+    use crate::protocol::{Peer, TraceContext};
+    use crate::util::Arc;
 
     fn payload(text: &str) -> Option<Payload> {
         Some(text.parse().unwrap())

@@ -1,6 +1,7 @@
 //! The requests under way: the calls of the application, and the pending requests by wire id. It does not know the state of the link.
 
 pub(in crate::client) mod admission;
+pub(in crate::client) mod behalf;
 pub(in crate::client) mod calls;
 pub(in crate::client) mod deadlines;
 pub(in crate::client) mod options;

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 
 use crate::client::config::Config;
 use crate::client::frame::Frame;
-use crate::client::requests::calls::{Behalf, Call};
+use crate::client::requests::behalf::Behalf;
+use crate::client::requests::calls::Call;
 use crate::client::requests::pending::{id_of, number_of};
 use crate::json::{Payload, object};
 use crate::protocol::method::names;

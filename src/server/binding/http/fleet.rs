@@ -337,12 +337,8 @@ impl HttpBinding {
             }
             Note::Abort { stream } => {
                 let stream = StreamId::new(stream);
-                let is_known = self.fleet.passed.remove(&(from, stream)).is_some();
-                if is_known {
-                    Noted::Abort(stream)
-                } else {
-                    Noted::Stale
-                }
+                let known = self.fleet.passed.remove(&(from, stream));
+                known.map_or(Noted::Stale, |_| Noted::Abort(stream))
             }
             Note::Body {
                 stream,

@@ -1,0 +1,28 @@
+//! The client of a relay on whose behalf a call is made.
+
+use crate::client::requests::calls::payload_bytes;
+use crate::json::Payload;
+use crate::protocol::{LogLevel, Peer, TraceContext};
+use crate::util::Arc;
+
+/// A relay's client on whose behalf a call is made.
+#[derive(Debug)]
+pub(crate) struct Behalf {
+    /// The client.
+    pub(crate) peer: Arc<Peer>,
+    /// The least level of log messages that the client wants for this call, in the modern era.
+    pub(crate) log_level: Option<LogLevel>,
+    /// The client's answers to asks, by key: an object.
+    pub(crate) answers: Option<Payload>,
+    /// The request state that the client returns: a string.
+    pub(crate) state: Option<Payload>,
+    /// The trace context of the call, in place of the client's own.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl Behalf {
+    pub(super) fn bytes(&self) -> usize {
+        let trace = self.trace.as_ref().map_or(0, TraceContext::bytes);
+        payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + trace
+    }
+}
