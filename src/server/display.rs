@@ -154,6 +154,7 @@ mod tests {
                 params: Some(secret()),
                 peer: peer(),
                 user: Some("sesame".into()),
+                trace: None,
                 caller: Caller::LINK,
                 wants_progress: false,
                 log_level: None,
