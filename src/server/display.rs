@@ -159,7 +159,6 @@ mod tests {
                 wants_progress: false,
                 log_level: None,
                 input: None,
-                trace: None,
             }),
         ];
         for event in events {
