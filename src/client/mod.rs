@@ -56,7 +56,7 @@ use context::{Context, Timer};
 use lifecycle::Lifecycle;
 use lifecycle::table::Cue;
 use requests::Requests;
-use requests::admission::check_notification;
+use requests::admission::{check_notification, check_request};
 use requests::calls::Call;
 use requests::deadlines::Clock;
 use session::SessionState;
@@ -324,7 +324,12 @@ impl Client {
         params: Option<Payload>,
         options: CallOptions,
     ) -> Result<CallId, Misuse> {
-        self.call_for(now, method.into(), params, options, None)
+        let method = method.into();
+        let facts = check_request(&method, false)?;
+        self.step(now, |client| {
+            let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
+            client.accept(Call::with_params(method, facts, params, options, clock)?)
+        })
     }
 
     /// Reads all pages of one of the server's lists. The outcome is [`Outcome::Listed`].

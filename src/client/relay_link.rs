@@ -173,10 +173,8 @@ impl RelayLink {
     pub(crate) fn key_of(&self, ask: AskId) -> Option<&str> {
         self.0.asks.key_of(ask)
     }
-}
 
-impl Client {
-    /// Like [`call`](Client::call), but on behalf of a relay's client, which declares its own capabilities. In the legacy era,
+    /// Like [`call`](Client::call), but on behalf of a client in front of the relay, which declares its own capabilities. In the legacy era,
     /// capabilities are declared only once, in the handshake.
     pub(crate) fn call_for(
         &mut self,
@@ -184,10 +182,10 @@ impl Client {
         method: Cow<'static, str>,
         params: Option<Payload>,
         options: CallOptions,
-        behalf: Option<Box<Behalf>>,
+        behalf: Box<Behalf>,
     ) -> Result<CallId, Misuse> {
-        let facts = check_request(&method, behalf.is_some())?;
-        self.step(now, |client| {
+        let facts = check_request(&method, true)?;
+        self.0.step(now, |client| {
             let clock = Clock::new(client.cx.now, &options, &client.cx.config.policy);
             let mut call = Call::with_params(method, facts, params, options, clock)?;
             call.speak_for(behalf);

@@ -101,7 +101,7 @@ impl Relay {
         while let Some(longer) = self.back.to_give_up_for(bytes) {
             self.give_up(longer);
         }
-        let (now, behalf) = (self.clock.now(), Some(Box::new(behalf)));
+        let (now, behalf) = (self.clock.now(), Box::new(behalf));
         let call = self
             .back
             .call_for(now, request.method, params, options, behalf);

@@ -96,12 +96,11 @@ impl Call {
     }
 
     /// Makes the call on behalf of a relay's client. A trace context of the relay replaces that of the client.
-    pub(in crate::client) fn speak_for(&mut self, behalf: Option<Box<Behalf>>) {
-        let is_traced = behalf.as_ref().is_some_and(|behalf| behalf.trace.is_some());
-        if let Some(meta) = self.meta.take_if(|_| is_traced) {
+    pub(in crate::client) fn speak_for(&mut self, behalf: Box<Behalf>) {
+        if let Some(meta) = self.meta.take_if(|_| behalf.trace.is_some()) {
             self.meta = object::without(meta.json(), TraceContext::has_member).ok();
         }
-        self.behalf = behalf;
+        self.behalf = Some(behalf);
     }
 }
 

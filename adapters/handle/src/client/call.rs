@@ -131,24 +131,9 @@ impl<T> CallBuilder<T> {
 
     /// Makes the call.
     pub fn start(self) -> Call<T> {
-        let slot = Arc::new(Slot::new(CallState::default()));
-        match self.subject {
-            Ok(subject) => {
-                let caller = Caller {
-                    slot: Arc::clone(&slot),
-                    span: subject.span(),
-                };
-                let command = subject.into_command(self.options);
-                // If the driver has ended, the queue drops the caller, which settles the call.
-                self.queue.send(OwnerCommand::Call(command, caller));
-            }
-            Err(error) => slot.settle(Some(Err(error))),
-        }
         Call {
-            slot,
-            queue: self.queue,
+            open: OpenCall::new(self.queue, self.subject, self.options, self.on_progress),
             convert: self.convert,
-            on_progress: self.on_progress,
         }
     }
 
@@ -184,9 +169,14 @@ impl<T> fmt::Debug for CallBuilder<T> {
 /// A task awaits it, a thread calls [`wait`](Call::wait). Dropping it before it is done cancels it.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Call<T> {
+    open: OpenCall,
+    convert: fn(Reply) -> T,
+}
+
+/// A call in flight whose reply is not converted, so that a program has this code once for all types of results.
+struct OpenCall {
     slot: Arc<CallSlot>,
     queue: Arc<LinkQueue>,
-    convert: fn(Reply) -> T,
     on_progress: Option<OnProgress>,
 }
 
@@ -272,15 +262,15 @@ impl<T> Call<T> {
     ///
     /// When the call has no result. The error says why, and whether the call may have run.
     pub fn wait(self) -> Result<T, CallError> {
-        wait(self)
+        self.open.wait().map(self.convert)
     }
 
     /// Returns a handle with which others can cancel the call while its caller waits.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller {
-            slot: Arc::clone(&self.slot),
-            queue: Arc::clone(&self.queue),
+            slot: Arc::clone(&self.open.slot),
+            queue: Arc::clone(&self.open.queue),
         }
     }
 }
@@ -289,17 +279,58 @@ impl<T> Future for Call<T> {
     type Output = Result<T, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.open).poll(cx);
+        polled.map(|outcome| outcome.map(self.convert))
+    }
+}
+
+impl OpenCall {
+    fn new(
+        queue: Arc<LinkQueue>,
+        subject: Result<CallSubject, CallError>,
+        options: CallOptions,
+        on_progress: Option<OnProgress>,
+    ) -> OpenCall {
+        let slot = Arc::new(Slot::new(CallState::default()));
+        match subject {
+            Ok(subject) => {
+                let caller = Caller {
+                    slot: Arc::clone(&slot),
+                    span: subject.span(),
+                };
+                let command = subject.into_command(options);
+                // If the driver has ended, the queue drops the caller, which settles the call.
+                queue.send(OwnerCommand::Call(command, caller));
+            }
+            Err(error) => slot.settle(Some(Err(error))),
+        }
+        OpenCall {
+            slot,
+            queue,
+            on_progress,
+        }
+    }
+
+    fn wait(self) -> Result<Reply, CallError> {
+        wait(self)
+    }
+}
+
+impl Future for OpenCall {
+    type Output = Result<Reply, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (polled, reports) = self
             .slot
             .poll_with_shared(cx, |state| mem::take(&mut state.reports));
         if let Some(on_progress) = &mut self.on_progress {
             reports.into_iter().for_each(on_progress);
         }
-        polled.map(|outcome| outcome.unwrap_or(Err(CallError::Gone)).map(self.convert))
+        polled.map(|outcome| outcome.unwrap_or(Err(CallError::Gone)))
     }
 }
 
-impl<T> Drop for Call<T> {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         if !self.slot.is_settled() {
             self.queue.send(OwnerCommand::Cancel {
@@ -312,7 +343,7 @@ impl<T> Drop for Call<T> {
 
 impl<T> fmt::Debug for Call<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = self.slot.with_shared(|state| state.id);
+        let id = self.open.slot.with_shared(|state| state.id);
         f.debug_tuple("Call").field(&id).finish()
     }
 }
