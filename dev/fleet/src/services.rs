@@ -233,7 +233,7 @@ impl Balancer {
             .replace("listen 8080;", &format!("listen 127.0.0.1:{port};"));
         let path = directory.0.to_string_lossy().into_owned();
         let config = format!(
-            "daemon off; pid {path}/pid; error_log {path}/error.log;\nworker_rlimit_nofile 20000;\nevents {{ worker_connections 8192; }}\nhttp {{ access_log off; client_body_temp_path {path}/body; proxy_temp_path {path}/proxy; fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n{site}\n}}\n"
+            "daemon off; master_process off; pid {path}/pid; error_log {path}/error.log;\nworker_rlimit_nofile 20000;\nevents {{ worker_connections 8192; }}\nhttp {{ access_log off; client_body_temp_path {path}/body; proxy_temp_path {path}/proxy; fastcgi_temp_path {path}/f; uwsgi_temp_path {path}/u; scgi_temp_path {path}/s;\n{site}\n}}\n"
         );
         let file = directory.0.join("nginx.conf");
         fs::write(&file, config)?;
