@@ -231,6 +231,9 @@ impl Server {
 
     /// Returns the next queued output that is not a write. A relay forwards all of these before it writes anything.
     pub(crate) fn poll_outbox(&mut self) -> Option<Output<Event>> {
+        if !self.binding.serves_others() {
+            return self.cx.outputs.pop();
+        }
         // These outputs have no bytes.
         let mut none = Vec::new();
         loop {
@@ -376,6 +379,12 @@ impl Server {
             let queue = self.cx.outgoing.next()?;
             let output = self.write_next(queue, buf);
             self.binding.flush_store_requests(&mut self.cx);
+            if !self.binding.serves_others() {
+                if output.is_some() {
+                    return output;
+                }
+                continue;
+            }
             let routed = output.and_then(|output| self.binding.route(&mut self.cx, output, buf));
             if routed.is_some() {
                 return routed;

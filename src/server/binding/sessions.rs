@@ -236,7 +236,15 @@ impl Binding {
         }
     }
 
+    /// Whether any request of another server was ever served. If not, no output needs to be routed.
     #[inline]
+    pub(crate) const fn serves_others(&self) -> bool {
+        match self {
+            Binding::Http(http) => http.has_ever_taken(),
+            Binding::Pipe(_) => false,
+        }
+    }
+
     pub(crate) fn route(
         &mut self,
         cx: &mut Context,
@@ -244,8 +252,8 @@ impl Binding {
         buf: &mut Vec<u8>,
     ) -> Option<Output<Event>> {
         match self {
-            Binding::Http(http) if http.has_ever_taken() => http.route(cx, output, buf),
-            Binding::Http(_) | Binding::Pipe(_) => Some(output),
+            Binding::Http(http) => http.route(cx, output, buf),
+            Binding::Pipe(_) => Some(output),
         }
     }
 
