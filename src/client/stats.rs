@@ -60,8 +60,8 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// The sum of all durations, in microseconds.
-    pub sum_micros: u64,
+    /// The sum of all durations, in nanoseconds.
+    pub sum_nanos: u64,
     /// The number of durations in each bucket. It wraps around at 2^32.
     pub counts: [u32; Latency::BUCKETS],
 }
@@ -83,11 +83,9 @@ impl Latency {
     /// The upper bound of the first bucket, in microseconds.
     const FIRST_BOUND: u64 = 256;
 
-    pub(in crate::client) fn add(&mut self, duration: Duration) {
-        let micros = duration.as_secs().saturating_mul(1_000_000);
-        let micros = micros.saturating_add(duration.subsec_micros().into());
-        self.sum_micros = self.sum_micros.wrapping_add(micros);
-        let above = micros / Latency::FIRST_BOUND;
+    pub(in crate::client) fn add(&mut self, nanos: u64) {
+        self.sum_nanos = self.sum_nanos.wrapping_add(nanos);
+        let above = nanos / (Latency::FIRST_BOUND * 1000);
         let bucket = (u64::BITS - above.leading_zeros()) as usize;
         let count = &mut self.counts[bucket.min(Latency::BUCKETS - 1)];
         *count = count.wrapping_add(1);
@@ -109,7 +107,7 @@ mod tests {
             (u64::MAX, 15),
         ] {
             let mut latency = Latency::default();
-            latency.add(Duration::from_nanos(nanos));
+            latency.add(nanos);
             assert_eq!(latency.counts[bucket], 1, "{nanos}");
             assert_eq!(latency.counts.iter().sum::<u32>(), 1);
         }

@@ -357,9 +357,10 @@ impl Server {
                 }
                 let arrival = admission::arrival(from, wire, peer, params, log_level);
                 let at_once = self.binding.begins_at_once(&arrival);
+                let (cx, trace) = (&mut self.cx, from.trace.as_deref());
                 return self
                     .requests
-                    .deliver(&mut self.cx, name, facts, arrival, params, at_once);
+                    .deliver(cx, (name, facts), arrival, params, trace, at_once);
             }
             Service::Discover => self.offer.discovery(peer.version, self.cx.config.versions),
             Service::Listen => return self.listen(from, wire, peer, params),

@@ -117,16 +117,20 @@ impl<K: Copy + Ord, V> AscendingMap<K, V> {
         self.entries.into_iter().filter_map(|(_, value)| value)
     }
 
+    #[inline]
     fn position(&self, key: K) -> Option<usize> {
         // Callers most often look up the oldest entry.
         match self.entries.front() {
             Some((first, _)) if *first == key => Some(0),
-            Some(_) => self
-                .entries
-                .binary_search_by_key(&key, |(key, _)| *key)
-                .ok(),
+            Some(_) => self.search(key),
             None => None,
         }
+    }
+
+    #[inline(never)]
+    fn search(&self, key: K) -> Option<usize> {
+        let found = self.entries.binary_search_by_key(&key, |(key, _)| *key);
+        found.ok()
     }
 
     fn close_gaps(&mut self) {

@@ -82,6 +82,7 @@ fn instead_of(method: &str) -> &'static str {
 
 impl Call {
     /// Creates a call with the parameters that the application gave it.
+    #[inline]
     pub(in crate::client) fn with_params(
         method: Cow<'static, str>,
         facts: Option<&'static Method>,

@@ -457,12 +457,13 @@ impl Calls {
         self.send_later(id, now);
     }
 
-    /// Removes a call that has ended. Returns its last phase.
-    pub(in crate::client) fn forget(&mut self, id: CallId) -> Option<Phase> {
-        let phase = self.table.get(id)?.phase;
+    /// Removes a call that has ended. Returns its last phase, and when it was accepted.
+    pub(in crate::client) fn forget(&mut self, id: CallId) -> Option<(Phase, Instant)> {
+        let call = self.table.get(id)?;
+        let known = (call.phase, call.clock.accepted());
         self.leave(id);
         self.table.forget(id);
-        Some(phase)
+        Some(known)
     }
 
     pub(in crate::client) fn touch(&mut self, id: CallId, now: Instant) {

@@ -54,6 +54,11 @@ impl Clock {
         }
     }
 
+    /// When the call was accepted.
+    pub(in crate::client) const fn accepted(&self) -> Instant {
+        self.accepted
+    }
+
     /// The time since the call was accepted.
     pub(in crate::client) fn age(&self, now: Instant) -> Duration {
         now.since(self.accepted)

@@ -381,10 +381,10 @@ impl Requests {
 
     /// Removes a call that has ended. Returns its last phase.
     pub(super) fn end(&mut self, cx: &mut Context, id: CallId) -> Option<Phase> {
-        let age = self.calls.call(id)?.age(cx.now);
-        let phase = self.calls.forget(id)?;
+        let (phase, accepted) = self.calls.forget(id)?;
         cx.stats.settled += 1;
-        cx.stats.latency.add(age);
+        let nanos = cx.now.as_nanos().saturating_sub(accepted.as_nanos());
+        cx.stats.latency.add(nanos);
         cx.timers.disarm(Timer::Call(id));
         if let Phase::Sent(wire) = phase {
             self.pending.close(wire);

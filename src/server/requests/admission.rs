@@ -1,7 +1,6 @@
 //! Decides whether a request can be served, and reads the parts that concern the server itself. Takes plain facts, and changes nothing.
 
 use alloc::borrow::Cow;
-use alloc::boxed::Box;
 
 use crate::json::Payload;
 use crate::protocol::method::{self, names};
@@ -124,11 +123,6 @@ pub(crate) fn arrival(
         session: from.session.filter(|_| is_legacy),
         peer: peer.clone(),
         user: from.user.clone(),
-        // The context of a message counts before that of the HTTP request that carries it.
-        trace: params
-            .trace_context()
-            .map(Box::new)
-            .or_else(|| from.trace.clone()),
         token: params.token.and_then(|token| Id::from_json(token.as_str())),
         log_level,
     }

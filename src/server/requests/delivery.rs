@@ -1,10 +1,11 @@
 //! Hands requests to the application, takes its replies and its progress reports, and cancels the requests that get no reply.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::driver::{RequestId, StreamId};
-use crate::protocol::{Method, code};
+use crate::protocol::{Method, TraceContext, code};
 use crate::server::clock::Timer;
 use crate::server::context::Context;
 use crate::server::event::{Caller, Cancelled, Event, Request, Unanswered};
@@ -20,15 +21,16 @@ use crate::wire::ErrorObject;
 
 /// # To the application
 impl Requests {
-    /// Hands a request to the application, or resumes it if its client comes back with a state of this server. `begins_at_once` says that
-    /// the response begins before the first message.
+    /// Hands a request to the application, or resumes it if its client comes back with a state of this server. `trace` is the context in
+    /// the header of the HTTP request; that of the message counts before it. `begins_at_once` says that the response begins before the
+    /// first message.
     pub(crate) fn deliver(
         &mut self,
         cx: &mut Context,
-        name: &str,
-        facts: Option<&'static Method>,
-        mut arrival: Arrival,
+        (name, facts): (&str, Option<&'static Method>),
+        arrival: Arrival,
         params: &Params<'_>,
+        trace: Option<&TraceContext>,
         begins_at_once: bool,
     ) -> Result<(), ErrorObject> {
         let is_modern = arrival.session.is_none();
@@ -54,7 +56,7 @@ impl Requests {
             cx.outgoing.push(arrival.queue, begin);
         }
         let method = facts.map_or_else(|| Cow::Owned(name.into()), |f| Cow::Borrowed(f.name));
-        let (user, trace) = (arrival.user.clone(), arrival.trace.take());
+        let user = arrival.user.clone();
         let caller = Caller::of(arrival.queue, arrival.session, user.as_deref());
         let (peer, log_level) = (arrival.peer.clone(), arrival.log_level);
         let wants_progress = arrival.token.is_some();
@@ -66,7 +68,10 @@ impl Requests {
             params: params.rest(rounds.is_some()),
             peer,
             user,
-            trace,
+            trace: params
+                .trace_context()
+                .or_else(|| trace.cloned())
+                .map(Box::new),
             caller,
             wants_progress,
             log_level,
@@ -166,11 +171,12 @@ impl Requests {
         buf: &mut Vec<u8>,
         request: RequestId,
     ) {
-        if let Some(entry) = self.remove(request) {
+        if let Some(entry) = self.get(request) {
             if let Some(verdict) = entry.verdict() {
                 let (id, version) = (&entry.arrival.wire.id, entry.version());
                 writer.reply(buf, id, version, entry.is_cacheable(), verdict);
             }
+            self.forget(request);
         }
     }
 
@@ -215,16 +221,17 @@ impl Requests {
     /// Cancels a request, which then gets no reply.
     pub(crate) fn cancel(&mut self, cx: &mut Context, request: RequestId, why: Cancelled) {
         self.end_asks_of(cx, request);
-        let Some(entry) = self.remove(request) else {
+        let Some(entry) = self.get(request) else {
             return;
         };
-        let queue = entry.queue();
+        let (queue, is_away, is_open) = (entry.queue(), entry.is_away(), entry.is_open());
+        self.forget(request);
         cx.clock.disarm(Timer::Away(request));
         cx.outgoing.retract(queue, request);
-        if !entry.is_away() {
+        if !is_away {
             cx.outgoing.reply_done(queue);
         }
-        if entry.is_open() {
+        if is_open {
             cx.stats.cancelled += 1;
             cx.report(Event::Cancelled { request, why });
         } else {

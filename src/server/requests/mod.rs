@@ -32,7 +32,7 @@ use reply::{Progress, Verdict};
 use state_token::StateTokens;
 
 use crate::driver::{AskId, RequestId};
-use crate::protocol::{LogLevel, Method, Peer, TraceContext, Version, code, method};
+use crate::protocol::{LogLevel, Method, Peer, Version, code, method};
 use crate::server::config::Config;
 use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, QueueId, SessionKey, WireId};
@@ -142,8 +142,6 @@ pub(crate) struct Arrival {
     pub(crate) peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
-    /// The trace context in `_meta`, or else in the header of the HTTP request.
-    pub(crate) trace: Option<Box<TraceContext>>,
     pub(crate) token: Option<Id>,
     pub(crate) log_level: Option<LogLevel>,
 }
@@ -417,18 +415,22 @@ impl Requests {
         })
     }
 
-    /// Removes a request and returns it.
-    fn remove(&mut self, request: RequestId) -> Option<Entry> {
-        let entry = self.table.remove(request)?;
-        if !entry.is_away() {
-            self.by_id.remove(&entry.arrival.wire);
-            self.recount(entry.arrival.wire.scope, false);
-        }
+    /// Removes a request that is over.
+    fn forget(&mut self, request: RequestId) {
+        let Some(entry) = self.table.get(request) else {
+            return;
+        };
+        let (scope, is_away) = (entry.arrival.wire.scope, entry.is_away());
+        let (standing, level) = (Standing::of(&entry.phase), entry.arrival.log_level);
         if let Some(session) = entry.arrival.session {
             self.by_session.remove(&(session, request));
         }
-        self.count(Standing::of(&entry.phase), entry.arrival.log_level, false);
-        Some(entry)
+        if !is_away {
+            self.by_id.remove(&entry.arrival.wire);
+            self.recount(scope, false);
+        }
+        self.count(standing, level, false);
+        self.table.forget(request);
     }
 
     /// Adds a progress report. A client that does not read gets only the newest report. Returns whether a frame must be queued for it.

@@ -162,7 +162,7 @@ impl Page {
             let bound = bound.map_or("+Inf".to_owned(), |bound| bound.as_secs_f64().to_string());
             let _ = writeln!(samples, "{name}_bucket{{le=\"{bound}\"}} {total}");
         }
-        let sum = latency.sum_micros as f64 / 1e6;
+        let sum = latency.sum_nanos as f64 / 1e9;
         let _ = write!(samples, "{name}_sum {sum}\n{name}_count {total}");
         self.add(name, "histogram", help, &samples);
     }
