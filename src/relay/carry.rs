@@ -87,7 +87,7 @@ impl Relay {
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
             answers: input.and_then(|input| input.answers),
             log_level: request.log_level,
-            trace: trace.as_ref().map(|trace| trace.context()),
+            trace: trace.as_ref().map(|trace| Box::new(trace.context())),
         };
         carried.trace = trace;
         if self.answers_unsubscribe(&carried) {

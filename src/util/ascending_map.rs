@@ -117,7 +117,6 @@ impl<K: Copy + Ord, V> AscendingMap<K, V> {
         self.entries.into_iter().filter_map(|(_, value)| value)
     }
 
-    #[inline]
     fn position(&self, key: K) -> Option<usize> {
         // Callers most often look up the oldest entry.
         match self.entries.front() {

@@ -1,5 +1,7 @@
 //! The client of a relay on whose behalf a call is made.
 
+use alloc::boxed::Box;
+
 use crate::client::requests::calls::payload_bytes;
 use crate::json::Payload;
 use crate::protocol::{LogLevel, Peer, TraceContext};
@@ -17,12 +19,12 @@ pub(crate) struct Behalf {
     /// The request state that the client returns: a string.
     pub(crate) state: Option<Payload>,
     /// The trace context of the call, in place of the client's own.
-    pub(crate) trace: Option<TraceContext>,
+    pub(crate) trace: Option<Box<TraceContext>>,
 }
 
 impl Behalf {
     pub(super) fn bytes(&self) -> usize {
-        let trace = self.trace.as_ref().map_or(0, TraceContext::bytes);
+        let trace = self.trace.as_deref().map_or(0, TraceContext::bytes);
         payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + trace
     }
 }

@@ -613,7 +613,7 @@ mod tests {
             log_level: None,
             answers: payload(r#"{"who":{"action":"accept"}}"#),
             state: payload(r#""half""#),
-            trace: Some(TraceContext::new(1, 2, true, Some("a=b".into()))),
+            trace: Some(Box::new(TraceContext::new(1, 2, true, Some("a=b".into())))),
         }));
         assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6 + 55 + 3);
     }
