@@ -379,15 +379,14 @@ impl Server {
             let queue = self.cx.outgoing.next()?;
             let output = self.write_next(queue, buf);
             self.binding.flush_store_requests(&mut self.cx);
-            if !self.binding.serves_others() {
-                if output.is_some() {
-                    return output;
+            let output = match output {
+                Some(output) if self.binding.serves_others() => {
+                    self.binding.route(&mut self.cx, output, buf)
                 }
-                continue;
-            }
-            let routed = output.and_then(|output| self.binding.route(&mut self.cx, output, buf));
-            if routed.is_some() {
-                return routed;
+                unrouted => unrouted,
+            };
+            if output.is_some() {
+                return output;
             }
         }
         None
