@@ -62,6 +62,8 @@ pub(super) enum InputKind {
     Bytes(Bytes),
     End(Vec<RecordedFault>),
     Exited(RecordedExit),
+    /// A message on a byte stream. It is the line before, which begins with a space.
+    Message,
     OpenFailed(Vec<RecordedFault>),
     Opened,
     Request {

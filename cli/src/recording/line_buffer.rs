@@ -4,6 +4,8 @@
 
 use serde::Serialize;
 
+use super::line::Bytes;
+
 /// Lines that are not written to the file yet.
 #[derive(Debug, Default)]
 pub(super) struct LineBuffer {
@@ -46,13 +48,28 @@ impl LineBuffer {
         self.bytes.push(b'\n');
     }
 
-    /// Adds an input of bytes that are text.
-    pub(super) fn push_text(&mut self, at: u64, source: Source, text: &str) {
+    /// Adds an input of bytes. A single message gets a line of its own, after a space, because it is full of quotes: to escape them would cost more than all
+    /// the rest.
+    pub(super) fn push_bytes(
+        &mut self,
+        at: u64,
+        source: Source,
+        bytes: &[u8],
+    ) -> serde_json::Result<()> {
         self.is_urgent = true;
-        self.begin_input(at, source);
-        self.bytes.extend_from_slice(b"{\"bytes\":\"");
-        push_escaped(&mut self.bytes, text);
-        self.bytes.extend_from_slice(b"\"}}");
+        if is_message(bytes) {
+            self.end_line();
+            self.bytes.push(b' ');
+            self.bytes.extend_from_slice(bytes);
+            self.begin_input(at, source);
+            self.bytes.extend_from_slice(b"\"message\"}");
+        } else {
+            self.begin_input(at, source);
+            self.bytes.extend_from_slice(b"{\"bytes\":");
+            serde_json::to_writer(&mut self.bytes, &Bytes::new(bytes.to_vec()))?;
+            self.bytes.extend_from_slice(b"}}");
+        }
+        Ok(())
     }
 
     /// Adds the report that bytes were sent.
@@ -144,83 +161,14 @@ fn push_number(bytes: &mut Vec<u8>, number: u64) {
     bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends the content of a JSON text, as serde writes it. Takes eight bytes at once, because messages are full of quotes: a search for the next quote
-/// and a copy of what is before it would cost more.
-fn push_escaped(bytes: &mut Vec<u8>, text: &str) {
-    let words = text.as_bytes().chunks_exact(8);
-    let rest = words.remainder();
-    bytes.reserve(text.len() + text.len() / 4 + 16);
-    for word in words {
-        let mut copy = [0; 8];
-        copy.copy_from_slice(word);
-        let number = u64::from_le_bytes(copy);
-        let special = Special::find(number);
-        if special.controls != 0 {
-            copy.iter().for_each(|byte| push_escaped_byte(bytes, *byte));
-        } else if special.quotes == 0 {
-            bytes.extend_from_slice(&copy);
-        } else {
-            push_with_backslashes(bytes, number, special.quotes);
-        }
-    }
-    rest.iter().for_each(|byte| push_escaped_byte(bytes, *byte));
-}
-
-/// Appends eight bytes, with a backslash before each byte that has its highest bit set in `quotes`.
-fn push_with_backslashes(bytes: &mut Vec<u8>, word: u64, quotes: u64) {
-    let (mut escaped, mut len) = ([0; 16], 0);
-    // A backslash is written before every byte, and overwritten if it is not needed: a branch for each byte would cost more. The index is never
-    // more than 15; the mask tells the compiler.
-    for index in 0..8 {
-        escaped[len & 15] = b'\\';
-        len += (quotes >> (8 * index + 7) & 1) as usize;
-        escaped[len & 15] = (word >> (8 * index)) as u8;
-        len += 1;
-    }
-    let end = bytes.len() + len;
-    // A copy of a fixed length needs no call, so all 16 bytes are copied, and those that are too many are removed.
-    bytes.extend_from_slice(&escaped);
-    bytes.truncate(end);
-}
-
-fn push_escaped_byte(bytes: &mut Vec<u8>, byte: u8) {
-    match byte {
-        b'"' | b'\\' => bytes.extend_from_slice(&[b'\\', byte]),
-        b'\n' => bytes.extend_from_slice(b"\\n"),
-        b'\r' => bytes.extend_from_slice(b"\\r"),
-        b'\t' => bytes.extend_from_slice(b"\\t"),
-        0x08 => bytes.extend_from_slice(b"\\b"),
-        0x0c => bytes.extend_from_slice(b"\\f"),
-        0..0x20 => {
-            let digit = |number: u8| b"0123456789abcdef"[usize::from(number)];
-            let digits = [digit(byte >> 4), digit(byte & 15)];
-            bytes.extend_from_slice(b"\\u00");
-            bytes.extend_from_slice(&digits);
-        }
-        _ => bytes.push(byte),
-    }
-}
-
-/// The bytes of a word that need an escape: the highest bit of each is set.
-struct Special {
-    /// Quotes and backslashes.
-    quotes: u64,
-    /// Control characters.
-    controls: u64,
-}
-
-impl Special {
-    fn find(word: u64) -> Special {
-        const ONES: u64 = u64::from_le_bytes([1; 8]);
-        const LOWS: u64 = ONES * 0x7f;
-        // Sets the highest bit of each byte that is zero, and no other bit: a byte cannot carry into the next one.
-        let zeros = |word: u64| !(((word & LOWS) + LOWS) | word | LOWS);
-        Special {
-            quotes: zeros(word ^ (ONES * u64::from(b'"')))
-                | zeros(word ^ (ONES * u64::from(b'\\'))),
-            controls: zeros(word & (ONES * 0xe0)),
-        }
-    }
+/// Whether these bytes are a line that looks like a JSON object, and can be written as it is: it has no other control character.
+fn is_message(bytes: &[u8]) -> bool {
+    let [b'{', inner @ .., b'}', b'\n'] = bytes else {
+        return false;
+    };
+    // Without an early exit, the compiler compares many bytes at once.
+    let has_control = inner.iter().fold(false, |any, byte| any | (*byte < 0x20));
+    !has_control && std::str::from_utf8(inner).is_ok()
 }
 
 #[cfg(test)]
@@ -247,30 +195,25 @@ mod tests {
     }
 
     #[test]
-    fn text_is_escaped_as_by_serde() {
-        let mut texts: Vec<String> = (0..=0x2ff_u32)
-            .filter_map(char::from_u32)
-            .map(|character| format!("{character}234567{character}{character}"))
-            .collect();
-        texts.push(texts.concat());
-        texts.extend(
-            [
-                "",
-                "\"",
-                "\\",
-                "1234567\"",
-                "12345678\n",
-                "\u{1f600}\"\u{7f}\u{80}",
-            ]
-            .map(str::to_owned),
-        );
-        for text in texts {
-            let mut escaped = vec![b'"'];
-            push_escaped(&mut escaped, &text);
-            escaped.push(b'"');
-            let expected = serde_json::to_string(&text).expect("JSON");
-            assert_eq!(String::from_utf8(escaped).expect("valid UTF-8"), expected);
+    fn only_a_line_that_is_safe_to_print_is_a_message() {
+        for message in ["{}\n", "{\"text\":\"\u{1f600} \\u001b\"}\n", "{not JSON}\n"] {
+            assert!(is_message(message.as_bytes()), "{message:?}");
         }
+        for other in [
+            "",
+            "\n",
+            "{\n",
+            "}\n",
+            "{}",
+            "[]\n",
+            "{}\r\n",
+            "{}\n{}\n",
+            "{\u{1b}[2J}\n",
+            " {}\n",
+        ] {
+            assert!(!is_message(other.as_bytes()), "{other:?}");
+        }
+        assert!(!is_message(b"{\xff}\n"), "it is not UTF-8");
     }
 
     #[test]
@@ -292,11 +235,17 @@ mod tests {
                 ..Line::default()
             };
             let (mut fast, mut slow) = (LineBuffer::default(), LineBuffer::default());
-            fast.push_text(u64::MAX, source, "{\"id\":1}\n");
+            for bytes in [b"\"\n".as_slice(), b"{}\n{}\n", b"\xff"] {
+                fast.push_bytes(u64::MAX, source, bytes).expect("JSON");
+                let bytes = Bytes::new(bytes.to_vec());
+                slow.push(&line(InputKind::Bytes(bytes))).expect("JSON");
+            }
             fast.push_sent(u64::MAX, source, 0);
-            let text = Bytes::new(b"{\"id\":1}\n".to_vec());
-            slow.push(&line(InputKind::Bytes(text))).expect("JSON");
             slow.push(&line(InputKind::Sent(0))).expect("JSON");
+            fast.push_bytes(u64::MAX, source, b"{\"id\":1}\n")
+                .expect("JSON");
+            slow.push_formatted(b" {\"id\":1}");
+            slow.push(&line(InputKind::Message)).expect("JSON");
             assert_eq!(fast.lines(), slow.lines());
         }
     }
@@ -308,7 +257,7 @@ mod tests {
         buffer.push_timeout(5);
         buffer.push_polls(2);
         assert!(!buffer.is_urgent());
-        buffer.push_text(6, SOURCE, "x");
+        buffer.push_bytes(6, SOURCE, b"x").expect("JSON");
         assert!(buffer.is_urgent());
         buffer.push_timeout(7);
         buffer.push(&"event").expect("JSON");

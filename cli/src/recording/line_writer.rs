@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use everlink::{Epoch, Instant, StreamId};
 use serde::Serialize;
 
-use super::line::{Bytes, InputKind, Line, RecordedInput};
 use super::line_buffer::{LineBuffer, Source};
 use super::parts::PartWriter;
 use super::redact::{EventMask, Mask};
@@ -96,6 +95,12 @@ enum Held {
         stream: StreamKey,
         len: usize,
     },
+    /// Bytes of a stream that has ended.
+    Redacted {
+        at: Instant,
+        stream: StreamKey,
+        bytes: Vec<u8>,
+    },
 }
 
 impl LineWriter {
@@ -174,9 +179,11 @@ impl LineWriter {
         self.held.is_empty()
     }
 
-    /// Writes an input of bytes that are text and need no redaction. No line may be held.
-    pub(super) fn write_text(&mut self, at: Instant, stream: StreamKey, text: &str) {
-        self.buffer.push_text(at.as_nanos(), source(stream), text);
+    /// Writes an input of bytes that are redacted or need no redaction. No line before it may be held.
+    pub(super) fn write_ready(&mut self, at: Instant, stream: StreamKey, bytes: &[u8]) {
+        let at = at.as_nanos();
+        let result = self.buffer.push_bytes(at, source(stream), bytes);
+        self.stop_on_error(result.map_err(io::Error::from));
         self.write_if_full();
     }
 
@@ -205,10 +212,14 @@ impl LineWriter {
                     self.buffer.push_formatted(&line);
                     self.write_if_full();
                 }
+                Held::Redacted { at, stream, bytes } => {
+                    self.held_bytes -= bytes.len();
+                    self.write_ready(at, stream, &bytes);
+                }
                 Held::Bytes { at, stream, len } => match self.take_redacted(stream, len) {
                     Some(bytes) => {
                         self.held_bytes -= len;
-                        self.write_now(&bytes_line(at, stream, bytes));
+                        self.write_ready(at, stream, &bytes);
                     }
                     None => {
                         self.held.push_front(Held::Bytes { at, stream, len });
@@ -248,10 +259,11 @@ impl LineWriter {
                 continue;
             }
             let bytes = stream.out.drain(..len).collect();
-            let line = serde_json::to_vec(&bytes_line(at, key, bytes));
-            let line = line.unwrap_or_default();
-            self.held_bytes = self.held_bytes - len + line.len();
-            *held = Held::Ready(line);
+            *held = Held::Redacted {
+                at,
+                stream: key,
+                bytes,
+            };
         }
         self.streams.remove(&key);
         self.write_held();
@@ -309,20 +321,5 @@ fn source((is_downstream, epoch, stream): StreamKey) -> Source {
         is_downstream,
         epoch: epoch.number(),
         stream: stream.number(),
-    }
-}
-
-/// Builds the line for bytes of a stream.
-fn bytes_line(at: Instant, (is_downstream, epoch, stream): StreamKey, bytes: Vec<u8>) -> Line {
-    let input = RecordedInput {
-        is_downstream,
-        epoch: epoch.number(),
-        stream: stream.number(),
-        kind: InputKind::Bytes(Bytes::new(bytes)),
-    };
-    Line {
-        at: Some(at.as_nanos()),
-        input: Some(input),
-        ..Line::default()
     }
 }

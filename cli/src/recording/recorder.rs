@@ -48,10 +48,8 @@ impl FileRecorder {
     fn write_bytes(&mut self, now: Instant, key: StreamKey, bytes: &[u8]) {
         let is_plain = key.2 == StreamId::DUPLEX && !self.converter.hides_payloads();
         if is_plain && self.writer.holds_nothing() {
-            if let Ok(text) = std::str::from_utf8(bytes) {
-                self.write_polls();
-                return self.writer.write_text(now, key, text);
-            }
+            self.write_polls();
+            return self.writer.write_ready(now, key, bytes);
         }
         if key.2 == StreamId::DUPLEX && !self.writer.has_stream(key) {
             self.writer.start_stream(key, self.converter.line_mask());

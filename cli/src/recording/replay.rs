@@ -29,6 +29,8 @@ pub(crate) struct Replayer {
     ids: RunIds,
     is_redacted: bool,
     now: Instant,
+    /// The message of the next line.
+    message: Option<Vec<u8>>,
     /// The recorded events that the machine has not produced yet, with their line numbers.
     expected: VecDeque<(usize, String)>,
     result: ReplayResult,
@@ -172,6 +174,7 @@ impl Replayer {
             },
             is_redacted: setup.redacted,
             now: Instant::ZERO,
+            message: None,
             expected: VecDeque::new(),
             result: ReplayResult::default(),
         };
@@ -192,6 +195,10 @@ impl Replayer {
         observer: &mut impl Observer,
     ) -> Result<ReplayResult, Failure> {
         while let Some(text) = self.next()? {
+            if let Some(message) = text.strip_prefix(b" ") {
+                self.message = Some(message.to_vec());
+                continue;
+            }
             let line = self.line;
             let step = match serde_json::from_slice(&text) {
                 Ok(step) => step,
@@ -207,8 +214,8 @@ impl Replayer {
             self.result.lines = line;
             self.result.end = Some(self.now);
         }
-        // An event is recorded before the poll that produced it, so an event without its poll means that the recording is incomplete.
-        self.result.is_truncated |= !self.expected.is_empty();
+        // A message is recorded before its step, and an event before the poll that produced it. So one of them alone means that the recording is incomplete.
+        self.result.is_truncated |= self.message.is_some() || !self.expected.is_empty();
         Ok(self.result)
     }
 
@@ -227,8 +234,9 @@ impl Replayer {
 
     fn step(&mut self, line: Line, observer: &mut impl Observer) -> Result<(), String> {
         self.now = line.at.map_or(self.now, Instant::from_nanos);
+        let message = self.message.take();
         if let Some(input) = line.input {
-            self.feed_input(input, observer)?;
+            self.feed_input(input, message, observer)?;
         }
         if let Some(command) = line.command {
             let command = self.ids.command(command)?;
@@ -268,12 +276,14 @@ impl Replayer {
     fn feed_input(
         &mut self,
         recorded: RecordedInput,
+        message: Option<Vec<u8>>,
         observer: &mut impl Observer,
     ) -> Result<(), String> {
-        let stream = StreamId::new(recorded.stream);
-        let input = self
-            .ids
-            .input(recorded.is_downstream, stream, recorded.kind);
+        let (is_downstream, stream) = (recorded.is_downstream, StreamId::new(recorded.stream));
+        let input = match (recorded.kind, message) {
+            (InputKind::Message, Some(message)) => self.ids.bytes(is_downstream, stream, message),
+            (kind, _) => self.ids.input(is_downstream, stream, kind)?,
+        };
         let side = if recorded.is_downstream {
             Side::Downstream
         } else {
@@ -401,23 +411,35 @@ impl RunIds {
         epoch.copied().ok_or_else(|| missing("connection", number))
     }
 
-    fn input(&mut self, is_downstream: bool, stream: StreamId, kind: InputKind) -> Input<'static> {
-        match kind {
-            InputKind::Bytes(bytes) => {
-                let mut bytes = bytes.into_vec();
-                if let Some(signed_states) = self.signed_states.as_mut().filter(|_| is_downstream) {
-                    signed_states.replace_proofs(stream, &mut bytes);
-                }
-                Input::Bytes {
-                    stream,
-                    bytes: bytes.into(),
-                }
-            }
+    fn bytes(
+        &mut self,
+        is_downstream: bool,
+        stream: StreamId,
+        mut bytes: Vec<u8>,
+    ) -> Input<'static> {
+        if let Some(signed_states) = self.signed_states.as_mut().filter(|_| is_downstream) {
+            signed_states.replace_proofs(stream, &mut bytes);
+        }
+        Input::Bytes {
+            stream,
+            bytes: bytes.into(),
+        }
+    }
+
+    fn input(
+        &mut self,
+        is_downstream: bool,
+        stream: StreamId,
+        kind: InputKind,
+    ) -> Result<Input<'static>, String> {
+        Ok(match kind {
+            InputKind::Bytes(bytes) => self.bytes(is_downstream, stream, bytes.into_vec()),
             InputKind::End(lines) => Input::End {
                 stream,
                 faults: into_faults(lines).into(),
             },
             InputKind::Exited(exit) => Input::exited(exit),
+            InputKind::Message => return Err("its message is not in the line before".into()),
             InputKind::OpenFailed(lines) => Input::open_failed(into_faults(lines)),
             InputKind::Opened => Input::Opened,
             InputKind::Request { verb, path, fields } => Input::Request {
@@ -438,7 +460,7 @@ impl RunIds {
                 stream,
                 faults: into_faults(lines).into(),
             },
-        }
+        })
     }
 
     /// Returns the target of a request, with the session id of this run.
@@ -938,7 +960,36 @@ mod tests {
         let error = change(r#""timed":true"#, r#""untold":true"#).expect_err("an unknown member");
         assert!(error.contains("is not a line of a recording"), "{error}");
         let error =
-            change(r#""format":1,"#, r#""format":2,"new":{},"#).expect_err("another format");
-        assert!(error.contains("format 2"), "{error}");
+            change(r#""format":2,"#, r#""format":3,"new":{},"#).expect_err("another format");
+        assert!(error.contains("format 3"), "{error}");
+        let message = recording.lines().find(|line| line.starts_with(' '));
+        let message = format!("{}\n", message.expect("a message"));
+        let (_, result) = change(&message, "").expect("a recording");
+        let difference = result.difference.expect("a message is missing");
+        assert!(difference.contains("its message"), "{difference}");
+    }
+
+    #[test]
+    fn recording_of_the_first_format_has_messages_as_texts_and_replays() {
+        let recording = RecordedLink::new("first", Era::Legacy, false, usize::MAX).run_script();
+        let (events, _) = replay("second", &recording).expect("a recording");
+        let recording = String::from_utf8(recording).expect("valid UTF-8");
+        let (mut first_format, mut message) = (String::new(), None);
+        for line in recording.lines() {
+            if let Some(text) = line.strip_prefix(' ') {
+                let text = serde_json::to_string(&format!("{text}\n")).expect("JSON");
+                message = Some(format!(r#""what":{{"bytes":{text}}}"#));
+                continue;
+            }
+            let line = match message.take() {
+                Some(text) => line.replace(r#""what":"message""#, &text),
+                None => line.replace(r#""format":2"#, r#""format":1"#),
+            };
+            first_format.push_str(&line);
+            first_format.push('\n');
+        }
+        assert!(!first_format.contains(r#""message""#));
+        let (again, result) = replay("first", first_format.as_bytes()).expect("a recording");
+        assert_eq!((again, result.difference), (events, None));
     }
 }

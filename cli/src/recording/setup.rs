@@ -18,8 +18,8 @@ use super::recorder::FileRecorder;
 use crate::args::{LinkOptions, RecordOptions};
 use crate::{Failure, demo, usage_error};
 
-/// The version of the recording format that this program writes and reads.
-const FORMAT: u32 = 1;
+/// The version of the recording format that this program writes. It also reads the earlier ones: format 1 had no lines for messages.
+const FORMAT: u32 = 2;
 
 /// The first line of a recording: everything that the machine depends on.
 #[derive(Debug, Serialize, Deserialize)]
@@ -302,10 +302,10 @@ impl Setup {
         let not_a_recording = || format!("{name}: this is not a recording of everlink");
         // Another format may describe the configuration differently, so the format is checked first.
         let header: FormatHeader = serde_json::from_slice(&first).map_err(|_| not_a_recording())?;
-        if header.format != FORMAT {
+        if !(1..=FORMAT).contains(&header.format) {
             let (format, version) = (header.format, &header.everlink);
             return Err(format!(
-                "{name}: this recording of everlink {version} has format {format}; this is everlink {}, which reads format {FORMAT}",
+                "{name}: this recording of everlink {version} has format {format}; this is everlink {}, which reads formats up to {FORMAT}",
                 env!("CARGO_PKG_VERSION")
             )
             .into());

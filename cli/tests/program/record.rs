@@ -334,9 +334,9 @@ fn replay_of_a_changed_or_invalid_file_exits_with_the_reason() {
             "the replay differs from the recording",
         ),
         (
-            whole.replace(r#""format":1"#, r#""format":2"#),
+            whole.replace(r#""format":2"#, r#""format":3"#),
             4,
-            "has format 2",
+            "has format 3",
         ),
         (
             whole.replace(second, "{}}"),
