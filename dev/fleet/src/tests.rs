@@ -1,6 +1,5 @@
 //! The scenarios, each with a Redis and nodes of its own.
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::client::{Outcome, Session, send};
-use crate::services::{Balancer, Directory, Node, Process, Redis, free_port, wait_for_port};
+use crate::services::{Balancer, Directory, Node, Redis, free_port, start_guard};
 
 type Scenario = (&'static str, fn() -> Result<(), Failure>);
 
@@ -394,7 +393,10 @@ fn guards() -> Result<(), Failure> {
     let (mut running, mut ports) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let port = free_port()?;
-        running.push(start_guard(port, &redis.url())?);
+        running.push(start_guard(
+            port,
+            &["--store", &redis.url(), "--remember", "off"],
+        )?);
         ports.push(port);
     }
     let call =
@@ -413,19 +415,6 @@ fn guards() -> Result<(), Failure> {
     eventually(|| call(&mut session, ports[2]))?;
     let status = session.delete(ports[2])?;
     check(status == 204, || format!("DELETE got {status}"))
-}
-
-/// Starts a guard in front of a demo server. The program is beside this one.
-fn start_guard(port: u16, redis: &str) -> Result<Process, Failure> {
-    let everlink = std::env::current_exe()?.with_file_name("everlink");
-    let mut command = Command::new(&everlink);
-    command.args(["guard", "--listen", &format!("http://127.0.0.1:{port}/mcp")]);
-    command.args(["--store", redis, "--remember", "off", "--"]);
-    command.arg(&everlink).arg("demo-server");
-    command.env("EVERLINK_STORE_KEY", "the key of the tests");
-    let process = Process::start(command.stderr(Stdio::null()))?;
-    wait_for_port(port)?;
-    Ok(process)
 }
 
 fn through_haproxy() -> Result<(), Failure> {
