@@ -47,7 +47,7 @@ const PAUSE_WITHIN: Duration = Duration::from_secs(150);
 /// The time between the last call and a sample at rest, in which connections and files are closed.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
-const HEADER: &str = "seconds\tphase\tprocess\tpid\trss\tpss\tprivate\tanonymous\tdescriptors\tthreads\tchildren\tzombies\tused\tkeys\tcalls\tended\tanswered\tfailed\tviolations";
+const HEADER: &str = "seconds\tphase\tprocess\tpid\trss\tpss\tprivate\tanonymous\tdescriptors\taccepted\tthreads\tchildren\tzombies\tused\tkeys\tcalls\tended\tanswered\tfailed\tviolations";
 
 /// The arguments: `--seconds N`, `--every N` (the seconds between samples) and `--out DIRECTORY`. Writes `soak.tsv` and `soak.json` there.
 pub(crate) fn run(words: &[String]) -> Result<(), Failure> {
@@ -180,12 +180,13 @@ impl Soak {
             private,
             anonymous,
             descriptors,
+            accepted,
             threads,
             children,
             zombies,
         } = reading;
         let line = format!(
-            "{seconds:.1}\t{phase}\t{name}\t{pid}\t{rss}\t{pss}\t{private}\t{anonymous}\t{descriptors}\t{threads}\t{children}\t{zombies}\t{used}\t{keys}\t{}\t{}\t{}\t{}\t{}\n",
+            "{seconds:.1}\t{phase}\t{name}\t{pid}\t{rss}\t{pss}\t{private}\t{anonymous}\t{descriptors}\t{accepted}\t{threads}\t{children}\t{zombies}\t{used}\t{keys}\t{}\t{}\t{}\t{}\t{}\n",
             counts.calls,
             counts.ended(),
             counts.ended_as("answered") + counts.ended_as("reply"),

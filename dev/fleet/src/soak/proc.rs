@@ -13,6 +13,8 @@ pub(super) struct Reading {
     /// The pages that belong to no file: heap and stacks.
     pub(super) anonymous: u64,
     pub(super) descriptors: usize,
+    /// Those of them that are connections to a port at which the process listens.
+    pub(super) accepted: usize,
     pub(super) threads: u64,
     /// The child processes that run.
     pub(super) children: usize,
@@ -25,6 +27,13 @@ impl Reading {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let memory = |name| number(&rollup, name).map(|kib| kib << 10);
+        let files = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+        let links: Vec<String> = files
+            .map(|file| {
+                let link = fs::read_link(file.path()).unwrap_or_default();
+                link.to_string_lossy().into_owned()
+            })
+            .collect();
         let all = processes();
         let children = all.iter().filter(|process| process.parent == pid);
         let (zombies, children): (Vec<_>, Vec<_>) = children.partition(|child| child.is_zombie);
@@ -33,12 +42,29 @@ impl Reading {
             pss: memory("Pss:")?,
             private: memory("Private_Clean:")? + memory("Private_Dirty:")?,
             anonymous: memory("Anonymous:")? + memory("Swap:")?,
-            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            descriptors: links.len(),
+            accepted: accepted(&links),
             threads: number(&status, "Threads:")?,
             children: children.len(),
             zombies: zombies.len(),
         })
     }
+}
+
+/// How many of these descriptors are connections to a port at which another of them listens.
+fn accepted(links: &[String]) -> usize {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let sockets = table.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (_, port) = words.get(1)?.split_once(':')?;
+        let inode = format!("socket:[{}]", words.get(9)?);
+        links
+            .contains(&inode)
+            .then(|| (port.to_owned(), words[3] == "0A"))
+    });
+    let (listening, others): (Vec<_>, Vec<_>) = sockets.partition(|(_, listens)| *listens);
+    let is_accepted = |port: &String| listening.iter().any(|(listens, _)| listens == port);
+    others.iter().filter(|(port, _)| is_accepted(port)).count()
 }
 
 /// The number after this name, at the beginning of a line.
