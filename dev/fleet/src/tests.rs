@@ -26,6 +26,7 @@ const SCENARIOS: &[Scenario] = &[
         "stream cut on one node is resumed on another",
         resumed_elsewhere,
     ),
+    ("notes that were read are removed from Redis", notes_removed),
     ("session goes on after its node is killed", node_killed),
     (
         "call is lost with its node, and its client is told so",
@@ -385,6 +386,22 @@ fn rolling_restart() -> Result<(), Failure> {
         fleet.until_ready(node, true)?;
     }
     Ok(())
+}
+
+/// A node reads its notes once. Redis would otherwise keep 100,000 of them for each node.
+fn notes_removed() -> Result<(), Failure> {
+    let fleet = Fleet::start(2)?;
+    let mut session = Session::open(fleet.nodes[0].port, &json!({}))?;
+    for _ in 0..100 {
+        echo(&mut session, fleet.nodes[1].port)?;
+    }
+    eventually(|| {
+        for inbox in fleet.redis.run(&["keys", "*:inbox:*"])?.lines() {
+            let len: u32 = fleet.redis.run(&["xlen", inbox])?.trim().parse()?;
+            check(len <= 1, || format!("{inbox} has {len} notes"))?;
+        }
+        Ok(())
+    })
 }
 
 /// Guards with one server process each. One is killed, one is terminated.

@@ -109,8 +109,8 @@ impl Soak {
 
     /// Takes samples until the time is over.
     fn run(&self, length: Duration, every: Duration) -> Result<(), Failure> {
-        // Six in each sixth of a run of up to 36 minutes, and one each minute of a longer one.
-        let rest_every = (length / 36).clamp(Duration::from_secs(10), Duration::from_secs(60));
+        // Ten in each sixth of a run between ten minutes and an hour, and one each minute of a longer one.
+        let rest_every = (length / 60).clamp(Duration::from_secs(10), Duration::from_secs(60));
         let (mut next, mut next_rest) = (every, rest_every);
         while self.begun.elapsed() < length {
             let due = next.min(next_rest).min(length);

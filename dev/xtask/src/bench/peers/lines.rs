@@ -60,16 +60,16 @@ impl Draw for Chart {
         mesh.x_label_formatter(&|tick| short_number(*tick))
             .y_label_formatter(&|tick| short_number(*tick))
             .draw()?;
+        let area = chart.plotting_area();
         for line in self.lines.iter().filter(|line| !line.is_strong) {
-            let points = line.points.iter().copied();
-            chart.draw_series(LineSeries::new(points, GREY.stroke_width(1)))?;
+            let points = line.points.clone();
+            area.draw(&PathElement::new(points, GREY.stroke_width(1)))?;
         }
         let strong = self.lines.iter().filter(|line| line.is_strong);
         for (line, colour) in strong.zip(STRONG.iter().cycle()) {
-            let points = line.points.iter().copied();
-            chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+            let points = line.points.clone();
+            area.draw(&PathElement::new(points, colour.stroke_width(2)))?;
         }
-        let area = chart.plotting_area();
         for (line, middle) in self.lines.iter().zip(self.name_places(top)) {
             let name = Text::new(
                 line.name.clone(),
@@ -123,6 +123,9 @@ mod tests {
         assert!(places[0] == 5.0 && places[1] > 5.1, "{places:?}");
         let svg = plot::draw("soak", &[chart]).expect("a plot");
         assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
-        assert!(svg.contains("\nrest\n") && svg.contains("\nload\n"), "{svg}");
+        assert!(
+            svg.contains("\nrest\n") && svg.contains("\nload\n"),
+            "{svg}"
+        );
     }
 }
