@@ -117,11 +117,14 @@ impl Soak {
             thread::sleep(due.saturating_sub(self.begun.elapsed()));
             if next_rest <= due {
                 self.rest()?;
-                next_rest = self.begun.elapsed() + rest_every;
+                let now = self.begun.elapsed();
+                next_rest = now + rest_every;
+                // The load needs a moment to begin again.
+                next = next.max(now + every.min(rest_every) / 2);
             } else {
                 self.sample("load")?;
+                next = self.begun.elapsed() + every;
             }
-            next = self.begun.elapsed() + every;
         }
         Ok(())
     }

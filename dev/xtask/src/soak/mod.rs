@@ -19,6 +19,8 @@ use page::Run;
 use samples::Samples;
 
 const PAGE: &str = "docs/SOAK.md";
+/// The text below the figures.
+const FINDINGS: &str = "dev/fleet/SOAK.md";
 const PLOTS: &str = "docs/benchmarks";
 
 /// A shorter run shows that the command works and that no call is lost, but not that no memory grows: caches are still being filled. Its page stays
@@ -48,6 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let seconds = summary["seconds"].as_u64().unwrap_or_default();
     let is_short = seconds < SHORTEST_FOR_PAGE;
     let run = Run {
+        findings: fs::read_to_string(root().join(FINDINGS)).unwrap_or_default(),
         is_short,
         verdicts: verdict::judge(&samples, seconds as f64)?,
         samples,

@@ -15,6 +15,8 @@ pub(super) struct Run {
     pub(super) verdicts: Vec<Verdict>,
     /// The counts of calls, and what went wrong.
     pub(super) summary: Value,
+    /// What people found out about such runs.
+    pub(super) findings: String,
     /// Whether the run is too short to judge memory: caches are still being filled.
     pub(super) is_short: bool,
     /// The command, the commit, the date, and the machine.
@@ -123,13 +125,16 @@ impl Run {
         );
         page += "![memory over time](benchmarks/soak-memory.svg)\n\n![descriptors, threads and processes over time](benchmarks/soak-counts.svg)\n\n";
         let _ = write!(page, "## Calls and faults\n\n{}", self.call_table());
+        if !self.findings.is_empty() {
+            let _ = write!(page, "\n## Findings\n\n{}", self.findings);
+        }
         page
     }
 
     fn about_table(&self) -> String {
         let text = |name: &str| self.about[name].as_str().unwrap_or("unknown").to_owned();
         let cores = match self.about["cores"].as_u64() {
-            Some(2) => "two cores, with other work on the machine".to_owned(),
+            Some(2) => "two cores".to_owned(),
             Some(cores) => format!("{cores} cores"),
             None => "unknown".to_owned(),
         };

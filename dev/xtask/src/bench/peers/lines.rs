@@ -45,7 +45,8 @@ impl Draw for Chart {
         draw_head(area, &self.title, self.about.clone())?;
         let all = || self.lines.iter().flat_map(|line| &line.points);
         let end = all().map(|point| point.0).fold(1.0, f64::max);
-        let top = all().map(|point| point.1).fold(1e-9, f64::max) * 1.1;
+        // Room above the highest line for the name of a line that is close to it.
+        let top = all().map(|point| point.1).fold(1e-9, f64::max) * 1.3;
         let mut builder = ChartBuilder::on(area);
         builder.margin_top(HEAD).margin_right(NAMES);
         builder.x_label_area_size(FOOT).y_label_area_size(VALUES);
