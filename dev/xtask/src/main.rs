@@ -26,6 +26,7 @@ mod promises;
 mod semver;
 mod sim;
 mod size;
+mod soak;
 mod step;
 mod test;
 mod transparent;
@@ -77,6 +78,7 @@ const COMMANDS: &[Command] = &[
     ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", sim::run),
     ("size", "", "count the code lines of each part, without tests and comments", |_| size::run()),
     ("size --check", "", "check that no file and no function is too long", |_| step::run_one(size::check)),
+    ("soak", "--hours N | --minutes N | --from DIRECTORY", "run guards and a fleet under faults, check that nothing grows or is lost, and write docs/SOAK.md", soak::run),
     ("test", "", "check everything that can be checked on this machine within 20 minutes", |_| test::run()),
     ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers, the Python package, a board, WebAssembly, Windows", |_| test::run_long()),
     ("test --system", "", "lint, test and pack on macOS and Windows, where the other checks do not run", |_| test::run_system()),
