@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The most violations whose text is kept. A broken run would otherwise fill the memory with them.
 const MOST_TEXTS: usize = 100;
 
-/// What the clients of a run saw. Threads share it.
+/// The outcomes and violations that the clients of a run saw. Threads share it.
 #[derive(Default)]
 pub(crate) struct Tally(Mutex<Counts>);
 

@@ -69,7 +69,7 @@ const COMMANDS: &[Command] = &[
     ("interop", "[WORD...]", "run our client and server with those of other SDKs, and write docs/INTEROP.md", interop::run),
     ("msrv", "", "build all published packages with the oldest supported compiler", |_| msrv::run()),
     ("no-std", "", "run a program without std, and compile the core for targets without an operating system", |_| step::run_one(no_std::check)),
-    ("observe", "", "measure what --status and --record cost a guarded call", |_| step::run_one(observe::check)),
+    ("observe", "", "measure what --status, --record, --otlp and tracing cost a guarded call", |_| step::run_one(observe::check)),
     ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| package::run_check()),
     ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
     ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),

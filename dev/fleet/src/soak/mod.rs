@@ -77,7 +77,7 @@ struct Soak {
     fleet: Arc<Mutex<Fleet>>,
     killer: JoinHandle<Result<(), Failure>>,
     gate: Arc<Gate>,
-    /// What this program itself finds wrong.
+    /// The errors that this program itself found.
     tally: Tally,
     file: Mutex<File>,
     begun: Instant,

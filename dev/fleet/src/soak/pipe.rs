@@ -32,7 +32,7 @@ pub(super) struct PipePart {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the callers share with the thread that reads.
+/// The host. The callers share it with the thread that reads.
 pub(super) struct Host {
     pub(super) tally: Tally,
     input: Mutex<Option<ChildStdin>>,
@@ -221,7 +221,7 @@ impl Host {
         );
     }
 
-    /// What a caller does until the run is over.
+    /// Calls again and again, until the run is over.
     fn work(&self, caller: u64, gate: &Gate) {
         let mut random = Random(caller);
         let mut count = 0;

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::Failure;
 
-/// What a process uses at one moment. Memory is in bytes.
+/// The resources of a process at one moment. Memory is in bytes.
 pub(super) struct Reading {
     pub(super) rss: u64,
     pub(super) pss: u64,

@@ -31,7 +31,7 @@ pub(super) struct WebPart {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What all hosts share.
+/// The hosts. Their threads share it.
 pub(super) struct Hosts {
     pub(super) tally: Tally,
     port: u16,

@@ -15,7 +15,7 @@ pub(super) struct Run {
     pub(super) verdicts: Vec<Verdict>,
     /// The counts of calls, and what went wrong.
     pub(super) summary: Value,
-    /// What people found out about such runs.
+    /// Text by people about such runs.
     pub(super) findings: String,
     /// Whether the run is too short to judge memory: caches are still being filled.
     pub(super) is_short: bool,
@@ -74,7 +74,7 @@ It does not count as growth that memory falls. Samples under load are drawn in t
 ";
 
 impl Run {
-    /// What is wrong.
+    /// The reasons for a failure.
     pub(super) fn problems(&self) -> Vec<String> {
         let judged = self
             .verdicts

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// All samples, in the order of time.
 pub(super) struct Samples(Vec<Sample>);
 
-/// What one process used at one moment.
+/// The resources of one process at one moment.
 struct Sample {
     seconds: f64,
     is_at_rest: bool,

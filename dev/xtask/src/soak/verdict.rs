@@ -12,7 +12,7 @@ pub(super) const PERCENT: f64 = 2.0;
 /// The parts of a run.
 const PARTS: f64 = 6.0;
 
-/// What is judged.
+/// A figure that is judged.
 pub(super) struct Rule {
     pub(super) process: &'static str,
     /// The words for the reader.

@@ -10,7 +10,7 @@ use super::plot::{
 /// One axis of time with its lines.
 pub(crate) struct Chart {
     pub(crate) title: String,
-    /// What the axes show.
+    /// The meaning of the axes.
     pub(crate) about: String,
     pub(crate) lines: Vec<Line>,
 }

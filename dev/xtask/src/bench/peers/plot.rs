@@ -94,7 +94,7 @@ fn draw_panels(svg: &mut String, panels: &[impl Draw]) -> Drawn {
     Ok(rest.present()?)
 }
 
-/// Writes what a panel shows above it.
+/// Writes the title of a panel and the meaning of its axes, above the panel.
 pub(super) fn draw_head(area: &Area<'_>, title: &str, about: String) -> Drawn {
     let style = text(TEXT, true, HPos::Left);
     area.draw(&Text::new(title, (MARGIN, MARGIN), style))?;
