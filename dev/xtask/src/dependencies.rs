@@ -1,6 +1,19 @@
-//! Checks the dependencies of the library. Must not judge the tools and tests of the project.
+//! Checks the dependencies of the library and of the published packages. Must not judge the tools and tests of the project.
 
-use crate::step::{Done, Outcome, cargo_output};
+use std::collections::BTreeSet;
+use std::env;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::install::{run_command, rust_program};
+use crate::step::{self, Done, Outcome, cargo_output, root};
+
+/// Has a note on each package that a published package names.
+const NOTES: &str = "docs/DEPENDENCIES.md";
+
+/// Checks licences, sources and advisories.
+const CARGO_DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 
 /// All packages that a build of the library may contain. A new name is a decision, not an accident.
 const ALLOWED: &[&str] = &[
@@ -40,6 +53,73 @@ pub(crate) fn check() -> Outcome {
     ))
 }
 
+/// Runs all checks.
+pub(crate) fn run() -> Result<(), String> {
+    [check, check_notes, check_licences, check_advisories]
+        .into_iter()
+        .try_for_each(step::run_one)
+}
+
+/// Fails if a dependency of a published package has no note, or if a note is about no dependency.
+pub(crate) fn check_notes() -> Outcome {
+    let metadata = cargo_output("metadata --format-version 1 --no-deps")?;
+    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
+    let flaws = note_flaws(&metadata, &step::read(NOTES)?);
+    if flaws.is_empty() {
+        return Ok(Done::Passed);
+    }
+    Err(flaws.join("\n"))
+}
+
+/// Fails if a package has a licence or a source that `deny.toml` does not allow.
+pub(crate) fn check_licences() -> Outcome {
+    run_command(&mut deny("check bans licenses sources")?)
+}
+
+/// Fails if a package has a known defect. The database is downloaded.
+pub(crate) fn check_advisories() -> Outcome {
+    let is_reached = run_command(&mut deny("fetch db")?).is_ok();
+    match is_reached || env::var_os("CI").is_some() {
+        true => run_command(&mut deny("check advisories")?),
+        false => Ok(Done::Skipped(
+            "the database of RustSec cannot be reached".into(),
+        )),
+    }
+}
+
+/// `cargo-deny` with these arguments. It is installed if it is missing.
+fn deny(arguments: &str) -> Result<Command, String> {
+    let (name, version) = CARGO_DENY;
+    let mut command = Command::new(rust_program(name, version)?);
+    command
+        .args(arguments.split_whitespace())
+        .current_dir(root());
+    Ok(command)
+}
+
+/// Compares the dependencies of the published packages, tests aside, with the first column of the tables in the notes.
+fn note_flaws(metadata: &Value, notes: &str) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let packages = list(&metadata["packages"]).into_iter();
+    let published = packages.filter(|package| package["publish"].is_null());
+    let dependencies = published.flat_map(|package| list(&package["dependencies"]));
+    let used: BTreeSet<String> = dependencies
+        .filter(|dependency| dependency["kind"] != "dev")
+        .filter_map(|dependency| dependency["name"].as_str().map(str::to_owned))
+        .filter(|name| !name.starts_with("everlink"))
+        .collect();
+    let cells = notes.lines().filter_map(|line| line.strip_prefix("| `"));
+    let noted: BTreeSet<String> = cells
+        .filter_map(|line| Some(line.split_once('`')?.0.to_owned()))
+        .collect();
+    let missing = used.difference(&noted);
+    let missing = missing.map(|name| format!("{NOTES} has no note on {name}"));
+    let unused = noted.difference(&used);
+    let unused =
+        unused.map(|name| format!("{NOTES} has a note on {name}, which no package depends on"));
+    missing.chain(unused).collect()
+}
+
 /// The packages of a `cargo tree` without prefixes that are not allowed.
 fn unexpected(tree: &str) -> Vec<&str> {
     let mut names: Vec<&str> = tree
@@ -54,7 +134,27 @@ fn unexpected(tree: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::unexpected;
+    use serde_json::json;
+
+    use super::{note_flaws, unexpected};
+
+    #[test]
+    fn dependency_without_a_note_and_note_without_a_dependency_are_flaws() {
+        let metadata = json!({"packages": [
+            {"publish": null, "dependencies": [
+                {"name": "serde", "kind": null},
+                {"name": "cc", "kind": "build"},
+                {"name": "proptest", "kind": "dev"},
+                {"name": "everlink-handle", "kind": null},
+            ]},
+            {"publish": [], "dependencies": [{"name": "clap", "kind": null}]},
+        ]});
+        let notes = "| package | for |\n|---|---|\n| `serde` | values |\n| `rand` | dice |\n";
+        let flaws = note_flaws(&metadata, notes);
+        assert_eq!(flaws.len(), 2, "{flaws:?}");
+        assert!(flaws[0].ends_with("has no note on cc"), "{flaws:?}");
+        assert!(flaws[1].contains("a note on rand"), "{flaws:?}");
+    }
 
     #[test]
     fn a_tree_of_allowed_packages_passes() {

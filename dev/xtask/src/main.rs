@@ -8,6 +8,7 @@ mod conformance;
 mod coverage;
 mod dependencies;
 mod diagram;
+mod evidence;
 mod firmware;
 mod fleet;
 mod footprint;
@@ -23,6 +24,7 @@ mod observe;
 mod package;
 mod pages;
 mod promises;
+mod sanitize;
 mod semver;
 mod sim;
 mod size;
@@ -55,7 +57,10 @@ const COMMANDS: &[Command] = &[
     ("conformance", "[--repeats N]", "run the public conformance suite with our client and server, and write docs/CONFORMANCE.md", conformance::run),
     ("coverage", "", "write docs/COVERAGE.md: the tests of each requirement and each failure", |_| coverage::run()),
     ("coverage --check", "", "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers", |_| coverage::check().map(drop)),
+    ("dependencies --check", "", "check the notes on dependencies, their licences and sources, and their known defects", |_| dependencies::run()),
     ("docs", "", "draw the state diagram in the README from the transition table", |_| diagram::run()),
+    ("evidence", "", "write docs/EVIDENCE.md: which long checks ran on this code, and which are older", |_| evidence::run()),
+    ("evidence --check", "", "check that every long check ran on this code", |_| step::run_one(evidence::check_all)),
     ("explore", "[--depth N] [MACHINE...]", "run all short input sequences of each machine, and check every rule", |words| step::cargo(&explore_arguments(words)).map(drop)),
     ("firmware", "", "run the firmware in QEMU behind the guard, and reset the board in the middle of calls", |_| step::run_one(firmware::check)),
     ("fleet", "[--conformance N | --minutes N | --scale]", "run several nodes with a real Redis and nginx, kill both, and measure them", fleet::run),
@@ -67,6 +72,7 @@ const COMMANDS: &[Command] = &[
     ("hosts", "[NAME...] [--seconds N]", "run the guard between real hosts and real servers, which are downloaded", hosts::run),
     ("interop --check", "", "check that docs/INTEROP.md is still true", |_| step::run_one(interop::check)),
     ("interop", "[WORD...]", "run our client and server with those of other SDKs, and write docs/INTEROP.md", interop::run),
+    ("miri", "", "run the unit tests of the core in an interpreter that sees undefined behaviour", |_| sanitize::miri()),
     ("msrv", "", "build all published packages with the oldest supported compiler", |_| msrv::run()),
     ("no-std", "", "run a program without std, and compile the core for targets without an operating system", |_| step::run_one(no_std::check)),
     ("observe", "", "measure what --status, --record, --otlp and tracing cost a guarded call", |_| step::run_one(observe::check)),
@@ -74,6 +80,7 @@ const COMMANDS: &[Command] = &[
     ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
     ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),
     ("package", "[--out DIR] [--target NAME]...", "build the program for each platform, and pack wheels, npm packages and archives", package::run),
+    ("sanitize", "[address | thread]", "run the tests of the adapters with the compiler's checks of memory and of threads", sanitize::sanitize),
     ("semver", "", "compare the API of all published packages with the last release", |_| step::run_one(semver::check)),
     ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", sim::run),
     ("size", "", "count the code lines of each part, without tests and comments", |_| size::run()),

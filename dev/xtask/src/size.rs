@@ -61,6 +61,8 @@ struct File {
     code_lines: usize,
     /// Functions that are no tests, with their number of lines.
     functions: Vec<(String, usize)>,
+    /// The text of the code lines.
+    code: String,
 }
 
 impl File {
@@ -82,6 +84,12 @@ impl File {
         }
         flaws
     }
+}
+
+/// Returns the source files below a directory of the project, in order, each with its code: no tests, blank lines and lines of comments.
+pub(crate) fn code(part: &str) -> Result<Vec<(PathBuf, String)>, String> {
+    let files = files(Path::new(part))?.into_iter();
+    Ok(files.map(|file| (file.path, file.code)).collect())
 }
 
 /// The source files below a directory of the project.
@@ -121,6 +129,12 @@ fn measure(source: &str) -> Result<File, String> {
     let (mut code, mut test) = (BTreeSet::new(), BTreeSet::new());
     walk(tokens, &mut code, &mut test, &mut file.functions);
     file.code_lines = code.len();
+    for (number, line) in (1..).zip(source.lines()) {
+        if code.contains(&number) {
+            file.code.push_str(line);
+            file.code.push('\n');
+        }
+    }
     file.lines = source.lines().count() - test.len();
     Ok(file)
 }
@@ -229,6 +243,11 @@ mod tests {
         let file = measure(SOURCE).expect("it is Rust");
         // The attribute, seven lines of the function with the two of its text, and two of the head of the test module.
         assert_eq!(file.code_lines, 10);
+        let with_other_comments = SOURCE.replace("A function", "One").replace("// Why.", "");
+        let other = measure(&with_other_comments).expect("it is Rust");
+        assert_eq!(other.code, file.code);
+        let other = measure(&SOURCE.replace("u8", "u16")).expect("it is Rust");
+        assert_ne!(other.code, file.code);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::conformance;
 use crate::coverage;
 use crate::dependencies;
 use crate::diagram;
+use crate::evidence;
 use crate::firmware;
 use crate::footprint;
 use crate::growth;
@@ -29,7 +30,15 @@ const STEPS: &[Step] = &[
         pure_clippy("--no-default-features")
     }),
     ("dependencies of the core", dependencies::check),
-    ("licences and sources of dependencies", licences),
+    ("notes on dependencies", dependencies::check_notes),
+    (
+        "licences and sources of dependencies",
+        dependencies::check_licences,
+    ),
+    (
+        "known defects of dependencies",
+        dependencies::check_advisories,
+    ),
     ("documentation", pages::check),
     ("the examples that the tests run", || {
         cargo(
@@ -41,6 +50,7 @@ const STEPS: &[Step] = &[
     ("interleavings of threads, with loom", interleavings),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
+    ("age of the evidence", evidence::check_page),
     ("lengths of files and functions", size::check),
     ("the picture in the README", diagram::check),
     ("tests in the documentation", || {
@@ -101,14 +111,6 @@ fn pure_clippy(features: &str) -> Outcome {
          --deny clippy::disallowed_methods \
          --deny clippy::disallowed_types"
     ))
-}
-
-/// Leaves out the advisory database, which would have to be downloaded.
-fn licences() -> Outcome {
-    if !has_cargo("deny") {
-        return Ok(Done::Skipped("cargo-deny is not installed".into()));
-    }
-    cargo("deny check bans licenses sources")
 }
 
 fn tests() -> Outcome {

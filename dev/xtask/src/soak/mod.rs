@@ -6,22 +6,28 @@ mod page;
 mod samples;
 mod verdict;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
-use std::{fs, thread};
 
 use serde_json::{Value, json};
 
+use crate::evidence::{self, Row};
 use crate::fleet;
 use crate::step::{self, cargo, root, target};
 
 use page::Run;
 use samples::Samples;
+use verdict::PERCENT;
 
 const PAGE: &str = "docs/SOAK.md";
 /// The text below the figures.
 const FINDINGS: &str = "dev/fleet/SOAK.md";
 const PLOTS: &str = "docs/benchmarks";
+/// Its name among the evidence.
+const CHECK: &str = "soak";
+/// A run that is shorter is no evidence.
+const SHORTEST_FOR_EVIDENCE: u64 = 2 * 3_600;
 
 /// A shorter run shows that the command works and that no call is lost, but not that no memory grows: caches are still being filled. Its page stays
 /// below the target directory.
@@ -70,10 +76,29 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let shown = page_file.strip_prefix(root()).unwrap_or(&page_file);
     eprintln!("written to {}", shown.display());
     let problems = run.problems();
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(problems.join("\n"))
+    if !problems.is_empty() {
+        return Err(problems.join("\n"));
+    }
+    match seconds < SHORTEST_FOR_EVIDENCE {
+        true => Ok(()),
+        false => evidence::record(row(&run)),
+    }
+}
+
+/// The row of a run that passed. Its commit and code are those of the beginning, because the programs were built then.
+fn row(run: &Run) -> Row {
+    let text = |name: &str| run.about[name].as_str().unwrap_or_default().to_owned();
+    let calls = ["stdio", "http", "fleet"].map(|part| run.summary[part]["calls"].as_u64());
+    let calls: u64 = calls.into_iter().flatten().sum();
+    Row {
+        check: CHECK.into(),
+        command: text("command"),
+        commit: text("commit"),
+        date: text("date"),
+        seconds: run.summary["seconds"].as_u64().unwrap_or_default(),
+        cores: run.about["cores"].as_u64().unwrap_or_default() as usize,
+        code: text("code"),
+        result: format!("{calls} calls, no violation, flat within {PERCENT} %"),
     }
 }
 
@@ -91,9 +116,10 @@ fn measure(option: &str, seconds: u64, value: &str) -> Result<PathBuf, String> {
     let _ = fs::remove_file(out.join("soak.json"));
     let about = json!({
         "command": format!("cargo xtask soak {option} {value}"),
-        "commit": commit()?,
-        "date": output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?,
-        "cores": thread::available_parallelism().map_or(1, usize::from),
+        "commit": evidence::commit()?,
+        "date": evidence::date()?,
+        "cores": evidence::cores(),
+        "code": evidence::hash_for(CHECK)?,
     });
     step::write(out.join("about.json"), about.to_string())?;
     let program = target().join("release/everlink-fleet");
@@ -114,25 +140,4 @@ fn soak_command(program: &Path, seconds: u64, out: &Path) -> Command {
         .arg(out)
         .env("EVERLINK_SOAK_RUN", process::id().to_string());
     command
-}
-
-/// The commit that is checked out, and whether files were changed since.
-fn commit() -> Result<String, String> {
-    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
-    let hash = git(&["rev-parse", "--short", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    let suffix = if changes.is_empty() {
-        ""
-    } else {
-        " with changes"
-    };
-    Ok(format!("{hash}{suffix}"))
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| format!("`{name}` could not start: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,0 +1,91 @@
+//! `cargo xtask miri` and `cargo xtask sanitize`: run tests in an interpreter that sees undefined behaviour, and with compilers' checks of memory and of
+//! threads. All need a nightly compiler, which is installed.
+
+use std::process::Command;
+
+use crate::evidence::Run;
+use crate::install::run_command;
+use crate::step::{has_cargo, root, target};
+
+/// The adapters whose tests need no other program.
+const ADAPTERS: &str = "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-auth --package everlink-tokio --package everlink-tools";
+
+/// Runs the unit tests of the core in Miri.
+pub(crate) fn miri() -> Result<(), String> {
+    install("miri")?;
+    let run = Run::begin("miri", "miri")?;
+    let mut command = nightly("miri nextest run --package everlink --all-features --lib");
+    // Some tests read files of the repository.
+    command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
+    command.env("CARGO_TARGET_DIR", target().join("miri"));
+    run_command(&mut command)?;
+    run.end("the unit tests of the core: no undefined behaviour")
+}
+
+/// Runs the tests of the adapters with the sanitizer of this name, or with both.
+pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let names = match &*words {
+        [] => &["address", "thread"][..],
+        ["address"] => &["address"],
+        ["thread"] => &["thread"],
+        _ => return Err("what may be said is address or thread".into()),
+    };
+    install("rust-src")?;
+    for name in names {
+        sanitize_with(name)?;
+    }
+    Ok(())
+}
+
+fn sanitize_with(name: &str) -> Result<(), String> {
+    let run = Run::begin(&format!("{name} sanitizer"), &format!("sanitize {name}"))?;
+    // The standard library is compiled with the sanitizer, too: without, threads seem not to wait for each other.
+    let mut command = nightly(&format!(
+        "nextest run --target {} {ADAPTERS} --all-features --lib --tests",
+        host()?
+    ));
+    // nextest does not pass on `-Zbuild-std`.
+    command.env(
+        "CARGO_UNSTABLE_BUILD_STD",
+        "std,panic_unwind,test,proc_macro",
+    );
+    command.env("RUSTFLAGS", format!("-Zsanitizer={name}"));
+    command.env("CARGO_TARGET_DIR", target().join("sanitize").join(name));
+    run_command(&mut command)?;
+    run.end("the tests of the adapters: no finding")
+}
+
+/// Installs a component of the nightly compiler, and that compiler if there is none.
+fn install(component: &str) -> Result<(), String> {
+    if !has_cargo("nextest") {
+        return Err("this needs cargo-nextest: `cargo install cargo-nextest --locked`".into());
+    }
+    let rustup = |words: &[&str]| run_command(Command::new("rustup").args(words)).map(drop);
+    if rustup(&["run", "nightly", "rustc", "--version"]).is_err() {
+        rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;
+    }
+    rustup(&["component", "add", "--toolchain", "nightly", component])
+}
+
+/// The nightly cargo with these arguments, in the root of the project. Removes `CARGO`, which may name another cargo.
+fn nightly(arguments: &str) -> Command {
+    eprintln!("cargo +nightly {arguments}");
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly", "cargo"])
+        .args(arguments.split_whitespace())
+        .env_remove("CARGO")
+        .current_dir(root());
+    command
+}
+
+/// The name of this machine's target.
+fn host() -> Result<String, String> {
+    let version = Command::new("rustc").arg("-vV").output();
+    let version = version.map_err(|error| format!("`rustc` could not start: {error}"))?;
+    let text = String::from_utf8_lossy(&version.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.ok_or("`rustc -vV` names no host")?;
+    Ok(host.to_owned())
+}
