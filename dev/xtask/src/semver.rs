@@ -2,8 +2,11 @@
 
 use std::process::Command;
 
-use crate::install::missing_program;
-use crate::step::{Done, Outcome, cargo, has_cargo, root};
+use crate::install::{run_command, rust_program};
+use crate::step::{Done, Outcome, root};
+
+/// The program that compares. It is installed if it is missing.
+const SEMVER_CHECKS: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 
 /// The published libraries.
 const LIBRARIES: &[&str] = &[
@@ -11,6 +14,7 @@ const LIBRARIES: &[&str] = &[
     "everlink-handle",
     "everlink-stdio",
     "everlink-http",
+    "everlink-redis",
     "everlink-auth",
     "everlink-tokio",
     "everlink-types",
@@ -24,17 +28,13 @@ pub(crate) fn check() -> Outcome {
         let reason = "there is no release to compare with: no tag begins with `v`";
         return Ok(Done::Skipped(reason.into()));
     };
-    if !has_cargo("semver-checks") {
-        return missing_program("cargo-semver-checks");
+    let (name, version) = SEMVER_CHECKS;
+    let mut command = Command::new(rust_program(name, version)?);
+    command.args(["semver-checks", "--baseline-rev", &release]);
+    for library in LIBRARIES {
+        command.args(["--package", library]);
     }
-    let packages: Vec<String> = LIBRARIES
-        .iter()
-        .map(|name| format!("--package {name}"))
-        .collect();
-    let packages = packages.join(" ");
-    cargo(&format!(
-        "semver-checks {packages} --baseline-rev {release}"
-    ))
+    run_command(command.current_dir(root()))
 }
 
 /// The newest tag of a release before this commit.

@@ -153,6 +153,7 @@ fn check_packages_alone() -> Outcome {
         "handle",
         "stdio",
         "http",
+        "redis",
         "auth",
         "tokio",
         "types",
