@@ -58,6 +58,9 @@ the check is about, without tests, comments and blank lines. `cargo xtask test` 
 `cargo xtask evidence --check`, which fails if there is such a row.
 ";
 
+/// The text below the table.
+const REST: &str = include_str!("evidence.md");
+
 /// A check that runs.
 pub(crate) struct Run {
     row: Row,
@@ -324,7 +327,7 @@ fn page(rows: &[Row]) -> Result<String, String> {
             "| {name} | {parts} | {result} | {state} | `{command}` | {commit} | {date} | {minutes} min {seconds} s | {cores} cores |"
         );
     }
-    Ok(page)
+    Ok(format!("{page}\n{REST}"))
 }
 
 #[cfg(test)]
