@@ -4,14 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// How long the head of a request may take to arrive, and how long a connection may be idle.
@@ -105,11 +104,17 @@ impl ByKind {
     }
 }
 
-#[derive(Debug, Default)]
-struct CloseSignal {
-    notify: Notify,
-    has_grace: AtomicBool,
+/// How a connection ends before its peer ends it.
+#[derive(Debug, Clone, Copy)]
+enum Closing {
+    /// Another connection takes its place.
+    Displaced,
+    /// The response may still be written.
+    WithGrace,
 }
+
+/// Tells a connection that it ends.
+type CloseSignal = watch::Sender<Option<Closing>>;
 
 impl Connections {
     /// Creates an empty set for at most this many connections.
@@ -221,7 +226,7 @@ impl Table {
         let kinds = heaviest.and_then(|address| self.addresses.get(&address));
         let displaced = kinds.and_then(ByKind::displaced);
         if let Some(close_signal) = displaced.and_then(|number| self.remove(number)) {
-            close_signal.notify.notify_one();
+            close_signal.send_replace(Some(Closing::Displaced));
         }
     }
 
@@ -260,12 +265,14 @@ impl Drop for Slot {
 impl Connection {
     /// Serves the connection until `served` completes or the connection is displaced.
     pub async fn serve<T>(self, served: impl Future<Output = T>) {
-        let (mut served, close_signal) = (pin!(served), &self.slot.close_signal);
-        tokio::select! {
+        let mut served = pin!(served);
+        let mut signal = self.slot.close_signal.subscribe();
+        let closing = tokio::select! {
             _ = &mut served => return,
-            () = close_signal.notify.notified() => {}
-        }
-        if close_signal.has_grace.load(Ordering::Acquire) {
+            // The sender lives as long as this connection.
+            closing = signal.wait_for(Option::is_some) => closing.ok().and_then(|closing| *closing),
+        };
+        if let Some(Closing::WithGrace) = closing {
             let _ = timeout(GRACE, served).await;
         }
     }
@@ -293,10 +300,9 @@ impl Connection {
 
     /// Closes the connection. It may still write for up to 100 ms.
     pub fn close(&self) {
-        let close_signal = &self.slot.close_signal;
-        // The Release store precedes `notify_one`, so the Acquire load in `serve` sees it after the wake-up.
-        close_signal.has_grace.store(true, Ordering::Release);
-        close_signal.notify.notify_one();
+        self.slot
+            .close_signal
+            .send_replace(Some(Closing::WithGrace));
     }
 }
 
