@@ -13,7 +13,7 @@ use std::{fs, thread};
 use serde_json::{Value, json};
 
 use crate::fleet;
-use crate::step::{self, cargo, root, target};
+use crate::step::{self, cargo, commit, output, root, target};
 
 use page::Run;
 use samples::Samples;
@@ -114,25 +114,4 @@ fn soak_command(program: &Path, seconds: u64, out: &Path) -> Command {
         .arg(out)
         .env("EVERLINK_SOAK_RUN", process::id().to_string());
     command
-}
-
-/// The commit that is checked out, and whether files were changed since.
-fn commit() -> Result<String, String> {
-    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
-    let hash = git(&["rev-parse", "--short", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    let suffix = if changes.is_empty() {
-        ""
-    } else {
-        " with changes"
-    };
-    Ok(format!("{hash}{suffix}"))
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| format!("`{name}` could not start: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
