@@ -168,9 +168,11 @@ impl Target {
             "auth_challenge",
             "auth_document",
             "auth_redirect",
+            "header",
             "line",
             "message",
             "sse",
+            "url",
         ];
         texts.contains(&&*self.name)
     }
