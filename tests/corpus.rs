@@ -25,13 +25,16 @@ targets!(
     auth_redirect,
     client_http,
     client_stdio,
+    header,
     line,
     message,
     pair,
     relay,
     server_http,
     server_stdio,
+    shared_store,
     sse,
+    url,
 );
 
 /// Plays every file of a corpus, in the order of their names.

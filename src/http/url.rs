@@ -42,12 +42,7 @@ impl Url {
     /// Parses an absolute URL. The fragment is dropped, because it is not part of a request.
     pub fn parse(text: &str) -> Result<Url, BadUrl> {
         let (text, _) = split_before(text, "#");
-        if text
-            .bytes()
-            .any(|byte| !matches!(byte, b'!'..=b'~') || byte == b'\\')
-        {
-            return Err(BadUrl::Character);
-        }
+        check_characters(text)?;
         let (scheme, rest) = text.split_once("://").ok_or(BadUrl::Scheme)?;
         default_port(scheme).ok_or(BadUrl::Scheme)?;
         let (authority, rest) = split_before(rest, "/?");
@@ -86,6 +81,8 @@ impl Url {
     /// Resolves a reference relative to this URL: RFC 3986, section 5.
     pub fn resolve(&self, reference: &str) -> Result<Url, BadUrl> {
         let (reference, _) = split_before(reference, "#");
+        // Before dot segments are removed: a segment before `..` would not be seen.
+        check_characters(reference)?;
         if has_scheme(reference) {
             return Url::parse(reference)?.without_dot_segments();
         }
@@ -214,6 +211,12 @@ pub(crate) fn host_of_origin(origin: &str) -> Option<&str> {
     let (scheme, authority) = origin.split_once("://")?;
     let is_origin = is_scheme(scheme) && host_and_port(authority).is_ok();
     is_origin.then_some(authority)
+}
+
+fn check_characters(text: &str) -> Result<(), BadUrl> {
+    let is_valid = |byte: u8| matches!(byte, b'!'..=b'~') && byte != b'\\';
+    let is_text = text.bytes().all(is_valid);
+    is_text.then_some(()).ok_or(BadUrl::Character)
 }
 
 /// Splits an authority into the host and the optional port. A host is a name of letters, digits, `-`, `.`, `_` and `~`, or an address.
@@ -479,6 +482,9 @@ mod tests {
             ("//user@h", BadUrl::UserInfo),
             ("a b", BadUrl::Character),
             ("/\\evil.example", BadUrl::Character),
+            // Even in a segment that is removed.
+            ("\u{2}/../g", BadUrl::Character),
+            ("\\evil.example/../g", BadUrl::Character),
         ] {
             assert_eq!(base.resolve(reference), Err(why), "{reference}");
         }

@@ -18,7 +18,7 @@
 //! With a nightly compiler and `cargo-fuzz`, from the root of the repository:
 //!
 //! ```text
-//! cargo xtask fuzz --minutes 60                  # all targets in turn, or those that are named
+//! cargo xtask fuzz --minutes 60                  # all targets on all cores, or those that are named
 //! cargo xtask fuzz --minimise                    # what they found becomes fuzz/corpus
 //! cargo run -p model --example show -- client_stdio fuzz/artifacts/client_stdio/crash-...
 //! ```
@@ -37,6 +37,7 @@ mod both;
 mod client;
 mod conversation;
 pub mod explore;
+mod header;
 mod json;
 mod ledger;
 mod line;
@@ -49,6 +50,7 @@ mod relay;
 mod script;
 mod server;
 mod sse;
+mod url;
 mod world;
 
 use everlink::Config;
@@ -58,6 +60,7 @@ pub use auth::{auth_challenge, auth_document, auth_machine, auth_redirect};
 pub use client::app::Which;
 pub use client::pipe::Op;
 pub use client::{Reply, ServerMessage};
+pub use header::header;
 pub use line::line;
 pub use message::message;
 pub use net::{Net, NetworkFaults};
@@ -65,6 +68,7 @@ pub use pair::{ClientApp, Pair, ServerApp};
 pub use pipe::Cut;
 pub use script::Elapse;
 pub use sse::sse;
+pub use url::url;
 pub use world::Setup;
 
 use script::Read;
@@ -101,6 +105,11 @@ pub fn server_stdio(data: &[u8]) {
     world::run::<server::pipe::Pipe>(data, Read::read);
 }
 
+/// Tests several servers with one store.
+pub fn shared_store(data: &[u8]) {
+    server::fleet::run(data);
+}
+
 /// Tests both ends of a link.
 pub fn pair(data: &[u8]) {
     world::run::<both::Both>(data, Read::read);
@@ -124,11 +133,11 @@ pub fn show(target: &str, data: &[u8]) -> String {
         "pair" => world::show::<both::Both>(data, Read::read),
         "relay" => world::show::<relay::Guarded>(data, Read::read),
         "server_http" => world::show::<server::http::Site>(data, Read::read),
+        "shared_store" => server::fleet::show(data),
         "server_stdio" => world::show::<server::pipe::Pipe>(data, Read::read),
-        "auth_challenge" | "auth_document" | "auth_machine" | "auth_redirect" => {
-            data.escape_ascii().to_string()
-        }
-        "again" | "line" | "message" | "sse" => data.escape_ascii().to_string(),
+        "auth_machine" => auth::show_machine(data),
+        "auth_challenge" | "auth_document" | "auth_redirect" => data.escape_ascii().to_string(),
+        "again" | "header" | "line" | "message" | "sse" | "url" => data.escape_ascii().to_string(),
         other => panic!("there is no {other}"),
     }
 }

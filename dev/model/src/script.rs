@@ -30,11 +30,6 @@ impl<'a> Script<'a> {
         self.take(1).first().copied().unwrap_or_default()
     }
 
-    /// The next byte, or `None` at the end.
-    pub(crate) fn next_byte(&mut self) -> Option<u8> {
-        self.take(1).first().copied()
-    }
-
     pub(crate) fn read<T: Read>(&mut self) -> T {
         T::read(self)
     }

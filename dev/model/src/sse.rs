@@ -49,6 +49,46 @@ pub fn sse(data: &[u8]) {
         assert_eq!(seen, expected);
     }
     there_and_back(&seen, sizes);
+    beside_peer(&stream, sizes);
+}
+
+/// Compares with the crate `sse-core`.
+///
+/// These differences are meant:
+/// - Ours has limits for names and ids, so streams with longer ones are not compared.
+/// - Ours reports bytes that are not UTF-8, and drops an id that has them. The crate replaces them.
+/// - Ours takes an event with empty data for none, and reports one without data that has an id.
+/// - Ours reports a time to wait of any length. The crate ignores one beyond 32 bits.
+fn beside_peer(stream: &[u8], sizes: &[u8]) {
+    if stream.len() > NAME || std::str::from_utf8(stream).is_err() {
+        return;
+    }
+    let mut decoder = sse_core::SseDecoder::new();
+    let mut peers = Vec::new();
+    let mut bytes = stream;
+    while let Some(event) = decoder.next(&mut bytes) {
+        match event.expect("below the limit") {
+            sse_core::SseEvent::Message(event) if event.data.is_empty() => {}
+            sse_core::SseEvent::Message(event) => {
+                let id = event.last_event_id.map(|id| id.to_string());
+                let id = id.filter(|id| !id.is_empty());
+                peers.push((Seen::Message(event.event.into(), event.data), id));
+            }
+            sse_core::SseEvent::Retry(wait) => {
+                let id = decoder.last_event_id().map(|id| id.to_string());
+                let id = id.filter(|id| !id.is_empty());
+                peers.push((Seen::Retry(Duration::from_millis(wait.into())), id));
+            }
+        }
+    }
+    let most = Duration::from_millis(u32::MAX.into());
+    let mut ours = chunked(stream, usize::MAX - 2 * NAME - 4 * ID, sizes);
+    ours.retain(|(seen, _)| match seen {
+        Seen::Primed => false,
+        Seen::Retry(wait) => *wait <= most,
+        _ => true,
+    });
+    assert_eq!(ours, peers, "our reader and sse-core differ");
 }
 
 fn unfold(bytes: &[u8]) -> Vec<u8> {

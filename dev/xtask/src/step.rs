@@ -134,6 +134,35 @@ pub(crate) fn target() -> PathBuf {
     root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
+/// The commit that is checked out, and whether files were changed since. Pages are no part of what is measured.
+pub(crate) fn commit() -> Result<String, String> {
+    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
+    let hash = git(&["rev-parse", "--short", "HEAD"])?;
+    let changes = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ".",
+        ":!docs",
+    ])?;
+    let suffix = if changes.is_empty() {
+        ""
+    } else {
+        " with changes"
+    };
+    Ok(format!("{hash}{suffix}"))
+}
+
+/// Returns the standard output of a command, without the line break at its end.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|error| format!("`{name}` could not start: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 fn cargo_command(arguments: &str) -> Command {
     // Uses the cargo that runs this program, which may not be the one in the search path.
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

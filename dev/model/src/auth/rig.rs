@@ -1,17 +1,18 @@
 //! The driver of an authorizer under test, and the rules.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
 use everlink::auth::{
-    Authorizer, ClientAuthentication, Config, Endpoints, Event, ExchangeId, Grant,
-    IdentityProvider, Input, Key, KnownClient, Lock, Now, Output, Prepared, Secret, State, TokenId,
-    TokenPoll,
+    Authorizer, Event, ExchangeId, Input, Key, Lock, Now, Output, Prepared, Request, Secret, State,
+    TokenId, TokenPoll,
 };
 use everlink::http::{Fields, ResponseHead, Url};
 use everlink::{Fault, FaultKind, Instant};
 
-use crate::script::Script;
+use super::setup::Setup;
 
 /// The `state` of every sign-in. It is part of a URL, so it may be shown.
 pub(super) const STATE: &str = "the-state";
@@ -26,29 +27,6 @@ const RESOURCE: &str =
 const METADATA: &str = r#"{"issuer":"https://as.example","authorization_endpoint":"https://as.example/authorize","token_endpoint":"https://as.example/token","registration_endpoint":"https://as.example/register","revocation_endpoint":"https://as.example/revoke","device_authorization_endpoint":"https://as.example/device","code_challenge_methods_supported":["S256"],"dpop_signing_alg_values_supported":["ES256"]}"#;
 const DEVICE: &str = r#"{"device_code":"SECRET-d","user_code":"SECRET-u","verification_uri":"https://as.example/d","interval":1,"expires_in":60}"#;
 
-/// The settings of a run.
-#[derive(Clone, Debug)]
-pub(super) struct Setup {
-    pub(super) grant: Grant,
-    pub(super) dpop: bool,
-    pub(super) known: Option<ClientAuthentication>,
-    pub(super) fixed_endpoints: bool,
-    /// Whether nobody signs in by themselves.
-    pub(super) waits_for_redirect: bool,
-}
-
-impl Default for Setup {
-    fn default() -> Setup {
-        Setup {
-            grant: Grant::AuthorizationCode,
-            dpop: false,
-            known: None,
-            fixed_endpoints: false,
-            waits_for_redirect: false,
-        }
-    }
-}
-
 /// Whether the letters are there in this order, as they are or percent-encoded, whatever is between them.
 fn contains_in_order(data: &[u8], letters: &[u8]) -> bool {
     let mut letters = letters.iter().peekable();
@@ -61,84 +39,88 @@ fn contains_in_order(data: &[u8], letters: &[u8]) -> bool {
     letters.peek().is_none()
 }
 
-fn url(text: &str) -> Url {
+pub(super) fn url(text: &str) -> Url {
     Url::parse(text).expect("a URL")
 }
 
-impl Setup {
-    pub(super) fn read(script: &mut Script<'_>) -> Setup {
-        let grant = match script.byte() % 8 {
-            0 => Grant::ClientCredentials,
-            1 => Grant::DeviceCode,
-            2 => Grant::WorkloadIdentity,
-            3 => Grant::EnterpriseManaged(Box::new(IdentityProvider {
-                token_endpoint: url("https://idp.example/token"),
-                client_id: "idp-client".into(),
-                client_secret: Some(Secret::new("SECRET-i")),
-            })),
-            _ => Grant::AuthorizationCode,
-        };
-        let flags = script.byte();
-        let known = match flags >> 1 & 7 {
-            1 => Some(ClientAuthentication::Basic),
-            2 => Some(ClientAuthentication::Post),
-            3 => Some(ClientAuthentication::PrivateKeyJwt),
-            _ => None,
-        };
-        Setup {
-            grant,
-            dpop: flags & 1 == 1,
-            known,
-            fixed_endpoints: flags & 16 == 16,
-            waits_for_redirect: true,
-        }
-    }
+/// The refresh token in a request that exchanges one.
+fn refresh_token(request: &Request) -> Option<String> {
+    let mut form = url::form_urlencoded::parse(&request.body);
+    let is_it = request.body.starts_with(b"grant_type=refresh_token");
+    let token = form.find(|(name, _)| name == "refresh_token");
+    token.filter(|_| is_it).map(|(_, token)| token.into_owned())
+}
 
-    fn config(&self) -> Config {
-        let mut config = Config::new(url("https://mcp.example/mcp"), "model");
-        config.grant = self.grant.clone();
-        config.dpop = self.dpop;
-        config.client.known = self.known.map(|method| KnownClient {
-            id: "known".into(),
-            secret: Some(Secret::new("SECRET-k")),
-            method: Some(method),
-            issuer: None,
-        });
-        config.endpoints = self.fixed_endpoints.then(|| {
-            Box::new(Endpoints {
-                issuer: ISSUER.into(),
-                authorization: Some(url("https://as.example/authorize")),
-                token: url("https://as.example/token"),
-                device: Some(url("https://as.example/device")),
-                revocation: None,
-            })
-        });
-        config
-    }
+/// The server is public, so no document may lead to a private address, however it is spelled. The crate `url` says what a spelling means.
+fn assert_public(url: &Url) {
+    let is_private = match url::Url::parse(url.as_str()).as_ref().map(url::Url::host) {
+        Ok(Some(url::Host::Domain(name))) => name.trim_end_matches('.') == "localhost",
+        Ok(Some(url::Host::Ipv4(address))) => address.is_private() || address.is_loopback(),
+        Ok(Some(url::Host::Ipv6(address))) => address.is_loopback(),
+        // A resolver is not likely to take it either.
+        Ok(None) | Err(_) => false,
+    };
+    assert!(!is_private, "{} is private", url.as_str());
+}
+
+/// What several processes of one account share: the store, and the authorization server.
+#[derive(Default)]
+struct Shared {
+    /// The records, each with the process that wrote it.
+    records: BTreeMap<Key, (usize, Vec<u8>)>,
+    /// The locks that are granted, each with its process.
+    locks: BTreeMap<(Key, Lock), usize>,
+    tokens: u32,
+    /// The refresh tokens that were exchanged for others.
+    spent: BTreeSet<String>,
+    /// The store failed, lied or was slow, or a process ended in the middle: then a token may be lost or used twice.
+    is_disturbed: bool,
 }
 
 /// An authorizer with its driver.
 pub(super) struct Rig {
-    setup: Setup,
-    auth: Authorizer,
-    clock: Duration,
-    unix: u64,
+    pub(super) setup: Setup,
+    pub(super) auth: Authorizer,
+    pub(super) clock: Duration,
+    pub(super) unix: u64,
+    /// The number of this process.
+    number: usize,
+    shared: Rc<RefCell<Shared>>,
     /// Outputs that want an answer, oldest first.
     pending: VecDeque<Output>,
-    exchange: Option<ExchangeId>,
+    pub(super) exchange: Option<ExchangeId>,
     locks: BTreeSet<(Key, Lock)>,
-    record: Option<Vec<u8>>,
-    place: Option<Vec<u8>>,
     replacement: Option<(&'static str, u16, Vec<u8>)>,
-    tokens: u32,
     /// How many sign-ins began since tokens came, or since the application asked for one.
-    sign_ins: u32,
+    pub(super) sign_ins: u32,
     checks_texts: bool,
-    last_token: Option<TokenId>,
+    pub(super) last_token: Option<TokenId>,
+    /// The last URL that a person was sent to.
+    pub(super) visited: Option<Url>,
 }
 
 impl Rig {
     pub(super) fn new(setup: Setup) -> Rig {
+        Rig::start(setup, 0, Rc::default())
+    }
+
+    /// Another process with the same store.
+    pub(super) fn beside(&self) -> Rig {
+        Rig::start(self.setup.clone(), self.number + 1, self.shared.clone())
+    }
+
+    /// The process is killed and starts again. The store releases its locks.
+    pub(super) fn restart(&mut self) {
+        let mut shared = self.shared.borrow_mut();
+        shared.is_disturbed |= !self.pending.is_empty() || !self.auth.state().is_idle();
+        shared.locks.retain(|_, holder| *holder != self.number);
+        drop(shared);
+        let before = (self.clock, self.unix, self.checks_texts);
+        *self = Rig::start(self.setup.clone(), self.number, self.shared.clone());
+        (self.clock, self.unix, self.checks_texts) = before;
+    }
+
+    fn start(setup: Setup, number: usize, shared: Rc<RefCell<Shared>>) -> Rig {
         let now = Now {
             at: Instant::ZERO,
             unix: 1_800_000_000,
@@ -149,16 +131,16 @@ impl Rig {
             auth,
             clock: Duration::ZERO,
             unix: now.unix,
+            number,
+            shared,
             pending: VecDeque::new(),
             exchange: None,
             locks: BTreeSet::new(),
-            record: None,
-            place: None,
             replacement: None,
-            tokens: 0,
             sign_ins: 0,
             checks_texts: true,
             last_token: None,
+            visited: None,
         };
         rig.poll();
         rig
@@ -168,7 +150,7 @@ impl Rig {
         self.auth.state()
     }
 
-    fn now(&self) -> Now {
+    pub(super) fn now(&self) -> Now {
         Now {
             at: Instant::from_origin(self.clock),
             unix: self.unix,
@@ -208,7 +190,7 @@ impl Rig {
     }
 
     /// Takes all outputs, and checks the rules.
-    fn poll(&mut self) {
+    pub(super) fn poll(&mut self) {
         while let Some(output) = self.auth.poll_output() {
             let shown = format!("{output:?}");
             assert!(!self.checks_texts || !shown.contains(SECRET), "{shown}");
@@ -235,18 +217,29 @@ impl Rig {
                 self.pending.push_back(output);
             }
             Output::Unlock { key, lock } => {
-                let was_there = self.locks.remove(&(key.clone(), *lock));
+                let which = (key.clone(), *lock);
+                let was_there = self.locks.remove(&which);
                 assert!(was_there, "{lock:?} was not locked");
+                let locks = &mut self.shared.borrow_mut().locks;
+                if locks.get(&which) == Some(&self.number) {
+                    locks.remove(&which);
+                }
                 let is_it =
                     |of: &Output| matches!(of, Output::Lock { lock: which, .. } if which == lock);
                 self.pending.retain(|of| !is_it(of));
             }
             Output::Request(request) => {
                 assert!(self.exchange.is_none(), "two exchanges at once");
+                assert_public(&request.url);
+                self.check_refresh(request);
                 self.exchange = Some(request.exchange);
                 self.pending.push_back(output);
             }
             Output::Visit { .. } | Output::ShowCode(_) => {
+                if let Output::Visit { url, .. } = &output {
+                    assert_public(url);
+                    self.visited = Some(url.clone());
+                }
                 self.sign_ins += 1;
                 // One sign-in may ask twice, if the client is not known any more.
                 assert!(self.sign_ins <= 4, "too many sign-ins");
@@ -264,24 +257,87 @@ impl Rig {
         }
     }
 
+    /// A refresh token is exchanged once, and by a process that holds a lock: the authorization server may take a second time for a theft.
+    fn check_refresh(&self, request: &Request) {
+        let (shared, token) = (self.shared.borrow(), refresh_token(request));
+        if let (Some(token), false) = (token, shared.is_disturbed) {
+            assert!(!shared.spent.contains(&token), "a token is used twice");
+            let is_locked = shared.locks.values().any(|holder| *holder == self.number);
+            assert!(is_locked, "a token is renewed without a lock");
+        }
+    }
+
     /// Answers everything as expected, and lets time pass, until nothing is under way.
     pub(super) fn finish(&mut self) {
         for _ in 0..MAX_STEPS {
-            if let Some(output) = self.pending.pop_front() {
-                self.answer(output, 0);
-            } else if !self.auth.state().is_idle() {
-                if self.auth.state() == State::Asking && self.setup.waits_for_redirect {
-                    return;
-                }
-                self.pass_to_deadline();
-            } else {
+            if !self.step() {
                 return;
             }
         }
         panic!("{:?} does not come to rest", self.auth.state());
     }
 
-    fn pass_to_deadline(&mut self) {
+    /// Answers one output, or lets time pass. Returns whether there is more to do.
+    pub(super) fn step(&mut self) -> bool {
+        let is_waiting = self.setup.waits_for_redirect && self.auth.state() == State::Asking;
+        if !self.pending.is_empty() {
+            self.answer_next(0)
+        } else if self.auth.state().is_idle() || is_waiting {
+            false
+        } else {
+            self.pass_to_deadline();
+            true
+        }
+    }
+
+    /// Answers the oldest output that can be answered. Returns whether there is one: a lock that another process holds cannot be granted.
+    pub(super) fn answer_next(&mut self, manner: u8) -> bool {
+        let is_free = |output: &Output| match output {
+            Output::Lock { key, lock } => {
+                let shared = self.shared.borrow();
+                let holder = shared.locks.get(&(key.clone(), *lock));
+                holder.is_none_or(|holder| *holder == self.number)
+            }
+            _ => true,
+        };
+        let at = self.pending.iter().position(is_free);
+        match at.and_then(|at| self.pending.remove(at)) {
+            Some(output) => self.answer(output, manner),
+            None => return false,
+        }
+        true
+    }
+
+    /// Answers the next request with this response. Returns how long the authorizer waits then.
+    pub(super) fn refuse(&mut self, status: u16, fields: Fields<'_>) -> Option<Duration> {
+        while let Some(output) = self.pending.pop_front() {
+            let Output::Request(request) = output else {
+                self.answer(output, 0);
+                continue;
+            };
+            self.exchange = None;
+            let (exchange, body) = (request.exchange, &[][..]);
+            let head = ResponseHead::new(status).with_fields(fields);
+            let input = Input::Response {
+                exchange,
+                head,
+                body,
+            };
+            self.auth.handle(self.now(), input);
+            self.poll();
+            break;
+        }
+        let until = Duration::from_nanos(self.auth.poll_timeout()?.as_nanos());
+        Some(until.saturating_sub(self.clock))
+    }
+
+    /// An output of the store that time passes for was answered too late.
+    pub(super) fn note_delay(&self) {
+        self.shared.borrow_mut().is_disturbed |= !self.pending.is_empty();
+    }
+
+    pub(super) fn pass_to_deadline(&mut self) {
+        self.note_delay();
         if let Some(at) = self.auth.poll_timeout() {
             let at = Duration::from_nanos(at.as_nanos());
             self.unix += at.saturating_sub(self.clock).as_secs();
@@ -307,39 +363,31 @@ impl Rig {
             output,
             Output::Load { .. } | Output::Lock { .. } | Output::Save { .. } | Output::Delete { .. }
         );
+        self.shared.borrow_mut().is_disturbed |= is_of_store && (1..=3).contains(&(manner % 8));
         if is_of_store && manner % 8 == 1 {
             self.auth.handle(now, Input::StoreFailed { why: "full" });
             return self.poll();
         }
-        let stored = |key: &Key, rig: &Rig| match (key, manner % 8) {
-            (_, 2) => Some(b"{}".to_vec()),
-            (_, 3) => None,
-            (Key::Server { .. }, _) => rig.place.clone(),
-            _ => rig.record.clone(),
-        };
         match output {
             Output::Load { key } => {
-                let record = stored(&key, self);
+                let record = self.stored(&key, manner);
                 let record = record.as_deref();
                 self.auth.handle(now, Input::Loaded { record });
             }
-            Output::Lock { key, .. } => {
-                let record = stored(&key, self);
+            Output::Lock { key, lock } => {
+                let record = self.stored(&key, manner);
+                let locks = &mut self.shared.borrow_mut().locks;
+                locks.insert((key, lock), self.number);
                 let record = record.as_deref();
                 self.auth.handle(now, Input::Locked { record });
             }
             Output::Save { key, record } => {
-                match key {
-                    Key::Server { .. } => self.place = Some(record),
-                    _ => self.record = Some(record),
-                }
+                let records = &mut self.shared.borrow_mut().records;
+                records.insert(key, (self.number, record));
                 self.auth.handle(now, Input::Saved);
             }
             Output::Delete { key } => {
-                match key {
-                    Key::Server { .. } => self.place = None,
-                    _ => self.record = None,
-                }
+                self.shared.borrow_mut().records.remove(&key);
                 self.auth.handle(now, Input::Saved);
             }
             Output::Give(_) | Output::Prepare(_) if manner % 8 == 1 => {
@@ -373,7 +421,22 @@ impl Rig {
         self.poll();
     }
 
-    fn respond(&mut self, request: &everlink::auth::Request, manner: u8) {
+    /// The record that the store has, or says that it has.
+    fn stored(&mut self, key: &Key, manner: u8) -> Option<Vec<u8>> {
+        let shared = self.shared.borrow();
+        let (writer, record) = shared.records.get(key)?;
+        if *writer != self.number {
+            // These may be tokens that came to another process.
+            self.sign_ins = 0;
+        }
+        match manner % 8 {
+            2 => Some(b"{}".to_vec()),
+            3 => None,
+            _ => Some(record.clone()),
+        }
+    }
+
+    fn respond(&mut self, request: &Request, manner: u8) {
         let (now, exchange) = (self.now(), request.exchange);
         self.exchange = None;
         if manner % 16 == 1 {
@@ -382,7 +445,15 @@ impl Rig {
         }
         let at = request.url.as_str();
         let is_token = at.ends_with("/token");
+        let refresh_token = refresh_token(request);
+        let is_spent = refresh_token.is_some_and(|token| {
+            let spent = &mut self.shared.borrow_mut().spent;
+            spent.contains(&token) || manner == 0 && !spent.insert(token)
+        });
         let (mut status, mut body) = self.usual(at);
+        if is_spent {
+            (status, body) = (400, r#"{"error":"invalid_grant"}"#.into());
+        }
         if is_token && status == 200 && manner < 240 {
             self.sign_ins = 0;
         }
@@ -445,113 +516,17 @@ impl Rig {
         } else if at.starts_with("https://idp.") {
             r#"{"access_token":"SECRET-a","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag","token_type":"N_A"}"#.to_owned()
         } else if at.ends_with("/token") {
-            self.tokens += 1;
-            let number = self.tokens;
+            let tokens = &mut self.shared.borrow_mut().tokens;
+            *tokens += 1;
+            let number = *tokens;
             format!(
                 r#"{{"access_token":"SECRET-{number}","refresh_token":"SECRET-r{number}","token_type":"Bearer","expires_in":3600}}"#
             )
+        } else if at.ends_with("/revoke") {
+            String::new()
         } else {
             return (404, String::new());
         };
         (200, body)
-    }
-
-    /// Performs the operations of a script.
-    pub(super) fn run(&mut self, script: &mut Script<'_>) {
-        while let Some(op) = script.next_byte() {
-            let now = self.now();
-            match op % 16 {
-                0..6 => {
-                    if let Some(output) = self.pending.pop_front() {
-                        let manner = if op < 128 { 0 } else { script.byte() };
-                        self.answer(output, manner);
-                    }
-                }
-                6 => self.pass_to_deadline(),
-                7 => self.challenge(401, &[b"Bearer scope=\"read\""]),
-                8 => self.challenge(
-                    403,
-                    &[b"Bearer error=\"insufficient_scope\", scope=\"more\""],
-                ),
-                9 => self.redirect(&format!("?code=SECRET-c&state={STATE}")),
-                10 => {
-                    let query = [
-                        "?code=x&state=forged",
-                        "?error=access_denied&state=the-state",
-                        "?error=unauthorized_client&state=the-state",
-                        "?code=x&state=the-state&iss=https://evil.example",
-                    ];
-                    self.redirect(script.pick(&query));
-                }
-                11 => {
-                    self.sign_ins = 0;
-                    self.auth.sign_in(now);
-                }
-                12 if self.state() != State::Loading => {
-                    self.sign_ins = 0;
-                    self.auth.sign_out(now);
-                }
-                12 | 13 => self.auth.cancel(now),
-                14 => {
-                    let seconds = 1_u64 << (script.byte() % 20);
-                    if op < 128 {
-                        self.clock += Duration::from_secs(seconds);
-                        self.unix += seconds;
-                        let now = self.now();
-                        self.auth.handle_timeout(now);
-                    } else if op < 192 {
-                        self.unix += seconds;
-                    } else {
-                        self.unix = self.unix.saturating_sub(seconds);
-                    }
-                }
-                _ => self.disturb(script),
-            }
-            self.poll();
-        }
-    }
-
-    /// Inputs that nobody waits for, and calls of the application.
-    fn disturb(&mut self, script: &mut Script<'_>) {
-        let now = self.now();
-        match script.byte() % 8 {
-            0 => self.auth.handle(now, Input::Given(Secret::new("SECRET-x"))),
-            1 => self.auth.handle(now, Input::Prepared(Prepared::default())),
-            2 if self.exchange.is_none() => {
-                // The answer of an exchange that has ended.
-                let id = self.last_exchange();
-                let head = ResponseHead::new(200);
-                if let Some(exchange) = id {
-                    self.auth.handle(
-                        now,
-                        Input::Response {
-                            exchange,
-                            head,
-                            body: b"{}",
-                        },
-                    );
-                }
-            }
-            3 => {
-                self.last_token = match self.auth.poll_token(now) {
-                    TokenPoll::Ready(token) => Some(token.id),
-                    _ => self.last_token,
-                };
-            }
-            4 => {
-                // A request that carried an older token was refused.
-                let fields = Fields::new().and("WWW-Authenticate", "Bearer");
-                self.auth.challenge(now, 401, &fields, self.last_token);
-            }
-            5 => {
-                let fields = Fields::new().and("DPoP-Nonce", "another");
-                self.auth.observe(&fields);
-            }
-            _ => self.auth.handle_timeout(now),
-        }
-    }
-
-    fn last_exchange(&self) -> Option<ExchangeId> {
-        Some(everlink::auth::Request::get(url(ISSUER)).exchange)
     }
 }

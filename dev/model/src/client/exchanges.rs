@@ -69,7 +69,8 @@ impl Exchanges {
         let exchange = Exchange {
             epoch,
             call,
-            id: message["id"].as_i64(),
+            // An answer to the server has an id of the server.
+            id: message.get("method").and(message["id"].as_i64()),
             session: head.fields.get("mcp-session-id").map(String::from),
             is_open: true,
             has_just_ended: false,

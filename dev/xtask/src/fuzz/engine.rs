@@ -4,11 +4,13 @@ use core::time::Duration;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use super::Target;
 use super::report::Run;
+use crate::step::{output, root, target};
 
 /// The code has no unsafe blocks, so a sanitizer finds nothing. Comparisons need no tracing: a dictionary has the words that matter to
 /// texts, and scripts have none. Each of them would make the fuzzers several times slower.
@@ -17,12 +19,15 @@ pub(super) const FLAGS: [&str; 3] = ["--sanitizer", "none", "--no-trace-compares
 /// The timeout for one input, far beyond what any input takes on a busy machine.
 const TIMEOUT: &str = "-timeout=60";
 
+/// The unit of the times in `/proc`, which Linux fixes for all programs.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 const HELP: &str = "with rustup:\n\n  \
     rustup toolchain install nightly --profile minimal\n  \
     cargo install cargo-fuzz --locked";
 
-/// Targets that are built.
-pub(super) struct Engine(());
+/// The directory with the programs of the targets, which are built.
+pub(super) struct Engine(PathBuf);
 
 impl Engine {
     pub(super) fn build() -> Result<Engine, String> {
@@ -41,32 +46,37 @@ impl Engine {
         if !has(&["fuzz"]) {
             return Err(format!("this needs cargo-fuzz; {HELP}"));
         }
+        let built_in = target().join("fuzz");
         let mut command = nightly();
         command.args(["fuzz", "build"]).args(FLAGS);
-        let is_built = command.status().is_ok_and(|status| status.success());
-        is_built
-            .then_some(Engine(()))
-            .ok_or_else(|| "the fuzz targets could not be built".into())
+        command.env("CARGO_TARGET_DIR", &built_in);
+        if !command.status().is_ok_and(|status| status.success()) {
+            return Err("the fuzz targets could not be built".into());
+        }
+        let mut rustc = Command::new("rustup");
+        rustc.args(["run", "nightly", "rustc", "--print", "host-tuple"]);
+        Ok(Engine(built_in.join(output(&mut rustc)?).join("release")))
     }
 
-    /// Grows the corpus of a target for this time, or until an input breaks a rule.
-    pub(super) fn run(&self, target: &Target, time: Duration) -> Result<Run, String> {
+    /// Extends the corpus of a target for this time, or until an input breaks a rule, or until there is a file at `stop`.
+    pub(super) fn run(&self, target: &Target, time: Duration, stop: &Path) -> Result<Run, String> {
         let (local_corpus, committed_corpus) = (target.local_corpus(), target.committed_corpus());
         let artifacts = target.artifacts();
         for directory in [&local_corpus, &committed_corpus, &artifacts] {
             create(directory)?;
         }
         let mut command = self.command(target, [&local_corpus, &committed_corpus]);
-        command.arg(format!("-max_total_time={}", time.as_secs()));
+        command.arg(format!("-max_total_time={}", time.as_secs().max(1)));
         command.arg(format!("-max_len={}", target.max_len()));
+        command.arg(format!("-stop_file={}", stop.display()));
         // With a separator at its end: otherwise it would be a prefix of file names.
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         if let Some(dictionary) = target.dictionary() {
             command.arg(format!("-dict={}", dictionary.display()));
         }
         let mut run = Run::default();
-        let succeeds = run_and_read(&mut command, |line| run.read_line(line))?;
-        run.end(succeeds)?;
+        let (succeeds, cpu) = run_and_read(&mut command, |line| run.read_line(line))?;
+        run.end(succeeds, cpu)?;
         Ok(run)
     }
 
@@ -80,7 +90,7 @@ impl Engine {
         // Counting how often each branch is taken would triple the number of inputs.
         command.args(["-set_cover_merge=1", "-use_counters=0"]);
         let mut output = String::new();
-        let succeeds = run_and_read(&mut command, |line| {
+        let (succeeds, _) = run_and_read(&mut command, |line| {
             output.push_str(line);
             output.push('\n');
         })?;
@@ -90,10 +100,10 @@ impl Engine {
         Err(format!("{output}\n{} could not be merged", target.name))
     }
 
+    /// Runs the program itself: a process in between would stay when this one ends, and would hide the CPU time.
     fn command(&self, target: &Target, corpora: impl IntoIterator<Item: AsRef<OsStr>>) -> Command {
-        let mut command = nightly();
-        command.args(["fuzz", "run"]).args(FLAGS).arg(&target.name);
-        command.args(corpora).args(["--", TIMEOUT]);
+        let mut command = Command::new(self.0.join(&target.name));
+        command.args(corpora).arg(TIMEOUT).current_dir(root());
         command
     }
 }
@@ -104,13 +114,16 @@ fn nightly() -> Command {
     command
         .args(["run", "nightly", "cargo"])
         .env_remove("CARGO")
-        .current_dir(crate::step::root());
+        .current_dir(root());
     command
 }
 
-/// Runs a command to its end, and passes on its standard error line by line. Returns whether it succeeds.
-fn run_and_read(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<bool, String> {
-    let failed = |error| format!("cargo fuzz could not run: {error}");
+/// Runs a command to its end, and passes on its standard error line by line. Returns whether it succeeds, and its CPU time in seconds.
+fn run_and_read(
+    command: &mut Command,
+    mut on_line: impl FnMut(&str),
+) -> Result<(bool, f64), String> {
+    let failed = |error| format!("the fuzzer could not run: {error}");
     let mut child = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
     let stderr = child.stderr.take().map(BufReader::new);
     // A panic message may contain bytes that are no text.
@@ -118,10 +131,50 @@ fn run_and_read(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<
     for line in lines {
         on_line(&String::from_utf8_lossy(&line.map_err(failed)?));
     }
-    Ok(child.wait().map_err(failed)?.success())
+    let cpu = cpu_seconds_at_exit(child.id());
+    Ok((child.wait().map_err(failed)?.success(), cpu))
+}
+
+/// The CPU time of a child that exits, in its own code and in the kernel. The kernel keeps it until the child is reaped. 0 where there is no `/proc`.
+fn cpu_seconds_at_exit(child: u32) -> f64 {
+    let mut seconds = 0.0;
+    for _ in 0..100 {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{child}/stat")) else {
+            break;
+        };
+        let (has_exited, so_far) = parse_stat(&stat);
+        seconds = so_far;
+        if has_exited {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    seconds
+}
+
+/// Whether a process has exited, and its CPU time, from `/proc/PID/stat`: the fields 3, 14 and 15. The name before them may have spaces.
+fn parse_stat(stat: &str) -> (bool, f64) {
+    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
+    let total = ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default();
+    (fields.first() == Some(&"Z"), total / TICKS_PER_SECOND)
 }
 
 fn create(directory: &Path) -> Result<(), String> {
     fs::create_dir_all(directory)
         .map_err(|error| format!("{} cannot be made: {error}", directory.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_stat;
+
+    #[test]
+    fn cpu_time_is_the_sum_of_user_and_system_time() {
+        let stat = "7 (a ) b) Z 1 7 7 0 -1 4 5 0 0 0 1250 34 99 98 20 0 1 0 5 6 7";
+        assert_eq!(parse_stat(stat), (true, 12.84));
+        assert_eq!(parse_stat("7 (a) R 1"), (false, 0.0));
+        assert_eq!(parse_stat(""), (false, 0.0));
+    }
 }

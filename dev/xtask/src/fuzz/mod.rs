@@ -1,26 +1,38 @@
-//! `cargo xtask fuzz`: runs the fuzz targets one after the other, and minimises their corpora.
+//! `cargo xtask fuzz`: runs the fuzz targets on all cores up to the first finding, and minimises their corpora.
 //!
-//! `engine` builds and runs a target, `report` parses and shows a run, and `corpus` chooses the committed inputs.
+//! `engine` builds and runs a target, `report` parses the output of a run, `history` keeps all runs and writes the page, and `corpus` chooses the
+//! committed inputs.
 
 mod corpus;
 mod engine;
+mod history;
 mod report;
 
 use core::num::NonZeroU32;
 use core::time::Duration;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::{fs, thread};
 
 use crate::step::{root, target};
 
 use engine::Engine;
-use report::Report;
+use history::Row;
 
-/// Runs the targets with these names, or all, for this many minutes in total.
+/// Runs the targets with these names, or all, for this many minutes.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let (time, names) = parse_arguments(arguments)?;
+    let (minutes, names) = parse_arguments(arguments)?;
     let targets = Target::by_names(names)?;
-    run_targets(&Engine::build()?, &targets, time)
+    let engine = Engine::build()?;
+    let row = Row::of_command(minutes.get().into())?;
+    let result = run_targets(&engine, &targets, &row);
+    history::write_page()?;
+    result
+}
+
+/// Writes the page again, from all runs and from the text about the findings.
+pub(crate) fn write_page() -> Result<(), String> {
+    history::write_page()
 }
 
 /// Replaces the committed corpora of the targets with these names, or of all, by what the local corpora need.
@@ -29,16 +41,65 @@ pub(crate) fn minimise(names: &[String]) -> Result<(), String> {
     corpus::minimise(&Engine::build()?, &targets)
 }
 
-/// Runs each target for its share of the time, whether or not the earlier ones fail.
-fn run_targets(engine: &Engine, targets: &[Target], time: Duration) -> Result<(), String> {
-    let share = time / u32::try_from(targets.len()).unwrap_or(u32::MAX);
-    let mut report = Report::default();
-    for target in targets {
-        eprintln!("{} for {} s", target.name, share.as_secs());
-        report.add(&target.name, engine.run(target, share)?);
+/// Runs the targets on all cores, each for the same time, up to the first finding. Each run becomes a row like this one.
+fn run_targets(engine: &Engine, targets: &[Target], row: &Row) -> Result<(), String> {
+    let (queue, share) = plan(targets.len() as u64, row.cores, row.minutes);
+    let stop = target().join(format!("fuzz-stop-{}", std::process::id()));
+    let queue = Mutex::new(queue.into_iter());
+    let results: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let fails = |why: String| {
+        results.lock().expect("no thread panics").push(why);
+        // The fuzzers look for a file that is not empty.
+        let _ = fs::write(&stop, "a finding");
+    };
+    let work = || {
+        loop {
+            let next = queue.lock().expect("no thread panics").next();
+            let Some(at) = next.filter(|_| !stop.exists()) else {
+                return;
+            };
+            if let Err(why) = run_target(engine, &targets[at], share, &stop, row) {
+                fails(why);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..row.cores {
+            scope.spawn(work);
+        }
+    });
+    let _ = fs::remove_file(&stop);
+    let results = results.into_inner().unwrap_or_default();
+    if results.is_empty() {
+        Ok(())
+    } else {
+        Err(results.concat())
     }
-    eprintln!("\n{}", report.as_table());
-    report.result()
+}
+
+/// The order in which the targets run, by their places, and the time for each run. Each target runs as often as it takes to occupy all cores to the
+/// end.
+fn plan(targets: u64, cores: u64, minutes: u64) -> (Vec<usize>, Duration) {
+    let rounds = (1..=cores).find(|rounds| rounds * targets % cores == 0);
+    let runs = rounds.unwrap_or(1) * targets;
+    let queue = (0..runs).map(|run| (run % targets) as usize).collect();
+    (queue, Duration::from_secs(minutes * 60 * cores / runs))
+}
+
+/// Runs a target once, and keeps the row. A finding is an error.
+fn run_target(
+    engine: &Engine,
+    target: &Target,
+    share: Duration,
+    stop: &Path,
+    row: &Row,
+) -> Result<(), String> {
+    let run = engine.run(target, share, stop)?;
+    let finding = run.finding(&target.name);
+    let row = row.with(&target.name, &run, finding.is_some());
+    eprintln!("{row}");
+    history::append(&row)?;
+    finding.map_or(Ok(()), Err)
 }
 
 /// A fuzz target, by the name of its file.
@@ -107,27 +168,30 @@ impl Target {
             "auth_challenge",
             "auth_document",
             "auth_redirect",
+            "header",
             "line",
             "message",
             "sse",
+            "url",
         ];
         texts.contains(&&*self.name)
     }
 }
 
 /// Parses the minutes and the names after them.
-fn parse_arguments(arguments: &[String]) -> Result<(Duration, &[String]), String> {
+fn parse_arguments(arguments: &[String]) -> Result<(NonZeroU32, &[String]), String> {
     let parsed = arguments.split_first();
     // Zero would mean no limit.
     let parsed =
         parsed.and_then(|(number, names)| Some((number.parse::<NonZeroU32>().ok()?, names)));
-    let (minutes, names) = parsed.ok_or("--minutes must be followed by a number")?;
-    Ok((Duration::from_secs(60) * minutes.get(), names))
+    parsed.ok_or_else(|| "--minutes must be followed by a number".into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Target, parse_arguments};
+    use core::time::Duration;
+
+    use super::{Target, parse_arguments, plan};
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -138,14 +202,24 @@ mod tests {
         let parse = |line: &str| {
             let words = words(line);
             let parsed = parse_arguments(&words);
-            parsed.map(|(time, names)| format!("{} {}", time.as_secs(), names.join(" ")))
+            parsed.map(|(minutes, names)| format!("{minutes} {}", names.join(" ")))
         };
-        assert_eq!(parse("5 line sse"), Ok("300 line sse".to_owned()));
-        assert_eq!(parse("1"), Ok("60 ".to_owned()));
+        assert_eq!(parse("5 line sse"), Ok("5 line sse".to_owned()));
+        assert_eq!(parse("1"), Ok("1 ".to_owned()));
         assert!(parse("").is_err());
         assert!(parse("soon").is_err());
         assert!(parse("line 5").is_err());
         assert!(parse("0").is_err());
+    }
+
+    #[test]
+    fn all_cores_are_busy_to_the_end_and_each_target_has_the_same_time() {
+        let seconds = Duration::from_secs;
+        assert_eq!(plan(2, 2, 1), (vec![0, 1], seconds(60)));
+        assert_eq!(plan(1, 2, 1), (vec![0, 0], seconds(60)));
+        assert_eq!(plan(3, 2, 1), (vec![0, 1, 2, 0, 1, 2], seconds(20)));
+        assert_eq!(plan(4, 8, 1), ([0, 1, 2, 3].repeat(2), seconds(60)));
+        assert_eq!(plan(3, 1, 2), (vec![0, 1, 2], seconds(40)));
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! Parses and shows the output of a fuzzer. Must not run one.
+//! Parses the output of a fuzzer. Must not run one.
 
-use core::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::engine::FLAGS;
 use crate::step::root;
@@ -12,8 +11,10 @@ const MAX_LINES: usize = 200;
 /// The result of a run.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    before: Option<Figures>,
-    after: Figures,
+    /// After the corpora were read. `None` if they break a rule.
+    pub(super) before: Option<Figures>,
+    pub(super) after: Figures,
+    pub(super) cpu_seconds: f64,
     /// The last lines beside the figures.
     output: Vec<String>,
     /// The last input that the fuzzer wrote to a file.
@@ -23,11 +24,11 @@ pub(super) struct Run {
 
 /// The figures in a status line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Figures {
-    executions: u64,
-    branches: u64,
-    features: u64,
-    inputs: u64,
+pub(super) struct Figures {
+    pub(super) executions: u64,
+    pub(super) edges: u64,
+    pub(super) features: u64,
+    pub(super) inputs: u64,
 }
 
 impl Run {
@@ -50,7 +51,8 @@ impl Run {
     }
 
     /// Ends the run. A failure without an input is an error.
-    pub(super) fn end(&mut self, succeeds: bool) -> Result<(), String> {
+    pub(super) fn end(&mut self, succeeds: bool, cpu_seconds: f64) -> Result<(), String> {
+        self.cpu_seconds = cpu_seconds;
         if succeeds {
             return Ok(());
         }
@@ -63,9 +65,16 @@ impl Run {
         Ok(())
     }
 
-    /// The input that broke a rule, if there is one.
-    fn crashing_input(&self) -> Option<&Path> {
-        self.written_input.as_deref().filter(|_| self.crashed)
+    /// The input that broke a rule and how to replay it, if there is one.
+    pub(super) fn finding(&self, target: &str) -> Option<String> {
+        let input = self.written_input.as_deref().filter(|_| self.crashed)?;
+        let path = input.strip_prefix(root()).unwrap_or(input).display();
+        Some(format!(
+            "\n\n{target} broke a rule with {path}\n  \
+             cargo +nightly fuzz run {} {target} {path}\n  \
+             cargo run --package model --example show -- {target} {path}",
+            FLAGS.join(" ")
+        ))
     }
 }
 
@@ -84,83 +93,23 @@ impl Figures {
         };
         Some(Figures {
             executions: executions.parse().ok()?,
-            branches: after("cov:")?,
+            edges: after("cov:")?,
             features: after("ft:")?,
             inputs: after("corp:").unwrap_or_default(),
         })
     }
 }
 
-/// All runs.
-#[derive(Debug, Default)]
-pub(super) struct Report(Vec<(String, Run)>);
-
-impl Report {
-    pub(super) fn add(&mut self, target: &str, run: Run) {
-        self.0.push((target.to_owned(), run));
-    }
-
-    pub(super) fn as_table(&self) -> String {
-        let mut table = format!(
-            "{:<14} {:>12} {:>16} {:>16} {:>18}  {}",
-            "target", "executions", "inputs", "branches", "features", "crashes"
-        );
-        for (target, run) in &self.0 {
-            let (before, after) = (run.before.unwrap_or_default(), run.after);
-            let before_and_after =
-                |of: fn(&Figures) -> u64| format!("{} -> {}", of(&before), of(&after));
-            let appended = write!(
-                table,
-                "\n{target:<14} {:>12} {:>16} {:>16} {:>18}  {}",
-                after.executions,
-                before_and_after(|figures| figures.inputs),
-                before_and_after(|figures| figures.branches),
-                before_and_after(|figures| figures.features),
-                u8::from(run.crashed),
-            );
-            appended.expect("a text takes everything");
-        }
-        table
-    }
-
-    /// An error that says how to replay each crash, if there is one.
-    pub(super) fn result(&self) -> Result<(), String> {
-        let mut result = String::new();
-        for (target, run) in &self.0 {
-            let Some(crashing_input) = run.crashing_input() else {
-                continue;
-            };
-            let path = crashing_input
-                .strip_prefix(root())
-                .unwrap_or(crashing_input)
-                .display();
-            let appended = write!(
-                result,
-                "\n\n{target} broke a rule with {path}\n  \
-                 cargo +nightly fuzz run {} {target} {path}\n  \
-                 cargo run --package model --example show -- {target} {path}",
-                FLAGS.join(" ")
-            );
-            appended.expect("a text takes everything");
-        }
-        if result.is_empty() {
-            Ok(())
-        } else {
-            Err(result)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Figures, Report, Run};
+    use super::{Figures, Run};
 
     #[test]
     fn figures_are_parsed_from_a_status_line() {
         let line = "#512\tNEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 9 rss: 10Mb L: 4/8 MS: 1 EraseBytes-";
         let figures = Figures {
             executions: 512,
-            branches: 12,
+            edges: 12,
             features: 34,
             inputs: 5,
         };
@@ -170,34 +119,28 @@ mod tests {
     }
 
     #[test]
-    fn crash_is_an_error_that_says_how_to_replay_it() {
+    fn crash_is_a_finding_that_says_how_to_replay_it() {
         let mut run = Run::default();
         run.read_line("#2\tINITED cov: 1 ft: 1 corp: 1/1b exec/s: 0 rss: 1Mb");
         run.read_line("artifact_prefix='a/'; Test unit written to a/crash-1");
-        assert_eq!(run.end(false), Ok(()));
-        let mut report = Report::default();
-        report.add("line", Run::default());
-        report.add("sse", run);
-        let result = report.result().unwrap_err();
-        assert!(result.contains("sse a/crash-1"), "{result}");
-        assert!(!result.contains("line"), "{result}");
-        assert!(report.as_table().contains("sse"));
+        assert_eq!(run.end(false, 1.5), Ok(()));
+        let finding = run.finding("sse").expect("a finding");
+        assert!(finding.contains("sse a/crash-1"), "{finding}");
     }
 
     #[test]
-    fn successful_run_is_no_crash_even_if_an_input_was_written() {
+    fn successful_run_is_no_finding_even_if_an_input_was_written() {
         let mut run = Run::default();
         run.read_line("artifact_prefix='a/'; Test unit written to a/slow-unit-1");
-        assert_eq!(run.end(true), Ok(()));
-        let mut report = Report::default();
-        report.add("line", run);
-        assert_eq!(report.result(), Ok(()));
+        assert_eq!(run.end(true, 0.0), Ok(()));
+        assert_eq!(run.finding("line"), None);
     }
 
     #[test]
     fn fuzzer_that_cannot_run_is_an_error() {
         let mut run = Run::default();
         run.read_line("==1== ERROR: no such directory");
-        assert!(run.end(false).unwrap_err().contains("no such directory"));
+        let error = run.end(false, 0.0).unwrap_err();
+        assert!(error.contains("no such directory"));
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::evidence::{self, Row};
 use crate::fleet;
-use crate::step::{self, cargo, root, target};
+use crate::step::{self, cargo, commit, output, root, target};
 
 use page::Run;
 use samples::Samples;
