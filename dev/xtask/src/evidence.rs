@@ -13,7 +13,7 @@ use std::time::Instant;
 use sha2::{Digest, Sha256};
 
 use crate::size;
-use crate::step::{self, Done, Outcome, root};
+use crate::step::{self, Done, Outcome, commit, output, root};
 
 const TABLE: &str = "docs/evidence.tsv";
 const PAGE: &str = "docs/EVIDENCE.md";
@@ -191,33 +191,12 @@ pub(crate) fn hash_for(check: &str) -> Result<String, String> {
     Hashes::default().of(known.code)
 }
 
-/// The commit that is checked out, and whether files were changed since.
-pub(crate) fn commit() -> Result<String, String> {
-    let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
-    let hash = git(&["rev-parse", "--short", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    let suffix = if changes.is_empty() {
-        ""
-    } else {
-        " with changes"
-    };
-    Ok(format!("{hash}{suffix}"))
-}
-
 pub(crate) fn date() -> Result<String, String> {
     output(Command::new("date").args(["-u", "+%Y-%m-%d"]))
 }
 
 pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn output(command: &mut Command) -> Result<String, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| format!("`{name}` could not start: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn rows() -> Result<Vec<Row>, String> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::evidence::{self, Row};
 use crate::fleet;
-use crate::step::{self, cargo, commit, output, root, target};
+use crate::step::{self, cargo, commit, root, target};
 
 use page::Run;
 use samples::Samples;
@@ -116,7 +116,7 @@ fn measure(option: &str, seconds: u64, value: &str) -> Result<PathBuf, String> {
     let _ = fs::remove_file(out.join("soak.json"));
     let about = json!({
         "command": format!("cargo xtask soak {option} {value}"),
-        "commit": evidence::commit()?,
+        "commit": commit()?,
         "date": evidence::date()?,
         "cores": evidence::cores(),
         "code": evidence::hash_for(CHECK)?,
