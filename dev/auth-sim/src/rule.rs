@@ -17,6 +17,7 @@ pub enum Rule {
     /// 3. No token, code or verifier is sent to an origin to which it does not belong.
     SecretsStayHome,
     /// 4. One flow per challenge: refusals of one token cause at most one renewal and one sign-in, and get one outcome.
+    ///    A jump of the clocks or a sleep in between can end a new token, and allows one more.
     OneFlow,
     /// 5. No process waits without a deadline, and none has a lock or an open redirect while it is idle.
     NoEndlessWait,

@@ -102,9 +102,22 @@ pub struct Step {
     pub parameter: u64,
 }
 
-/// The script of a seed: a month of steps.
+impl Kind {
+    /// Whether an application does it. The others are faults.
+    const fn is_action(self) -> bool {
+        (self as u8) <= Kind::SignOut as u8
+    }
+}
+
+/// The script of a seed: a month of steps. It has all actions of applications, and some of the faults.
 pub(crate) fn from_seed(seed: u64) -> Script {
     let rng = &mut Rng::new(seed, 1);
+    let mut weights = rng.some_of(Kind::WEIGHTS);
+    for (kind, weight) in Kind::ALL.iter().zip(Kind::WEIGHTS) {
+        if kind.is_action() {
+            weights[*kind as usize] = *weight;
+        }
+    }
     let setup = Setup {
         seed,
         processes: 2 + rng.below(4) + rng.below(2) * rng.below(4),
@@ -125,7 +138,7 @@ pub(crate) fn from_seed(seed: u64) -> Script {
         };
         let mut step = Step {
             after,
-            kind: rng.choose(Kind::ALL, Kind::WEIGHTS),
+            kind: rng.choose(Kind::ALL, &weights),
             process: rng.below(setup.processes),
             parameter: rng.next_u64() % 1_000_000,
         };

@@ -141,3 +141,16 @@ fn a_sign_out_while_a_sign_in_is_prepared_closes_the_redirect() {
         ",
     );
 }
+
+/// The computer slept longer than a new token lives, before the token was saved. The oracle counted the sign-in that followed as a second one
+/// for the same challenge.
+#[test]
+fn token_that_expires_in_a_sleep_before_its_use_needs_another_sign_in() {
+    play(
+        "
+        seed 10266 2 23096 missing
+        +0 call 0 887114
+        +11590 sleep 0 915333
+        ",
+    );
+}

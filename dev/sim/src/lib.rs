@@ -27,8 +27,6 @@ mod script;
 mod subject;
 mod world;
 
-use std::fmt;
-
 pub use everlink_simulation::{BadScript, run, run_with_trace, shrink};
 use everlink_simulation::{Cap, RunResult, Simulation};
 pub use oracle::{Rule, Violation};
@@ -57,7 +55,7 @@ impl Simulation for LinkSimulation {
     const RULE_OF_PANICS: Rule = Rule::PeerIsHarmless;
     const RULE_OF_REPEATS: Rule = Rule::TimeOnlyByInput;
     const FAULTS: &'static [Fault] = Fault::ALL;
-    const FIRST_DIGEST: u64 = 0xcbf2_9ce4_8422_2325;
+    const TABLE: &'static str = include_str!("../../../src/client/lifecycle/table.txt");
     const CAPS: &'static [Cap<Step>] = &[
         (&[0, 1, 10, 100], |step, limit| {
             step.after = step.after.min(limit)
@@ -73,18 +71,6 @@ impl Simulation for LinkSimulation {
 
     fn play(script: &Script, flaw: Option<Rule>, report: Report) -> RunResult<LinkSimulation> {
         world::play(script, flaw, report)
-    }
-
-    fn transitions() -> Vec<&'static str> {
-        report::transitions()
-    }
-
-    fn write_report(report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        report::write(report, f)
-    }
-
-    fn gaps(report: &Report) -> Option<String> {
-        report::gaps(report)
     }
 }
 

@@ -334,6 +334,14 @@ fn steps(setup: &Setup, rng: &mut Rng) -> Vec<Step> {
             parameter: u32::try_from(rng.next_u64() >> 40).expect("24 bits"),
         });
     }
+    // In some scripts, nothing happens for hours or days. Short timeouts would only bring more probes.
+    let is_patient = matches!(setup.pace, Pace::Interactive | Pace::Background);
+    if is_patient && rng.one_in(4) {
+        let at = rng.below(steps.len() as u64);
+        let pause = rng.millis(3_600_000, 172_800_000);
+        steps[usize::try_from(at).expect("few steps")].after =
+            u32::try_from(pause).expect("two days");
+    }
     steps
 }
 

@@ -9,6 +9,7 @@ mod report;
 mod rng;
 mod script;
 mod shrink;
+mod table;
 pub mod testing;
 
 use std::fmt;
@@ -34,7 +35,7 @@ pub trait Simulation: Clone + fmt::Debug + Eq + 'static {
     /// Another line of a script.
     type Step: Clone + fmt::Debug + fmt::Display + Eq + FromStr<Err = BadScript>;
     /// A fault or another kind of step whose effects are counted.
-    type Fault: Copy + fmt::Debug + Ord + Send;
+    type Fault: Copy + fmt::Debug + fmt::Display + Ord + Send;
     /// A rule of the oracle.
     type Rule: Copy + fmt::Debug + fmt::Display + Eq + Send + Sync;
 
@@ -50,8 +51,8 @@ pub trait Simulation: Clone + fmt::Debug + Eq + 'static {
     const RULE_OF_REPEATS: Self::Rule;
     /// All faults.
     const FAULTS: &'static [Self::Fault];
-    /// The digest of an empty report.
-    const FIRST_DIGEST: u64;
+    /// The transition table of the machine: a state, a cause and the next state in each row. A row of `any` state is one of each.
+    const TABLE: &'static str;
     /// How to simplify a step. For each number, [`shrink`] takes the first limit with which the rule is still broken.
     const CAPS: &'static [Cap<Self::Step>];
 
@@ -63,12 +64,14 @@ pub trait Simulation: Clone + fmt::Debug + Eq + 'static {
         flaw: Option<Self::Rule>,
         report: Report<Self>,
     ) -> RunResult<Self>;
-    /// The rows of the transition table that runs can take: a state, a cause and the next state.
-    fn transitions() -> Vec<&'static str>;
-    /// Writes the counts.
-    fn write_report(report: &Report<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result;
-    /// If many runs did not show all that they should, the text to print after the report. Then the program fails.
-    fn gaps(report: &Report<Self>) -> Option<String>;
+    /// Why no run can take this row of the table, if so.
+    fn why_not_taken(_from: &str, _on: &str, _to: &str) -> Option<&'static str> {
+        None
+    }
+    /// Why no run can take these two transitions one after the other, if so.
+    fn why_no_pair(_pair: [&str; 3]) -> Option<&'static str> {
+        None
+    }
 }
 
 /// A violation of a rule.

@@ -11,7 +11,7 @@ use crate::{Report, RunResult, Script, Simulation, Violation, run, run_with_trac
 /// One seed in 64 runs twice, and both runs must be equal.
 const REPEAT_EVERY: u64 = 64;
 
-/// With this many runs, there must be no [gaps](Simulation::gaps).
+/// With this many runs, there must be no [gaps](Report::gaps).
 const MIN_RUNS_FOR_COVERAGE: u64 = 10_000;
 
 /// A violation with its seed, if there is one.
@@ -22,16 +22,18 @@ struct Options<S: Simulation> {
     seed: u64,
     threads: u64,
     flaw: Option<S::Rule>,
+    flaws: bool,
     show: bool,
 }
 
 fn usage<S: Simulation>() -> String {
     format!(
-        "{} [--runs N] [--seed S] [--threads N] [--break RULE] [--show]
+        "{} [--runs N] [--seed S] [--threads N] [--break RULE] [--flaws] [--show]
   --runs N      the number of runs, with the seeds S, S+1, ... (1000)
   --seed S      the first seed (1)
   --threads N   the number of threads (one for each core)
   --break RULE  {}, to see the oracle fail
+  --flaws       break each rule in turn, and print how many runs the oracle needs to see it
   --show        print the script of seed S, shrunk if it breaks a rule, and the trace of its run",
         S::CRATE.replace('_', "-"),
         S::BREAK_HELP,
@@ -53,10 +55,13 @@ pub fn main<S: Simulation>() -> ExitCode {
     }
     // A panic counts as a violation and is reported as one.
     panic::set_hook(Box::new(|_| {}));
+    if options.flaws {
+        return break_all::<S>(options.seed, options.runs);
+    }
     let (report, violation) = run_all(&options);
     println!("{report}");
     if options.runs >= MIN_RUNS_FOR_COVERAGE && violation.is_none() {
-        if let Some(gaps) = S::gaps(&report) {
+        if let Some(gaps) = report.gaps() {
             print!("{gaps}");
             return ExitCode::FAILURE;
         }
@@ -71,6 +76,7 @@ fn read<S: Simulation>(mut arguments: impl Iterator<Item = String>) -> Result<Op
         seed: 1,
         threads: cores,
         flaw: None,
+        flaws: false,
         show: false,
     };
     while let Some(argument) = arguments.next() {
@@ -89,6 +95,7 @@ fn read<S: Simulation>(mut arguments: impl Iterator<Item = String>) -> Result<Op
                 let (rule, _) = rule.ok_or(format!("there is no rule {number}"))?;
                 options.flaw = Some(*rule);
             }
+            "--flaws" => options.flaws = true,
             "--show" => options.show = true,
             _ => return Err(format!("`{argument}` is not known")),
         }
@@ -160,6 +167,33 @@ fn show<S: Simulation>(seed: u64, flaw: Option<S::Rule>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Breaks each rule until the oracle sees it.
+fn break_all<S: Simulation>(first: u64, runs: u64) -> ExitCode {
+    let mut exit = ExitCode::SUCCESS;
+    println!("{:<28} {:>6}  what the oracle says", "broken rule", "runs");
+    for rule in S::RULES {
+        let mut seeds = first..first + runs;
+        let found = seeds.find_map(|seed| {
+            let (_, violation) = run(&Script::<S>::from_seed(seed), Some(*rule));
+            Some((seed + 1 - first, violation?))
+        });
+        let rule_text = rule.to_string();
+        match found {
+            Some((count, violation)) => {
+                println!("{rule_text:<28} {count:>6}  {violation}");
+                if violation.rule != *rule {
+                    exit = ExitCode::FAILURE;
+                }
+            }
+            None => {
+                println!("{rule_text:<28} {runs:>6}  nothing");
+                exit = ExitCode::FAILURE;
+            }
+        }
+    }
+    exit
 }
 
 fn print_result<S: Simulation>(violation: SeedViolation<S>, flaw: Option<S::Rule>) -> ExitCode {

@@ -50,6 +50,12 @@ impl Rng {
         unreachable!("below the sum of the weights")
     }
 
+    /// These weights, of which about half are zero: each run has only some of the faults, so that those get further.
+    pub fn some_of(&mut self, weights: &[u64]) -> Vec<u64> {
+        let some = weights.iter().map(|weight| weight * self.below(2));
+        some.collect()
+    }
+
     /// A number of milliseconds between these two, with every order of magnitude equally likely.
     pub fn millis(&mut self, least: u64, most: u64) -> u64 {
         let doublings = u64::from((most / least.max(1)).max(1).ilog2()) + 1;

@@ -154,7 +154,7 @@ impl World {
             _ => None,
         };
         let after = auth.state();
-        self.moved(before, after);
+        self.moved(pid, before, after);
         match token {
             None => self.processes[pid].waiting.push(retries),
             Some(token) => {

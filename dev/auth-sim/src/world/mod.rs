@@ -249,14 +249,16 @@ impl World {
         let before = auth.state();
         call(auth);
         let after = auth.state();
-        self.moved(before, after);
+        self.moved(pid, before, after);
         self.drain(pid);
     }
 
-    fn moved(&mut self, before: State, after: State) {
+    fn moved(&mut self, pid: Pid, before: State, after: State) {
         if before != after {
+            // Each process that is started in the place of another one is a machine of its own.
+            let machine = self.processes[pid].life << 8 | pid as u64;
             let (from, to) = (format!("{before:?}"), format!("{after:?}"));
-            self.report.record_transition(from, to);
+            self.report.record_transition(machine, from, to);
         }
     }
 

@@ -1,15 +1,17 @@
 //! A server of the simulated fleet, its application and its driver.
 
-use core::time::Duration;
+use std::time::Duration;
 
 use everlink::http::RequestHead;
 use everlink::protocol::{LogLevel, ServerCapabilities, ServerFeature};
 use everlink::server::{Config, DriverStorage, Event, Http, Offer, Server, State};
 use everlink::{Fault, FaultKind, Input, Output, Payload, RequestId, StreamId};
+use everlink_simulation::Rng;
 use serde_json::{Value, json};
 
-use super::store::{Outbox, SimulatedStore};
-use super::{End, Exchange, Random, World};
+use crate::store::{Outbox, SimulatedStore};
+use crate::world::{End, Exchange, World};
+use crate::{Rule, Violation};
 
 /// How often a server renews its lease, and how long it counts on it.
 const RENEWALS: (u64, Duration) = (1_000, Duration::from_millis(4_500));
@@ -29,11 +31,13 @@ pub(crate) struct Node {
     jobs: Vec<Job>,
     pub(crate) cut_off_until: u64,
     renewed_at: u64,
+    /// Its state when it was last looked at.
+    seen: State,
 }
 
 impl Node {
-    pub(crate) fn new(random: &mut Random) -> Node {
-        let instance = random.next() as u32;
+    pub(crate) fn new(rng: &mut Rng) -> Node {
+        let instance = rng.next_u64() as u32;
         let storage = DriverStorage::new(instance);
         let capabilities = ServerCapabilities::default()
             .with_tools(true)
@@ -47,6 +51,7 @@ impl Node {
             jobs: Vec::new(),
             cut_off_until: 0,
             renewed_at: 0,
+            seen: State::Serving,
         }
     }
 
@@ -58,33 +63,55 @@ impl Node {
 }
 
 impl World {
-    /// Kills a server. The store notices later.
-    pub(crate) fn kill_node(&mut self, at: usize) {
-        if self.nodes[at].server.take().is_some() {
-            self.count("killed");
-        }
+    /// Kills a server. The store notices later. Returns whether there was one.
+    pub(crate) fn kill_node(&mut self, at: usize) -> bool {
+        let is_killed = self.nodes[at].server.take().is_some();
+        let is_refused = self.flaw == Some(Rule::RefusedDidNotRun);
         for exchange in self
             .exchanges
             .values_mut()
             .filter(|exchange| exchange.node == at)
         {
             exchange.end.get_or_insert(End::Broken);
+            if is_refused {
+                exchange.status.get_or_insert(503);
+            }
         }
+        is_killed
     }
 
-    /// Starts a server where there is none.
-    pub(crate) fn start_node(&mut self, at: usize) {
+    /// Starts a server where there is none. Returns whether there was none.
+    pub(crate) fn start_node(&mut self, at: usize) -> bool {
         self.nodes[at].cut_off_until = 0;
-        if !self.nodes[at].is_up() {
+        let is_down = !self.nodes[at].is_up();
+        if is_down {
             self.kill_node(at);
-            self.nodes[at] = Node::new(&mut self.random);
+            self.nodes[at] = Node::new(&mut self.rng);
         }
+        is_down
     }
 
-    pub(crate) fn drain_node(&mut self, at: usize) {
-        let now = self.instant();
+    /// Shuts a server down. Returns whether it served.
+    pub(crate) fn drain_node(&mut self, at: usize) -> bool {
+        let (now, is_up) = (self.instant(), self.nodes[at].is_up());
         if let Some(server) = &mut self.nodes[at].server {
             server.shutdown(now);
+        }
+        self.see_state(at);
+        is_up
+    }
+
+    /// Records a change of a server's state.
+    fn see_state(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let Some(state) = node.server.as_ref().map(Server::state) else {
+            return;
+        };
+        let before = core::mem::replace(&mut node.seen, state);
+        if before != state {
+            let (from, to) = (before.to_string(), state.to_string());
+            self.report
+                .record_transition(node.instance.into(), from, to);
         }
     }
 
@@ -122,7 +149,7 @@ impl World {
     }
 
     /// Lets a server do all that is due.
-    pub(crate) fn step_node(&mut self, at: usize) -> Result<(), String> {
+    pub(crate) fn step_node(&mut self, at: usize) -> Result<(), Violation> {
         let (now, instant) = (self.now, self.instant());
         self.store.expire(now);
         let node = &mut self.nodes[at];
@@ -150,7 +177,7 @@ impl World {
             if job.due > now {
                 continue;
             }
-            job.due = now + self.random.below(300);
+            job.due = now + self.rng.below(300);
             if job.next <= job.most {
                 let data = payload(&json!({"n": job.next}));
                 // The request may be cancelled.
@@ -162,10 +189,12 @@ impl World {
             }
         }
         node.jobs.retain(|job| job.due != u64::MAX);
-        self.poll_node(at)
+        self.poll_node(at)?;
+        self.see_state(at);
+        Ok(())
     }
 
-    fn poll_node(&mut self, at: usize) -> Result<(), String> {
+    fn poll_node(&mut self, at: usize) -> Result<(), Violation> {
         let (now, instant) = (self.now, self.instant());
         let mut buf = Vec::new();
         loop {
@@ -189,19 +218,27 @@ impl World {
                 let len = bytes.len();
                 server.handle(instant, Input::Sent { stream, len });
             }
+            self.report.hash(now + bytes.len() as u64);
             if let Some(stream) = stream {
                 let exchange = self.exchanges.get_mut(&stream.number());
                 // A client that has its reply does not wait for the end of the stream.
                 if let Some(exchange) = exchange {
                     write(exchange, &output, &bytes)?;
+                    let is_twice = match &output {
+                        Output::Write { .. } => self.flaw == Some(Rule::NumbersInOrder),
+                        _ => self.flaw == Some(Rule::ValidResponses),
+                    };
+                    if is_twice {
+                        write(exchange, &output, &bytes)?;
+                    }
                 } else if stream.number() > self.last_exchange {
-                    return Err("an output for no exchange".into());
+                    return Rule::ValidResponses.broken("an output for no exchange");
                 }
                 continue;
             }
             match output {
                 Output::Store(request) => {
-                    SimulatedStore::take(&mut node.outbox, now, &mut self.random, *request);
+                    SimulatedStore::take(&mut node.outbox, now, &mut self.rng, *request);
                 }
                 Output::Event(Event::Request(request)) => {
                     let params = request
@@ -224,7 +261,7 @@ impl World {
 }
 
 /// Passes an output on to the client of an exchange.
-fn write(exchange: &mut Exchange, output: &Output<Event>, bytes: &[u8]) -> Result<(), String> {
+fn write(exchange: &mut Exchange, output: &Output<Event>, bytes: &[u8]) -> Result<(), Violation> {
     if exchange.end.is_some() {
         return Ok(());
     }
@@ -232,7 +269,7 @@ fn write(exchange: &mut Exchange, output: &Output<Event>, bytes: &[u8]) -> Resul
     match output {
         Output::Response { head, is_whole, .. } => {
             if exchange.status.replace(head.status).is_some() {
-                return Err("an exchange has two responses".into());
+                return Rule::ValidResponses.broken("an exchange has two responses");
             }
             exchange.session = head.fields.get("mcp-session-id").map(str::to_owned);
             let kind = head.fields.get("content-type").unwrap_or_default();

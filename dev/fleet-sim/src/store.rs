@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use everlink::server::{MemoryStore, Replay};
 use everlink::{Input, StoreAnswer, StoreRequest};
+use everlink_simulation::Rng;
 
-use super::Random;
+use crate::Rule;
 
 /// How long the store counts a server as alive after it last heard of it, in milliseconds.
 const LEASE: u64 = 5_000;
@@ -20,6 +21,7 @@ pub(crate) struct Outbox {
 }
 
 pub(crate) struct SimulatedStore {
+    flaw: Option<Rule>,
     memory: MemoryStore,
     /// When the store counts each server as gone.
     leases: BTreeMap<u32, u64>,
@@ -31,8 +33,9 @@ pub(crate) struct SimulatedStore {
 }
 
 impl SimulatedStore {
-    pub(crate) fn new() -> SimulatedStore {
+    pub(crate) fn new(flaw: Option<Rule>) -> SimulatedStore {
         SimulatedStore {
+            flaw,
             memory: MemoryStore::new(1_000, Replay::default()),
             leases: BTreeMap::new(),
             away_until: 0,
@@ -41,9 +44,9 @@ impl SimulatedStore {
         }
     }
 
-    pub(crate) fn go_away(&mut self, until: u64, random: &mut Random) {
+    pub(crate) fn go_away(&mut self, until: u64, rng: &mut Rng) {
         self.away_until = until;
-        self.is_cut_short = random.one_in(2);
+        self.is_cut_short = rng.one_in(2);
     }
 
     pub(crate) fn recover(&mut self) {
@@ -54,7 +57,9 @@ impl SimulatedStore {
     pub(crate) fn forget(&mut self, now: u64) {
         self.memory = MemoryStore::new(1_000, Replay::default());
         self.leases.clear();
-        self.forgot_at = Some(now);
+        if self.flaw != Some(Rule::SessionIsKept) {
+            self.forgot_at = Some(now);
+        }
     }
 
     pub(crate) fn is_away(&self, now: u64) -> bool {
@@ -62,12 +67,12 @@ impl SimulatedStore {
     }
 
     /// Takes a request, which is carried out later.
-    pub(crate) fn take(outbox: &mut Outbox, now: u64, random: &mut Random, request: StoreRequest) {
+    pub(crate) fn take(outbox: &mut Outbox, now: u64, rng: &mut Rng, request: StoreRequest) {
         let after = outbox.waiting.back().map_or(0, |(due, ..)| *due);
-        let delay = if random.one_in(20) {
-            random.below(300)
+        let delay = if rng.one_in(20) {
+            rng.below(300)
         } else {
-            random.below(5)
+            rng.below(5)
         };
         outbox
             .waiting
@@ -143,6 +148,9 @@ impl SimulatedStore {
             }
         }
         while let Some(note) = self.memory.next_note(node) {
+            if self.flaw == Some(Rule::NoEndlessWait) {
+                continue;
+            }
             inputs.push(note);
         }
         inputs

@@ -3,7 +3,8 @@
 use everlink::http::{Fields, RequestHead, Verb};
 use serde_json::{Value, json};
 
-use super::{End, World};
+use crate::world::{End, World};
+use crate::{Rule, Violation};
 
 /// How long an exchange may take before its client gives up, in milliseconds. Longer than any fault.
 const PATIENCE: u64 = 20_000;
@@ -63,7 +64,7 @@ impl Client {
     }
 
     /// Does what is due. `is_calm` says that nothing fails any more.
-    pub(crate) fn step(&mut self, world: &mut World, is_calm: bool) -> Result<(), String> {
+    pub(crate) fn step(&mut self, world: &mut World, is_calm: bool) -> Result<(), Violation> {
         match self.state {
             State::Idle(until) => {
                 if world.now >= until {
@@ -100,7 +101,7 @@ impl Client {
         } else {
             self.calls += 1;
             self.tag = format!("{}-{}", self.number, self.calls);
-            (self.most, self.seen, self.last) = (world.random.below(6), 0, None);
+            (self.most, self.seen, self.last) = (world.rng.below(6), 0, None);
             let arguments = json!({"tag": self.tag, "n": self.most});
             let params = json!({"name": "count", "arguments": arguments});
             let message = json!({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params});
@@ -130,10 +131,10 @@ impl Client {
             .filter(|node| world.nodes[*node].is_up())
             .collect();
         // A load balancer sends a few requests to servers that are gone.
-        let node = if up.is_empty() || world.random.one_in(20) {
-            world.random.below(world.nodes.len() as u64) as usize
+        let node = if up.is_empty() || world.rng.one_in(20) {
+            world.rng.below(world.nodes.len() as u64) as usize
         } else {
-            up[world.random.below(up.len() as u64) as usize]
+            up[world.rng.below(up.len() as u64) as usize]
         };
         let head = RequestHead::new(verb, "/mcp").with_fields(fields);
         let body = message.map(Value::to_string).unwrap_or_default();
@@ -141,12 +142,12 @@ impl Client {
     }
 
     fn pause(&mut self, world: &mut World) {
-        self.state = State::Idle(world.now + world.random.below(400));
+        self.state = State::Idle(world.now + world.rng.below(400));
     }
 
     /// Goes on with the handshake.
-    fn go_on(&mut self, world: &mut World, id: u64) -> Result<(), String> {
-        let exchange = world.exchanges.get(&id).ok_or("no exchange")?;
+    fn go_on(&mut self, world: &mut World, id: u64) -> Result<(), Violation> {
+        let exchange = world.exchanges.get(&id).expect("an exchange of its own");
         let (status, end) = (exchange.status, exchange.end);
         let session = exchange.session.clone();
         if end.is_none() {
@@ -164,19 +165,19 @@ impl Client {
     }
 
     /// The session is gone. That is a fault, unless the store lost its data.
-    fn lost(&mut self, world: &mut World) -> Result<(), String> {
+    fn lost(&mut self, world: &mut World) -> Result<(), Violation> {
         let may_be = world.store.forgot_at.is_some_and(|at| at >= self.opened_at);
         if !may_be {
-            return Err(format!("client {} lost its session", self.number));
+            return Rule::SessionIsKept.broken(format!("client {} lost its session", self.number));
         }
         world.count("session forgotten");
         (self.session, self.is_initialized) = (None, false);
         Ok(())
     }
 
-    fn check_time(&self, world: &World) -> Result<(), String> {
+    fn check_time(&self, world: &World) -> Result<(), Violation> {
         if world.now > self.since + PATIENCE {
-            return Err(format!(
+            return Rule::NoEndlessWait.broken(format!(
                 "client {} waits since {} ms: {self:?}",
                 self.number, self.since
             ));
@@ -185,10 +186,13 @@ impl Client {
     }
 
     /// Reads the response to a call, or the rest of its stream.
-    fn read(&mut self, world: &mut World, id: u64, is_calm: bool) -> Result<(), String> {
+    fn read(&mut self, world: &mut World, id: u64, is_calm: bool) -> Result<(), Violation> {
         // A store that lost its data has lost messages, too. The ids of the events show the gap.
         let may_miss = world.store.forgot_at.is_some_and(|at| at >= self.called_at);
-        let exchange = world.exchanges.get_mut(&id).ok_or("no exchange")?;
+        let exchange = world
+            .exchanges
+            .get_mut(&id)
+            .expect("an exchange of its own");
         let (status, end) = (exchange.status, exchange.end);
         let mut reply = false;
         if exchange.is_stream && status == Some(200) {
@@ -226,20 +230,23 @@ impl Client {
                 self.pause(world);
             }
             Some(200 | 503) | None if self.last.is_some() => {
-                self.state = State::Resuming(world.now + 100 + world.random.below(300));
+                self.state = State::Resuming(world.now + 100 + world.rng.below(300));
                 return self.check_time(world);
             }
             None | Some(200) if end == End::Broken => {
                 world.count("unknown");
                 self.pause(world);
             }
-            _ => return Err(format!("client {} got status {status:?}", self.number)),
+            _ => {
+                return Rule::ValidResponses
+                    .broken(format!("client {} got status {status:?}", self.number));
+            }
         }
         Ok(())
     }
 
     /// Reads an event. Returns whether it is the reply.
-    fn read_event(&mut self, text: &str, may_miss: bool) -> Result<bool, String> {
+    fn read_event(&mut self, text: &str, may_miss: bool) -> Result<bool, Violation> {
         let mut data = None;
         for line in text.lines() {
             if let Some(id) = line.strip_prefix("id:") {
@@ -253,7 +260,7 @@ impl Client {
         };
         if let Some(n) = message["params"]["data"]["n"].as_u64() {
             if n <= self.seen || n != self.seen + 1 && !may_miss {
-                return Err(format!(
+                return Rule::NumbersInOrder.broken(format!(
                     "client {}: number {n} came after {}",
                     self.number, self.seen
                 ));
@@ -265,7 +272,7 @@ impl Client {
         }
         // An error ends a call early, for example when its server shuts down.
         if message.get("result").is_some() && self.seen != self.most && !may_miss {
-            return Err(format!(
+            return Rule::NumbersInOrder.broken(format!(
                 "client {}: the reply came after {} of {}",
                 self.number, self.seen, self.most
             ));
