@@ -1,0 +1,368 @@
+//! Weaves all mutants of the library into one build, and runs the tests that reach each of them: `cargo xtask mutants`.
+
+mod find;
+mod page;
+mod run;
+mod state;
+mod table;
+mod trace;
+mod tree;
+mod values;
+mod weave;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use std::{env, fs};
+
+use crate::run::Fate;
+use crate::state::{Key, State};
+use crate::table::{Row, Survivor, Table};
+use crate::tree::Tree;
+use crate::weave::{File, Id, Refused};
+
+/// The directory whose code is changed.
+const SOURCES: &str = "src";
+
+fn main() -> ExitCode {
+    let result = Options::read(env::args().skip(1)).and_then(|options| match options.check {
+        true => check(),
+        false => mutate(&options),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mutants: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Options {
+    check: bool,
+    all: bool,
+    /// Only mutants that no test has caught so far.
+    survivors: bool,
+    jobs: usize,
+    /// Files or directories.
+    paths: Vec<String>,
+}
+
+impl Options {
+    fn read(words: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options {
+            jobs: 2,
+            ..Options::default()
+        };
+        let mut words = words;
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--check" => options.check = true,
+                "--all" => options.all = true,
+                "--survivors" => options.survivors = true,
+                "--jobs" => {
+                    let jobs = words.next().and_then(|jobs| jobs.parse().ok());
+                    options.jobs = jobs
+                        .filter(|&jobs| jobs > 0)
+                        .ok_or("--jobs needs a number")?;
+                }
+                option if option.starts_with('-') => {
+                    return Err(format!("there is no option `{option}`"));
+                }
+                _ => options.paths.push(word),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether the file with this path and code is to be run.
+    fn takes(&self, path: &str, code: &str, table: &Table) -> bool {
+        if !self.paths.is_empty() {
+            return self
+                .paths
+                .iter()
+                .any(|wanted| Path::new(path).starts_with(wanted));
+        }
+        self.all || table.get(path).is_none_or(|row| row.code != code)
+    }
+}
+
+/// The directory of the workspace.
+fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package)
+}
+
+/// A file of the library.
+struct Source {
+    path: String,
+    text: String,
+    /// The hash of its code.
+    code: String,
+}
+
+/// All files of the library but those of tests, in order.
+fn sources() -> Result<Vec<Source>, String> {
+    let mut paths = Vec::new();
+    collect(&root().join(SOURCES), &mut paths).map_err(|error| format!("{SOURCES}: {error}"))?;
+    paths.sort_unstable();
+    let source = |path: PathBuf| {
+        let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        let path = path.strip_prefix(root()).unwrap_or(&path);
+        let path = path.to_string_lossy().replace('\\', "/");
+        let code = find::code_only(&text).map_err(|error| format!("{path}: {error}"))?;
+        let code = format!("{:016x}", fnv(code.as_bytes()));
+        Ok(Source { path, text, code })
+    };
+    paths.into_iter().map(source).collect()
+}
+
+fn collect(directory: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, paths)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && !path.ends_with("tests.rs")
+        {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// FNV-1a: enough to see that a text changed.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Fails if a row is about older code, if a file has no row, if the page is not up to date, or if a reason is no longer needed.
+fn check() -> Result<(), String> {
+    let table = table::read(root())?;
+    let accepted = table::accepted(root())?;
+    let sources = sources()?;
+    let mut flaws = Vec::new();
+    for Source { path, code, .. } in &sources {
+        match table.get(path) {
+            None => flaws.push(format!("{path} has no row in {}", table::TABLE)),
+            Some(row) if row.code != *code => {
+                flaws.push(format!("{path} changed since its mutants ran"))
+            }
+            Some(_) => {}
+        }
+    }
+    let paths: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
+    let gone = table.keys().filter(|path| !paths.contains(path.as_str()));
+    flaws.extend(gone.map(|path| format!("{path} of {} is gone", table::TABLE)));
+    for reason in &accepted {
+        let mut survivors = table
+            .iter()
+            .flat_map(|(file, row)| row.survivors.iter().map(move |it| (file, it)));
+        if !survivors.any(|(file, survivor)| reason.covers(file, survivor)) {
+            let (function, change) = (&reason.function, &reason.change);
+            flaws.push(format!(
+                "{}: nothing survived as {function}, {change}",
+                table::ACCEPTED
+            ));
+        }
+    }
+    let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
+    let ran = page::ran_line(&committed).unwrap_or_default();
+    if committed != page::page(&table, &accepted, ran) {
+        flaws.push(format!("{} is not what {} says", page::PAGE, table::TABLE));
+    }
+    if flaws.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "run `cargo xtask mutants` and commit what it writes:\n  {}",
+        flaws.join("\n  ")
+    ))
+}
+
+/// Runs the mutants of the chosen files, and writes the results.
+fn mutate(options: &Options) -> Result<(), String> {
+    let start = Instant::now();
+    let mut table = table::read(root())?;
+    let sources = sources()?;
+    table.retain(|path, _| sources.iter().any(|source| source.path == *path));
+    let taken: Vec<&Source> = sources
+        .iter()
+        .filter(|source| options.takes(&source.path, &source.code, &table))
+        .collect();
+    if taken.is_empty() && !options.paths.is_empty() {
+        return Err("no file of the library has such a path".into());
+    }
+    if !taken.is_empty() {
+        run_files(options, &taken, &mut table)?;
+    }
+    table::write(root(), &table)?;
+    let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
+    let ran = match (taken.is_empty(), page::ran_line(&committed)) {
+        (true, Some(ran)) => ran.to_owned(),
+        _ => ran_now(taken.len(), start, options.jobs),
+    };
+    let page = page::page(&table, &table::accepted(root())?, &ran);
+    table::write_file(root(), page::PAGE, &page)
+}
+
+fn ran_now(files: usize, start: Instant, jobs: usize) -> String {
+    let output = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program)
+            .args(arguments)
+            .current_dir(root())
+            .output();
+        let text = output.map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&text).trim().to_owned()
+    };
+    let commit = output("git", &["rev-parse", "--short", "HEAD"]);
+    let date = output("date", &["--utc", "+%Y-%m-%d"]);
+    let minutes = start.elapsed().as_secs().div_ceil(60);
+    format!(
+        "The last run was of {files} files, on {date} at commit `{commit}` or shortly after it. It took {minutes} minutes, with {jobs} test programs at a time on two cores."
+    )
+}
+
+/// Weaves, builds, traces and runs these files, and enters the results into the table.
+fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<(), String> {
+    let target = root()
+        .join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+        .join("mutants");
+    let mut files = Vec::new();
+    let mut next: Id = 1;
+    for source in taken {
+        let sites =
+            find::sites(&source.text).map_err(|error| format!("{}: {error}", source.path))?;
+        let count: usize = sites.iter().map(|site| site.alternatives.len()).sum();
+        let (path, source) = (source.path.clone(), source.text.clone());
+        files.push(File {
+            path,
+            source,
+            sites,
+            first: next,
+        });
+        next += count as Id;
+    }
+    let last = next - 1;
+    eprintln!("{last} mutants of {} files", files.len());
+    let tree = Tree::new(root(), &target);
+    let (programs, refused) = tree.build(&files, last)?;
+    let reach = trace::trace(&tree, &programs, last, options.jobs)?;
+    eprintln!(
+        "{} tests of {} programs are traced",
+        reach.tests.len(),
+        programs.len()
+    );
+    let mut state = State::read(&target.join("caught.tsv"));
+    let mutants = Mutants::new(taken, &files, &refused);
+    let is_due = |id: &Id| !options.survivors || !state.is_caught(&mutants.key(*id));
+    let due: Vec<Id> = mutants.live.iter().copied().filter(is_due).collect();
+    let mut fates = vec![None; last as usize + 1];
+    run::run(&tree, &programs, &reach, &due, options.jobs, |id, fate| {
+        state.note(&mutants.key(id), &fate);
+        if matches!(fate, Fate::Survived | Fate::Unreached) {
+            eprintln!("{fate:?}: {}", mutants.describe(id));
+        }
+        fates[id as usize] = Some(fate);
+    });
+    for (source, file) in taken.iter().zip(&files) {
+        let row = row(source, file, &refused, &fates);
+        eprintln!(
+            "{}: {} mutants, {} caught",
+            file.path, row.mutants, row.caught
+        );
+        table.insert(file.path.clone(), row);
+    }
+    Ok(())
+}
+
+/// The row of a file. A mutant without a fate was caught by an earlier run.
+fn row(source: &Source, file: &File, refused: &Refused, fates: &[Option<Fate>]) -> Row {
+    let mut row = Row {
+        code: source.code.clone(),
+        ..Row::default()
+    };
+    let mut id = file.first;
+    for site in &file.sites {
+        for alternative in &site.alternatives {
+            let fate = &fates[id as usize];
+            if refused.keeps_const(site) {
+                row.unswitched += 1;
+            } else if refused.mutants.contains(&id) {
+                row.uncompiled += 1;
+            } else {
+                row.mutants += 1;
+                match fate {
+                    Some(Fate::Survived | Fate::Unreached) => row.survivors.push(Survivor {
+                        line: site.line,
+                        function: site.function.clone(),
+                        change: alternative.change.clone(),
+                        reached: *fate == Some(Fate::Survived),
+                    }),
+                    Some(Fate::Caught(_) | Fate::TimedOut) | None => row.caught += 1,
+                }
+            }
+            id += 1;
+        }
+    }
+    row
+}
+
+/// The mutants of all files by their numbers.
+struct Mutants {
+    keys: Vec<Key>,
+    lines: Vec<usize>,
+    /// Those that compile.
+    live: Vec<Id>,
+}
+
+impl Mutants {
+    fn new(taken: &[&Source], files: &[File], refused: &Refused) -> Mutants {
+        let mut mutants = Mutants {
+            keys: vec![Key::default()],
+            lines: vec![0],
+            live: Vec::new(),
+        };
+        for (source, file) in taken.iter().zip(files) {
+            let mut ordinals = std::collections::BTreeMap::new();
+            for site in &file.sites {
+                for alternative in &site.alternatives {
+                    let id = mutants.keys.len() as Id;
+                    if !refused.keeps_const(site) && !refused.mutants.contains(&id) {
+                        mutants.live.push(id);
+                    }
+                    let words = (site.function.clone(), alternative.change.clone());
+                    let ordinal: &mut usize = ordinals.entry(words).or_default();
+                    mutants.keys.push(Key {
+                        file: file.path.clone(),
+                        code: source.code.clone(),
+                        function: site.function.clone(),
+                        change: alternative.change.clone(),
+                        ordinal: *ordinal,
+                    });
+                    mutants.lines.push(site.line);
+                    *ordinal += 1;
+                }
+            }
+        }
+        mutants
+    }
+
+    fn key(&self, id: Id) -> Key {
+        self.keys[id as usize].clone()
+    }
+
+    fn describe(&self, id: Id) -> String {
+        let Key {
+            file,
+            function,
+            change,
+            ..
+        } = &self.keys[id as usize];
+        format!("{file}:{}, {function}, {change}", self.lines[id as usize])
+    }
+}
