@@ -1,5 +1,6 @@
 //! Weaves all mutants of the library into one build, and runs the tests that reach each of them: `cargo xtask mutants`.
 
+mod cache;
 mod find;
 mod page;
 mod run;

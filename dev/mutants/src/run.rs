@@ -16,10 +16,10 @@ use crate::weave::Id;
 const MAX_MEMORY: usize = 4 << 20;
 
 /// The first group of tests takes about this long. Each further group takes eight times as long.
-const FIRST_GROUP: Duration = Duration::from_millis(20);
+const FIRST_GROUP: Duration = Duration::from_millis(100);
 
 /// A test program that sleeps for ever uses no processor time, so it is killed after this time.
-const MAX_SILENCE: Duration = Duration::from_secs(60);
+const MAX_SILENCE: Duration = Duration::from_secs(300);
 
 /// What became of a mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,13 +97,26 @@ fn fate(tree: &Tree, programs: &[Program], reach: &Reach, id: Id) -> Fate {
     Fate::Survived
 }
 
+/// What a limited command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The output of the program.
+    Output,
+    /// At last, a line with the processor time of the program.
+    Times,
+}
+
 /// Prepares a command that starts the program with limits. Uses processor time, so that a busy machine catches nothing.
-pub(crate) fn limit(command: &mut Command, program: &Program, time: Duration) {
+pub(crate) fn limit(command: &mut Command, program: &Program, time: Duration, report: Report) {
     let seconds = time.as_secs() + 1;
+    let start = match report {
+        Report::Output => "exec \"$0\" \"$@\"",
+        Report::Times => "\"$0\" \"$@\"; status=$?; times; exit $status",
+    };
     command
         .arg("-c")
         .arg(format!(
-            "ulimit -v {MAX_MEMORY}; ulimit -c 0; ulimit -t {seconds}; exec \"$0\" \"$@\""
+            "ulimit -v {MAX_MEMORY}; ulimit -c 0; ulimit -t {seconds}; {start}"
         ))
         .arg(&program.path)
         .env("RUST_BACKTRACE", "0")
@@ -116,7 +129,8 @@ pub(crate) fn limit(command: &mut Command, program: &Program, time: Duration) {
 fn run_group(tree: &Tree, program: &Program, tests: &[&Test], id: Id) -> Option<Fate> {
     let expected: Duration = tests.iter().map(|test| test.duration).sum();
     let mut command = Command::new("sh");
-    limit(&mut command, program, Duration::from_secs(1) + expected * 4);
+    let time = Duration::from_secs(1) + expected * 4;
+    limit(&mut command, program, time, Report::Output);
     let names = tests.iter().map(|test| &test.name);
     let child = command
         .args(["--exact", "--test-threads", "1"])
@@ -146,7 +160,7 @@ fn run_group(tree: &Tree, program: &Program, tests: &[&Test], id: Id) -> Option<
     }
     let mut fate = None;
     loop {
-        match received.recv_timeout(MAX_SILENCE + expected * 20) {
+        match received.recv_timeout(MAX_SILENCE) {
             Ok(line) => {
                 if let Some(test) = line.strip_suffix(" ... FAILED") {
                     let test = test.strip_prefix("test ").unwrap_or(test);

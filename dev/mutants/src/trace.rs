@@ -6,20 +6,25 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::cache::Cache;
 use crate::run;
 use crate::tree::{Program, Tree};
 use crate::weave::Id;
 
-/// A test that takes longer than this is left out.
-const MAX_TEST: Duration = Duration::from_secs(20);
+/// A test that uses more processor time than this is left out.
+const MAX_TEST: Duration = Duration::from_secs(3);
+
+/// The shell counts processor time in such steps.
+const CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// A test that passes without a mutant.
 #[derive(Debug)]
 pub(crate) struct Test {
     pub(crate) program: usize,
     pub(crate) name: String,
+    /// Processor time.
     pub(crate) duration: Duration,
     /// How many mutants it reaches. A test that reaches few is about them.
     pub(crate) reached: usize,
@@ -44,15 +49,18 @@ pub(crate) fn trace(
     for (index, program) in programs.iter().enumerate() {
         names.extend(list(tree, program)?.into_iter().map(|name| (index, name)));
     }
+    let caches: Vec<Cache> = programs.iter().map(Cache::read).collect();
     let next = AtomicUsize::new(0);
     let traced = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for job in 0..jobs {
-            let (next, traced, names) = (&next, &traced, &names);
+            let (next, traced, names, caches) = (&next, &traced, &names, &caches);
             scope.spawn(move || {
                 let record = tree.copy.join(format!("../trace-{job}"));
                 while let Some((program, name)) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = trace_one(tree, &programs[*program], name, &record);
+                    let held = caches[*program].get(name).cloned();
+                    let result =
+                        held.unwrap_or_else(|| trace_one(tree, &programs[*program], name, &record));
                     let mut traced = traced
                         .lock()
                         .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -68,6 +76,10 @@ pub(crate) fn trace(
     let traced = traced
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
+    for (index, program) in programs.iter().enumerate() {
+        let of_program = traced.iter().filter(|(program, ..)| *program == index);
+        Cache::write(program, of_program.map(|(_, name, result)| (name, result)));
+    }
     for (program, name, result) in traced {
         match result {
             Ok((duration, reached)) => {
@@ -105,17 +117,13 @@ fn list(tree: &Tree, program: &Program) -> Result<Vec<String>, String> {
     Ok(tests.map(str::to_owned).collect())
 }
 
-/// Runs one test. Returns its duration and the mutants that it reaches.
-fn trace_one(
-    tree: &Tree,
-    program: &Program,
-    name: &str,
-    record: &Path,
-) -> Result<(Duration, Vec<Id>), String> {
+/// What a test does without a mutant: its processor time and the mutants that it reaches, or why it is left out.
+pub(crate) type Traced = Result<(Duration, Vec<Id>), String>;
+
+fn trace_one(tree: &Tree, program: &Program, name: &str, record: &Path) -> Traced {
     let _ = fs::remove_file(record);
-    let start = Instant::now();
     let mut command = Command::new("sh");
-    run::limit(&mut command, program, MAX_TEST);
+    run::limit(&mut command, program, MAX_TEST, run::Report::Times);
     let output = command
         .args(["--exact", "--test-threads", "1", name])
         .current_dir(&tree.copy)
@@ -124,21 +132,41 @@ fn trace_one(
         .stdin(Stdio::null())
         .output()
         .map_err(|error| error.to_string())?;
-    let duration = start.elapsed();
     if !output.status.success() {
-        return Err(format!("it fails without a mutant, with {}", output.status));
+        return Err(format!("without a mutant it ends with {}", output.status));
     }
+    let times = String::from_utf8_lossy(&output.stdout);
+    let duration = times.lines().last().map_or(Duration::ZERO, processor_time);
     let bytes = fs::read(record).unwrap_or_default();
     let mut reached: Vec<Id> = bytes
         .chunks_exact(4)
         .map(|bytes| {
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |id, &byte| id << 8 | Id::from(byte))
+            let bytes = bytes.iter().rev();
+            bytes.fold(0, |id, &byte| (id << 8) | Id::from(byte))
         })
         .collect();
     reached.sort_unstable();
     reached.dedup();
-    Ok((duration, reached))
+    Ok((CLOCK_TICK + duration, reached))
+}
+
+/// The sum of the times in a line of the shell's `times`, such as `0m0.010000s 0m0.000000s`.
+fn processor_time(line: &str) -> Duration {
+    let seconds = |word: &str| {
+        let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
+    };
+    let sum = line.split_whitespace().filter_map(seconds).sum();
+    Duration::try_from_secs_f64(sum).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    #[test]
+    fn user_and_system_time_are_added() {
+        let time = super::processor_time("1m2.500000s 0m0.010000s");
+        assert_eq!(time, Duration::from_millis(62_510));
+    }
 }

@@ -59,7 +59,8 @@ impl Tree {
         files: &[File],
         last: Id,
     ) -> Result<(Vec<Program>, Refused), String> {
-        let mut refused = Refused::default();
+        let notes = self.copy.with_file_name("refused");
+        let mut refused = Refused::read(&notes, files);
         let woven_paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         self.copy_others(&woven_paths)?;
         // Most errors show without code generation, and most of those in the library alone.
@@ -91,6 +92,8 @@ impl Tree {
             for error in &errors {
                 refuse(error, &woven, &mut refused);
             }
+            refused.add_callees(files);
+            refused.write(&notes, files);
             let after = (refused.mutants.len(), refused.constant.len());
             if before == after {
                 let texts: Vec<&str> = errors

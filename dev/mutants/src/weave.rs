@@ -1,7 +1,11 @@
 //! Writes a source file with all its mutants, each behind a switch. Must not run anything.
 
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
 use std::collections::BTreeSet;
+use std::fs;
+use std::hash::DefaultHasher;
+use std::path::Path;
 
 use crate::find::{Form, Site};
 
@@ -36,6 +40,107 @@ impl Refused {
     pub(crate) fn keeps_const(&self, site: &Site) -> bool {
         site.is_const && self.constant.contains(&last_names(&site.function))
     }
+}
+
+impl Refused {
+    /// Adds the `const` functions that those which must stay `const` may call. The compiler would find them too, but one level in each round.
+    pub(crate) fn add_callees(&mut self, files: &[File]) {
+        let is_const = |site: &&Site| site.form == Form::Const;
+        let functions: Vec<(String, &str)> = files
+            .iter()
+            .flat_map(|file| {
+                let sites = file.sites.iter().filter(is_const);
+                sites.map(|site| {
+                    (
+                        last_names(&site.function),
+                        body(&file.source[site.range.end..]),
+                    )
+                })
+            })
+            .collect();
+        let mut ahead: Vec<String> = self.constant.iter().cloned().collect();
+        while let Some(caller) = ahead.pop() {
+            let bodies = functions.iter().filter(|(name, _)| *name == caller);
+            for (callee, _) in bodies
+                .flat_map(|(_, body)| functions.iter().filter(|(name, _)| may_call(body, name)))
+            {
+                if self.constant.insert(callee.clone()) {
+                    ahead.push(callee.clone());
+                }
+            }
+        }
+    }
+
+    /// Reads what was refused the last time, if that was for the same files and mutants.
+    pub(crate) fn read(path: &Path, files: &[File]) -> Refused {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines();
+        let mut refused = Refused::default();
+        if lines.next() != Some(stamp(files).as_str()) {
+            return refused;
+        }
+        for line in lines {
+            match line.parse() {
+                Ok(id) => refused.mutants.insert(id),
+                Err(_) => refused.constant.insert(line.to_owned()),
+            };
+        }
+        refused
+    }
+
+    /// Keeps what was refused. If that fails, the next run finds it again.
+    pub(crate) fn write(&self, path: &Path, files: &[File]) {
+        let mut text = stamp(files) + "\n";
+        for id in &self.mutants {
+            text += &format!("{id}\n");
+        }
+        for function in &self.constant {
+            text += &format!("{function}\n");
+        }
+        let _ = fs::write(path, text);
+    }
+}
+
+/// The body of the function whose text starts here. Braces in texts are not understood; a wrong end only keeps a `const` too many.
+fn body(source: &str) -> &str {
+    let mut depth = 0_usize;
+    let start = source.find('{').unwrap_or(0);
+    for (at, character) in source[start..].char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 1 => return &source[start..start + at],
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    &source[start..]
+}
+
+/// Whether a body has a call that looks like one of this function.
+fn may_call(body: &str, function: &str) -> bool {
+    let call = match function.rsplit_once("::") {
+        Some((_, method)) => {
+            let (with_dot, with_self) = (format!(".{method}("), format!("Self::{method}("));
+            if body.contains(&with_dot) || body.contains(&with_self) {
+                return true;
+            }
+            format!("{function}(")
+        }
+        None => format!("{function}("),
+    };
+    body.match_indices(&call).any(|(at, _)| {
+        let before = body[..at].chars().next_back();
+        before.is_none_or(|before| !before.is_alphanumeric() && before != '_' && before != '.')
+    })
+}
+
+/// A hash of the files.
+fn stamp(files: &[File]) -> String {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        (&file.path, file.first, &file.source).hash(&mut hasher);
+    }
+    format!("of {:016x}", hasher.finish())
 }
 
 /// The last two names of a path, without generic arguments.

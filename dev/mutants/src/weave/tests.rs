@@ -61,6 +61,18 @@ fn offset_of_an_error_names_the_mutant() {
 }
 
 #[test]
+fn callees_of_a_needed_const_stay_const() {
+    let source =
+        "impl A { const fn b(self) -> u8 { self.c() + d(1) } const fn c(self) -> u8 { 2 } }
+        const fn d(e: u8) -> u8 { e } const fn odd(e: u8) -> u8 { e }";
+    let mut refused = Refused::default();
+    refused.constant.insert("A::b".to_owned());
+    refused.add_callees(&[file(source)]);
+    let expected = ["A::b", "A::c", "d"].map(str::to_owned);
+    assert_eq!(refused.constant, expected.into());
+}
+
+#[test]
 fn last_names_are_the_type_and_the_function() {
     assert_eq!(last_names("util::Sorted::<K, V>::new"), "Sorted::new");
     assert_eq!(last_names("client::parse"), "parse");
