@@ -11,7 +11,7 @@ mod tree;
 mod values;
 mod weave;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -78,15 +78,24 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether the file with this path and code is to be run.
+    /// Whether the mutants of this file are woven. With `--survivors` all are, so that another choice of files needs no other build.
     fn takes(&self, path: &str, code: &str, table: &Table) -> bool {
-        if !self.paths.is_empty() {
-            return self
-                .paths
-                .iter()
-                .any(|wanted| Path::new(path).starts_with(wanted));
+        if self.all || self.survivors {
+            return true;
         }
-        self.all || table.get(path).is_none_or(|row| row.code != code)
+        match self.paths.as_slice() {
+            [] => table.get(path).is_none_or(|row| row.code != code),
+            _ => self.names(path).is_some(),
+        }
+    }
+
+    /// The place of the argument that names this file, if it is to be run. Without arguments all are.
+    fn names(&self, path: &str) -> Option<usize> {
+        if self.paths.is_empty() {
+            return Some(0);
+        }
+        let is_named = |wanted: &String| Path::new(path).starts_with(wanted);
+        self.paths.iter().position(is_named)
     }
 }
 
@@ -230,6 +239,7 @@ fn ran_now(files: usize, start: Instant, jobs: usize) -> String {
 
 /// Weaves, builds, traces and runs these files, and enters the results into the table.
 fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<(), String> {
+    let start = Instant::now();
     let target = root()
         .join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
         .join("mutants");
@@ -238,15 +248,15 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
     for source in taken {
         let sites =
             find::sites(&source.text).map_err(|error| format!("{}: {error}", source.path))?;
-        let count: usize = sites.iter().map(|site| site.alternatives.len()).sum();
         let (path, source) = (source.path.clone(), source.text.clone());
-        files.push(File {
+        let file = File {
             path,
             source,
             sites,
             first: next,
-        });
-        next += count as Id;
+        };
+        next += file.mutants();
+        files.push(file);
     }
     let last = next - 1;
     eprintln!("{last} mutants of {} files", files.len());
@@ -260,29 +270,40 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
     );
     let mut state = State::read(&target.join("caught.tsv"));
     let mutants = Mutants::new(taken, &files, &refused);
-    let is_due = |id: &Id| !options.survivors || !state.is_caught(&mutants.key(*id));
-    let due: Vec<Id> = mutants.live.iter().copied().filter(is_due).collect();
-    let mut fates = vec![None; last as usize + 1];
-    run::run(&tree, &programs, &reach, &due, options.jobs, |id, fate| {
-        state.note(&mutants.key(id), &fate);
-        if matches!(fate, Fate::Survived | Fate::Unreached) {
-            eprintln!("{fate:?}: {}", mutants.describe(id));
-        }
-        fates[id as usize] = Some(fate);
-    });
-    for (source, file) in taken.iter().zip(&files) {
-        let row = row(source, file, &refused, &fates);
+    let mut order: Vec<usize> = (0..files.len()).collect();
+    order.retain(|&index| options.names(&files[index].path).is_some());
+    order.sort_by_key(|&index| options.names(&files[index].path));
+    for index in order {
+        let file = &files[index];
+        let is_due = |id: &Id| !options.survivors || !state.is_caught(&mutants.key(*id));
+        let ids = file.first..file.first + file.mutants();
+        let live = ids.filter(|id| mutants.live.contains(id));
+        let due: Vec<Id> = live.filter(is_due).collect();
+        let mut fates = BTreeMap::new();
+        run::run(&tree, &programs, &reach, &due, options.jobs, |id, fate| {
+            state.note(&mutants.key(id), &fate);
+            if matches!(fate, Fate::Survived | Fate::Unreached) {
+                eprintln!("{fate:?}: {}", mutants.describe(id));
+            }
+            fates.insert(id, fate);
+        });
+        let row = row(taken[index], file, &refused, &fates);
         eprintln!(
-            "{}: {} mutants, {} caught",
-            file.path, row.mutants, row.caught
+            "{}: {} mutants, {} caught, {} s since the start",
+            file.path,
+            row.mutants,
+            row.caught,
+            start.elapsed().as_secs()
         );
         table.insert(file.path.clone(), row);
+        // Whoever ends the run here keeps what it has found.
+        table::write(root(), table)?;
     }
     Ok(())
 }
 
 /// The row of a file. A mutant without a fate was caught by an earlier run.
-fn row(source: &Source, file: &File, refused: &Refused, fates: &[Option<Fate>]) -> Row {
+fn row(source: &Source, file: &File, refused: &Refused, fates: &BTreeMap<Id, Fate>) -> Row {
     let mut row = Row {
         code: source.code.clone(),
         ..Row::default()
@@ -290,7 +311,7 @@ fn row(source: &Source, file: &File, refused: &Refused, fates: &[Option<Fate>]) 
     let mut id = file.first;
     for site in &file.sites {
         for alternative in &site.alternatives {
-            let fate = &fates[id as usize];
+            let fate = fates.get(&id);
             if refused.keeps_const(site) {
                 row.unswitched += 1;
             } else if refused.mutants.contains(&id) {
@@ -302,7 +323,7 @@ fn row(source: &Source, file: &File, refused: &Refused, fates: &[Option<Fate>]) 
                         line: site.line,
                         function: site.function.clone(),
                         change: alternative.change.clone(),
-                        reached: *fate == Some(Fate::Survived),
+                        reached: fate == Some(&Fate::Survived),
                     }),
                     Some(Fate::Caught(_) | Fate::TimedOut) | None => row.caught += 1,
                 }
@@ -318,7 +339,7 @@ struct Mutants {
     keys: Vec<Key>,
     lines: Vec<usize>,
     /// Those that compile.
-    live: Vec<Id>,
+    live: BTreeSet<Id>,
 }
 
 impl Mutants {
@@ -326,15 +347,15 @@ impl Mutants {
         let mut mutants = Mutants {
             keys: vec![Key::default()],
             lines: vec![0],
-            live: Vec::new(),
+            live: BTreeSet::new(),
         };
         for (source, file) in taken.iter().zip(files) {
-            let mut ordinals = std::collections::BTreeMap::new();
+            let mut ordinals = BTreeMap::new();
             for site in &file.sites {
                 for alternative in &site.alternatives {
                     let id = mutants.keys.len() as Id;
                     if !refused.keeps_const(site) && !refused.mutants.contains(&id) {
-                        mutants.live.push(id);
+                        mutants.live.insert(id);
                     }
                     let words = (site.function.clone(), alternative.change.clone());
                     let ordinal: &mut usize = ordinals.entry(words).or_default();

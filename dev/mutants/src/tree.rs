@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::weave::{self, File, Id, Refused, Woven, last_names};
 
+/// The file to which the switch is appended.
+const LIBRARY: &str = "src/lib.rs";
+
 /// The packages whose tests run, beside those of the library itself.
 const PACKAGES: &[&str] = &["everlink", "model"];
 
@@ -64,14 +67,19 @@ impl Tree {
         let woven_paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         self.copy_others(&woven_paths)?;
         // Most errors show without code generation, and most of those in the library alone.
-        let mut compile = Compile::Library;
+        let mut compile = match refused.mutants.is_empty() {
+            true => Compile::Library,
+            false => Compile::Programs,
+        };
         for round in 1..=MAX_ROUNDS {
             let mut woven = BTreeMap::new();
             for file in files {
                 woven.insert(file.path.as_str(), weave::weave(file, &refused));
             }
             for (path, file) in &woven {
-                self.write(path, &file.text)?;
+                if *path != LIBRARY {
+                    self.write(path, &file.text)?;
+                }
             }
             self.append_switch(&woven, last)?;
             eprintln!(
@@ -128,7 +136,7 @@ impl Tree {
         let listed: BTreeSet<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
         for path in &listed {
             let original = self.root.join(path);
-            if woven.contains(path) || *path == "src/lib.rs" || !original.is_file() {
+            if woven.contains(path) || *path == LIBRARY || !original.is_file() {
                 continue;
             }
             let bytes = fs::read(&original).map_err(|error| format!("{path}: {error}"))?;
@@ -154,7 +162,7 @@ impl Tree {
     }
 
     fn append_switch(&self, woven: &BTreeMap<&str, Woven>, last: Id) -> Result<(), String> {
-        let path = "src/lib.rs";
+        let path = LIBRARY;
         let lib = match woven.get(path) {
             Some(lib) => lib.text.clone(),
             None => fs::read_to_string(self.root.join(path)).map_err(|error| error.to_string())?,

@@ -7,7 +7,7 @@ use std::fs;
 use std::hash::DefaultHasher;
 use std::path::Path;
 
-use crate::find::{Form, Site};
+use crate::find::{self, Form, Site};
 
 /// The switch in the woven copy of the library; it is appended to `src/lib.rs`.
 const SWITCH: &str = include_str!("switch.txt");
@@ -24,6 +24,14 @@ pub(crate) struct File {
     pub(crate) sites: Vec<Site>,
     /// The number of the first alternative. The others follow in the order of the sites.
     pub(crate) first: Id,
+}
+
+impl File {
+    /// How many mutants it has.
+    pub(crate) fn mutants(&self) -> Id {
+        let counts = self.sites.iter().map(|site| site.alternatives.len() as Id);
+        counts.sum()
+    }
 }
 
 /// What the compiler refused so far.
@@ -61,9 +69,11 @@ impl Refused {
         let mut ahead: Vec<String> = self.constant.iter().cloned().collect();
         while let Some(caller) = ahead.pop() {
             let bodies = functions.iter().filter(|(name, _)| *name == caller);
-            for (callee, _) in bodies
-                .flat_map(|(_, body)| functions.iter().filter(|(name, _)| may_call(body, name)))
-            {
+            for (callee, _) in bodies.flat_map(|(_, body)| {
+                functions
+                    .iter()
+                    .filter(|(name, _)| may_call(&caller, body, name))
+            }) {
                 if self.constant.insert(callee.clone()) {
                     ahead.push(callee.clone());
                 }
@@ -116,29 +126,27 @@ fn body(source: &str) -> &str {
     &source[start..]
 }
 
-/// Whether a body has a call that looks like one of this function.
-fn may_call(body: &str, function: &str) -> bool {
-    let call = match function.rsplit_once("::") {
-        Some((_, method)) => {
-            let (with_dot, with_self) = (format!(".{method}("), format!("Self::{method}("));
-            if body.contains(&with_dot) || body.contains(&with_self) {
-                return true;
-            }
-            format!("{function}(")
-        }
-        None => format!("{function}("),
-    };
-    body.match_indices(&call).any(|(at, _)| {
+/// Whether the body of `caller` has a call that looks like one of `callee`. A method of another type is left to the compiler.
+fn may_call(caller: &str, body: &str, callee: &str) -> bool {
+    if let Some((owner, method)) = callee.rsplit_once("::")
+        && caller
+            .rsplit_once("::")
+            .is_some_and(|(own, _)| own == owner)
+        && (body.contains(&format!(".{method}(")) || body.contains(&format!("Self::{method}(")))
+    {
+        return true;
+    }
+    body.match_indices(&format!("{callee}(")).any(|(at, _)| {
         let before = body[..at].chars().next_back();
         before.is_none_or(|before| !before.is_alphanumeric() && before != '_' && before != '.')
     })
 }
 
-/// A hash of the files.
+/// A hash of the code. A new test or comment changes no mutant.
 fn stamp(files: &[File]) -> String {
     let mut hasher = DefaultHasher::new();
     for file in files {
-        (&file.path, file.first, &file.source).hash(&mut hasher);
+        (&file.path, file.first, find::code_only(&file.source)).hash(&mut hasher);
     }
     format!("of {:016x}", hasher.finish())
 }
