@@ -2,6 +2,7 @@
 
 mod cache;
 mod find;
+mod killers;
 mod page;
 mod run;
 mod state;
@@ -14,10 +15,11 @@ mod weave;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use crate::run::Fate;
+use crate::killers::Killers;
+use crate::run::{Fate, Runner};
 use crate::state::{Key, State};
 use crate::table::{Row, Survivor, Table};
 use crate::tree::Tree;
@@ -25,6 +27,9 @@ use crate::weave::{File, Id, Refused};
 
 /// The directory whose code is changed.
 const SOURCES: &str = "src";
+
+/// Most mutants that a test notices are caught by the first tests. All tests together take over a minute.
+const DEFAULT_BUDGET: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let result = Options::read(env::args().skip(1)).and_then(|options| match options.check {
@@ -47,6 +52,8 @@ struct Options {
     /// Only mutants that no test has caught so far.
     survivors: bool,
     jobs: usize,
+    /// The most processor time of the tests for one mutant.
+    budget: Duration,
     /// Files or directories.
     paths: Vec<String>,
 }
@@ -55,6 +62,7 @@ impl Options {
     fn read(words: impl Iterator<Item = String>) -> Result<Options, String> {
         let mut options = Options {
             jobs: 2,
+            budget: DEFAULT_BUDGET,
             ..Options::default()
         };
         let mut words = words;
@@ -68,6 +76,10 @@ impl Options {
                     options.jobs = jobs
                         .filter(|&jobs| jobs > 0)
                         .ok_or("--jobs needs a number")?;
+                }
+                "--budget" => {
+                    let seconds = words.next().and_then(|seconds| seconds.parse().ok());
+                    options.budget = Duration::from_secs(seconds.ok_or("--budget needs seconds")?);
                 }
                 option if option.starts_with('-') => {
                     return Err(format!("there is no option `{option}`"));
@@ -214,13 +226,13 @@ fn mutate(options: &Options) -> Result<(), String> {
     let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
     let ran = match (taken.is_empty(), page::ran_line(&committed)) {
         (true, Some(ran)) => ran.to_owned(),
-        _ => ran_now(taken.len(), start, options.jobs),
+        _ => ran_now(taken.len(), start, options),
     };
     let page = page::page(&table, &table::accepted(root())?, &ran);
     table::write_file(root(), page::PAGE, &page)
 }
 
-fn ran_now(files: usize, start: Instant, jobs: usize) -> String {
+fn ran_now(files: usize, start: Instant, options: &Options) -> String {
     let output = |program: &str, arguments: &[&str]| {
         let output = Command::new(program)
             .args(arguments)
@@ -231,9 +243,10 @@ fn ran_now(files: usize, start: Instant, jobs: usize) -> String {
     };
     let commit = output("git", &["rev-parse", "--short", "HEAD"]);
     let date = output("date", &["--utc", "+%Y-%m-%d"]);
+    let (jobs, budget) = (options.jobs, options.budget.as_secs());
     let minutes = start.elapsed().as_secs().div_ceil(60);
     format!(
-        "The last run was of {files} files, on {date} at commit `{commit}` or shortly after it. It took {minutes} minutes, with {jobs} test programs at a time on two cores."
+        "The last run was of {files} files, on {date} at commit `{commit}` or shortly after it. It took {minutes} minutes, with {jobs} test programs at a time on two cores and {budget} s of tests for each mutant."
     )
 }
 
@@ -268,8 +281,22 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
         reach.tests.len(),
         programs.len()
     );
+    let killers = Killers::default();
+    let runner = Runner {
+        tree: &tree,
+        programs: &programs,
+        reach: &reach,
+        jobs: options.jobs,
+        budget: options.budget,
+        killers: &killers,
+    };
     let mut state = State::read(&target.join("caught.tsv"));
     let mutants = Mutants::new(taken, &files, &refused);
+    for key in mutants.keys.iter().skip(1) {
+        if let Some(test) = state.killer(key).and_then(|test| reach.find(test)) {
+            killers.note(key, test);
+        }
+    }
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.retain(|&index| options.names(&files[index].path).is_some());
     order.sort_by_key(|&index| options.names(&files[index].path));
@@ -280,13 +307,18 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
         let live = ids.filter(|id| mutants.live.contains(id));
         let due: Vec<Id> = live.filter(is_due).collect();
         let mut fates = BTreeMap::new();
-        run::run(&tree, &programs, &reach, &due, options.jobs, |id, fate| {
-            state.note(&mutants.key(id), &fate);
-            if matches!(fate, Fate::Survived | Fate::Unreached) {
-                eprintln!("{fate:?}: {}", mutants.describe(id));
-            }
-            fates.insert(id, fate);
-        });
+        run::run(
+            &runner,
+            &due,
+            |id| mutants.key(id),
+            |id, fate| {
+                state.note(&mutants.key(id), &fate);
+                if matches!(fate, Fate::Survived | Fate::Unreached) {
+                    eprintln!("{fate:?}: {}", mutants.describe(id));
+                }
+                fates.insert(id, fate);
+            },
+        );
         let row = row(taken[index], file, &refused, &fates);
         eprintln!(
             "{}: {} mutants, {} caught, {} s since the start",

@@ -8,6 +8,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::killers::Killers;
+use crate::state::Key;
 use crate::trace::{Reach, Test};
 use crate::tree::{Program, Tree};
 use crate::weave::Id;
@@ -15,7 +17,7 @@ use crate::weave::Id;
 /// The most address space of a test program, in KiB. A mutant that allocates for ever ends here.
 const MAX_MEMORY: usize = 4 << 20;
 
-/// The first group of tests takes about this long. Each further group takes eight times as long.
+/// The first group of tests takes about this processor time. Each further group takes eight times as much.
 const FIRST_GROUP: Duration = Duration::from_millis(100);
 
 /// A test program that sleeps for ever uses no processor time, so it is killed after this time.
@@ -33,23 +35,34 @@ pub(crate) enum Fate {
     Unreached,
 }
 
-/// Runs the mutants, `jobs` at a time, and tells each result.
+/// How to run mutants.
+pub(crate) struct Runner<'a> {
+    pub(crate) tree: &'a Tree,
+    pub(crate) programs: &'a [Program],
+    pub(crate) reach: &'a Reach,
+    /// How many test programs run at a time.
+    pub(crate) jobs: usize,
+    /// The most processor time of the tests for one mutant.
+    pub(crate) budget: Duration,
+    pub(crate) killers: &'a Killers,
+}
+
+/// Runs the mutants, and tells each result.
 pub(crate) fn run(
-    tree: &Tree,
-    programs: &[Program],
-    reach: &Reach,
+    runner: &Runner<'_>,
     mutants: &[Id],
-    jobs: usize,
+    key: impl Fn(Id) -> Key + Sync,
     mut tell: impl FnMut(Id, Fate),
 ) {
+    let key = &key;
     let next = AtomicUsize::new(0);
     let (results, received) = mpsc::channel();
     thread::scope(|scope| {
-        for _ in 0..jobs {
+        for _ in 0..runner.jobs {
             let (next, results) = (&next, results.clone());
             scope.spawn(move || {
                 while let Some(&id) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let _ = results.send((id, fate(tree, programs, reach, id)));
+                    let _ = results.send((id, fate(runner, id, &key(id))));
                 }
             });
         }
@@ -65,17 +78,20 @@ pub(crate) fn run(
     });
 }
 
-fn fate(tree: &Tree, programs: &[Program], reach: &Reach, id: Id) -> Fate {
-    let mut tests = reach.by_mutant[id as usize].as_slice();
+fn fate(runner: &Runner<'_>, id: Id, key: &Key) -> Fate {
+    let reach = runner.reach;
+    let ordered = runner.killers.order(key, &reach.by_mutant[id as usize]);
+    let mut tests = ordered.as_slice();
     if tests.is_empty() {
         return Fate::Unreached;
     }
     let mut limit = FIRST_GROUP;
-    while !tests.is_empty() {
+    let mut spent = Duration::ZERO;
+    while !tests.is_empty() && spent < runner.budget {
         let mut total = Duration::ZERO;
         let mut count = 0;
         while let Some(&test) = tests.get(count)
-            && (count == 0 || total < limit)
+            && (count == 0 || total < limit.min(runner.budget.saturating_sub(spent)))
         {
             total += reach.tests[test].duration;
             count += 1;
@@ -83,13 +99,19 @@ fn fate(tree: &Tree, programs: &[Program], reach: &Reach, id: Id) -> Fate {
         let (group, rest) = tests.split_at(count);
         tests = rest;
         limit *= 8;
+        spent += total;
         let mut by_program: BTreeMap<usize, Vec<&Test>> = BTreeMap::new();
         for &test in group {
             let test = &reach.tests[test];
             by_program.entry(test.program).or_default().push(test);
         }
         for (program, tests) in by_program {
-            if let Some(fate) = run_group(tree, &programs[program], &tests, id) {
+            if let Some(fate) = run_group(runner.tree, &runner.programs[program], &tests, id) {
+                if let Fate::Caught(name) = &fate
+                    && let Some(test) = reach.find(name)
+                {
+                    runner.killers.note(key, test);
+                }
                 return fate;
             }
         }

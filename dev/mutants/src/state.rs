@@ -1,6 +1,6 @@
 //! Remembers in the target directory which mutants were caught, so that a later run can leave them out.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -35,22 +35,31 @@ impl Key {
 /// The mutants that were caught, and a file to which more are appended.
 #[derive(Debug)]
 pub(crate) struct State {
-    caught: BTreeSet<String>,
+    /// With the test that caught each.
+    caught: BTreeMap<String, String>,
     file: Option<File>,
 }
 
 impl State {
     pub(crate) fn read(path: &Path) -> State {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let key = |line: &str| Some(line.rsplit_once('\t')?.0.to_owned());
+        let entry = |line: &str| {
+            let (key, test) = line.rsplit_once('\t')?;
+            Some((key.to_owned(), test.to_owned()))
+        };
         State {
-            caught: text.lines().filter_map(key).collect(),
+            caught: text.lines().filter_map(entry).collect(),
             file: File::options().create(true).append(true).open(path).ok(),
         }
     }
 
     pub(crate) fn is_caught(&self, key: &Key) -> bool {
-        self.caught.contains(&key.line())
+        self.caught.contains_key(&key.line())
+    }
+
+    /// The test that caught a mutant.
+    pub(crate) fn killer(&self, key: &Key) -> Option<&str> {
+        self.caught.get(&key.line()).map(String::as_str)
     }
 
     /// Appends a mutant that was caught, with the test that caught it.

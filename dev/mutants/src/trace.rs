@@ -1,5 +1,6 @@
 //! Runs each test once and records which mutants it reaches.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,6 +37,15 @@ pub(crate) struct Reach {
     pub(crate) tests: Vec<Test>,
     /// By the number of the mutant: the tests that reach it, the best first.
     pub(crate) by_mutant: Vec<Vec<usize>>,
+    /// The tests by program and name.
+    names: HashMap<String, usize>,
+}
+
+impl Reach {
+    /// The test with this name, as in [`Fate::Caught`](crate::run::Fate::Caught).
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.names.get(name).copied()
+    }
 }
 
 /// Traces all tests of the programs.
@@ -72,6 +82,7 @@ pub(crate) fn trace(
     let mut reach = Reach {
         tests: Vec::new(),
         by_mutant: vec![Vec::new(); last as usize + 1],
+        names: HashMap::new(),
     };
     let traced = traced
         .into_inner()
@@ -84,6 +95,8 @@ pub(crate) fn trace(
         match result {
             Ok((duration, reached)) => {
                 let index = reach.tests.len();
+                let full_name = format!("{}: {name}", programs[program].name);
+                reach.names.insert(full_name, index);
                 for &id in &reached {
                     if let Some(tests) = reach.by_mutant.get_mut(id as usize) {
                         tests.push(index);
