@@ -9,8 +9,8 @@ use alloc::{
 };
 
 use super::{
-    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode,
-    id::TEXT_ID_LIMIT, parse, parse_visiting,
+    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, TEXT_ID_LIMIT,
+    encode, parse, parse_visiting,
 };
 use crate::json::Json;
 use crate::json::object::{self, ObjectError, Part, Plan, Sought};
