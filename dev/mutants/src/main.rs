@@ -48,6 +48,8 @@ fn main() -> ExitCode {
 #[derive(Debug, Default)]
 struct Options {
     check: bool,
+    /// Only writes the page again.
+    page: bool,
     all: bool,
     /// Only mutants that no test has caught so far.
     survivors: bool,
@@ -69,6 +71,7 @@ impl Options {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--check" => options.check = true,
+                "--page" => options.page = true,
                 "--all" => options.all = true,
                 "--survivors" => options.survivors = true,
                 "--jobs" => {
@@ -92,6 +95,9 @@ impl Options {
 
     /// Whether the mutants of this file are woven. With `--survivors` all are, so that another choice of files needs no other build.
     fn takes(&self, path: &str, code: &str, table: &Table) -> bool {
+        if self.page {
+            return false;
+        }
         if self.all || self.survivors {
             return true;
         }
@@ -216,7 +222,7 @@ fn mutate(options: &Options) -> Result<(), String> {
         .iter()
         .filter(|source| options.takes(&source.path, &source.code, &table))
         .collect();
-    if taken.is_empty() && !options.paths.is_empty() {
+    if taken.is_empty() && !options.paths.is_empty() && !options.page {
         return Err("no file of the library has such a path".into());
     }
     if !taken.is_empty() {
