@@ -256,12 +256,8 @@ fn ran_now(files: usize, start: Instant, options: &Options) -> String {
     )
 }
 
-/// Weaves, builds, traces and runs these files, and enters the results into the table.
-fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<(), String> {
-    let start = Instant::now();
-    let target = root()
-        .join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
-        .join("mutants");
+/// Finds the mutants of these files, and numbers them.
+fn number(taken: &[&Source]) -> Result<Vec<File>, String> {
     let mut files = Vec::new();
     let mut next: Id = 1;
     for source in taken {
@@ -277,7 +273,17 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
         next += file.mutants();
         files.push(file);
     }
-    let last = next - 1;
+    Ok(files)
+}
+
+/// Weaves, builds, traces and runs these files, and enters the results into the table.
+fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<(), String> {
+    let start = Instant::now();
+    let target = root()
+        .join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+        .join("mutants");
+    let files = number(taken)?;
+    let last = files.iter().map(File::mutants).sum();
     eprintln!("{last} mutants of {} files", files.len());
     let tree = Tree::new(root(), &target);
     let (programs, refused) = tree.build(&files, last)?;
