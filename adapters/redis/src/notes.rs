@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use everlink::Input;
 use everlink_tokio::http::StoreInputs;
+use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamReadOptions, StreamReadReply};
-use redis::{AsyncCommands, RedisResult};
 
 use crate::Shared;
 use crate::connection::{self, Backoff};
@@ -22,8 +22,41 @@ struct Cursor {
     inbox: String,
     /// `None` until it is known where this server begins.
     broadcast: Option<String>,
-    /// The number of the last note of each server to this one, and to all. A greater number is new.
-    last: HashMap<(String, bool), u64>,
+    last: Numbers,
+}
+
+/// The most senders whose numbers are remembered. Each server that is started again is a new sender.
+const SENDERS: usize = 1_024;
+
+/// The number of the last note of each server to this one, and to all. A greater number is new.
+#[derive(Default)]
+struct Numbers {
+    /// With each number, when it came: a count of all notes.
+    last: HashMap<(String, bool), (u64, u64)>,
+    count: u64,
+}
+
+impl Numbers {
+    /// Whether a note is new. A server repeats a note if its connection broke.
+    fn is_new(&mut self, sender: String, is_broadcast: bool, number: u64) -> bool {
+        self.count += 1;
+        let (last, came) = self.last.entry((sender, is_broadcast)).or_default();
+        *came = self.count;
+        let is_new = number > *last;
+        *last = number.max(*last);
+        if self.last.len() > SENDERS {
+            self.forget();
+        }
+        is_new
+    }
+
+    /// Forgets the half of the senders that were silent for longest. They are gone, or have no note left to repeat: a note is repeated within seconds.
+    fn forget(&mut self) {
+        let mut came: Vec<u64> = self.last.values().map(|(_, came)| *came).collect();
+        came.sort_unstable();
+        let middle = came[came.len() / 2];
+        self.last.retain(|_, (_, came)| *came > middle);
+    }
 }
 
 /// Reads notes until it is dropped.
@@ -31,7 +64,7 @@ pub(crate) async fn run(shared: Shared, inputs: StoreInputs) {
     let mut cursor = Cursor {
         inbox: "0-0".to_owned(),
         broadcast: None,
-        last: HashMap::new(),
+        last: Numbers::default(),
     };
     let mut backoff = Backoff::new();
     loop {
@@ -71,7 +104,13 @@ async fn read(
     let options = StreamReadOptions::default().block(WAIT).count(AT_ONCE);
     let from = [&keys.inbox, &keys.broadcast];
     let after = [&cursor.inbox, &broadcast];
-    let reply: Option<StreamReadReply> = connection.xread_options(&from, &after, &options).await?;
+    // Removes the notes that were read before: nobody reads them again, because a server that is started again has another inbox.
+    let mut trim_and_read = redis::pipe();
+    trim_and_read.cmd("XTRIM").arg(&keys.inbox);
+    trim_and_read.arg("MINID").arg(&cursor.inbox).ignore();
+    trim_and_read.cmd("XREAD").arg(&options);
+    trim_and_read.arg("STREAMS").arg(&from).arg(&after);
+    let (reply,): (Option<StreamReadReply>,) = trim_and_read.query_async(connection).await?;
     for stream in reply.into_iter().flat_map(|reply| reply.keys) {
         let is_broadcast = stream.key == keys.broadcast;
         for entry in stream.ids {
@@ -85,13 +124,36 @@ async fn read(
             let (Some(sender), Some(number), Some(note)) = (sender, number, note) else {
                 continue;
             };
-            let last = cursor.last.entry((sender, is_broadcast)).or_default();
-            if number > *last {
-                *last = number;
+            if cursor.last.is_new(sender, is_broadcast, number) {
                 let note = note.into();
                 inputs.feed(Input::Note { note });
             }
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_note_is_not_new() {
+        let mut numbers = Numbers::default();
+        assert!(numbers.is_new("1".into(), false, 5));
+        assert!(!numbers.is_new("1".into(), false, 5));
+        assert!(numbers.is_new("1".into(), true, 5));
+        assert!(numbers.is_new("1".into(), false, 6));
+    }
+
+    #[test]
+    fn senders_that_are_gone_are_forgotten() {
+        let mut numbers = Numbers::default();
+        for sender in 0..100_000_u64 {
+            assert!(numbers.is_new(sender.to_string(), false, 1));
+            assert!(numbers.is_new("busy".into(), false, sender + 1));
+            assert!(numbers.last.len() <= SENDERS, "{}", numbers.last.len());
+        }
+        assert!(!numbers.is_new("busy".into(), false, 100_000));
+    }
 }

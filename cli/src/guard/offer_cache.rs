@@ -21,7 +21,7 @@ impl OfferCache {
     /// directory.
     pub(super) fn of(directory: Option<&Path>, target: &Target) -> Option<OfferCache> {
         let directory = match directory {
-            Some(off) if off == "off" => return None,
+            Some(off) if off.as_os_str() == "off" => return None,
             Some(directory) => directory.to_owned(),
             None => cache_directory()?.join("everlink"),
         };

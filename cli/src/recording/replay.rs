@@ -29,7 +29,7 @@ pub(crate) struct Replayer {
     ids: RunIds,
     is_redacted: bool,
     now: Instant,
-    /// The message of the next line.
+    /// The message that the machine received in the next step. It stands in the line before the step.
     message: Option<Vec<u8>>,
     /// The recorded events that the machine has not produced yet, with their line numbers.
     expected: VecDeque<(usize, String)>,

@@ -51,10 +51,11 @@ export function shot(page, name) {
   return SCREENSHOTS ? page.screenshot({ path: join(SCREENSHOTS, name + ".png") }) : null;
 }
 
-// A guard in front of the demo server, and a host that calls it over HTTP.
+// A guard in front of the demo server, and a host that calls it over HTTP. The server takes a moment to start: the page need not show a state that lasts for a few
+// milliseconds.
 export class Guard {
   constructor(options = []) {
-    const words = ["guard", "--log", "json", "--remember", "off", "--listen", "http://127.0.0.1:0/mcp", "--status", "127.0.0.1:0", ...options, "--", EVERLINK, "demo-server"];
+    const words = ["guard", "--log", "json", "--remember", "off", "--listen", "http://127.0.0.1:0/mcp", "--status", "127.0.0.1:0", ...options, "--", "sh", "-c", 'sleep 0.2; exec "$0" demo-server', EVERLINK];
     this.process = spawn(EVERLINK, words, { stdio: ["ignore", "ignore", "pipe"] });
     this.log = [];
     createInterface({ input: this.process.stderr }).on("line", (line) => { try { this.log.push(JSON.parse(line)); } catch { /* the server's own output */ } });

@@ -35,13 +35,13 @@ pub(crate) struct Event {
     pub(crate) data: Option<Value>,
 }
 
-/// Sends a request, and reads the head of the response.
-pub(crate) fn send(
+/// Sends a request, and does not read the response. A caller that drops the socket is a client that went away.
+pub(crate) fn send_only(
     port: u16,
     verb: &str,
     fields: &[(&str, &str)],
     body: Option<&Value>,
-) -> Result<Response, Failure> {
+) -> Result<TcpStream, Failure> {
     let socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(SILENCE))?;
     socket.set_nodelay(true)?;
@@ -54,6 +54,17 @@ pub(crate) fn send(
         head += &format!("{name}: {value}\r\n");
     }
     (&socket).write_all(format!("{head}\r\n{body}").as_bytes())?;
+    Ok(socket)
+}
+
+/// Sends a request, and reads the head of the response.
+pub(crate) fn send(
+    port: u16,
+    verb: &str,
+    fields: &[(&str, &str)],
+    body: Option<&Value>,
+) -> Result<Response, Failure> {
+    let socket = send_only(port, verb, fields, body)?;
     let mut reader = BufReader::with_capacity(2048, socket);
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -208,6 +219,17 @@ pub(crate) enum Outcome {
     SessionLost,
 }
 
+impl Outcome {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Outcome::Reply => "reply",
+            Outcome::NotProcessed => "not processed",
+            Outcome::Unknown => "unknown",
+            Outcome::SessionLost => "session lost",
+        }
+    }
+}
+
 impl Session {
     /// Opens a session. Tries again as long as the server says that nothing was processed, or cannot be reached.
     pub(crate) fn open(port: u16, capabilities: &Value) -> Result<Session, Failure> {
@@ -246,7 +268,7 @@ impl Session {
         }
     }
 
-    fn fields(&self) -> [(&str, &str); 2] {
+    pub(crate) fn fields(&self) -> [(&str, &str); 2] {
         [
             ("Mcp-Session-Id", &self.id),
             ("MCP-Protocol-Version", "2025-11-25"),

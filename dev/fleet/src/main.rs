@@ -4,6 +4,7 @@
 //! - `fleet chaos --minutes N` lets 200 clients call through nginx while a node is killed every 5 s, and Redis is restarted twice.
 //! - `fleet scale [--rmcp PROGRAM]` measures memory and latency with up to 50,000 sessions, and what the store costs.
 //! - `fleet sim --runs N --seed S` simulates fleets with faults, without Redis.
+//! - `fleet soak --seconds N --out DIRECTORY` runs a guard over stdio, a guard over HTTP and a fleet under faults, and samples their memory.
 //! - `fleet front PROGRAM` runs three nodes of another program behind nginx, prints their URL, and ends with its standard input.
 //! - `fleet node` is one node.
 #![allow(
@@ -16,10 +17,13 @@
 mod chaos;
 mod client;
 mod front;
+mod gate;
 mod node;
 mod scale;
 mod services;
 mod sim;
+mod soak;
+mod tally;
 mod tests;
 
 use std::process::ExitCode;
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Some("node") => node::run(&words[1..]),
         Some("tests") => tests::run(),
         Some("chaos") => chaos::run(number("--minutes", 1), number("--clients", 200)),
+        Some("soak") => soak::run(&words[1..]),
         Some("sim") => sim::run(number("--runs", 1_000), number("--seed", 0)),
         Some("scale") => {
             let rmcp = words.iter().position(|word| word == "--rmcp");
@@ -46,7 +51,7 @@ fn main() -> ExitCode {
             scale::run(number("--most", 50_000), rmcp.map(String::as_str))
         },
         _ => Err(
-            "usage: fleet tests | chaos --minutes N | scale | sim --runs N --seed S | front PROGRAM | node ..."
+            "usage: fleet tests | chaos --minutes N | scale | soak --seconds N --out DIRECTORY | sim --runs N --seed S | front PROGRAM | node ..."
                 .into(),
         ),
     };

@@ -51,6 +51,19 @@ impl Process {
         Ok(begun.elapsed())
     }
 
+    /// Waits for the end. The process must end by itself within this time, with success.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> Result<(), Failure> {
+        let begun = Instant::now();
+        while begun.elapsed() < limit {
+            match self.0.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(format!("a process ended with {status}").into()),
+                None => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+        Err(format!("a process did not end within {} s", limit.as_secs()).into())
+    }
+
     /// The time that the processors spent on it.
     pub(crate) fn cpu_time(&self) -> Result<Duration, Failure> {
         let schedule = fs::read_to_string(format!("/proc/{}/schedstat", self.0.id()))?;
@@ -138,6 +151,21 @@ impl Redis {
 
     pub(crate) fn memory(&self) -> Result<u64, Failure> {
         self.process.memory()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// The bytes that it has allocated, and the number of its keys.
+    pub(crate) fn used(&self) -> Result<(u64, u64), Failure> {
+        let memory = self.run(&["info", "memory"])?;
+        let used = memory.lines().find_map(|line| {
+            let value = line.strip_prefix("used_memory:")?;
+            value.trim().parse().ok()
+        });
+        let keys = self.run(&["dbsize"])?.trim().parse()?;
+        Ok((used.ok_or("no used_memory")?, keys))
     }
 }
 
@@ -245,6 +273,24 @@ impl Balancer {
             .arg(directory.0.join("start.log"));
         Balancer::start(command, directory, port)
     }
+}
+
+/// The program `everlink`, which is beside this one.
+pub(crate) fn everlink() -> Result<PathBuf, Failure> {
+    Ok(std::env::current_exe()?.with_file_name("everlink"))
+}
+
+/// Starts a guard that listens at this port, in front of a demo server.
+pub(crate) fn start_guard(port: u16, options: &[&str]) -> Result<Process, Failure> {
+    let everlink = everlink()?;
+    let mut command = Command::new(&everlink);
+    command.args(["guard", "--listen", &format!("http://127.0.0.1:{port}/mcp")]);
+    command.args(options).arg("--");
+    command.arg(&everlink).arg("demo-server");
+    command.env("EVERLINK_STORE_KEY", "the key of the tests");
+    let process = Process::start(command.stderr(Stdio::null()))?;
+    wait_for_port(port)?;
+    Ok(process)
 }
 
 /// A port that is free now.

@@ -1,6 +1,5 @@
 //! The scenarios, each with a Redis and nodes of its own.
 
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::client::{Outcome, Session, send};
-use crate::services::{Balancer, Directory, Node, Process, Redis, free_port, wait_for_port};
+use crate::services::{Balancer, Directory, Node, Redis, free_port, start_guard};
 
 type Scenario = (&'static str, fn() -> Result<(), Failure>);
 
@@ -27,6 +26,7 @@ const SCENARIOS: &[Scenario] = &[
         "stream cut on one node is resumed on another",
         resumed_elsewhere,
     ),
+    ("notes that were read are removed from Redis", notes_removed),
     ("session goes on after its node is killed", node_killed),
     (
         "call is lost with its node, and its client is told so",
@@ -388,13 +388,32 @@ fn rolling_restart() -> Result<(), Failure> {
     Ok(())
 }
 
+/// A node reads its notes once. Redis would otherwise keep 100,000 of them for each node.
+fn notes_removed() -> Result<(), Failure> {
+    let fleet = Fleet::start(2)?;
+    let mut session = Session::open(fleet.nodes[0].port, &json!({}))?;
+    for _ in 0..100 {
+        echo(&mut session, fleet.nodes[1].port)?;
+    }
+    eventually(|| {
+        for inbox in fleet.redis.run(&["keys", "*:inbox:*"])?.lines() {
+            let len: u32 = fleet.redis.run(&["xlen", inbox])?.trim().parse()?;
+            check(len <= 1, || format!("{inbox} has {len} notes"))?;
+        }
+        Ok(())
+    })
+}
+
 /// Guards with one server process each. One is killed, one is terminated.
 fn guards() -> Result<(), Failure> {
     let redis = Redis::start()?;
     let (mut running, mut ports) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let port = free_port()?;
-        running.push(start_guard(port, &redis.url())?);
+        running.push(start_guard(
+            port,
+            &["--store", &redis.url(), "--remember", "off"],
+        )?);
         ports.push(port);
     }
     let call =
@@ -413,19 +432,6 @@ fn guards() -> Result<(), Failure> {
     eventually(|| call(&mut session, ports[2]))?;
     let status = session.delete(ports[2])?;
     check(status == 204, || format!("DELETE got {status}"))
-}
-
-/// Starts a guard in front of a demo server. The program is beside this one.
-fn start_guard(port: u16, redis: &str) -> Result<Process, Failure> {
-    let everlink = std::env::current_exe()?.with_file_name("everlink");
-    let mut command = Command::new(&everlink);
-    command.args(["guard", "--listen", &format!("http://127.0.0.1:{port}/mcp")]);
-    command.args(["--store", redis, "--remember", "off", "--"]);
-    command.arg(&everlink).arg("demo-server");
-    command.env("EVERLINK_STORE_KEY", "the key of the tests");
-    let process = Process::start(command.stderr(Stdio::null()))?;
-    wait_for_port(port)?;
-    Ok(process)
 }
 
 fn through_haproxy() -> Result<(), Failure> {

@@ -27,6 +27,7 @@ mod promises;
 mod semver;
 mod sim;
 mod size;
+mod soak;
 mod step;
 mod test;
 mod transparent;
@@ -71,7 +72,7 @@ const COMMANDS: &[Command] = &[
     ("mutants --check", "", "check that docs/mutants.tsv is about the code as it is", |_| step::run_one(mutants::check)),
     ("mutants", "[--all | FILE...] [--survivors] ...", "change the library in thousands of ways, and run the tests that should notice; write docs/MUTANTS.md", mutants::run),
     ("no-std", "", "run a program without std, and compile the core for targets without an operating system", |_| step::run_one(no_std::check)),
-    ("observe", "", "measure what --status and --record cost a guarded call", |_| step::run_one(observe::check)),
+    ("observe", "", "measure what --status, --record, --otlp and tracing cost a guarded call", |_| step::run_one(observe::check)),
     ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| package::run_check()),
     ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
     ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),
@@ -80,6 +81,7 @@ const COMMANDS: &[Command] = &[
     ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", sim::run),
     ("size", "", "count the code lines of each part, without tests and comments", |_| size::run()),
     ("size --check", "", "check that no file and no function is too long", |_| step::run_one(size::check)),
+    ("soak", "--hours N | --minutes N | --from DIRECTORY", "run guards and a fleet under faults, check that nothing grows or is lost, and write docs/SOAK.md", soak::run),
     ("test", "", "check everything that can be checked on this machine within 20 minutes", |_| test::run()),
     ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers, the Python package, a board, WebAssembly, Windows", |_| test::run_long()),
     ("test --system", "", "lint, test and pack on macOS and Windows, where the other checks do not run", |_| test::run_system()),

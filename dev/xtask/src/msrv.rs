@@ -22,7 +22,7 @@ const STEPS: &[Step] = &[
     ("the adapters", || {
         build(
             "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-auth --package everlink-tokio --package everlink-driver-tests \
-             --package everlink-types --package everlink-tools --lib --all-features",
+             --package everlink-redis --package everlink-types --package everlink-tools --lib --all-features",
         )
     }),
     ("the program", || build("--package everlink-cli")),

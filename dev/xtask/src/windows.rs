@@ -21,7 +21,7 @@ const PACKAGES: [&str; 3] = ["gcc-mingw-w64-x86-64", "wine", "wine64"];
 const RANDOM_LIBRARY: &str = "bcryptprimitives.dll";
 
 /// The options that leave out the packages for Unix: they use its signals and `/proc`.
-const UNIX_ONLY: &str = "--exclude conformance --exclude driver-tests --exclude everlink-driver-tests --exclude hostile --exclude smol-driver";
+const UNIX_ONLY: &str = "--exclude conformance --exclude driver-tests --exclude everlink-driver-tests --exclude everlink-fleet --exclude hostile --exclude smol-driver";
 
 /// Builds two test programs and the program `everlink` for Windows, and runs them. Builds nothing else, because all dependencies are built anew.
 pub(crate) fn check() -> Outcome {

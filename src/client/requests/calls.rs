@@ -5,7 +5,6 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use crate::client::config::SHORT;
 use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
@@ -136,11 +135,6 @@ impl Call {
         }
     }
 
-    /// The time since the call was accepted.
-    pub(in crate::client) fn age(&self, now: Instant) -> Duration {
-        self.clock.age(now)
-    }
-
     /// The wire id of the call, while it is sent.
     pub(in crate::client) const fn wire(&self) -> Option<u64> {
         match self.phase {
@@ -200,7 +194,7 @@ impl Call {
             target: self.target(),
             kind,
             delivery: self.delivery(),
-            after: self.age(now),
+            after: self.clock.age(now),
             ended: None,
             next_attempt: None,
         }

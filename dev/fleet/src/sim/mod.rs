@@ -43,7 +43,7 @@ pub(crate) fn run(runs: u64, first: u64) -> Result<(), Failure> {
 }
 
 /// A sequence of numbers that depends on its seed alone (splitmix64).
-pub(crate) struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {

@@ -14,7 +14,7 @@ use crate::step::{self, Done, Outcome};
 
 use change::Changes;
 use counts::Counts;
-pub(crate) use peers::{Rounds, plot, run as run_peers};
+pub(crate) use peers::{Rounds, lines, plot, run as run_peers};
 
 /// The committed counts.
 const FILE: &str = "benches/counts.tsv";

@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Installs what is missing. Nothing is skipped: without Redis, there is nothing to test.
-fn install() -> Result<(), String> {
+pub(crate) fn install() -> Result<(), String> {
     let is_there = |program: &str| {
         let found = Command::new("sh")
             .args(["-c", &format!("command -v {program}")])

@@ -1,10 +1,11 @@
 //! `cargo xtask bench --peers`: measures everlink and its peers in one run, and writes a page with plots.
 //!
 //! `dev/bench-peers` measures. `figures` parses its output, `bars` has the limits, `page` writes the page, `panels` chooses what to plot,
-//! and `plot` draws it.
+//! and `plot` draws it. `lines` draws figures over time, for other commands.
 
 mod bars;
 mod figures;
+pub(crate) mod lines;
 mod page;
 mod panels;
 pub(crate) mod plot;

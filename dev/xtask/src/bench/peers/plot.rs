@@ -1,4 +1,4 @@
-//! Draws bars with whiskers as SVG, for light and dark pages. Must not depend on what is drawn.
+//! Draws bars with whiskers as SVG, for light and dark pages. Must not depend on what is drawn. `lines` draws other panels in the same style.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -29,14 +29,20 @@ pub(crate) struct Mark<'a> {
     pub(crate) note: Option<&'a str>,
 }
 
-const WIDTH: u32 = 800;
+/// A part of a picture, as wide as the picture.
+pub(crate) trait Draw {
+    fn height(&self) -> u32;
+    fn draw(&self, area: &Area<'_>) -> Drawn;
+}
+
+pub(super) const WIDTH: u32 = 800;
 /// The room for names to the left of the bars, and for values to the right of the longest.
 const NAMES: u32 = 140;
 const VALUES: u32 = 140;
 /// The height of a bar with the distance to the next. Between rows is half of it.
 const PITCH: f64 = 14.0;
-const HEAD: u32 = 28;
-const FOOT: u32 = 26;
+pub(super) const HEAD: u32 = 28;
+pub(super) const FOOT: u32 = 26;
 const MARGIN: i32 = 14;
 
 /// If values spread wider than this factor, a log scale is used, because short bars would be invisible.
@@ -54,21 +60,21 @@ const COLOURS: &[(&str, RGBColor)] = &[
     ("rmcp-stdio", RGBColor(0xdf, 0xb8, 0x8f)),
     ("rmcp-stdio_pipes", RGBColor(0xc9, 0x8a, 0x4b)),
 ];
-const GREY: RGBColor = RGBColor(0x8b, 0x94, 0x9e);
-const TEXT: RGBColor = RGBColor(0x1f, 0x23, 0x28);
-const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
-const GRID: RGBColor = RGBColor(0xd8, 0xde, 0xe4);
+pub(super) const GREY: RGBColor = RGBColor(0x8b, 0x94, 0x9e);
+pub(super) const TEXT: RGBColor = RGBColor(0x1f, 0x23, 0x28);
+pub(super) const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
+pub(super) const GRID: RGBColor = RGBColor(0xd8, 0xde, 0xe4);
 
 /// Replaces the colours of the page on a dark system. The first rectangle is the background.
 const DARK: &str = "<style>@media(prefers-color-scheme:dark){svg>rect:first-of-type{fill:#0d1117}\
 [fill=\"#1F2328\"]{fill:#e6edf3}[stroke=\"#1F2328\"]{stroke:#e6edf3}[fill=\"#656D76\"]{fill:#8b949e}[stroke=\"#D8DEE4\"]{stroke:#21262d}}</style>";
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Bars<'a, X> = DrawingArea<SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
-type Drawn = Result<(), Box<dyn core::error::Error>>;
+pub(crate) type Drawn = Result<(), Box<dyn core::error::Error>>;
 
 /// Draws the panels below each other.
-pub(crate) fn draw(name: &str, panels: &[Panel<'_>]) -> Result<String, String> {
+pub(crate) fn draw(name: &str, panels: &[impl Draw]) -> Result<String, String> {
     let mut svg = String::new();
     draw_panels(&mut svg, panels).map_err(|error| format!("a plot cannot be drawn: {error}"))?;
     let head = svg.find('>').map_or(0, |end| end + 1);
@@ -76,8 +82,8 @@ pub(crate) fn draw(name: &str, panels: &[Panel<'_>]) -> Result<String, String> {
     Ok(svg)
 }
 
-fn draw_panels(svg: &mut String, panels: &[Panel<'_>]) -> Drawn {
-    let height = panels.iter().map(Panel::height).sum();
+fn draw_panels(svg: &mut String, panels: &[impl Draw]) -> Drawn {
+    let height = panels.iter().map(Draw::height).sum();
     let mut rest = SVGBackend::with_string(svg, (WIDTH, height)).into_drawing_area();
     rest.fill(&WHITE)?;
     for panel in panels {
@@ -88,13 +94,16 @@ fn draw_panels(svg: &mut String, panels: &[Panel<'_>]) -> Drawn {
     Ok(rest.present()?)
 }
 
-impl Panel<'_> {
-    /// The height of all bars, in bars.
-    fn bars(&self) -> f64 {
-        let bars = self.rows.iter().map(|row| row.marks.len() as f64 + 0.5);
-        bars.sum()
-    }
+/// Writes the title of a panel and the meaning of its axes, above the panel.
+pub(super) fn draw_head(area: &Area<'_>, title: &str, about: String) -> Drawn {
+    let style = text(TEXT, true, HPos::Left);
+    area.draw(&Text::new(title, (MARGIN, MARGIN), style))?;
+    let right = (WIDTH as i32 - MARGIN, MARGIN);
+    area.draw(&Text::new(about, right, text(MUTED, false, HPos::Right)))?;
+    Ok(())
+}
 
+impl Draw for Panel<'_> {
     fn height(&self) -> u32 {
         HEAD + FOOT + (self.bars() * PITCH) as u32
     }
@@ -105,16 +114,21 @@ impl Panel<'_> {
         let comma = if self.unit.is_empty() { "" } else { ", " };
         let log = if scale.is_log { ", log scale" } else { "" };
         let about = format!("{}{comma}{direction} is better{log}", self.unit);
-        let title = text(TEXT, true, HPos::Left);
-        area.draw(&Text::new(&*self.title, (MARGIN, MARGIN), title))?;
-        let right = (WIDTH as i32 - MARGIN, MARGIN);
-        area.draw(&Text::new(about, right, text(MUTED, false, HPos::Right)))?;
+        draw_head(area, &self.title, about)?;
         let range = scale.begin..scale.end;
         if scale.is_log {
             self.draw_rows(area, &scale, range.log_scale())
         } else {
             self.draw_rows(area, &scale, range)
         }
+    }
+}
+
+impl Panel<'_> {
+    /// The height of all bars, in bars.
+    fn bars(&self) -> f64 {
+        let bars = self.rows.iter().map(|row| row.marks.len() as f64 + 0.5);
+        bars.sum()
     }
 
     fn draw_rows<X>(&self, area: &Area<'_>, scale: &Scale, x: X) -> Drawn
@@ -203,7 +217,7 @@ impl Mark<'_> {
     }
 }
 
-fn text(colour: RGBColor, is_bold: bool, at: HPos) -> TextStyle<'static> {
+pub(super) fn text(colour: RGBColor, is_bold: bool, at: HPos) -> TextStyle<'static> {
     let style = if is_bold {
         FontStyle::Bold
     } else {
@@ -240,7 +254,7 @@ impl Scale {
 }
 
 /// A short form of a value.
-fn short_number(value: f64) -> String {
+pub(super) fn short_number(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{} M", format_number(value / 1e6)),
         _ if value >= 1e4 => format!("{} k", format_number(value / 1e3)),
