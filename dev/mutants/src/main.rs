@@ -1,6 +1,7 @@
 //! Weaves all mutants of the library into one build, and runs the tests that reach each of them: `cargo xtask mutants`.
 
 mod cache;
+mod check;
 mod find;
 mod killers;
 mod page;
@@ -16,8 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, thread};
 
+use crate::check::Strictness;
 use crate::killers::Killers;
 use crate::run::{Fate, Runner};
 use crate::state::{Key, State};
@@ -33,8 +35,8 @@ const DEFAULT_BUDGET: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let result = Options::read(env::args().skip(1)).and_then(|options| match options.check {
-        true => check(),
-        false => mutate(&options),
+        Some(strictness) => check::check(strictness),
+        None => mutate(&options),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
 
 #[derive(Debug, Default)]
 struct Options {
-    check: bool,
+    check: Option<Strictness>,
     /// Only writes the page again.
     page: bool,
     all: bool,
@@ -70,7 +72,8 @@ impl Options {
         let mut words = words;
         while let Some(word) = words.next() {
             match word.as_str() {
-                "--check" => options.check = true,
+                "--check" => options.check = Some(Strictness::Current),
+                "--check-share" => options.check = Some(Strictness::Share),
                 "--page" => options.page = true,
                 "--all" => options.all = true,
                 "--survivors" => options.survivors = true,
@@ -168,50 +171,6 @@ fn fnv(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Fails if a row is about older code, if a file has no row, if the page is not up to date, or if a reason is no longer needed.
-fn check() -> Result<(), String> {
-    let table = table::read(root())?;
-    let accepted = table::accepted(root())?;
-    let sources = sources()?;
-    let mut flaws = Vec::new();
-    for Source { path, code, .. } in &sources {
-        match table.get(path) {
-            None => flaws.push(format!("{path} has no row in {}", table::TABLE)),
-            Some(row) if row.code != *code => {
-                flaws.push(format!("{path} changed since its mutants ran"))
-            }
-            Some(_) => {}
-        }
-    }
-    let paths: BTreeSet<&str> = sources.iter().map(|source| source.path.as_str()).collect();
-    let gone = table.keys().filter(|path| !paths.contains(path.as_str()));
-    flaws.extend(gone.map(|path| format!("{path} of {} is gone", table::TABLE)));
-    for reason in &accepted {
-        let mut survivors = table
-            .iter()
-            .flat_map(|(file, row)| row.survivors.iter().map(move |it| (file, it)));
-        if !survivors.any(|(file, survivor)| reason.covers(file, survivor)) {
-            let (function, change) = (&reason.function, &reason.change);
-            flaws.push(format!(
-                "{}: nothing survived as {function}, {change}",
-                table::ACCEPTED
-            ));
-        }
-    }
-    let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
-    let ran = page::ran_line(&committed).unwrap_or_default();
-    if committed != page::page(&table, &accepted, ran) {
-        flaws.push(format!("{} is not what {} says", page::PAGE, table::TABLE));
-    }
-    if flaws.is_empty() {
-        return Ok(());
-    }
-    Err(format!(
-        "run `cargo xtask mutants` and commit what it writes:\n  {}",
-        flaws.join("\n  ")
-    ))
-}
-
 /// Runs the mutants of the chosen files, and writes the results.
 fn mutate(options: &Options) -> Result<(), String> {
     let start = Instant::now();
@@ -232,7 +191,10 @@ fn mutate(options: &Options) -> Result<(), String> {
     let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
     let ran = match (taken.is_empty(), page::ran_line(&committed)) {
         (true, Some(ran)) => ran.to_owned(),
-        _ => ran_now(taken.len(), start, options),
+        _ => {
+            let ran = taken.iter().filter(|it| options.names(&it.path).is_some());
+            ran_now(ran.count(), start, options)
+        }
     };
     let page = page::page(&table, &table::accepted(root())?, &ran);
     table::write_file(root(), page::PAGE, &page)
@@ -251,8 +213,11 @@ fn ran_now(files: usize, start: Instant, options: &Options) -> String {
     let date = output("date", &["--utc", "+%Y-%m-%d"]);
     let (jobs, budget) = (options.jobs, options.budget.as_secs());
     let minutes = start.elapsed().as_secs().div_ceil(60);
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let words: Vec<String> = env::args().skip(1).collect();
     format!(
-        "The last run was of {files} files, on {date} at commit `{commit}` or shortly after it. It took {minutes} minutes, with {jobs} test programs at a time on two cores and {budget} s of tests for each mutant."
+        "The last run was `cargo xtask mutants {}` for {files} files, on {date} at commit `{commit}` or shortly after it. It took {minutes} minutes on a machine with {cores} cores, with {jobs} test programs at a time and up to {budget} s of tests for each mutant.",
+        words.join(" ")
     )
 }
 

@@ -75,18 +75,19 @@ fn list(table: &Table, note: impl Fn(&str, &Survivor) -> Option<String>) -> Stri
     }
 }
 
+/// The figures of a file, or of all.
 #[derive(Default)]
-struct Count {
+pub(crate) struct Count {
     mutants: usize,
-    caught: usize,
+    pub(crate) caught: usize,
     equivalent: usize,
-    survived: usize,
+    pub(crate) survived: usize,
     uncompiled: usize,
     unswitched: usize,
 }
 
 impl Count {
-    fn of(file: &str, row: &Row, accepted: &[Accepted]) -> Count {
+    pub(crate) fn of(file: &str, row: &Row, accepted: &[Accepted]) -> Count {
         let is_accepted =
             |survivor: &&Survivor| accepted.iter().any(|it| it.covers(file, survivor));
         let equivalent = row.survivors.iter().filter(is_accepted).count();
@@ -98,6 +99,11 @@ impl Count {
             uncompiled: row.uncompiled,
             unswitched: row.unswitched,
         }
+    }
+
+    /// Whether at least this share of the changes with an effect was caught, in percent.
+    pub(crate) const fn has_share(&self, percent: usize) -> bool {
+        self.caught * 100 >= (self.caught + self.survived) * percent
     }
 
     fn add(&mut self, other: &Count) {

@@ -124,7 +124,7 @@ fn fate(runner: &Runner<'_>, id: Id, key: &Key) -> Fate {
 pub(crate) enum Report {
     /// The output of the program.
     Output,
-    /// At last, a line with the processor time of the program.
+    /// At last, a line on the error output with the processor time of the program. Only `bash` prints it.
     Times,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn limit(command: &mut Command, program: &Program, time: Duration, re
     let seconds = time.as_secs() + 1;
     let start = match report {
         Report::Output => "exec \"$0\" \"$@\"",
-        Report::Times => "\"$0\" \"$@\"; status=$?; times; exit $status",
+        Report::Times => "TIMEFORMAT='%3U %3S'; time \"$0\" \"$@\"",
     };
     command
         .arg("-c")

@@ -17,8 +17,8 @@ use crate::weave::Id;
 /// A test that uses more processor time than this is left out.
 const MAX_TEST: Duration = Duration::from_secs(3);
 
-/// The shell counts processor time in such steps.
-const CLOCK_TICK: Duration = Duration::from_millis(10);
+/// The least time of a test, which is the precision of the measurement.
+const MIN_TEST: Duration = Duration::from_millis(1);
 
 /// A test that passes without a mutant.
 #[derive(Debug)]
@@ -60,17 +60,23 @@ pub(crate) fn trace(
         names.extend(list(tree, program)?.into_iter().map(|name| (index, name)));
     }
     let caches: Vec<Cache> = programs.iter().map(Cache::read).collect();
+    let startups: Vec<Duration> = programs.iter().map(|it| startup(tree, it)).collect();
     let next = AtomicUsize::new(0);
     let traced = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for job in 0..jobs {
-            let (next, traced, names, caches) = (&next, &traced, &names, &caches);
+            let (next, traced, names) = (&next, &traced, &names);
+            let (caches, startups) = (&caches, &startups);
             scope.spawn(move || {
                 let record = tree.copy.join(format!("../trace-{job}"));
                 while let Some((program, name)) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let held = caches[*program].get(name).cloned();
-                    let result =
-                        held.unwrap_or_else(|| trace_one(tree, &programs[*program], name, &record));
+                    let result = held.unwrap_or_else(|| {
+                        let (duration, reached) =
+                            trace_one(tree, &programs[*program], name, &record)?;
+                        let duration = duration.saturating_sub(startups[*program]);
+                        Ok((duration.max(MIN_TEST), reached))
+                    });
                     let mut traced = traced
                         .lock()
                         .unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -112,7 +118,7 @@ pub(crate) fn trace(
             Err(reason) => eprintln!("left out: {}, {name}: {reason}", programs[program].name),
         }
     }
-    let score = |test: &Test| (test.duration.as_micros() + 500) * (test.reached as u128 + 20);
+    let score = |test: &Test| test.duration.as_micros() * (test.reached as u128 + 20);
     for tests in &mut reach.by_mutant {
         tests.sort_by_cached_key(|&test| score(&reach.tests[test]));
     }
@@ -133,9 +139,17 @@ fn list(tree: &Tree, program: &Program) -> Result<Vec<String>, String> {
 /// What a test does without a mutant: its processor time and the mutants that it reaches, or why it is left out.
 pub(crate) type Traced = Result<(Duration, Vec<Id>), String>;
 
+/// The processor time of a program that runs no test. Tests that run together take it only once.
+fn startup(tree: &Tree, program: &Program) -> Duration {
+    let record = tree.copy.join("../trace-none");
+    let times = (0..3).filter_map(|_| trace_one(tree, program, "", &record).ok());
+    times.map(|(time, _)| time).min().unwrap_or_default()
+}
+
+/// The whole processor time of a program that runs one test, and the mutants that it reaches.
 fn trace_one(tree: &Tree, program: &Program, name: &str, record: &Path) -> Traced {
     let _ = fs::remove_file(record);
-    let mut command = Command::new("sh");
+    let mut command = Command::new("bash");
     run::limit(&mut command, program, MAX_TEST, run::Report::Times);
     let output = command
         .args(["--exact", "--test-threads", "1", name])
@@ -148,7 +162,7 @@ fn trace_one(tree: &Tree, program: &Program, name: &str, record: &Path) -> Trace
     if !output.status.success() {
         return Err(format!("without a mutant it ends with {}", output.status));
     }
-    let times = String::from_utf8_lossy(&output.stdout);
+    let times = String::from_utf8_lossy(&output.stderr);
     let duration = times.lines().last().map_or(Duration::ZERO, processor_time);
     let bytes = fs::read(record).unwrap_or_default();
     let mut reached: Vec<Id> = bytes
@@ -160,16 +174,15 @@ fn trace_one(tree: &Tree, program: &Program, name: &str, record: &Path) -> Trace
         .collect();
     reached.sort_unstable();
     reached.dedup();
-    Ok((CLOCK_TICK + duration, reached))
+    Ok((duration, reached))
 }
 
-/// The sum of the times in a line of the shell's `times`, such as `0m0.010000s 0m0.000000s`.
+/// The sum of the times in a line such as `0.010 0.002`.
 fn processor_time(line: &str) -> Duration {
-    let seconds = |word: &str| {
-        let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
-        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
-    };
-    let sum = line.split_whitespace().filter_map(seconds).sum();
+    let seconds = line
+        .split_whitespace()
+        .filter_map(|it| it.parse::<f64>().ok());
+    let sum = seconds.sum();
     Duration::try_from_secs_f64(sum).unwrap_or_default()
 }
 
@@ -179,7 +192,7 @@ mod tests {
 
     #[test]
     fn user_and_system_time_are_added() {
-        let time = super::processor_time("1m2.500000s 0m0.010000s");
+        let time = super::processor_time("62.500 0.010");
         assert_eq!(time, Duration::from_millis(62_510));
     }
 }

@@ -6,7 +6,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     run_package(&arguments.join(" ")).map(drop)
 }
 
-/// Fails if `docs/mutants.tsv` is about older code. Runs no mutant.
+/// Fails if a file has no row in `docs/mutants.tsv`, or one with too many survivors. Runs no mutant.
+pub(crate) fn check_share() -> Outcome {
+    run_package("--check-share")
+}
+
+/// Also fails if a row is about older code.
 pub(crate) fn check() -> Outcome {
     run_package("--check")
 }
