@@ -1,5 +1,6 @@
 //! Weaves all mutants of the library into one build, and runs the tests that reach each of them: `cargo xtask mutants`.
 
+mod affinity;
 mod cache;
 mod check;
 mod find;
@@ -19,6 +20,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use crate::affinity::Affinity;
 use crate::check::Strictness;
 use crate::killers::Killers;
 use crate::run::{Fate, Runner};
@@ -258,7 +260,8 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
         reach.tests.len(),
         programs.len()
     );
-    let killers = Killers::default();
+    let names = reach.tests.iter().map(|test| test.name.as_str());
+    let killers = Killers::new(Affinity::new(names));
     let runner = Runner {
         tree: &tree,
         programs: &programs,
