@@ -288,3 +288,67 @@ mod conversions {
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use alloc::format;
+    use std::io::{Error, ErrorKind};
+
+    use super::{ExitStatus, Fault, FaultKind};
+
+    #[test]
+    fn system_error_gives_the_kind_and_the_text_of_the_fault() {
+        for (error, kind) in [
+            (ErrorKind::BrokenPipe, FaultKind::BrokenPipe),
+            (ErrorKind::ConnectionAborted, FaultKind::Reset),
+            (ErrorKind::ConnectionReset, FaultKind::Reset),
+            (ErrorKind::ConnectionRefused, FaultKind::Refused),
+            (ErrorKind::HostUnreachable, FaultKind::Unreachable),
+            (ErrorKind::NetworkUnreachable, FaultKind::Unreachable),
+            (ErrorKind::NotADirectory, FaultKind::NotFound),
+            (ErrorKind::NotFound, FaultKind::NotFound),
+            (ErrorKind::OutOfMemory, FaultKind::ResourcesExhausted),
+            (ErrorKind::PermissionDenied, FaultKind::PermissionDenied),
+            (ErrorKind::TimedOut, FaultKind::TimedOut),
+            (ErrorKind::UnexpectedEof, FaultKind::Closed),
+            (ErrorKind::AlreadyExists, FaultKind::Other),
+        ] {
+            let fault = Fault::from(Error::new(error, "why"));
+            assert_eq!((fault.kind(), fault.detail()), (kind, Some("why")));
+        }
+        assert_eq!(Fault::new(FaultKind::Closed).detail(), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn system_error_without_a_kind_of_its_own_is_read_by_its_number() {
+        for (number, kind) in [
+            (23, FaultKind::ResourcesExhausted),
+            (24, FaultKind::ResourcesExhausted),
+            (8, FaultKind::NotExecutable),
+            (2, FaultKind::NotFound),
+        ] {
+            let fault = Fault::from(&Error::from_raw_os_error(number));
+            assert_eq!(fault.kind(), kind, "{number}");
+        }
+    }
+
+    #[test]
+    fn signal_is_shown_with_its_name_if_every_unix_has_it() {
+        for (signal, shown) in [
+            (1, "signal 1 (SIGHUP)"),
+            (2, "signal 2 (SIGINT)"),
+            (3, "signal 3 (SIGQUIT)"),
+            (4, "signal 4 (SIGILL)"),
+            (6, "signal 6 (SIGABRT)"),
+            (8, "signal 8 (SIGFPE)"),
+            (9, "signal 9 (SIGKILL)"),
+            (11, "signal 11 (SIGSEGV)"),
+            (13, "signal 13 (SIGPIPE)"),
+            (15, "signal 15 (SIGTERM)"),
+            (10, "signal 10"),
+        ] {
+            assert_eq!(format!("{}", ExitStatus::Signal(signal)), shown);
+        }
+    }
+}

@@ -146,6 +146,10 @@ mod tests {
 
     #[test]
     fn get_returns_none_for_a_value_that_is_not_ascii_text() {
+        for value in ["\u{e9}", "a\0b", "a\u{7f}", "a\nb", "\u{1}b"] {
+            assert_eq!(Fields::new().and("a", value).get("a"), None, "{value:?}");
+        }
+        assert_eq!(Fields::new().and("a", "b\tc").get("a"), Some("b\tc"));
         let mut fields = Fields::from_iter([("a", &b"\xff"[..])]);
         fields.push_bytes("a", &b"b"[..]);
         assert!(fields.has("a"));

@@ -364,3 +364,23 @@ impl<'a> Walk<'a> {
         between(self.text, self.member, self.spelling_end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ObjectError, member};
+    use crate::json::Payload;
+
+    #[test]
+    fn member_that_occurs_more_than_once_is_refused() {
+        for (object, is_refused) in [
+            (r#"{"a":1}"#, false),
+            (r#"{"a":1,"a":2}"#, true),
+            (r#"{"a":1,"a":2,"\u0061":3}"#, true),
+            (r#"{"a":1,"a":2,"a":3,"a":4}"#, true),
+        ] {
+            let object: Payload = object.parse().expect("it is JSON");
+            let found = member(object.json(), "a");
+            assert_eq!(matches!(found, Err(ObjectError::Duplicate)), is_refused);
+        }
+    }
+}

@@ -189,3 +189,72 @@ const fn bytes_like(word: u64, byte: u8) -> u64 {
 const fn index_of_first(found: u64) -> usize {
     found.trailing_zeros() as usize / 8
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::{has_controls, plain_end, skip_short_string};
+
+    /// Bytes at the bounds of what a string may contain as it is.
+    const BYTES: [(u8, bool); 8] = [
+        (0x00, false),
+        (0x1F, false),
+        (b' ', true),
+        (b'!', true),
+        (b'"', false),
+        (b'\\', false),
+        (0x7F, true),
+        (0xFF, true),
+    ];
+
+    #[test]
+    fn first_byte_that_is_not_plain_is_found_at_every_place() {
+        for len in 0..40 {
+            assert_eq!(plain_end(&vec![b'a'; len]), len);
+            for at in 0..len {
+                for (byte, is_plain) in BYTES {
+                    let mut bytes = vec![b'a'; len];
+                    bytes[at] = byte;
+                    let end = if is_plain { len } else { at };
+                    assert_eq!(plain_end(&bytes), end, "{byte:#x} at {at} of {len}");
+                    // What follows the first one does not matter.
+                    bytes[at..].fill(byte);
+                    assert_eq!(plain_end(&bytes), end, "{byte:#x} from {at} of {len}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn control_character_is_found_at_every_place() {
+        for len in 0..40 {
+            for at in 0..len {
+                for (byte, _) in BYTES {
+                    let mut bytes = vec![b'a'; len];
+                    bytes[at] = byte;
+                    let expected = byte < b' ';
+                    assert_eq!(has_controls(&bytes), expected, "{byte:#x} at {at} of {len}");
+                }
+            }
+            assert!(!has_controls(&vec![b' '; len]));
+        }
+    }
+
+    #[test]
+    fn short_string_ends_at_its_quote_unless_an_escape_comes_first() {
+        for at in 0..16 {
+            let mut bytes = [b'a'; 16];
+            bytes[at] = b'"';
+            assert_eq!(skip_short_string(&bytes), Some(&bytes[at + 1..]), "{at}");
+            for other in 0..16 {
+                let mut bytes = bytes;
+                bytes[other] = b'\\';
+                let expected = (other > at).then(|| &bytes[at + 1..]);
+                assert_eq!(skip_short_string(&bytes), expected, "{at}, {other}");
+            }
+        }
+        assert_eq!(skip_short_string(&[b'a'; 16]), None);
+        assert_eq!(skip_short_string(b"a\""), None);
+    }
+}

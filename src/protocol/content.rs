@@ -26,3 +26,27 @@ impl Payload {
         (!is_odd).then_some(all)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Payload;
+
+    fn content_text(result: &str) -> Option<alloc::string::String> {
+        let result: Payload = result.parse().expect("it is JSON");
+        result.content_text()
+    }
+
+    #[test]
+    fn texts_of_all_blocks_are_joined_with_newlines() {
+        let result =
+            r#"{"content":[{"text":"a\u0062"},{"type":"image"},{"text":"c"},{"text":null}]}"#;
+        assert_eq!(content_text(result).as_deref(), Some("ab\nc"));
+        assert_eq!(content_text("{}").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn text_that_is_no_string_gives_no_text_at_all() {
+        let result = r#"{"content":[{"text":"a"},{"text":1},{"text":2},{"text":"b"}]}"#;
+        assert_eq!(content_text(result), None);
+    }
+}

@@ -177,5 +177,14 @@ mod tests {
         let context = context.expect("it is valid");
         assert!(!context.is_sampled);
         assert_eq!(context.state, None);
+        let longest = "x".repeat(512);
+        let context = TraceContext::parse(PARENT, Some(&longest)).expect("it is valid");
+        assert_eq!(context.state.as_deref(), Some(longest.as_str()));
+    }
+
+    #[test]
+    fn two_members_of_meta_are_parts_of_the_context() {
+        let is_part = ["traceparent", "tracestate", "baggage"].map(TraceContext::has_member);
+        assert_eq!(is_part, [true, true, false]);
     }
 }

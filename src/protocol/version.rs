@@ -264,6 +264,7 @@ mod tests {
         assert_eq!(newest_first(Versions::MODERN), all[..1]);
         assert_eq!(newest_first(Versions::NONE), []);
         assert_eq!(newest_first(Versions::only(V2025_06_18)), [V2025_06_18]);
+        assert_eq!(newest_first(Versions::from(V2025_06_18)), [V2025_06_18]);
         assert_eq!(newest_first(Versions::since(V2025_11_25)), all[..2]);
         assert_eq!(
             newest_first(Versions::between(V2025_03_26, V2025_06_18)),

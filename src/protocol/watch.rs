@@ -267,3 +267,20 @@ impl fmt::Display for List {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::WatchUpdate;
+
+    #[test]
+    fn update_counts_the_bytes_of_the_uris_on_both_sides() {
+        let mut update = WatchUpdate::default();
+        update.note("a:1".into(), true);
+        update.note("a:23".into(), true);
+        update.note("a:456".into(), false);
+        assert_eq!(update.bytes(), 12);
+        // A URI that comes and goes leaves no difference.
+        update.note("a:1".into(), false);
+        assert_eq!(update.bytes(), 9);
+    }
+}

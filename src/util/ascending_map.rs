@@ -205,4 +205,48 @@ mod tests {
         assert_eq!((map.len(), map.entries.capacity()), (0, 0));
         assert_eq!(map.remove(1), None);
     }
+
+    #[test]
+    fn map_that_retains_nothing_frees_its_capacity() {
+        let mut map = AscendingMap::new();
+        for key in 0..100 {
+            map.add(key, ());
+        }
+        map.retain(|_, ()| false);
+        assert_eq!((map.len(), map.entries.capacity()), (0, 0));
+        // Two entries are kept, so that a link with one call at a time does not allocate.
+        map.reserve(KEPT);
+        map.retain(|_, ()| false);
+        assert_eq!(map.entries.capacity(), KEPT);
+    }
+
+    #[test]
+    fn gaps_are_closed_when_there_are_more_than_entries_and_a_few() {
+        let mut map = AscendingMap::new();
+        for key in 0..20 {
+            map.add(key, ());
+        }
+        // The first entry stays, so that none of the gaps is at the front.
+        for key in 1..19 {
+            map.forget(key);
+            assert_eq!(map.entries.len(), 20);
+        }
+        map.forget(19);
+        assert_eq!((map.entries.len(), map.len()), (1, 1));
+    }
+
+    #[test]
+    fn capacity_doubles_and_is_reserved_at_once() {
+        let mut map = AscendingMap::new();
+        let capacity_after = |key: u32| {
+            map.add(key, [0_u8; 300]);
+            map.entries.capacity()
+        };
+        let capacities: Vec<usize> = (1..=5).map(capacity_after).collect();
+        assert_eq!(capacities, [1, 2, 4, 4, 8]);
+        map.reserve(3);
+        assert_eq!(map.entries.capacity(), 8);
+        map.reserve(20);
+        assert_eq!(map.entries.capacity(), 25);
+    }
 }

@@ -97,3 +97,36 @@ fn weight<E: Weigh>(output: &Output<E>) -> usize {
         | Output::Write { .. } => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+
+    use super::{add, let_go};
+
+    #[test]
+    fn capacity_starts_at_one_and_doubles() {
+        let mut queue = VecDeque::new();
+        let capacity_after = |item| {
+            add(&mut queue, [item; 64]);
+            queue.capacity()
+        };
+        let capacities: Vec<usize> = (1_u8..=9).map(capacity_after).collect();
+        assert_eq!(capacities, [1, 2, 4, 4, 8, 8, 8, 8, 16]);
+    }
+
+    #[test]
+    fn empty_queue_keeps_room_for_two_items_at_most() {
+        let mut queue = VecDeque::<[u8; 64]>::with_capacity(3);
+        queue.push_back([0; 64]);
+        let_go(&mut queue);
+        assert_eq!(queue.capacity(), 3);
+        queue.clear();
+        let_go(&mut queue);
+        assert_eq!(queue.capacity(), 0);
+        queue.reserve_exact(2);
+        let_go(&mut queue);
+        assert_eq!(queue.capacity(), 2);
+    }
+}

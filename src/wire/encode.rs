@@ -329,3 +329,39 @@ fn write_without_line_breaks(buf: &mut Vec<u8>, json: &str) {
     }
     buf.extend_from_slice(rest);
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::Object;
+
+    fn written(fill: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
+        let mut buf = Vec::new();
+        let mut object = Object::open(&mut buf);
+        fill(&mut object);
+        object.close();
+        buf
+    }
+
+    #[test]
+    fn control_characters_are_written_with_their_shortest_escapes() {
+        let object = written(|object| {
+            object.text("a", "\"\\/\u{8}\u{c}\n\r\t\0\u{1f}\u{7f}");
+        });
+        let expected = "{\"a\":\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0000\\u001f\u{7f}\"}";
+        assert_eq!(object, expected.as_bytes());
+    }
+
+    #[test]
+    fn whole_number_has_no_fraction_while_every_integer_up_to_it_is_exact() {
+        let limit = (1_u64 << 53) as f64;
+        let object = written(|object| {
+            object.number("a", limit - 1.0).number("b", limit);
+            object.number("c", 1.0 - limit).number("d", 0.5);
+        });
+        let expected =
+            r#"{"a":9007199254740991,"b":9007199254740992.0,"c":-9007199254740991,"d":0.5}"#;
+        assert_eq!(object, expected.as_bytes());
+    }
+}

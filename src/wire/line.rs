@@ -213,6 +213,27 @@ mod tests {
     }
 
     #[test]
+    fn buffer_that_doubles_stops_at_the_limit() {
+        // Doubled again and again, 700 is far from the limit and then above it.
+        let piece = vec![b'x'; 700];
+        let mut reader = LineReader::new(LIMIT);
+        for _ in 0..LIMIT / piece.len() {
+            assert_eq!(reader.next(&mut &piece[..]), None);
+            assert!(reader.line.capacity() <= LIMIT);
+        }
+    }
+
+    #[test]
+    fn dropping_an_incomplete_line_frees_its_memory_at_once() {
+        let mut reader = LineReader::new(LIMIT);
+        assert_eq!(reader.next(&mut &vec![b'x'; LIMIT][..]), None);
+        assert_eq!(reader.buffered(), LIMIT);
+        reader.clear();
+        assert_eq!(reader.buffered(), 0);
+        assert!(reader.line.capacity() <= KEPT_CAPACITY);
+    }
+
+    #[test]
     fn debug_shows_no_byte_of_a_line() {
         let mut reader = LineReader::new(LIMIT);
         let mut chunk: &[u8] = b"hunter2\nhunter2";

@@ -9,8 +9,8 @@ use alloc::{
 };
 
 use super::{
-    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, encode, parse,
-    parse_visiting,
+    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, TEXT_ID_LIMIT,
+    encode, parse, parse_visiting,
 };
 use crate::json::Json;
 use crate::json::object::{self, ObjectError, Part, Plan, Sought};
@@ -259,6 +259,7 @@ fn oversized_line_reports_its_id_in_any_member_order() {
         (r#""{\"id\":7,\"result\":~}""#, None, false),
         (r#"{"id":"~","result":1}"#, None, false),
         (r#"{"~":1,"id":7,"result":1}"#, SEVEN, true),
+        ("\u{FEFF}{\"id\":7,\"result\":\"~\"}", SEVEN, true),
     ];
     let long = "p".repeat(9_000);
     for &(line, id, is_response) in TABLE {
@@ -271,6 +272,31 @@ fn oversized_line_reports_its_id_in_any_member_order() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn longest_id_is_found_in_an_oversized_line_even_if_all_of_it_is_escaped() {
+    let longest = "x".repeat(TEXT_ID_LIMIT);
+    let escaped = "\\u0078".repeat(TEXT_ID_LIMIT);
+    let line = format!(r#"{{"id":"{escaped}","result":"{longest}"}}"#);
+    let id = Id::Text(longest.into());
+    assert_eq!(
+        read_whole(32, line.as_bytes()),
+        [oversized(line.len() as u64, Some(id), true)]
+    );
+}
+
+#[test]
+fn interrupted_byte_order_mark_makes_an_oversized_line_unreadable() {
+    let line = [
+        b"\xEF \xBB\xBF",
+        &br#"{"id":7,"result":"long enough to be too long"}"#[..],
+    ]
+    .concat();
+    assert_eq!(
+        read_whole(32, &line),
+        [oversized(line.len() as u64, None, false)]
+    );
 }
 
 #[test]

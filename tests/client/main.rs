@@ -8,6 +8,8 @@
 
 #[path = "../support/chunking.rs"]
 mod chunking;
+#[path = "../support/client_deadlines.rs"]
+mod client_deadlines;
 #[path = "../support/client_http/mod.rs"]
 mod client_http;
 #[path = "../support/client_pipe/mod.rs"]

@@ -381,3 +381,17 @@ pub(super) fn admit(
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_answers_are_remembered() {
+        let mut list = VecDeque::new();
+        for entry in 0..=ANSWERS_KNOWN {
+            remember(&mut list, entry);
+        }
+        assert!(list.into_iter().eq(1..=ANSWERS_KNOWN));
+    }
+}

@@ -558,6 +558,7 @@ fn duplicate_members_make_the_marks_ambiguous() {
         format!(r#"{{"properties":{{"p":{a}}},"properties":{{"p":{b}}}}}"#),
         of(r#""p":{"type":"string","x-mcp-header":"A","x-mcp-header":"B"}"#),
         of(r#""p":{"type":"string","x-mcp-header":"A","type":"integer"}"#),
+        of(r#""p":{"type":"string","x-mcp-header":"A","type":"string","type":"integer"}"#),
     ] {
         assert_eq!(read(&schema), Err(Unfit::Ambiguous), "{schema}");
     }

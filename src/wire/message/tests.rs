@@ -148,6 +148,8 @@ fn every_kind_of_malformed_message_is_reported() {
         (r#"{"jsonrpc":"2.0","id":7,"result":{}},"#, Kind::NotJson, None, false),
         (r#"{"jsonrpc":"2.0","id":7,"result":{}}{}"#, Kind::NotJson, None, false),
         (r#"{"jsonrpc":"2.0","id":07,"result":{}}"#, Kind::NotJson, None, false),
+        (r#"{"jsonrpc":"2.0","id":,"result":{}}"#, Kind::NotJson, None, false),
+        ("{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"a\":\"b\u{1}c\",\"d\":\"long enough\"}}", Kind::NotJson, None, false),
         ("[{]", Kind::NotJson, None, false),
         ("[1] 2", Kind::NotJson, None, false),
         ("\u{FEFF}{}", Kind::NotJson, None, false),

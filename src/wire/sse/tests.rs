@@ -368,6 +368,37 @@ fn data_of_one_line_in_the_chunk_is_not_copied() {
         other => panic!("{other:?}"),
     }
     assert_eq!(reader.data.capacity(), 0);
+    // Nor if it is as long as the limit.
+    let mut reader = SseReader::new(2);
+    assert!(reader.next(&mut &stream[..]).is_some());
+    assert_eq!(reader.data.capacity(), 0);
+}
+
+#[test]
+fn resumed_stream_starts_with_the_id_that_it_continues_after() {
+    let mut reader = SseReader::resuming(64, "7");
+    assert_eq!(reader.last_id(), Some("7"));
+    assert_eq!(reader.next(&mut &b"data: a\n"[..]), None);
+    assert_eq!(reader.last_id(), Some("7"));
+}
+
+#[test]
+fn reader_is_between_events_unless_a_field_of_the_next_was_read() {
+    for (stream, is_between) in [
+        ("", true),
+        ("data: a\n\n", true),
+        ("data: a\n\n: comment\n", true),
+        ("data: a\n", false),
+        ("id: 1\n", false),
+        ("event: e\n", false),
+        ("data: a\n\nid: 1\n", false),
+        ("data: a\n\nda", false),
+    ] {
+        let mut reader = SseReader::new(64);
+        let mut chunk = stream.as_bytes();
+        while reader.next(&mut chunk).is_some() {}
+        assert_eq!(reader.is_between_events(), is_between, "{stream:?}");
+    }
 }
 
 #[test]

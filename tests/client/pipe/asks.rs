@@ -4,9 +4,9 @@
 use core::time::Duration;
 
 use everlink::ErrorObject;
-use everlink::client::{Blame, Event, FailureKind, Misuse, Outcome, State, Withdrawn};
+use everlink::client::{Blame, CallOptions, Event, FailureKind, Misuse, Outcome, State, Withdrawn};
 use everlink::protocol::{ClientCapabilities, ClientFeature, code};
-use everlink::{AskId, CallId, Config, ExitStatus, List};
+use everlink::{AskId, CallId, Config, ExitStatus, Limit, List};
 use serde_json::{Value, json};
 
 use crate::client_pipe::{
@@ -299,6 +299,38 @@ fn unanswered_ask_times_out_and_the_server_gets_an_error() {
     harness.finish();
 }
 
+/// The server may wait for the answer before it goes on with the call.
+#[test]
+fn clock_of_a_sent_call_stands_still_while_a_legacy_server_waits_for_an_answer() {
+    let mut harness = ready(config_with_asks(), || legacy().ignores("tools/call"));
+    let options = CallOptions::new().with_idle(Limit::After(seconds(60)));
+    let call = harness.call_with("tools/call", json!({"name": "slow"}), options);
+    harness.advance(seconds(50));
+    harness.perform(ask(1, "roots/list", json!({})));
+    harness.advance(seconds(300));
+    assert!(!harness.is_done(call), "the clock stands still");
+    harness.answer(harness.asks()[0], Ok(json!({"roots": []})));
+    harness.advance(seconds(60));
+    assert!(harness.is_done(call), "the clock runs again");
+    harness.finish();
+}
+
+#[test]
+fn ask_of_a_server_that_does_not_read_is_dropped_and_counted() {
+    let mut harness = ready(config_with_asks(), legacy);
+    harness.peer_stops_reading();
+    let mut id = 0;
+    while harness.link().stats().answers_dropped == 0 {
+        id += 1;
+        harness.perform(ask(id, "ping", json!({})));
+    }
+    harness.perform(ask(0, "roots/list", json!({})));
+    assert!(harness.asks().is_empty());
+    let stats = harness.link().stats();
+    assert_eq!((stats.asks, stats.answers_dropped), (0, 2));
+    harness.finish();
+}
+
 #[test]
 fn asks_over_the_limit_are_refused() {
     let mut config = config_with_asks();
@@ -313,6 +345,8 @@ fn asks_over_the_limit_are_refused() {
     harness.answer(harness.asks()[0], Ok(json!({"roots": []})));
     harness.perform(ask(4, "roots/list", json!({})));
     assert_eq!(harness.asks().len(), 3, "an answer makes room");
+    let stats = harness.link().stats();
+    assert_eq!((stats.asks, stats.asks_refused), (3, 1));
     harness.finish();
 }
 
@@ -347,6 +381,35 @@ fn oversized_answer_is_refused_as_misuse_and_the_ask_stays_open() {
     // The ask is still open for a smaller answer.
     harness.answer(ask_id, Ok(json!({"roots": []})));
     assert_eq!(harness.ask_replies().len(), 1);
+    harness.finish();
+}
+
+#[test]
+fn answer_of_exactly_the_message_limit_is_sent() {
+    let mut config = config_with_asks();
+    config.limits.message_bytes = 2_000;
+    let mut harness = ready(config, legacy);
+    let result_of = |bytes: usize| {
+        let empty = r#"{"x":""}"#.len();
+        payload(&json!({"x": "x".repeat(bytes - empty)}))
+    };
+    let error_of = |bytes: usize| {
+        let mut error = ErrorObject::new(code::INTERNAL_ERROR, "x".repeat(500));
+        error.data = Some(payload(&json!("x".repeat(bytes - 500 - r#""""#.len()))));
+        error
+    };
+    for (id, large, fitting) in [
+        (1, Ok(result_of(2_001)), Ok(result_of(2_000))),
+        (2, Err(error_of(2_001)), Err(error_of(2_000))),
+    ] {
+        harness.perform(ask(id, "roots/list", json!({})));
+        let ask_id = harness.asks()[id - 1];
+        let refused = harness.with_link(|link, now| link.answer(now, ask_id, large));
+        assert_eq!(refused, Err(Misuse::TooLarge { bytes: 2_001 }));
+        let sent = harness.with_link(|link, now| link.answer(now, ask_id, fitting));
+        assert_eq!(sent, Ok(()));
+        assert_eq!(harness.ask_replies().len(), id);
+    }
     harness.finish();
 }
 
@@ -628,6 +691,9 @@ fn s_mrtr_04_malformed_input_required_result_fails_the_call() {
         json!({"resultType": "input_required", "inputRequests": {"k": 1}}),
         json!({"resultType": "input_required", "inputRequests": {"k": {}}}),
         json!({"resultType": "input_required", "requestState": 7}),
+        // With a state, a result without asks is valid, so the asks must not be left out.
+        json!({"resultType": "input_required", "requestState": "s", "inputRequests": []}),
+        json!({"resultType": "input_required", "requestState": "s", "inputRequests": {"k": {}}}),
         json!({"resultType": 7}),
         json!({"resultType": "riddle"}),
     ] {

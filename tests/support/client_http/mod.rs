@@ -14,6 +14,7 @@
 //! - Exchanges are counted, and each begins once, under a new id and within its epoch.
 //! - No exchange is aborted twice.
 //! - Each call has at most one outcome.
+//! - The deadline of the link has a reason (`client_deadlines`).
 //!
 //! A `Chunking` defines how a body is cut into reads. A script plays every cut itself (`every_chunking`), or the environment selects
 //! one.
@@ -22,6 +23,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use crate::chunking::Chunking;
+use crate::client_deadlines::Deadlines;
 use everlink::client::{Ask, CallOptions, Client, Event, Failure, Outcome, State};
 use everlink::http::{Fields, ResponseHead, Verb};
 use everlink::protocol::ClientCapabilities;
@@ -92,6 +94,7 @@ pub(crate) struct Harness {
     epoch: Option<Epoch>,
     /// All stream ids so far.
     used_ids: BTreeSet<StreamId>,
+    deadlines: Deadlines,
     chunking: Chunking,
     drawn: u64,
 }
@@ -130,6 +133,7 @@ impl Harness {
             opens: 0,
             epoch: None,
             used_ids: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             chunking: Chunking::usual(),
             drawn: 0,
         }
@@ -308,6 +312,7 @@ impl Harness {
         let answer = answer.map(|answer| Payload::of(&answer).expect("JSON"));
         let answered = self.client.answer(self.now, ask.ask, answer);
         answered.expect("open");
+        self.deadlines.ask_is_over();
         self.pump();
     }
 
@@ -587,10 +592,14 @@ impl Harness {
                     let before = self.outcomes.insert(call, outcome);
                     assert!(before.is_none(), "{call} is settled twice");
                 }
-                Output::Event(event) => self.events.push(event),
+                Output::Event(event) => {
+                    self.deadlines.event(&event);
+                    self.events.push(event);
+                }
                 output => panic!("{output:?} is not an output over HTTP"),
             }
         }
+        self.deadlines.check(&self.client);
         assert_eq!(self.client.stats().exchanges, self.exchanges.len() as u64);
     }
 

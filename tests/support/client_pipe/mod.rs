@@ -245,6 +245,7 @@ impl Harness {
         let answer = answer.map(|answer| payload(&answer));
         let answered = self.link.answer(self.now, ask, answer);
         answered.expect("the ask is open");
+        self.rules.answered();
         self.pump();
     }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::client_deadlines::Deadlines;
 use everlink::client::{Client, Event, Failure, Outcome, State};
 use everlink::{CallId, Epoch, Instant, Output};
 
@@ -16,6 +17,7 @@ pub(super) struct Rules {
     last_epoch: Option<Epoch>,
     /// Every accepted call, and whether it has its outcome.
     calls: BTreeMap<CallId, bool>,
+    deadlines: Deadlines,
 }
 
 /// The transport from its `Open` to its `Release`.
@@ -35,7 +37,13 @@ impl Rules {
             last_open: None,
             last_epoch: None,
             calls: BTreeMap::new(),
+            deadlines: Deadlines::default(),
         }
+    }
+
+    /// Records that the application answered an ask.
+    pub(super) fn answered(&mut self) {
+        self.deadlines.ask_is_over();
     }
 
     /// Records that the link accepted a call.
@@ -101,6 +109,7 @@ impl Rules {
             self.reported_state,
             "the state differs from the events"
         );
+        self.deadlines.check(link);
         let deadline = link.poll_timeout();
         assert_eq!(deadline, link.poll_timeout(), "poll_timeout is not pure");
         if self.reported_state == State::Closed {
@@ -155,6 +164,7 @@ impl Rules {
     }
 
     fn event(&mut self, event: &Event) {
+        self.deadlines.event(event);
         match event {
             Event::Done { call, outcome } => self.done(*call, outcome),
             Event::Ended(ended) => {
