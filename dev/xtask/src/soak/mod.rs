@@ -117,7 +117,7 @@ fn soak_command(program: &Path, seconds: u64, out: &Path) -> Command {
 }
 
 /// The commit that is checked out, and whether files were changed since.
-fn commit() -> Result<String, String> {
+pub(crate) fn commit() -> Result<String, String> {
     let git = |words: &[&str]| output(Command::new("git").args(words).current_dir(root()));
     let hash = git(&["rev-parse", "--short", "HEAD"])?;
     let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
@@ -129,7 +129,7 @@ fn commit() -> Result<String, String> {
     Ok(format!("{hash}{suffix}"))
 }
 
-fn output(command: &mut Command) -> Result<String, String> {
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()
