@@ -182,7 +182,8 @@ fn break_all<S: Simulation>(first: u64, runs: u64) -> ExitCode {
         let rule_text = rule.to_string();
         match found {
             Some((count, violation)) => {
-                println!("{rule_text:<28} {count:>6}  {violation}");
+                let details: String = violation.details.chars().take(80).collect();
+                println!("{rule_text:<28} {count:>6}  {details}");
                 if violation.rule != *rule {
                     exit = ExitCode::FAILURE;
                 }

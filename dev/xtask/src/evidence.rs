@@ -41,9 +41,11 @@ const PROGRAM: &[&str] = &["src", "adapters", "cli"];
 
 const CHECKS: &[Check] = &[
     check("mutants", Some("MUTANTS.md"), &["src"]),
-    check("fuzzing", Some("FUZZING.md"), &["src"]),
-    check("simulation", Some("SIMULATION.md"), &["src"]),
-    check("exploration", Some("SIMULATION.md"), &["src"]),
+    check("fuzz", Some("FUZZING.md"), &["src"]),
+    check("sim", Some("SIMULATION.md"), &["src"]),
+    check("auth-sim", Some("SIMULATION.md"), &["src"]),
+    check("fleet-sim", Some("SIMULATION.md"), &["src"]),
+    check("explore", Some("SIMULATION.md"), &["src"]),
     check("miri", None, &["src"]),
     check("address sanitizer", None, ADAPTERS),
     check("thread sanitizer", None, ADAPTERS),

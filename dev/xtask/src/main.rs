@@ -49,7 +49,7 @@ type Run = fn(&[String]) -> Result<(), String>;
 #[rustfmt::skip]
 const COMMANDS: &[Command] = &[
     ("auth-peers", "[NAME...]", "sign in at authorization servers of other projects, which are downloaded", auth_peers::run),
-    ("auth-sim", "[--runs N] [--seed S] ...", "simulate months of processes that share tokens, with faults: none may be lost", sim::run_auth),
+    ("auth-sim", "[--runs N] [--seed S] ...", "simulate months of processes that share tokens, with faults: none may be lost", |words| sim::run("auth-sim", words)),
     ("bench", "", "count the costs of a link's work, and show the changes", |_| bench::run()),
     ("bench --check", "", "check that no cost grew, and that every bar holds", |_| step::run_one(bench::check)),
     ("bench --peers", "[--from FILE]", "measure everlink and its peers, and write the page and its plots", bench::run_peers),
@@ -62,9 +62,10 @@ const COMMANDS: &[Command] = &[
     ("docs", "", "draw the state diagram in the README from the transition table", |_| diagram::run()),
     ("evidence", "", "write docs/EVIDENCE.md: which long checks ran on this code, and which are older", |_| evidence::run()),
     ("evidence --check", "", "check that every long check ran on this code", |_| step::run_one(evidence::check_all)),
-    ("explore", "[--depth N] [MACHINE...]", "run all short input sequences of each machine, and check every rule", |words| step::cargo(&explore_arguments(words)).map(drop)),
+    ("explore", "[--depth N] [MACHINE...]", "run all short input sequences of each machine, and check every rule", sim::explore),
     ("firmware", "", "run the firmware in QEMU behind the guard, and reset the board in the middle of calls", |_| step::run_one(firmware::check)),
     ("fleet", "[--conformance N | --minutes N | --scale]", "run several nodes with a real Redis and nginx, kill both, and measure them", fleet::run),
+    ("fleet-sim", "[--runs N] [--seed S] ...", "simulate servers that share a store, with faults: no call may run twice, no session be lost", |words| sim::run("fleet-sim", words)),
     ("fuzz --minimise", "[TARGET...]", "replace the committed corpora by a few inputs that take every branch", fuzz::minimise),
     ("fuzz --minutes", "N [TARGET...]", "run the fuzz targets on all cores for N minutes, or up to the first finding, and write docs/FUZZING.md", fuzz::run),
     ("fuzz --page", "", "write docs/FUZZING.md again, from all runs and fuzz/findings.md", |_| fuzz::write_page()),
@@ -86,7 +87,9 @@ const COMMANDS: &[Command] = &[
     ("package", "[--out DIR] [--target NAME]...", "build the program for each platform, and pack wheels, npm packages and archives", package::run),
     ("sanitize", "[address | thread]", "run the tests of the adapters with the compiler's checks of memory and of threads", sanitize::sanitize),
     ("semver", "", "compare the API of all published packages with the last release", |_| step::run_one(semver::check)),
-    ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", sim::run),
+    ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", |words| sim::run("sim", words)),
+    ("simulation --check", "", "run each simulator with a seed from the clock", |_| step::run_one(sim::check)),
+    ("simulation", "[PART...] [--runs N]", "run all simulators and the exploration, and write docs/SIMULATION.md; parts: sim auth-sim fleet-sim flaws explore", sim::write_page),
     ("size", "", "count the code lines of each part, without tests and comments", |_| size::run()),
     ("size --check", "", "check that no file and no function is too long", |_| step::run_one(size::check)),
     ("soak", "--hours N | --minutes N | --from DIRECTORY", "run guards and a fleet under faults, check that nothing grows or is lost, and write docs/SOAK.md", soak::run),
@@ -106,11 +109,6 @@ fn arguments_for<'a>(command: &Command, words: &'a [String]) -> Option<&'a [Stri
     let (words, arguments) = words.split_at_checked(name.split(' ').count())?;
     let matches = words.join(" ") == name;
     (matches && (arguments.is_empty() || !most.is_empty())).then_some(arguments)
-}
-
-fn explore_arguments(words: &[String]) -> String {
-    let words = words.join(" ");
-    format!("run --release --package model --example explore -- {words}")
 }
 
 fn main() -> ExitCode {

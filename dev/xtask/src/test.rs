@@ -15,6 +15,7 @@ use crate::no_std;
 use crate::package;
 use crate::pages;
 use crate::promises;
+use crate::sim;
 use crate::size;
 use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
 use crate::transparent;
@@ -47,6 +48,7 @@ const STEPS: &[Step] = &[
         )
     }),
     ("tests", tests),
+    ("simulations with a new seed", sim::check),
     ("scripts, cut at random", || scripts_cut("random")),
     ("interleavings of threads, with loom", interleavings),
     ("coverage of requirements and failures", coverage::check),

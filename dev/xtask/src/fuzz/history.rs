@@ -128,11 +128,14 @@ pub(super) fn append(row: &Row) -> Result<(), String> {
         .map_err(failed)
 }
 
-pub(super) fn write_page() -> Result<(), String> {
+/// Writes the page. Returns the CPU hours of all runs.
+pub(super) fn write_page() -> Result<f64, String> {
     if !root().join(Path::new(TABLE)).exists() {
         return Err(format!("there is no {TABLE}: nothing was run yet"));
     }
-    write(PAGE, page(&rows(&read(TABLE)?)?, &read(FINDINGS)?))
+    let rows = rows(&read(TABLE)?)?;
+    write(PAGE, page(&rows, &read(FINDINGS)?))?;
+    Ok(Sum::of(&rows).cpu_seconds / 3_600.0)
 }
 
 fn rows(table: &str) -> Result<Vec<Row>, String> {

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{fs, thread};
 
+use crate::evidence;
 use crate::step::{root, target};
 
 use engine::Engine;
@@ -25,14 +26,22 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let targets = Target::by_names(names)?;
     let engine = Engine::build()?;
     let row = Row::of_command(minutes.get().into())?;
+    let evidence = evidence::Run::begin("fuzz", &format!("fuzz --minutes {minutes}"))?;
     let result = run_targets(&engine, &targets, &row);
-    history::write_page()?;
-    result
+    let hours = history::write_page()?;
+    result?;
+    if !names.is_empty() {
+        return Ok(());
+    }
+    let count = targets.len();
+    evidence.end(&format!(
+        "{count} targets, no finding; {hours:.1} CPU hours in all runs"
+    ))
 }
 
 /// Writes the page again, from all runs and from the text about the findings.
 pub(crate) fn write_page() -> Result<(), String> {
-    history::write_page()
+    history::write_page().map(drop)
 }
 
 /// Replaces the committed corpora of the targets with these names, or of all, by what the local corpora need.
