@@ -11,10 +11,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let words = arguments.join(" ");
     let evidence = Run::begin("mutants", &format!("mutants {words}"))?;
     run_package(&words)?;
-    match check() {
-        Ok(_) => evidence.end(&result(&step::read(TABLE)?)),
-        Err(_) => Ok(()),
+    let only_writes = arguments.iter().any(|word| word == "--page");
+    if only_writes || check().is_err() {
+        return Ok(());
     }
+    evidence.end(&result(&step::read(TABLE)?))
 }
 
 /// The sums of the table.
