@@ -69,6 +69,7 @@ const COMMANDS: &[Command] = &[
     ("interop --check", "", "check that docs/INTEROP.md is still true", |_| step::run_one(interop::check)),
     ("interop", "[WORD...]", "run our client and server with those of other SDKs, and write docs/INTEROP.md", interop::run),
     ("msrv", "", "build all published packages with the oldest supported compiler", |_| msrv::run()),
+    ("mutants --check-share", "", "check that docs/mutants.tsv has all files, with 95 % of the changes caught", |_| step::run_one(mutants::check_share)),
     ("mutants --check", "", "check that docs/mutants.tsv is about the code as it is", |_| step::run_one(mutants::check)),
     ("mutants", "[--all | FILE...] [--survivors] ...", "change the library in thousands of ways, and run the tests that should notice; write docs/MUTANTS.md", mutants::run),
     ("no-std", "", "run a program without std, and compile the core for targets without an operating system", |_| step::run_one(no_std::check)),
