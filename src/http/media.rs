@@ -22,7 +22,7 @@ pub(crate) fn accepts(fields: &Fields<'_>, essence: &str) -> bool {
     }
     fields
         .all(names::ACCEPT)
-        .flat_map(elements)
+        .flat_map(|list| split_unquoted(list, b','))
         .filter_map(|element| Range::read(str::from_utf8(element).ok()?))
         .filter_map(|range| Some((range.specificity(essence)?, range.is_wanted)))
         .max()
@@ -52,9 +52,10 @@ struct Range<'a> {
 
 impl<'a> Range<'a> {
     fn read(element: &'a str) -> Option<Range<'a>> {
-        let (essence, parameters) = element.split_once(';').unwrap_or((element, ""));
-        let weight = parameters.split(';').find_map(|parameter| {
-            let (name, weight) = parameter.split_once('=')?;
+        let mut parts = split_unquoted(element.as_bytes(), b';').map(str::from_utf8);
+        let essence = parts.next()?.ok()?;
+        let weight = parts.find_map(|parameter| {
+            let (name, weight) = parameter.ok()?.split_once('=')?;
             let is_weight = trimmed(name).eq_ignore_ascii_case("q");
             is_weight.then(|| trimmed(weight))
         });
@@ -84,10 +85,10 @@ fn is_positive(weight: &str) -> Option<bool> {
     (is_number && has_digit).then(|| weight.contains(|digit| matches!(digit, '1'..='9')))
 }
 
-/// The elements of a list, separated by commas outside of quoted strings.
-fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The parts of a value, between separators outside of quoted strings.
+fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
-    list.split(move |byte| {
+    value.split(move |byte| {
         let was_escaped = core::mem::take(&mut is_escaped);
         match byte {
             _ if was_escaped => false,
@@ -99,8 +100,7 @@ fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
                 is_quoted = !is_quoted;
                 false
             }
-            b',' => !is_quoted,
-            _ => false,
+            byte => *byte == separator && !is_quoted,
         }
     })
 }
@@ -173,6 +173,9 @@ mod tests {
             ("*/json", false, false),
             // A comma in quotes does not separate.
             ("text/html;a=\", application/json, \"", false, false),
+            // Nor does a semicolon.
+            ("text/*;a=\";q=0\"", false, true),
+            ("text/*;a=\";q=high\";q=0", false, false),
             ("text/html;a=\"\\\", application/json\"", false, false),
             ("text/html;a=\"\\\", application/json, \"", false, false),
             ("text/html;a=\"\\\\\", application/json", true, false),

@@ -350,3 +350,59 @@ impl Default for Limits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_zero_are_raised_where_they_would_stop_the_server() {
+        let zero = Limits {
+            requests: 0,
+            requests_each: 0,
+            queued_bytes: 0,
+            all_queued_bytes: 0,
+            write_window: 0,
+            undelivered_bytes: 0,
+            sessions: 0,
+            exchanges: 0,
+            ..Limits::small()
+        };
+        let workable = zero.workable();
+        for limit in [
+            workable.requests,
+            workable.requests_each,
+            workable.queued_bytes,
+            workable.all_queued_bytes,
+            workable.write_window,
+            workable.undelivered_bytes,
+            workable.sessions,
+            workable.exchanges,
+        ] {
+            assert_eq!(limit, 1);
+        }
+        let few = Limits {
+            queued_bytes: 9,
+            all_queued_bytes: 4,
+            ..Limits::small()
+        };
+        assert_eq!(few.workable().all_queued_bytes, 9);
+    }
+
+    /// The documentation of `small` promises that all of them together fit into 48 KB.
+    #[test]
+    fn small_limits_let_a_message_pass_and_fit_into_their_memory() {
+        let small = Limits::small();
+        assert_eq!(small.message_bytes, 8_192);
+        for limit in [
+            small.body_bytes,
+            small.all_queued_bytes,
+            small.undelivered_bytes,
+        ] {
+            assert_eq!(limit, small.message_bytes);
+        }
+        assert_eq!(small.queued_bytes, 4_096);
+        assert_eq!((small.write_window, small.watched_bytes), (1_024, 1_024));
+        assert_eq!(small.peer_bytes, 2_048);
+    }
+}

@@ -49,6 +49,11 @@ impl<K: Copy + Ord, V> AscendingMap<K, V> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
     pub(crate) fn get(&self, key: K) -> Option<&V> {
         let at = self.position(key)?;
         self.entries.get(at)?.1.as_ref()

@@ -10,7 +10,6 @@ use crate::firmware;
 use crate::footprint;
 use crate::growth;
 use crate::interop;
-use crate::mutants;
 use crate::no_std;
 use crate::package;
 use crate::pages;
@@ -52,7 +51,6 @@ const STEPS: &[Step] = &[
     ("scripts, cut at random", || scripts_cut("random")),
     ("interleavings of threads, with loom", interleavings),
     ("coverage of requirements and failures", coverage::check),
-    ("changes that a test must notice", mutants::check_share),
     ("promises of the README", promises::check),
     ("age of the evidence", evidence::check_page),
     ("lengths of files and functions", size::check),

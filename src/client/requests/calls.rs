@@ -611,4 +611,44 @@ mod tests {
         }));
         assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6 + 55 + 3);
     }
+
+    #[test]
+    fn short_calls_have_the_same_rank_and_longer_ones_rank_by_powers_of_two() {
+        assert_eq!((rank_of(0), rank_of(SHORT)), (0, 0));
+        assert!(rank_of(SHORT + 1) > 0);
+        let large = 1 << 20;
+        assert_eq!(rank_of(large), rank_of(2 * large - 1));
+        assert_eq!(rank_of(2 * large), rank_of(large) + 1);
+    }
+
+    fn accept(calls: &mut Calls, bytes: usize, now: Instant) -> CallId {
+        let options = CallOptions::new();
+        let clock = Clock::new(now, &options, &Policy::interactive());
+        let empty = "tools/call".len() + r#"{"name":""}"#.len();
+        let name = "x".repeat(bytes - empty);
+        let given = (payload(&alloc::format!(r#"{{"name":"{name}"}}"#)), None);
+        let call = Call::new("tools/call".into(), None, given, options, clock);
+        assert_eq!(call.bytes(), bytes);
+        calls.accept(call, now)
+    }
+
+    #[test]
+    fn only_a_call_of_a_larger_size_class_gives_way() {
+        let mut calls = Calls::new(true);
+        let large = accept(&mut calls, 4 * SHORT, Instant::ZERO);
+        assert_eq!(calls.far_longer(4 * SHORT), None);
+        assert_eq!(calls.far_longer(4 * SHORT - 1), Some(large));
+    }
+
+    #[test]
+    fn server_is_at_work_on_a_call_that_was_sent_before() {
+        let (early, late) = (Instant::from_nanos(7), Instant::from_nanos(8));
+        let mut calls = Calls::new(false);
+        let id = accept(&mut calls, 100, Instant::ZERO);
+        assert_eq!(calls.sent_at(id), None);
+        calls.sent(id, 1, early);
+        assert_eq!(calls.sent_at(id), Some(early));
+        assert!(calls.is_at_work(late));
+        assert!(!calls.is_at_work(early));
+    }
 }

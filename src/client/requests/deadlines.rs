@@ -217,4 +217,12 @@ mod tests {
         clock.start(at(5));
         assert!(!clock.has_waited_enough(at(6)));
     }
+
+    #[test]
+    fn clock_knows_when_its_call_was_accepted_and_handed_to_a_server() {
+        let mut clock = Clock::new(at(5), &CallOptions::new(), &Policy::interactive());
+        clock.start(at(8));
+        assert_eq!((clock.accepted(), clock.started()), (at(5), at(8)));
+        assert_eq!(clock.age(at(9)).as_secs(), 4);
+    }
 }

@@ -242,4 +242,44 @@ mod tests {
         }
         assert!(pending.close_all().len() == 0);
     }
+
+    /// The requests of the link itself are searched by purpose, so a closed one must not stay in the index.
+    #[test]
+    fn closed_request_is_in_no_index() {
+        let mut pending = Pending::new();
+        for purpose in [Purpose::Probe, Purpose::SetLevel, Purpose::Unsubscribe] {
+            let wire = pending.issue(purpose.clone());
+            assert_eq!(pending.close(wire), Some(purpose));
+        }
+        assert_eq!((pending.own.len(), pending.setup.len()), (0, 0));
+        pending.issue(Purpose::Probe);
+        pending.issue(Purpose::SetLevel);
+        pending.keep(|_| false);
+        assert_eq!((pending.own.len(), pending.setup.len()), (0, 0));
+    }
+
+    #[test]
+    fn only_the_requests_that_set_up_the_watch_are_closed_with_it() {
+        let mut pending = Pending::new();
+        let level = pending.issue(Purpose::SetLevel);
+        let others = [Purpose::Unsubscribe, Purpose::Listen, Purpose::Probe];
+        let others = others.map(|purpose| pending.issue(purpose));
+        let uri = pending.issue(Purpose::Subscribe("file:///a".into()));
+        assert_eq!(pending.close_setup(), [level, uri]);
+        assert!(pending.close_setup().is_empty());
+        assert_eq!(pending.of_wire(level), None);
+        assert!(others.iter().all(|wire| pending.of_wire(*wire).is_some()));
+    }
+
+    #[test]
+    fn issuing_reserved_requests_allocates_nothing() {
+        let mut pending = Pending::new();
+        pending.reserve(9);
+        let reserved = pending.open.capacity();
+        assert!(reserved >= 9);
+        for _ in 0..9 {
+            pending.issue(Purpose::Unsubscribe);
+        }
+        assert_eq!(pending.open.capacity(), reserved);
+    }
 }

@@ -597,6 +597,30 @@ fn s_mrtr_10_request_state_is_returned_byte_for_byte_or_omitted() {
 }
 
 #[test]
+fn s_mrtr_10_request_state_over_its_limit_fails_the_call() {
+    for (bytes, is_returned) in [(1_000, true), (1_001, false), (2_000, false)] {
+        // Its JSON text has two quotes.
+        let state = "s".repeat(bytes - 2);
+        let mut config = config_with_asks();
+        config.limits.request_state_bytes = 1_000;
+        let mut harness = ready(config, move || {
+            modern_with_results(vec![input_required(Value::Null, Some(&state))])
+        });
+        let call = harness.call_tool("large");
+        if is_returned {
+            assert_eq!(harness.result(call)["content"], json!([]));
+        } else {
+            let kind = &harness.failure(call).kind;
+            let too_large = FailureKind::TooLarge {
+                bytes: bytes as u64,
+            };
+            assert_eq!(*kind, too_large);
+        }
+        harness.finish();
+    }
+}
+
+#[test]
 fn s_mrtr_11_the_next_round_repeats_the_call_under_a_new_id() {
     let requests = json!({"k": {"method": "roots/list"}});
     let mut harness = ready(config_with_asks(), move || {

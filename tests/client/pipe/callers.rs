@@ -4,11 +4,13 @@
 use std::sync::mpsc;
 use std::thread;
 
-use everlink::client::{Client, Delivery, Event, FailureKind, State};
+use everlink::client::{CallOptions, Client, Delivery, Event, FailureKind, Misuse, State};
 use everlink::{Config, Dialect, Epoch, ExitStatus, FaultKind, Input, Instant, Output};
 use serde_json::json;
 
-use crate::client_pipe::{Act, Command, Harness, Peer, ask, config, dies, error, reply, seconds};
+use crate::client_pipe::{
+    self, Act, Command, Harness, Peer, ask, config, dies, error, reply, seconds,
+};
 use crate::eras::{BOTH_ERAS, config_with_asks, legacy, ready};
 
 /// A command that a caller on another thread sends to the owner.
@@ -261,4 +263,93 @@ fn f_100_request_ids_only_grow_across_epochs() {
         assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
         harness.finish();
     }
+}
+
+/// The error text says which function does what the caller wants.
+#[test]
+fn method_that_the_link_itself_sends_is_refused_with_the_function_to_call_instead() {
+    let mut harness = ready(config(), legacy);
+    for (method, function) in [
+        ("initialize", "connect"),
+        ("ping", "wake"),
+        ("server/discover", "session"),
+        ("resources/subscribe", "watch"),
+        ("logging/setLevel", "watch"),
+    ] {
+        let refused = harness.try_call(method, json!({}), CallOptions::new());
+        let Err(Misuse::OwnedByLink { instead, .. }) = refused else {
+            panic!("{method} was not refused: {refused:?}");
+        };
+        assert_eq!(instead, function, "{method}");
+    }
+    for (method, function) in [
+        ("notifications/initialized", "connect"),
+        ("notifications/cancelled", "cancel"),
+    ] {
+        let refused = harness.with_link(|link, now| link.notify(now, method, None));
+        let Err(Misuse::OwnedByLink { instead, .. }) = refused else {
+            panic!("{method} was not refused: {refused:?}");
+        };
+        assert_eq!(instead, function, "{method}");
+    }
+    harness.finish();
+}
+
+#[test]
+fn call_of_exactly_the_message_limit_is_accepted() {
+    let mut harness = ready(config(), legacy);
+    let limit = harness.link().config().limits.message_bytes;
+    let empty = "tools/call".len() + r#"{"name":""}"#.len();
+    let name = "x".repeat(limit - empty);
+    let call = |harness: &mut Harness, name: &str| {
+        harness.try_call("tools/call", json!({"name": name}), CallOptions::new())
+    };
+    let refused = call(&mut harness, &(name.clone() + "x"));
+    assert_eq!(refused, Err(Misuse::TooLarge { bytes: limit + 1 }));
+    assert!(call(&mut harness, &name).is_ok());
+    harness.finish();
+}
+
+#[test]
+fn queue_is_full_when_the_next_call_exceeds_its_bytes() {
+    let mut config = config();
+    config.limits.queued_bytes = 1_000;
+    // Nothing is sent before the transport is open.
+    let mut harness = Harness::new(config).served_by(|_| Peer::silent().on_open(Vec::new()));
+    let empty = "tools/call".len() + r#"{"name":""}"#.len();
+    let call = |harness: &mut Harness, bytes: usize| {
+        let name = "x".repeat(bytes - empty);
+        harness.try_call("tools/call", json!({"name": name}), CallOptions::new())
+    };
+    assert!(call(&mut harness, 600).is_ok());
+    let refused = call(&mut harness, 401);
+    let full = Misuse::QueueFull {
+        calls: 1,
+        bytes: 600,
+    };
+    assert_eq!(refused, Err(full));
+    assert!(call(&mut harness, 400).is_ok(), "exactly the limit");
+    harness.finish();
+    // An empty queue takes a message of any size.
+    let mut config = client_pipe::config();
+    config.limits.queued_bytes = 1_000;
+    let mut harness = Harness::new(config).served_by(|_| Peer::silent().on_open(Vec::new()));
+    assert!(call(&mut harness, 1_500).is_ok());
+    harness.finish();
+}
+
+#[test]
+fn settled_calls_and_their_latency_are_counted() {
+    let mut harness = ready(config(), || legacy().ignores("tools/call"));
+    let call = harness.call_tool("slow");
+    harness.advance(seconds(3));
+    assert_eq!(harness.link().stats().settled, 0);
+    let request = harness.last_message("tools/call");
+    harness.perform(reply(&request, json!({"content": []})));
+    assert!(harness.is_done(call));
+    let stats = harness.link().stats();
+    assert_eq!((stats.calls, stats.settled), (1, 1));
+    assert_eq!(stats.latency.sum_nanos, seconds(3).as_nanos() as u64);
+    assert_eq!(stats.latency.counts.iter().sum::<u32>(), 1);
+    harness.finish();
 }

@@ -6,7 +6,7 @@ use crate::server_http::{
 };
 use everlink::protocol::{LogLevel, ServerCapabilities, Version, Versions};
 use everlink::server::Offer;
-use everlink::{Change, List};
+use everlink::{Change, ErrorObject, List};
 use serde_json::{Value, json};
 
 /// A client that has the reply to `initialize` and has not sent `initialized`.
@@ -285,4 +285,26 @@ fn s_cap_09_set_level_controls_which_log_messages_are_sent() {
         assert_eq!(harness.send_refused(set(level)).1, -32602);
     }
     harness.finish();
+}
+
+/// Clients in use do not read the body of a response with an error status, so the error has status 200.
+#[test]
+fn declined_offer_is_an_error_with_status_200_and_the_client_may_ask_again() {
+    let firsts = [initialize("2025-11-25"), modern(1, "tools/list", json!({}))];
+    for first in firsts {
+        let mut deferred = config();
+        let offer = deferred.offer.take().expect("an offer");
+        let mut harness = Harness::new(deferred);
+        let sent = harness.send(first.clone());
+        assert!(!harness.is_answered(sent));
+        let met = harness.met().len();
+        let error = ErrorObject::new(-32_000, "the service is down");
+        harness.with_server(|server, now| server.decline(now, &error));
+        assert_eq!((harness.status(sent), harness.code(sent)), (200, -32_000));
+        let again = harness.send(first.clone());
+        assert!(!harness.is_answered(again), "it waits again");
+        assert_eq!(harness.met().len(), met + 1, "it is reported again");
+        harness.with_server(|server, now| server.offer(now, offer));
+        harness.finish();
+    }
 }

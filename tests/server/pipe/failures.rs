@@ -1395,6 +1395,37 @@ fn f_109_oversized_reply_is_refused_and_a_smaller_one_accepted() {
     }
 }
 
+/// F-109: the limit counts all that a notification carries, and a message of exactly the limit is sent.
+#[test]
+fn f_109_notification_over_the_message_limit_is_refused() {
+    let mut config = config();
+    config.limits.message_bytes = 4_096;
+    let mut harness = Harness::new(config).with_version(Version::LATEST_LEGACY);
+    let (method, logger) = ("notifications/what/ever", "a logger");
+    let params_of = |bytes: usize| {
+        let empty = method.len() + r#"{"x":""}"#.len();
+        Some(payload(&json!({"x": "x".repeat(bytes - empty)})))
+    };
+    let data_of = |bytes: usize| payload(&json!("x".repeat(bytes - logger.len() - r#""""#.len())));
+    let uri_of = |bytes: usize| Change::Resource {
+        uri: "x".repeat(bytes).into(),
+    };
+    for (bytes, expected) in [
+        (4_096, Ok(())),
+        (4_097, Err(Misuse::TooLarge { bytes: 4_097 })),
+    ] {
+        let (params, data, change) = (params_of(bytes), data_of(bytes), uri_of(bytes));
+        let notified = harness.with_server(|server, now| server.notify(now, method, params));
+        assert_eq!(notified, expected);
+        let logged = harness
+            .with_server(|server, now| server.log(now, None, LogLevel::Error, Some(logger), data));
+        assert_eq!(logged, expected);
+        let published = harness.with_server(|server, now| server.publish(now, change));
+        assert_eq!(published, expected);
+    }
+    harness.finish();
+}
+
 /// F-109: limits of zero do not block the server.
 #[test]
 fn f_109_limits_of_zero_do_not_block_the_server() {

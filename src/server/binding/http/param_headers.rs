@@ -166,4 +166,23 @@ mod tests {
         assert_eq!(check(&tools), Ok(()));
         assert_eq!(tools.bytes, 0);
     }
+
+    #[test]
+    fn room_counts_the_user_and_each_tool_once_and_can_be_filled() {
+        let user = Audience::User(Some("somebody".into()));
+        let mut tools = ParamHeaders::default();
+        tools.learn(&user, list(MARKED).json());
+        let once = tools.bytes;
+        let mut of_anybody = ParamHeaders::default();
+        of_anybody.learn(&ANYBODY, list(MARKED).json());
+        assert_eq!(once, of_anybody.bytes + "somebody".len());
+        let (name, mirrored) = survey(list(MARKED).json()).tools.remove(0);
+        tools.add(&user, name, mirrored.clone());
+        assert_eq!(tools.bytes, once);
+        let room = MOST_BYTES - tools.bytes - mirrored.bytes();
+        tools.add(&ANYBODY, "x".repeat(room + 1).into(), mirrored.clone());
+        assert_eq!(tools.bytes, once);
+        tools.add(&ANYBODY, "x".repeat(room).into(), mirrored);
+        assert_eq!(tools.bytes, MOST_BYTES);
+    }
 }

@@ -335,4 +335,56 @@ mod tests {
             assert_eq!(read_event_id(bad), None, "{bad}");
         }
     }
+
+    #[test]
+    fn both_halves_of_the_secret_count() {
+        let id = |secret| {
+            let mut sessions = SessionTable::new(secret, Storage::Memory);
+            let key = sessions.next_key();
+            sessions.new_id(key)
+        };
+        let mut other = [7; 16];
+        other[15] = 8;
+        assert_ne!(id([7; 16]), id(other));
+    }
+
+    /// Clients see the names of streams in the ids of events. They must not tell a part of the id of a session.
+    #[test]
+    fn name_of_a_stream_is_no_part_of_a_session_id() {
+        let mut sessions = SessionTable::new([7; 16], Storage::Memory);
+        let key = sessions.next_key();
+        let (id, stream) = (sessions.new_id(key), StreamId::new(key.number()));
+        sessions.open(key, id.clone(), None);
+        sessions.begin_stream(key, stream);
+        let (_, name) = sessions.of(stream).unwrap();
+        // The last bit of a name says that it belongs to requests.
+        for half in [&id[..16], &id[16..]] {
+            assert_ne!(u64::from_str_radix(half, 16).unwrap() | 1, name);
+        }
+    }
+
+    #[test]
+    fn streams_of_one_server_have_different_names_that_it_knows_as_its_own() {
+        let table = |instance| {
+            let storage = Storage::Driver(DriverStorage::new(instance));
+            SessionTable::new([7; 16], storage)
+        };
+        let (mut sessions, other) = (table(1), table(2));
+        let key = sessions.next_key();
+        sessions.open(key, "a".into(), None);
+        let streams = [5, 6, 7].map(StreamId::new);
+        let names = streams.map(|stream| {
+            sessions.begin_stream(key, stream);
+            sessions.of(stream).unwrap().1
+        });
+        let standalone = sessions.get(key).unwrap().standalone;
+        assert_eq!(sessions.streams(key), streams);
+        assert!(names[0] < names[1] && names[1] < names[2]);
+        for name in names.into_iter().chain([standalone]) {
+            assert!(!sessions.is_foreign(name));
+            assert!(other.is_foreign(name));
+        }
+        let in_memory = SessionTable::new([7; 16], Storage::Memory);
+        assert!(!in_memory.is_foreign(names[0]));
+    }
 }

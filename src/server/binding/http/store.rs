@@ -408,7 +408,9 @@ mod tests {
     use alloc::vec::Vec;
 
     use super::*;
+    use crate::driver::LookupId;
     use crate::protocol::Version;
+    use crate::server::binding::http::session::STANDALONE;
 
     fn replayed(store: &mut MemoryEvents, stream: u64, after: u64) -> (bool, Vec<(u64, String)>) {
         let mut shown = Vec::new();
@@ -554,5 +556,118 @@ mod tests {
         assert!(!store.put(record(1), false), "its home is another");
         store.remove("a");
         assert!(!store.put(record(2), false), "it is over");
+    }
+
+    /// The session that holds most is found by this index, so it must agree with what is kept.
+    fn check_weights(store: &MemoryEvents) {
+        let kept = store.sessions.iter();
+        let heavy = kept.filter(|(_, kept)| kept.bytes > 0);
+        let weights = heavy.map(|(session, kept)| (kept.bytes, session.clone()));
+        let weights: BTreeSet<_> = weights.collect();
+        assert_eq!(store.by_weight, weights);
+        let bytes = store.sessions.values().map(|kept| kept.bytes);
+        assert_eq!(store.bytes, bytes.sum::<usize>());
+        assert!(store.bytes <= store.replay.all_bytes);
+    }
+
+    #[test]
+    fn sessions_are_found_by_the_bytes_that_they_hold() {
+        let mut store = MemoryEvents::new(Replay {
+            all_bytes: 100,
+            ..Replay::new(4, 60)
+        });
+        for round in 0..200_usize {
+            let session = ["s", "t", "u", "v"][round % 4];
+            let message = "x".repeat(round * 7 % 50);
+            store.append(session, (round % 3) as u64, None, &message);
+            check_weights(&store);
+            if round % 17 == 0 {
+                store.forget(session);
+                check_weights(&store);
+            }
+        }
+        store.append("empty", 1, None, "");
+        check_weights(&store);
+    }
+
+    #[test]
+    fn replies_are_dropped_when_no_other_messages_are_left() {
+        let mut store = MemoryEvents::new(Replay::new(2, 100));
+        for (stream, message) in [(STANDALONE, "a"), (1, "b"), (1, "c"), (1, "d")] {
+            store.append("s", stream, None, message);
+        }
+        let left = [(3, "c".into()), (4, "d".into())];
+        assert_eq!(replayed(&mut store, 1, 2), (true, left.into()));
+        // Nothing is kept of this stream, so it may never have existed.
+        assert_eq!(replayed(&mut store, STANDALONE, 1), (false, Vec::new()));
+    }
+
+    #[test]
+    fn gaps_are_known_of_the_last_streams_and_once_of_each() {
+        let mut kept = Kept::default();
+        for number in 1..=3 {
+            kept.note_gap(1, number);
+        }
+        assert_eq!(kept.gaps, [(1, 3)]);
+        for stream in 2..=GAPS_KNOWN as u64 + 1 {
+            kept.note_gap(stream, 9);
+        }
+        assert_eq!(kept.gaps.len(), GAPS_KNOWN);
+        assert_eq!(kept.gaps.front(), Some(&(2, 9)));
+    }
+
+    #[test]
+    fn removed_session_takes_no_place() {
+        let mut store = MemorySessions::new(2);
+        let record = |id: &str| SessionRecord::new(id, Version::LATEST_LEGACY);
+        for id in ["a", "b"] {
+            assert!(store.put(record(id), true));
+        }
+        store.remove("a");
+        for id in ["c", "d"] {
+            assert!(store.put(record(id), true));
+        }
+        let ids: Vec<&str> = store.records.keys().map(|id| &**id).collect();
+        assert_eq!(ids, ["c", "d"], "the oldest is dropped");
+    }
+
+    #[test]
+    fn server_that_came_back_keeps_its_sessions() {
+        let mut store = MemoryStore::new(2, Replay::default());
+        let record = SessionRecord {
+            home: 1,
+            ..SessionRecord::new("a", Version::LATEST_LEGACY)
+        };
+        store.carry_out(1, StoreRequest::Leave);
+        store.sessions.put(record.clone(), true);
+        store.leave(1);
+        // Any request registers the server again.
+        store.carry_out(
+            1,
+            StoreRequest::Forget {
+                session: "x".into(),
+            },
+        );
+        let lookup = LookupId::from_number(1);
+        let session = "a".into();
+        let found = store.carry_out(2, StoreRequest::Find { lookup, session });
+        let expected = StoreAnswer::Session(Some(Box::new(record)));
+        let Some(Input::Stored { answer, .. }) = found else {
+            panic!("no answer");
+        };
+        assert_eq!(answer, expected);
+    }
+
+    #[test]
+    fn forgotten_session_is_not_replayed() {
+        let mut store = MemoryStore::new(2, Replay::default());
+        store.events.append("a", 1, None, "message");
+        let session = "a".into();
+        assert!(
+            store
+                .carry_out(1, StoreRequest::Forget { session })
+                .is_none()
+        );
+        assert!(store.events.sessions.is_empty());
     }
 }

@@ -436,6 +436,9 @@ mod tests {
             }
             let asked = asked(http, post(fields));
             assert_eq!(asked.is_ok(), is_allowed, "{host} {origin:?}");
+            let allows = http.hosts.allows_host(Some(host))
+                && origin.is_none_or(|origin| http.origins.allows_origin(origin));
+            assert_eq!(allows, is_allowed, "{host} {origin:?}");
             assert!(is_allowed || matches!(asked, Err(403)));
         }
         assert!(matches!(asked(&Http::new(), post(Fields::new())), Err(403)));
