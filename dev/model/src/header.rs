@@ -3,6 +3,7 @@
 //! These differences are meant:
 //! - `Accept` and `Content-Type`: ours reads on where a part is invalid, and ignores only that part. `headers-accept` and `mediatype` refuse the whole
 //!   value, so only values that they take are compared.
+//! - A suffix: `mediatype` takes `*/*+a` for `*/*` with a suffix, and ours for another type.
 //! - A weight: ours takes any number of digits, RFC 9110 at most three after the point. Of several weights, ours takes the first and `mediatype` the last.
 //! - `Retry-After`: `httpdate` also takes the two obsolete formats of dates, but no date before 1970, no leap second and no wrong weekday.
 
@@ -83,6 +84,9 @@ fn accept(value: &str) {
     let Ok(peer) = Accept::from_str(value) else {
         return;
     };
+    if peer.media_types().any(|range| range.suffix().is_some()) {
+        return;
+    }
     let ranges = peer.media_types().map(|range| {
         let (kind, of) = (range.ty(), range.subty());
         let specificity = match (kind.as_str(), of.as_str()) {

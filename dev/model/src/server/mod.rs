@@ -3,7 +3,6 @@
 //! The rules know only the inputs and the outputs; they ask the machine nothing that they could know themselves.
 
 pub(crate) mod fleet;
-mod fleet_client;
 pub(crate) mod http;
 mod http_clients;
 mod http_rules;

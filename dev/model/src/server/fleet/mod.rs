@@ -1,8 +1,11 @@
-//! Several servers with one store: their driver, their application, and the store with its delays and failures. `fleet_client` has the clients
-//! and the rules for what they get.
+//! Several servers with one store: their driver, their application, and the store with its delays and failures. `client` has the clients and the
+//! rules for what they get, and `end` has the last phase and the rules for all.
 //!
 //! The store carries out the requests of a server in their order, and may take any time. A request that a client waits for may also fail, or be
 //! carried out without an answer. The other requests are repeated by the driver until they are carried out, so they are only late.
+
+mod client;
+mod end;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,19 +20,16 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-use super::fleet_client::Client;
 use super::payload;
 use crate::script::{Read, Script, choices, nth};
 
-pub(super) const NODES: usize = 3;
+use client::Client;
+
+const NODES: usize = 3;
 const CLIENTS: usize = 2;
 
 /// How long a server counts on its lease, and how much longer the store does, in milliseconds.
 const LEASE: (u64, u64) = (4_500, 5_000);
-
-/// The step of the last phase, and how many there are at most: 100 s, longer than all timeouts together.
-const STEP: u64 = 250;
-const MOST_STEPS: u32 = 400;
 
 /// How the store behaves.
 #[derive(Debug)]
@@ -391,6 +391,18 @@ impl Fleet {
     }
 }
 
+/// The application goes on with all of its calls.
+impl Fleet {
+    fn work_on_all(&mut self) {
+        for at in 0..NODES {
+            // From the last one on: a job that is done is removed.
+            for which in (0..self.nodes[at].jobs.len()).rev() {
+                self.work(at, u8::try_from(which).unwrap_or_default());
+            }
+        }
+    }
+}
+
 /// The store.
 impl Fleet {
     fn carry_out(&mut self, at: usize, how: How) {
@@ -537,72 +549,6 @@ impl Exchange {
             }
             Output::Abort { .. } => self.end = Some(End::Broken),
             _ => assert!(self.status.is_some(), "a body without a response"),
-        }
-    }
-}
-
-/// The rules for all.
-impl Fleet {
-    fn check(&self) {
-        if let Some((tag, count)) = self.ran.iter().find(|(_, count)| **count > 1) {
-            panic!("call {tag} ran {count} times");
-        }
-        let both = self.refused.iter().find(|tag| self.ran.contains_key(*tag));
-        if let Some(tag) = both {
-            panic!("call {tag} ran, and its client was told that it was not processed");
-        }
-    }
-
-    /// Nothing fails any more: each client gets a reply.
-    fn calm_down(&mut self, clients: &mut [Client]) {
-        self.is_prompt = true;
-        for at in 0..NODES {
-            self.start(at);
-        }
-        self.settle();
-        clients.iter_mut().for_each(Client::expect_reply);
-        for step in 0..MOST_STEPS {
-            self.wait(STEP);
-            for at in 0..NODES {
-                (0..=u8::MAX)
-                    .take(self.nodes[at].jobs.len())
-                    .for_each(|which| self.work(at, which));
-            }
-            self.settle();
-            for (place, client) in clients.iter_mut().enumerate() {
-                client.read(self);
-                if client.is_satisfied() {
-                    continue;
-                }
-                client.go(self, (place + step as usize) % NODES);
-            }
-            self.check();
-            if clients.iter().all(Client::is_satisfied) {
-                return;
-            }
-        }
-        panic!("a client has no reply, and nothing fails: {clients:?}");
-    }
-
-    /// No server reaches the store again: each says so to its clients, or breaks the connection.
-    fn lose_store(&mut self, clients: &mut [Client]) {
-        self.is_prompt = false;
-        for (place, client) in clients.iter_mut().enumerate() {
-            client.go(self, place % NODES);
-        }
-        // The first answer may take as long as the lease and the timeout of a look-up. Nobody works on calls.
-        for _ in 0..80 {
-            self.wait(STEP);
-            self.settle();
-        }
-        for client in clients.iter_mut() {
-            client.read(self);
-        }
-        self.check();
-        for (id, exchange) in &self.exchanges {
-            let is_answered = exchange.status.is_some() || exchange.end.is_some();
-            assert!(is_answered, "exchange {id} has no answer: {exchange:?}");
-            assert!(exchange.began_at <= self.now);
         }
     }
 }

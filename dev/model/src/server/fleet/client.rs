@@ -3,7 +3,7 @@
 use everlink::http::{Fields, RequestHead, Verb};
 use serde_json::{Value, json};
 
-use super::fleet::{End, Fleet};
+use super::{End, Fleet};
 
 /// What a client waits for, each with its exchange.
 #[derive(Clone, Copy, Debug)]
