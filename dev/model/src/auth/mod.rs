@@ -5,6 +5,7 @@ mod rig;
 use everlink::auth::{Grant, State};
 
 use crate::script::Script;
+pub(crate) use rig::machine;
 use rig::{Rig, Setup};
 
 /// Tests challenges: the bytes are the fields `WWW-Authenticate`, one on each line. The first byte chooses the status and what came before.

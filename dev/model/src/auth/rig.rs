@@ -12,6 +12,10 @@ use everlink::http::{Fields, ResponseHead, Url};
 use everlink::{Fault, FaultKind, Instant};
 
 use crate::script::Script;
+use crate::world::Transcript;
+
+mod explored;
+pub(crate) use explored::machine;
 
 /// The `state` of every sign-in. It is part of a URL, so it may be shown.
 pub(super) const STATE: &str = "the-state";
@@ -118,7 +122,7 @@ impl Setup {
 }
 
 /// An authorizer with its driver.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     setup: Setup,
     auth: Authorizer,
     clock: Duration,
@@ -135,6 +139,9 @@ pub(super) struct Rig {
     sign_ins: u32,
     checks_texts: bool,
     last_token: Option<TokenId>,
+    /// For the explorer.
+    transcript: Transcript,
+    is_touched: bool,
 }
 
 impl Rig {
@@ -159,6 +166,8 @@ impl Rig {
             sign_ins: 0,
             checks_texts: true,
             last_token: None,
+            transcript: Transcript::Unseen,
+            is_touched: false,
         };
         rig.poll();
         rig
@@ -209,9 +218,11 @@ impl Rig {
 
     /// Takes all outputs, and checks the rules.
     fn poll(&mut self) {
+        self.is_touched = true;
         while let Some(output) = self.auth.poll_output() {
             let shown = format!("{output:?}");
             assert!(!self.checks_texts || !shown.contains(SECRET), "{shown}");
+            self.transcript.note(&output);
             self.take(output);
         }
         let state = self.auth.state();
