@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use everlink_simulation::Rng;
 use serde_json::{Value, json};
 
 use super::server::{QUICK, Server};
 use crate::Failure;
 use crate::gate::Gate;
 use crate::services::Process;
-use crate::sim::Random;
 use crate::tally::Tally;
 
 /// The threads that call at the same time.
@@ -223,7 +223,7 @@ impl Host {
 
     /// Calls again and again, until the run is over.
     fn work(&self, caller: u64, gate: &Gate) {
-        let mut random = Random(caller);
+        let mut random = Rng::new(caller, 0);
         let mut count = 0;
         while let Some(pass) = gate.enter() {
             count += 1;
@@ -233,7 +233,7 @@ impl Host {
         }
     }
 
-    fn step(&self, random: &mut Random, tag: &str) {
+    fn step(&self, random: &mut Rng, tag: &str) {
         match random.below(10) {
             // Some at once.
             0..=3 => {
@@ -265,7 +265,7 @@ impl Host {
 
     /// Harms the server until the run is over.
     fn harm(&self, server: &Server, gate: &Gate) {
-        let mut random = Random(99);
+        let mut random = Rng::new(99, 0);
         loop {
             gate.sleep(Duration::from_millis(500 + random.below(2_000)));
             let Some(_pass) = gate.enter() else { return };

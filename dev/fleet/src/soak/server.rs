@@ -4,8 +4,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use everlink_simulation::Rng;
+
 use super::proc::child_with_word;
-use crate::sim::Random;
 
 /// A fault that a caller can ask the demo server for, and its name in the counts.
 const CRASHES: [(&str, &str); 6] = [
@@ -40,7 +41,7 @@ impl Server {
     /// fault, or what is wrong.
     pub(super) fn harm(
         &self,
-        random: &mut Random,
+        random: &mut Rng,
         crash: impl FnOnce(&str),
         echo: impl FnOnce(),
     ) -> Result<&'static str, String> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use everlink_simulation::Rng;
 use serde_json::{Value, json};
 
 use super::server::{QUICK, Server};
@@ -11,7 +12,6 @@ use crate::Failure;
 use crate::client::{Events, Outcome, Session, send, send_only};
 use crate::gate::Gate;
 use crate::services::{Process, free_port, start_guard};
-use crate::sim::Random;
 use crate::tally::Tally;
 
 /// The hosts that are there at the same time.
@@ -80,7 +80,7 @@ impl Hosts {
         let spawn = |host| {
             let hosts = Arc::clone(self);
             thread::spawn(move || {
-                let mut random = Random(1_000 + host);
+                let mut random = Rng::new(1_000 + host, 0);
                 for _ in 0..SESSIONS / HOSTS {
                     hosts.visit(&mut random, true);
                 }
@@ -94,7 +94,7 @@ impl Hosts {
     }
 
     fn work(&self, host: u64, gate: &Gate) {
-        let mut random = Random(host);
+        let mut random = Rng::new(host, 0);
         while let Some(pass) = gate.enter() {
             let leaves = random.one_in(2);
             self.visit(&mut random, leaves);
@@ -104,7 +104,7 @@ impl Hosts {
     }
 
     /// A host that connects, calls a few times, and goes. It may leave its session behind.
-    fn visit(&self, random: &mut Random, leaves: bool) {
+    fn visit(&self, random: &mut Rng, leaves: bool) {
         let mut session = match Session::open(self.port, &json!({})) {
             Ok(session) => session,
             Err(error) => return self.tally.violation(format!("no session: {error}")),
@@ -117,7 +117,7 @@ impl Hosts {
                 .note("sessions displaced before their first call");
         }
         for _ in 0..random.below(4) {
-            let tag = random.next().to_string();
+            let tag = random.next_u64().to_string();
             match random.below(8) {
                 0..=2 => self.echo_again(&mut session, &tag),
                 3 => {
@@ -266,7 +266,7 @@ impl Hosts {
 
     /// Harms the server until the run is over.
     fn harm(&self, server: &Server, gate: &Gate) {
-        let mut random = Random(77);
+        let mut random = Rng::new(77, 0);
         loop {
             gate.sleep(Duration::from_millis(2_000 + random.below(4_000)));
             let Some(_pass) = gate.enter() else { return };

@@ -11,6 +11,7 @@ use everlink::auth::{Grant, State};
 use everlink::http::Fields;
 
 use rig::Rig;
+pub(crate) use rig::machine;
 use setup::Setup;
 
 /// Tests challenges: the bytes are the fields `WWW-Authenticate`, one on each line. The first byte chooses the status and what came before.

@@ -13,6 +13,10 @@ use everlink::http::{Fields, ResponseHead, Url};
 use everlink::{Fault, FaultKind, Instant};
 
 use super::setup::Setup;
+use crate::world::Transcript;
+
+mod explored;
+pub(crate) use explored::machine;
 
 /// The `state` of every sign-in. It is part of a URL, so it may be shown.
 pub(super) const STATE: &str = "the-state";
@@ -78,7 +82,7 @@ struct Shared {
 }
 
 /// An authorizer with its driver.
-pub(super) struct Rig {
+pub(crate) struct Rig {
     pub(super) setup: Setup,
     pub(super) auth: Authorizer,
     pub(super) clock: Duration,
@@ -97,6 +101,9 @@ pub(super) struct Rig {
     pub(super) last_token: Option<TokenId>,
     /// The last URL that a person was sent to.
     pub(super) visited: Option<Url>,
+    /// For the explorer.
+    transcript: Transcript,
+    is_touched: bool,
 }
 
 impl Rig {
@@ -141,6 +148,8 @@ impl Rig {
             checks_texts: true,
             last_token: None,
             visited: None,
+            transcript: Transcript::Unseen,
+            is_touched: false,
         };
         rig.poll();
         rig
@@ -191,9 +200,11 @@ impl Rig {
 
     /// Takes all outputs, and checks the rules.
     pub(super) fn poll(&mut self) {
+        self.is_touched = true;
         while let Some(output) = self.auth.poll_output() {
             let shown = format!("{output:?}");
             assert!(!self.checks_texts || !shown.contains(SECRET), "{shown}");
+            self.transcript.note(&output);
             self.take(output);
         }
         let state = self.auth.state();

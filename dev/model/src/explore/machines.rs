@@ -18,8 +18,9 @@ use crate::client::pipe::{Op as PipeOp, Pipe};
 use crate::client::{Link, ORIGIN, Reply, ServerMessage};
 use crate::relay::{Guarded, Op as RelayOp, RelayConfig, bounded_calls};
 use crate::script::Elapse;
+use crate::server::http::{Op as SiteOp, Site, SiteConfig};
 use crate::server::pipe::{Op as ServerOp, Pipe as ServerPipe};
-use crate::server::{ClientMessage, ServerConfig, offer};
+use crate::server::{ClientMessage, Kept, ServerConfig, offer};
 use crate::world::{Case, PAYLOAD, SECRET, Setup, Transcript, World, assert_nothing_secret};
 
 impl<C: Case> Explored for World<C> {
@@ -128,6 +129,7 @@ pub(super) fn client() -> Machine<World<Link<Pipe>>> {
     let end = |which, faults| End { which, faults };
     Machine {
         name: "client",
+        merges: true,
         start: || World::new(Setup::prompt(small_client(Config::child("explore", "1")))),
         endings: endings(ending(RECOVERS, World::recover)),
         actions: actions! { Link<Pipe>:
@@ -180,6 +182,7 @@ pub(super) fn client_http() -> Machine<World<Link<Web>>> {
     let end = |on, faults| End { on, faults };
     Machine {
         name: "client-http",
+        merges: true,
         start: || {
             let config = Config::http("explore", "1", &format!("{ORIGIN}mcp?key={PAYLOAD}"));
             let mut config = small_client(config.expect("a URL"));
@@ -271,6 +274,7 @@ pub(super) fn server() -> Machine<World<ServerPipe>> {
     let rests = "has a good application and must owe nothing";
     Machine {
         name: "server",
+        merges: true,
         start: || {
             let (config, later) = (small_server(), offer(0));
             World::new(Setup::prompt(ServerConfig { config, later }))
@@ -304,6 +308,79 @@ pub(super) fn server() -> Machine<World<ServerPipe>> {
     }
 }
 
+/// A server over HTTP that keeps its sessions, or that shares a store with others.
+pub(super) fn server_http(kept: Kept) -> Machine<World<Site>> {
+    use SiteOp::{
+        Ask, Fail, Gone, Progress, Publish, Rare, RequireInput, Respond, Sent, Serve, Want,
+    };
+    let post = |who, message, wrong| SiteOp::Post {
+        who,
+        message,
+        wrong,
+        cut: 0,
+    };
+    let want = |what| Want {
+        who: 0,
+        what,
+        wrong: 0,
+    };
+    let rests = |world: &mut World<Site>| {
+        [Serve, Sent(0)].iter().for_each(|op| world.step(op));
+        World::leave_alone(world);
+    };
+    let (name, start): (_, fn() -> World<Site>) = match kept {
+        Kept::ByServer => ("server-http", || small_site(Kept::ByServer)),
+        _ => ("server-shared", || small_site(Kept::Shared)),
+    };
+    Machine {
+        name,
+        merges: false,
+        start,
+        endings: endings(ending("has a good application and is left alone", rests)),
+        actions: actions! { Site:
+            // the clients
+            "it opens a session" => post(0, ClientMessage::Introduce(0), 0);
+            "it calls a tool" => post(0, request(CALL, MODERN), 0);
+            "it calls a tool in its session" => post(0, request(CALL, LEGACY), 0);
+            "another calls a tool in that session" => post(1, request(CALL, LEGACY), OF_ANOTHER);
+            "it watches" => post(0, request(LISTEN, MODERN), 0);
+            "it cancels the newest" => post(0, ClientMessage::CancelNewest, 0);
+            "it answers the newest question" => post(0, REPLY, 0);
+            "it retries with what was wanted" => post(0, RETRY, 0);
+            "it wants the stream of its session" => want(0);
+            "it resumes a stream" => want(8);
+            "it deletes its session" => want(5);
+            "the oldest connection breaks" => Gone(0);
+            // the application
+            "answer the oldest" => Respond(0);
+            "answer the oldest with an error" => Fail(0);
+            "ask for the oldest" => Ask { which: 0, what: 0 };
+            "want input for the oldest" => RequireInput(0);
+            "report progress of the oldest" => Progress(0);
+            "publish that the tools changed" => Publish(0);
+            // whoever runs it
+            "another server takes over" => Rare(1);
+            "shutdown" => Rare(0);
+            // the clock
+            "time passes until something is due" => SiteOp::Elapse(Elapse::ToDeadline);
+        },
+    }
+}
+
+/// The fault of a request that names the session of another client.
+const OF_ANOTHER: u8 = 201;
+
+fn small_site(kept: Kept) -> World<Site> {
+    let mut config = small_server();
+    let mut http = server::Http::new().with_hosts(server::Allowed::Any);
+    http.session_idle = Duration::from_secs(60);
+    http.keepalive = Duration::from_secs(30);
+    http.replay = server::Replay::new(3, 1_000);
+    config.http = Some(http);
+    config.limits.sessions = 2;
+    World::new(Setup::prompt(SiteConfig { config, kept }))
+}
+
 pub(super) fn relay() -> Machine<World<Guarded>> {
     use RelayOp::{Ask, End, Kill, Notify, Operate, RequireInput, Respond};
     let send = |message| RelayOp::Send { message, cut: 0 };
@@ -314,6 +391,7 @@ pub(super) fn relay() -> Machine<World<Guarded>> {
     let ends = "has good peers, owes nothing, is shut down and must end";
     Machine {
         name: "relay",
+        merges: true,
         start: || {
             let mut upstream = small_client(Config::child("explore", "1"));
             // When a server was heard last is not visible from here; the keepalive is for the client alone to show.

@@ -17,19 +17,21 @@ use crate::world::Transcript;
 const CONTINUATION: usize = 12;
 
 /// What is explored: how it begins, and what can happen to it.
-pub(super) struct Machine<W> {
-    pub(super) name: &'static str,
-    pub(super) start: fn() -> W,
-    pub(super) actions: Vec<Action<W>>,
+pub(crate) struct Machine<W> {
+    pub(crate) name: &'static str,
+    pub(crate) start: fn() -> W,
+    pub(crate) actions: Vec<Action<W>>,
+    /// Whether only the first of the sequences that look the same is continued. Not if states can differ in something that is not seen.
+    pub(crate) merges: bool,
     /// What is done after each sequence to see what becomes of it, and to judge that.
-    pub(super) endings: Vec<Action<W>>,
+    pub(crate) endings: Vec<Action<W>>,
 }
 
 /// Something that happens, with its name.
-pub(super) type Action<W> = (&'static str, Box<dyn Fn(&mut W) + Sync>);
+pub(crate) type Action<W> = (&'static str, Box<dyn Fn(&mut W) + Sync>);
 
 /// A machine and its surroundings, in the middle of a run.
-pub(super) trait Explored {
+pub(crate) trait Explored {
     /// Sees everything that can be seen without doing anything.
     fn look(&self, view: &mut StateView);
     fn now(&self) -> Instant;
@@ -151,7 +153,7 @@ pub(super) fn search<W: Explored>(
         depth += 1;
         let mut next = Vec::new();
         for (sequence, Judgement { digest, idle }) in level.into_iter().zip(judgements) {
-            if let Some(same) = known.get(&digest) {
+            if let Some(same) = known.get(&digest).filter(|_| machine.merges) {
                 merged.push([*same, sequence]);
                 continue;
             }
@@ -400,6 +402,7 @@ mod tests {
     fn toy(actions: Vec<Action<Toy>>) -> Machine<Toy> {
         Machine {
             name: "toy",
+            merges: true,
             start: || Toy {
                 count: 0,
                 resets: 0,

@@ -25,13 +25,14 @@ enum Of {
     Question,
     Request,
     Serial,
+    Session,
     Stream,
     Token,
     Wire,
 }
 
 /// The text before such a number, in Debug output and in messages.
-const NAMED: [(&str, Of); 24] = [
+const NAMED: [(&str, Of); 28] = [
     ("app-", Of::Request),
     ("ask ", Of::Ask),
     ("\"ask\":", Of::Question),
@@ -40,6 +41,7 @@ const NAMED: [(&str, Of); 24] = [
     ("count: ", Of::Nothing),
     ("\"echo\":", Of::Echo),
     ("epoch ", Of::Epoch),
+    ("ExchangeId(", Of::Stream),
     ("failures: ", Of::Nothing),
     ("\"for\":", Of::Mark),
     ("\"id\":", Of::Wire),
@@ -52,11 +54,17 @@ const NAMED: [(&str, Of); 24] = [
     ("question ", Of::Ask),
     ("request ", Of::Request),
     ("\"requestId\":", Of::Wire),
+    ("SECRET-", Of::Token),
+    ("SECRET-r", Of::Token),
     ("\"serial\":", Of::Serial),
     ("stream ", Of::Stream),
     ("subscriptionId\":", Of::Wire),
+    ("TokenId(", Of::Token),
     ("\"total\":", Of::Request),
 ];
+
+/// Hexadecimal digits in a row are an id if they are as many.
+const LONG: usize = 16;
 
 /// The prefix of a sealed state. No two sealed states are the same.
 const SEALED: &[u8] = b"everlink.";
@@ -182,6 +190,24 @@ impl StateView {
 
     /// Sees a text in which only times are left out.
     fn whole(&mut self, text: &[u8]) {
+        // The id of a session or of its stream is a long number in hexadecimal digits.
+        let mut parts = text.chunk_by(|one, next| is_hex(*one) == is_hex(*next));
+        let long = parts.position(|part| part.len() >= LONG && is_hex(part[0]));
+        if let Some(at) = long {
+            let mut parts = text.chunk_by(|one, next| is_hex(*one) == is_hex(*next));
+            let before: usize = parts.by_ref().take(at).map(<[u8]>::len).sum();
+            let id = parts.next().unwrap_or_default();
+            self.short(&text[..before]);
+            let mut hasher = DefaultHasher::new();
+            hasher.write(id);
+            self.named(Of::Session, hasher.finish());
+            return self.whole(&text[before + id.len()..]);
+        }
+        self.short(text);
+    }
+
+    /// Sees a text without long numbers.
+    fn short(&mut self, text: &[u8]) {
         let mut from = 0;
         while let Some(at) = text[from..].iter().position(u8::is_ascii_digit) {
             let (before, number) = text.split_at(from + at);
@@ -250,6 +276,10 @@ fn is_asked(before: &[u8], after: &[u8]) -> bool {
     is_id && before.starts_with(sender)
 }
 
+const fn is_hex(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
 fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
@@ -299,6 +329,14 @@ mod tests {
         assert_ne!(seen(&cancels[..1]), seen(&cancels[1..]));
         let keys = [r#"{"1":{"ask":3}}"#, r#"{"2":{"ask":4}}"#];
         assert_eq!(seen(&keys[..1]), seen(&keys[1..]));
+    }
+
+    #[test]
+    fn sessions_are_named_by_the_order_in_which_they_are_seen() {
+        let seen = |one: &str, other: &str| seen(&[&format!("at {one}-1, {other} of 17")]);
+        let (one, other) = ("00ff17aa3e61aaaa", "5e551017e55e5510ffff00001111aaaa");
+        assert_eq!(seen(one, other), seen(other, one));
+        assert_ne!(seen(one, other), seen(one, one));
     }
 
     #[test]

@@ -13,21 +13,21 @@ use everlink::{
 };
 use serde_json::{Value, json};
 
-use super::http_clients::{HttpClient, USERS, spoil};
+use super::http_clients::{HttpClient, USERS, giver, spoil, with_serials};
 use super::http_rules::{Read as Heard, Rules};
 use super::pipe::{change, useless};
 use super::stores::{Kept, Stores};
 use super::{ClientMessage, ServerConfig, offer, payload, question};
 use crate::explore::StateView;
 use crate::script::{Elapse, Lines, Read, Script, choices, nth, read_fields};
-use crate::world::{Case, Setup, TICK, World};
+use crate::world::{Case, Setup, TICK, Transcript, World};
 
 /// The configuration of a server over HTTP.
 #[derive(Clone, Debug)]
 pub(crate) struct SiteConfig {
-    config: Config,
+    pub(crate) config: Config,
     /// Who keeps its sessions.
-    kept: Kept,
+    pub(crate) kept: Kept,
 }
 
 impl Read for Setup<SiteConfig> {
@@ -219,9 +219,14 @@ impl Case for Site {
                 return true;
             };
             world.transcript.note(&output);
-            world.transcript.bytes(Epoch::NONE, &bytes);
             let heard = world.case.rules.output(&output, &bytes);
             if let Output::Response { stream, .. } | Output::Write { stream, .. } = output {
+                let who = world.case.rules.client_of(stream).unwrap_or_default();
+                let seen = match world.transcript {
+                    Transcript::Seen(_) => with_serials(&bytes),
+                    Transcript::Kept(_) | Transcript::Unseen => bytes.clone(),
+                };
+                world.transcript.bytes(giver(who), &seen);
                 if let Output::Response { head, .. } = &output {
                     world.enter(stream, head.fields.get("mcp-session-id"), &heard);
                 }
@@ -283,8 +288,14 @@ impl Case for Site {
         world.note_counts();
     }
 
-    /// It is not explored.
-    fn look(_world: &World<Site>, _view: &mut StateView) {}
+    fn look(world: &World<Site>, view: &mut StateView) {
+        let site = &world.case;
+        site.rules.look(view);
+        for (who, client) in site.clients.iter().enumerate() {
+            view.within(giver(who), |view| client.look(view));
+        }
+        view.plain(site.arriving.len());
+    }
 }
 
 /// What the application does.
@@ -352,6 +363,7 @@ impl World<Site> {
         // Each has its own secret.
         config.secret[0] ^= self.case.replaced;
         self.machine = self.case.stores.server(&config);
+        self.is_touched = true;
     }
 }
 
@@ -366,6 +378,9 @@ impl World<Site> {
     }
 
     fn post(&mut self, who: usize, message: &ClientMessage, wrong: u8, cut: u8) {
+        if self.machine.state() == State::Closed {
+            return;
+        }
         let limit = self.setup.config.config.limits.message_bytes;
         for line in self.case.clients[who].lines(message, limit) {
             let asked = self.case.clients[who].post(who, &line);

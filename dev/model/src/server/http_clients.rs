@@ -1,11 +1,13 @@
 //! Clients of a server over HTTP: the requests of each, mostly as they should be, and what it remembers. Checks no rule.
 
+use everlink::Epoch;
 use everlink::http::{Fields, RequestHead, Verb};
 use everlink::protocol::meta;
 use serde_json::Value;
 
 use super::http_rules::Read;
 use super::{ClientMessage, ScriptedClient};
+use crate::explore::StateView;
 
 /// The user of each of them.
 pub(super) const USERS: [Option<&str>; 3] = [Some("ann"), Some("bob"), None];
@@ -32,6 +34,14 @@ impl HttpClient {
             Read::Message(message) => self.client.hear(&message),
             Read::Endpoint(endpoint) => self.endpoint = Some(endpoint),
         }
+    }
+
+    pub(super) fn look(&self, view: &mut StateView) {
+        view.shown(&(&self.session, &self.version, &self.endpoint));
+        let event = self.last_event.as_deref().unwrap_or_default();
+        view.text(&with_serials(format!("id: {event}").as_bytes()));
+        self.client.look(view);
+        self.client.look_back(view);
     }
 
     pub(super) fn session(&self) -> Option<&str> {
@@ -115,6 +125,25 @@ impl HttpClient {
         }
         RequestHead::new(verb, target).with_fields(fields)
     }
+}
+
+/// Who numbers the ids of a client, as the explorer names them: each numbers its own from the beginning.
+pub(super) fn giver(who: usize) -> Epoch {
+    if who == 0 { Epoch::NONE } else { Epoch::FIRST }
+}
+
+/// The bytes of a response, for the explorer: the number of a stream in the ids of its events depends on how many there were before.
+pub(super) fn with_serials(bytes: &[u8]) -> Vec<u8> {
+    let with_serial = |line: &str| {
+        let (stream, event) = line.strip_prefix("id: ")?.split_once('-')?;
+        let stream = u64::from_str_radix(stream, 16).ok()?;
+        Some(format!("\"serial\":{stream} {event}"))
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let lines = text
+        .lines()
+        .map(|line| with_serial(line).unwrap_or_else(|| line.to_owned()));
+    lines.collect::<Vec<String>>().join("\n").into_bytes()
 }
 
 /// The head with something wrong. `session` is that of another client.

@@ -8,7 +8,8 @@ use everlink::server::{Config, Event, State};
 use everlink::{Epoch, Output, RequestId, Server, StreamId};
 use serde_json::Value;
 
-use super::http_clients::USERS;
+use super::http_clients::{USERS, giver};
+use crate::explore::StateView;
 use crate::ledger::Ledger;
 
 #[derive(Debug)]
@@ -85,6 +86,29 @@ impl Rules {
             is_released: false,
             is_closed: false,
         }
+    }
+
+    /// What is not over yet.
+    pub(super) fn look(&self, view: &mut StateView) {
+        for (stream, exchange) in self.exchanges.iter().filter(|(_, e)| e.end.is_none()) {
+            view.stream(*stream);
+            view.shown(&(exchange.who, exchange.verb, &exchange.session));
+            view.plain((exchange.is_modern, exchange.is_outside));
+            view.plain((exchange.is_complete, exchange.under_way));
+            view.plain(std::mem::discriminant(&exchange.body));
+            view.within(giver(exchange.who), |view| {
+                let ids = exchange.asked.iter();
+                ids.for_each(|id| view.text(format!("\"id\":{id}").as_bytes()));
+            });
+        }
+        for (request, who) in self.requests.open() {
+            view.request(request);
+            view.plain(who);
+        }
+        let sessions = self.sessions.iter().filter(|(_, (_, goes_on))| *goes_on);
+        // Each client looks at its own.
+        view.plain(sessions.count());
+        view.plain((self.is_released, self.is_closed));
     }
 
     pub(super) fn is_closed(&self) -> bool {

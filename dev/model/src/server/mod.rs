@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 pub(crate) use pipe::change;
 pub(crate) use rules::params_of;
 pub(crate) use scripted_client::{ClientMessage, ScriptedClient};
+pub(crate) use stores::Kept;
 
 use crate::script::{Read, Script, read_fields};
 use crate::world::{PAYLOAD, SECRET, Setup};

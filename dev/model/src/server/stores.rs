@@ -7,7 +7,7 @@ use everlink::{Input, Server, StoreAnswer, StoreRequest};
 
 /// Who keeps the sessions of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(crate) enum Kept {
     /// The server, in memory.
     ByServer,
     /// The driver, for one server after another. It answers late, or not at all.
