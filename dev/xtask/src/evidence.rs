@@ -279,15 +279,16 @@ fn page(rows: &[Row]) -> Result<String, String> {
     let mut page = format!("{INTRODUCTION}\n");
     page += "| check | of | result | state | command | commit | date | duration | machine |\n|---|---|---|---|---|---|---|--:|---|\n";
     for (check, row, is_current) in states(rows)? {
-        let name = match check.page {
-            Some(page) => format!("[{}]({page})", check.name),
-            None => check.name.to_owned(),
-        };
         let parts: Vec<String> = check.code.iter().map(|part| format!("`{part}`")).collect();
         let parts = parts.join(", ");
         let Some(row) = row else {
+            let name = check.name;
             let _ = writeln!(page, "| {name} | {parts} | | **never run** | | | | | |");
             continue;
+        };
+        let name = match check.page {
+            Some(page) => format!("[{}]({page})", check.name),
+            None => check.name.to_owned(),
         };
         let state = match is_current {
             true => "this code",
