@@ -14,10 +14,16 @@ fn first_violation<S: Simulation>(flaw: S::Rule, runs: u64) -> (u64, Violation<S
     panic!("the flaw that breaks {flaw} was not found out");
 }
 
-/// Asserts that the oracle detects this flaw within this many runs, and blames the right rule.
+/// Asserts that the oracle detects this flaw, and blames the right rule in one of this many runs. In others, a consequence may break another rule first.
 pub fn assert_detects<S: Simulation>(flaw: S::Rule, runs: u64) {
-    let (seed, violation) = first_violation::<S>(flaw, runs);
-    assert_eq!(violation.rule, flaw, "seed {seed}: {violation}");
+    let is_blamed = |seed| {
+        let (_, violation) = run(&Script::<S>::from_seed(seed), Some(flaw));
+        violation.is_some_and(|violation| violation.rule == flaw)
+    };
+    assert!(
+        (1..runs).any(is_blamed),
+        "no run with the flaw blames {flaw}"
+    );
 }
 
 /// Asserts that a shrunk script with this flaw is smaller, breaks the same rule, can be parsed again, and breaks no rule without the flaw.
