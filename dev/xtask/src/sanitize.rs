@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::evidence::Run;
 use crate::install::run_command;
-use crate::step::{has_cargo, root, target};
+use crate::step::{has_cargo, nightly, nightly_host, target};
 
 /// The adapters whose tests need no other program.
 const ADAPTERS: &str = "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-auth --package everlink-tokio --package everlink-tools";
@@ -14,7 +14,8 @@ const ADAPTERS: &str = "--package everlink-handle --package everlink-stdio --pac
 pub(crate) fn miri() -> Result<(), String> {
     install("miri")?;
     let run = Run::begin("miri", "miri")?;
-    let mut command = nightly("miri nextest run --package everlink --all-features --lib");
+    let mut command = nightly();
+    command.args("miri nextest run --package everlink --all-features --lib".split(' '));
     // Some tests read files of the repository.
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
     command.env("CARGO_TARGET_DIR", target().join("miri"));
@@ -41,10 +42,10 @@ pub(crate) fn sanitize(arguments: &[String]) -> Result<(), String> {
 fn sanitize_with(name: &str) -> Result<(), String> {
     let run = Run::begin(&format!("{name} sanitizer"), &format!("sanitize {name}"))?;
     // The standard library is compiled with the sanitizer, too: without, threads seem not to wait for each other.
-    let mut command = nightly(&format!(
-        "nextest run --target {} {ADAPTERS} --all-features --lib --tests",
-        host()?
-    ));
+    let mut command = nightly();
+    command.args(["nextest", "run", "--target", &nightly_host()?]);
+    command.args(ADAPTERS.split(' '));
+    command.args(["--all-features", "--lib", "--tests"]);
     // nextest does not pass on `-Zbuild-std`.
     command.env(
         "CARGO_UNSTABLE_BUILD_STD",
@@ -66,26 +67,4 @@ fn install(component: &str) -> Result<(), String> {
         rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;
     }
     rustup(&["component", "add", "--toolchain", "nightly", component])
-}
-
-/// The nightly cargo with these arguments, in the root of the project. Removes `CARGO`, which may name another cargo.
-fn nightly(arguments: &str) -> Command {
-    eprintln!("cargo +nightly {arguments}");
-    let mut command = Command::new("rustup");
-    command
-        .args(["run", "nightly", "cargo"])
-        .args(arguments.split_whitespace())
-        .env_remove("CARGO")
-        .current_dir(root());
-    command
-}
-
-/// The name of this machine's target.
-fn host() -> Result<String, String> {
-    let version = Command::new("rustc").arg("-vV").output();
-    let version = version.map_err(|error| format!("`rustc` could not start: {error}"))?;
-    let text = String::from_utf8_lossy(&version.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.ok_or("`rustc -vV` names no host")?;
-    Ok(host.to_owned())
 }

@@ -12,7 +12,7 @@ use crate::step::{self, Done, Outcome, cargo, commit, target};
 
 const PAGE: &str = "docs/SIMULATION.md";
 
-/// What a person found out about the tables.
+/// The handwritten part of the page.
 const FINDINGS: &str = "dev/simulation/findings.md";
 
 /// The runs of all simulators together. Fewer are no evidence.

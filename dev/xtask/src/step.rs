@@ -99,6 +99,22 @@ pub(crate) fn cargo_output_with(
         .map_err(|_| format!("`cargo {arguments}` printed something that is not UTF-8"))
 }
 
+/// The nightly cargo, in the root of the project. Removes `CARGO`, which may name another cargo.
+pub(crate) fn nightly() -> Command {
+    let mut command = Command::new("rustup");
+    command
+        .args(["run", "nightly", "cargo"])
+        .env_remove("CARGO")
+        .current_dir(root());
+    command
+}
+
+/// The target for which the nightly compiler builds by default.
+pub(crate) fn nightly_host() -> Result<String, String> {
+    let rustc = ["run", "nightly", "rustc", "--print", "host-tuple"];
+    output(Command::new("rustup").args(rustc))
+}
+
 /// Whether cargo has the subcommand `name` on this machine.
 pub(crate) fn has_cargo(name: &str) -> bool {
     cargo_command(name)

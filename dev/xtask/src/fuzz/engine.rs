@@ -10,7 +10,7 @@ use std::thread;
 
 use super::Target;
 use super::report::Run;
-use crate::step::{output, root, target};
+use crate::step::{nightly, nightly_host, root, target};
 
 /// The code has no unsafe blocks, so a sanitizer finds nothing. Comparisons need no tracing: a dictionary has the words that matter to
 /// texts, and scripts have none. Each of them would make the fuzzers several times slower.
@@ -53,9 +53,7 @@ impl Engine {
         if !command.status().is_ok_and(|status| status.success()) {
             return Err("the fuzz targets could not be built".into());
         }
-        let mut rustc = Command::new("rustup");
-        rustc.args(["run", "nightly", "rustc", "--print", "host-tuple"]);
-        Ok(Engine(built_in.join(output(&mut rustc)?).join("release")))
+        Ok(Engine(built_in.join(nightly_host()?).join("release")))
     }
 
     /// Extends the corpus of a target for this time, or until an input breaks a rule, or until there is a file at `stop`.
@@ -106,16 +104,6 @@ impl Engine {
         command.args(corpora).arg(TIMEOUT).current_dir(root());
         command
     }
-}
-
-/// The nightly cargo, in the root of the project. Removes `CARGO`, which may name another cargo.
-fn nightly() -> Command {
-    let mut command = Command::new("rustup");
-    command
-        .args(["run", "nightly", "cargo"])
-        .env_remove("CARGO")
-        .current_dir(root());
-    command
 }
 
 /// Runs a command to its end, and passes on its standard error line by line. Returns whether it succeeds, and its CPU time in seconds.

@@ -6,9 +6,9 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 
 use super::report::Run;
+use crate::evidence::cores;
 use crate::step::{commit, output, read, root, write};
 
 const TABLE: &str = "docs/fuzzing.tsv";
@@ -39,12 +39,12 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// What all runs of a command have in common that begins now.
+    /// The cells that all runs of a command share. The command begins now.
     pub(super) fn of_command(minutes: u64) -> Result<Row, String> {
         Ok(Row {
             date: output(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%MZ"]))?,
             commit: commit()?,
-            cores: thread::available_parallelism().map_or(1, usize::from) as u64,
+            cores: cores() as u64,
             minutes,
             ..Row::default()
         })
@@ -144,7 +144,7 @@ fn rows(table: &str) -> Result<Vec<Row>, String> {
     lines.map(row).collect()
 }
 
-/// What several rows come to.
+/// The sums of several rows.
 #[derive(Default)]
 struct Sum {
     runs: usize,
