@@ -228,8 +228,10 @@ fn read(dump_text: &str) -> Option<(String, u64)> {
 
 /// Builds the program with the settings of a benchmark.
 fn build_program() -> Result<PathBuf, String> {
-    let output =
-        cargo_output("bench --package everlink --bench growth --no-run --message-format=json")?;
+    // The packages are those of `bench::measure`, so that cargo uses what it compiled there.
+    let output = cargo_output(
+        "bench --package everlink --package bench-tools --bench growth --no-run --message-format=json",
+    )?;
     let mut executable = output.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
         let is_growth = message["target"]["name"] == "growth";

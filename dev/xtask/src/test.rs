@@ -141,11 +141,13 @@ fn interleavings() -> Outcome {
     })
 }
 
-fn runner() -> &'static str {
+fn runner() -> String {
     if has_cargo("nextest") {
-        "nextest run"
+        // Two for each core: many tests wait for a process or a deadline.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        format!("nextest run --test-threads {}", cores * 2)
     } else {
-        "test"
+        "test".into()
     }
 }
 

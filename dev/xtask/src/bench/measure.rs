@@ -7,22 +7,24 @@ use serde_json::Value;
 
 use super::counts::{Counts, Figure};
 use crate::install;
-use crate::step::{self, cargo_output_with, target};
+use crate::step::{self, cargo_output, cargo_output_with, target};
 
 /// All counts of all cases.
 pub(super) fn all() -> Result<Counts, String> {
     let runner = runner()?;
-    // The programs run with an empty environment and fixed addresses, because only then the counts are reproducible. One of them ignores
-    // the arguments.
-    let printed = cargo_output_with(
-        "bench --package everlink --package bench-tools --bench allocations --bench instructions -- --output-format=json --nosummary --parallel=auto",
+    // Allocations are the same without optimisations, and with all packages cargo uses what the tests compiled.
+    let allocations =
+        cargo_output("bench --workspace --all-features --profile dev --bench allocations")?;
+    // The programs run with an empty environment and fixed addresses, because only then the counts are reproducible.
+    let instructions = cargo_output_with(
+        "bench --package everlink --package bench-tools --bench instructions -- --output-format=json --nosummary --parallel=auto",
         |command| {
             command
                 .env("GUNGRAUN_RUNNER", &runner)
                 .env("GUNGRAUN_HOME", target().join("gungraun"));
         },
     )?;
-    read(&printed)
+    read(&[allocations, instructions].concat())
 }
 
 /// The versions of the compiler and the counter: other versions give other counts.
