@@ -33,7 +33,7 @@ impl Server {
             Input::End { faults, .. } => self.on_end(stream, &faults),
             Input::Request { head, .. } => self.on_head(stream, &head),
             Input::Sent { len, .. } => self.on_sent(stream, len),
-            Input::Lease { valid_for } => self.binding.renew_lease(&mut self.cx, valid_for),
+            Input::Lease { valid_for } => self.on_lease(valid_for),
             Input::Note { note } => self.on_note(&note),
             Input::Stored { lookup, answer } => self.binding.stored(lookup, answer),
             Input::WriteFailed { faults, .. } => self.on_write_failed(stream, &faults),

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use core::time::Duration;
 
 use crate::driver::{Epoch, Output, SessionRecord, StreamId};
 use crate::json::Payload;
@@ -523,6 +524,15 @@ impl Server {
             Noted::Request(stream, arrived) => self.on_body(stream, *arrived),
         }
         true
+    }
+
+    /// Records how long the others count this server as alive. Returns whether there are others.
+    pub(super) fn on_lease(&mut self, valid_for: Duration) -> bool {
+        // The timer of the last lease may not have run yet.
+        if !self.binding.has_lease(self.cx.clock.now()) {
+            self.lease_over();
+        }
+        self.binding.renew_lease(&mut self.cx, valid_for)
     }
 
     /// Cuts all exchanges short that concern other servers, because these may count this one as dead.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::driver::{LookupId, Output, SessionRecord, StoreAnswer, StreamId};
+use crate::driver::{Instant, LookupId, Output, SessionRecord, StoreAnswer, StreamId};
 use crate::protocol::Version;
 use crate::protocol::watch::Change;
 use crate::server::binding::Binding;
@@ -254,6 +254,13 @@ impl Binding {
         match self {
             Binding::Http(http) => http.route(cx, output, buf),
             Binding::Pipe(_) => Some(output),
+        }
+    }
+
+    pub(crate) fn has_lease(&self, now: Instant) -> bool {
+        match self {
+            Binding::Http(http) => http.has_lease(now),
+            Binding::Pipe(_) => true,
         }
     }
 

@@ -51,6 +51,12 @@ impl Fleet {
     }
 }
 
+fn lease() -> Input<'static> {
+    Input::Lease {
+        valid_for: seconds(5),
+    }
+}
+
 fn call(session: &Session, id: u64) -> HttpRequest {
     session.post(id, "tools/call", json!({"name": "slow"}))
 }
@@ -369,9 +375,6 @@ fn handshake_and_subscription_are_answered_when_the_store_has_them() {
 fn server_without_a_lease_asks_the_store_and_cuts_what_it_shares() {
     let mut fleet = Fleet::new();
     let session = fleet.nodes[0].open_session("2025-11-25");
-    let lease = || Input::Lease {
-        valid_for: seconds(5),
-    };
     for node in &mut fleet.nodes {
         node.feed(lease());
     }
@@ -408,19 +411,55 @@ fn session_that_another_server_took_over_is_passed_on_to_it() {
     let mut fleet = Fleet::new();
     let session = fleet.nodes[0].open_session("2025-11-25");
     // The first server is cut off from the store, so that the second takes over. Then it is back.
-    fleet.nodes[0].feed(Input::Lease {
-        valid_for: seconds(5),
-    });
+    fleet.nodes[0].feed(lease());
     fleet.nodes[0].store.leave();
     let taken = fleet.nodes[1].send(ping(&session, 1));
     assert_eq!(fleet.nodes[1].status(taken), 200);
     fleet.nodes[0].advance(seconds(6));
+    fleet.nodes[0].feed(lease());
     let passed = fleet.send(0, call(&session, 2));
     assert_eq!(fleet.nodes[0].server.sessions(), 0);
     let request = fleet.nodes[1].newest_request();
     fleet.nodes[1].respond(request, json!({"content": []}));
     fleet.settle();
     assert_eq!(fleet.nodes[0].result(passed)["content"], json!([]));
+    fleet.finish();
+}
+
+/// Its driver reports the new lease before the timer of the old one, as after a sleep.
+#[test]
+fn session_taken_over_while_a_server_slept_is_passed_on_to_its_new_home() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    fleet.nodes[0].feed(lease());
+    fleet.nodes[0].store.leave();
+    let taken = fleet.nodes[1].send(ping(&session, 1));
+    assert_eq!(fleet.nodes[1].status(taken), 200);
+    fleet.nodes[0].sleep(seconds(6));
+    fleet.nodes[0].feed(lease());
+    let passed = fleet.send(0, call(&session, 2));
+    let request = fleet.nodes[1].newest_request();
+    fleet.nodes[1].respond(request, json!({"content": []}));
+    fleet.settle();
+    assert_eq!(fleet.nodes[0].result(passed)["content"], json!([]));
+    fleet.finish();
+}
+
+/// Nothing would end the exchange: whether the other server is alive is a question to the store.
+#[test]
+fn server_without_a_lease_passes_no_request_on() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    fleet.nodes[1].feed(lease());
+    fleet.nodes[1].advance(seconds(5));
+    let refused = fleet.send(1, call(&session, 1));
+    assert_eq!(fleet.nodes[1].status(refused), 503);
+    fleet.nodes[1].feed(lease());
+    let passed = fleet.send(1, call(&session, 2));
+    let request = fleet.nodes[0].newest_request();
+    fleet.nodes[0].respond(request, json!({"content": []}));
+    fleet.settle();
+    assert_eq!(fleet.nodes[1].result(passed)["content"], json!([]));
     fleet.finish();
 }
 

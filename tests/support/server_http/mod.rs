@@ -407,6 +407,11 @@ impl Harness {
 
 /// # Time
 impl Harness {
+    /// Advances the clock by `span` without running a timer, as the sleep of a machine does.
+    pub(crate) fn sleep(&mut self, span: Duration) {
+        self.now = self.now + span;
+    }
+
     /// Advances the clock by `span`.
     pub(crate) fn advance(&mut self, span: Duration) {
         let goal = self.now + span;

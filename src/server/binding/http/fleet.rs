@@ -132,6 +132,12 @@ impl HttpBinding {
         let Some(node) = self.fleet.node else {
             return;
         };
+        // The others may not answer a server that they count as dead.
+        if !self.fleet.has_lease(cx.clock.now()) {
+            let text = "this server does not reach the store of the sessions, and the request was not processed; come back later";
+            let source = self.source_of(&arrived);
+            return self.refuse_exchange(cx, stream, source, Refusal::busy(text));
+        }
         let request = PassedRequest::new(stream.number(), &arrived);
         let note = Envelope::encode(node, Note::Request(Box::new(request)));
         let to = forward.to;
@@ -475,6 +481,10 @@ impl HttpBinding {
         self.fleet.node()
     }
 
+    pub(crate) fn has_lease(&self, now: Instant) -> bool {
+        self.fleet.has_lease(now)
+    }
+
     /// Whether any request of another server was ever served.
     pub(crate) const fn has_ever_taken(&self) -> bool {
         self.fleet.last_taken > 0
@@ -486,8 +496,9 @@ impl HttpBinding {
     }
 
     /// The exchanges that cannot go on because the others may count this server as dead: those that others answer, and those of clients that
-    /// are at others. The client of each is told with a connection that breaks, if it can be.
+    /// are at others. The client of each is told with a connection that breaks, if it can be. Another server may become the home of each session.
     pub(crate) fn lease_over(&mut self) -> (Vec<StreamId>, Vec<StreamId>) {
+        self.sessions.doubt_all();
         let passed = self.fleet.passed.keys();
         let passed = passed.map(|(_, stream)| *stream).collect();
         let taken: Vec<StreamId> = self.fleet.taken.keys().copied().collect();

@@ -46,7 +46,8 @@ pub(crate) struct Session {
     pub(crate) last_standalone: u64,
     /// When the driver's store was last told to keep the session. `None` if this server did not tell it yet.
     pub(crate) kept_at: Option<Instant>,
-    /// Whether the store refused its record, because it has another home or is over. The next request asks the store.
+    /// Whether it may have another home or be over: the store refused its record, or the lease of this server was over. The next request asks the
+    /// store.
     pub(crate) is_doubtful: bool,
 }
 
@@ -139,6 +140,13 @@ impl SessionTable {
             is_doubtful: false,
         };
         self.table.insert(key, session);
+    }
+
+    /// Lets the next request of each session ask the store.
+    pub(crate) fn doubt_all(&mut self) {
+        for session in self.table.values_mut() {
+            session.is_doubtful = true;
+        }
     }
 
     pub(crate) fn get(&self, key: SessionKey) -> Option<&Session> {
