@@ -74,9 +74,8 @@ pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
         wanted.drain(at..at + 2);
     }
     cargo(
-        "build --release --package everlink-sim --package everlink-auth-sim --package everlink-fleet-sim --bins",
+        "build --release --package everlink-sim --package everlink-auth-sim --package everlink-fleet-sim --package model --bins --example explore",
     )?;
-    cargo("build --release --package model --example explore")?;
     let is_wanted = |part: &str| wanted.is_empty() || wanted.contains(&part);
     let mut page = step::read("dev/simulation/about.md")?;
     for (name, what, share, _) in SIMULATORS {
