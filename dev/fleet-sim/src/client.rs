@@ -102,7 +102,7 @@ impl Client {
             self.calls += 1;
             self.tag = format!("{}-{}", self.number, self.calls);
             (self.most, self.seen, self.last) = (world.rng.below(6), 0, None);
-            let arguments = json!({"tag": self.tag, "n": self.most});
+            let arguments = json!({"tag": self.tag, "n": self.most, "session": self.session});
             let params = json!({"name": "count", "arguments": arguments});
             let message = json!({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params});
             self.state = State::Calling(self.send(world, Verb::Post, Some(&message), None));

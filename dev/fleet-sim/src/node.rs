@@ -157,14 +157,16 @@ impl World {
             return Ok(());
         };
         let is_reachable = now >= node.cut_off_until;
-        if is_reachable
-            && !self.store.is_away(now)
-            && (now >= node.renewed_at + RENEWALS.0 || node.renewed_at == 0)
-        {
-            node.renewed_at = now;
-            self.store.renew(node.instance, now);
-            let valid_for = RENEWALS.1;
-            server.handle(instant, Input::Lease { valid_for });
+        if now >= node.renewed_at + RENEWALS.0 || node.renewed_at == 0 {
+            let is_renewed = is_reachable && !self.store.is_away(now);
+            if is_renewed {
+                node.renewed_at = now;
+                self.store.renew(node.instance, now);
+            }
+            if is_renewed || self.flaw == Some(Rule::RunsAtHome) {
+                let valid_for = RENEWALS.1;
+                server.handle(instant, Input::Lease { valid_for });
+            }
         }
         for input in self
             .store
@@ -253,6 +255,12 @@ impl World {
                         due: now,
                     });
                     *self.ran.entry(tag.to_owned()).or_default() += 1;
+                    let session = params["arguments"]["session"].as_str();
+                    let home = session.and_then(|session| self.store.home(session));
+                    if home.is_some_and(|home| home != node.instance) {
+                        return Rule::RunsAtHome
+                            .broken(format!("call {tag} ran at a server that is not its home"));
+                    }
                 }
                 _ => {}
             }

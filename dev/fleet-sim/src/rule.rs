@@ -20,6 +20,8 @@ pub enum Rule {
     Recovers,
     /// 7. Each exchange has at most one response, with a status that fits.
     ValidResponses,
+    /// 8. A call runs at the home of its session, until the store loses its data.
+    RunsAtHome,
     /// Nothing panics.
     NoPanic,
     /// The same script gives the same run.
@@ -31,7 +33,7 @@ pub type Violation = everlink_simulation::Violation<Rule>;
 
 impl Rule {
     /// All rules that the oracle checks.
-    pub const ALL: [Rule; 7] = [
+    pub const ALL: [Rule; 8] = [
         Rule::RunsOnce,
         Rule::RefusedDidNotRun,
         Rule::NumbersInOrder,
@@ -39,6 +41,7 @@ impl Rule {
         Rule::NoEndlessWait,
         Rule::Recovers,
         Rule::ValidResponses,
+        Rule::RunsAtHome,
     ];
 
     pub(crate) fn broken<T>(self, details: impl Into<String>) -> Result<T, Violation> {

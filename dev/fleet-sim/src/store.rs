@@ -25,6 +25,8 @@ pub(crate) struct SimulatedStore {
     memory: MemoryStore,
     /// When the store counts each server as gone.
     leases: BTreeMap<u32, u64>,
+    /// The server that serves each session.
+    homes: BTreeMap<Box<str>, u32>,
     away_until: u64,
     /// Whether a note at the front is carried out without an answer, because the store goes away in between.
     is_cut_short: bool,
@@ -38,6 +40,7 @@ impl SimulatedStore {
             flaw,
             memory: MemoryStore::new(1_000, Replay::default()),
             leases: BTreeMap::new(),
+            homes: BTreeMap::new(),
             away_until: 0,
             is_cut_short: false,
             forgot_at: None,
@@ -98,8 +101,29 @@ impl SimulatedStore {
         }
     }
 
+    /// The server that is to serve a session. `None` if the store lost its data: then it does not know who has a lease.
+    pub(crate) fn home(&self, session: &str) -> Option<u32> {
+        let home = self.homes.get(session).copied();
+        home.filter(|_| self.forgot_at.is_none())
+    }
+
     fn carry_out(&mut self, node: u32, request: StoreRequest) -> Option<Input<'static>> {
+        let stored = match &request {
+            StoreRequest::Put { record, .. } => Some((record.id.clone(), record.home)),
+            _ => None,
+        };
         let answer = self.memory.carry_out(node, request);
+        let answered = answer.as_ref().and_then(|input| match input {
+            Input::Stored { answer, .. } => Some(answer),
+            _ => None,
+        });
+        match answered {
+            Some(StoreAnswer::Session(Some(record))) => {
+                self.homes.insert(record.id.clone(), record.home);
+            }
+            Some(StoreAnswer::Done(true)) => self.homes.extend(stored),
+            _ => {}
+        }
         // A store that lost its data does not know a server until it renews its lease.
         if !self.leases.contains_key(&node) {
             self.memory.leave(node);

@@ -31,7 +31,11 @@ const SIMULATORS: [Simulator; 3] = [
 const RUNS_FOR_A_FLAW: u64 = 2_000;
 
 /// The files with a test for each bug that a simulator has found.
-const FOUND: [&str; 2] = ["dev/sim/tests/found.rs", "dev/auth-sim/tests/found.rs"];
+const FOUND: [&str; 3] = [
+    "dev/sim/tests/found.rs",
+    "dev/auth-sim/tests/found.rs",
+    "dev/fleet-sim/tests/found.rs",
+];
 
 /// Runs one of the simulators.
 pub(crate) fn run(name: &str, arguments: &[String]) -> Result<(), String> {
