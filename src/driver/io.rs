@@ -57,6 +57,8 @@ pub enum Input<'a> {
     /// At the server's end of HTTP, with a shared store: from now on, the other servers count this one as alive for this long, unless the
     /// store hears of it again. When the time is over, the server asks the store again before it serves a session. A driver that never
     /// reports it lets the server serve its sessions without asking.
+    ///
+    /// If the store does not know the last lease any more, report one of no time before the new one.
     Lease {
         /// The time. Begin to count when the store was asked, not when it answered.
         valid_for: Duration,

@@ -2,6 +2,7 @@
 //! input is data.
 
 use alloc::format;
+use core::time::Duration;
 
 use crate::driver::{Fault, Input, StreamId};
 use crate::http::RequestHead;
@@ -10,7 +11,7 @@ use crate::protocol::method::names;
 use crate::protocol::{Era, code};
 use crate::server::Server;
 use crate::server::binding::http::{
-    self, Accepts, Arriving, Halt, Lookup, NO_SESSION_LEFT, NewExchange, Posted, Refusal,
+    self, Accepts, Arriving, Halt, Lookup, NO_SESSION_LEFT, NewExchange, Noted, Posted, Refusal,
     SHUTTING_DOWN, Target,
 };
 use crate::server::binding::{Ended, Received};
@@ -47,6 +48,30 @@ impl Server {
         if !is_taken {
             self.cx.stats.stale_inputs += 1;
         }
+    }
+
+    /// Handles a note of another server. Returns whether it means anything.
+    fn on_note(&mut self, note: &str) -> bool {
+        match self.binding.read_note(&mut self.cx, note) {
+            Noted::Stale => return false,
+            Noted::Done => {}
+            Noted::Abort(stream) => self.disconnect(stream),
+            Noted::Changed(change) => self.tell_watchers(&change),
+            Noted::Gone(stream) => {
+                self.client_gone(stream);
+            }
+            Noted::Request(stream, arrived) => self.on_body(stream, *arrived),
+        }
+        true
+    }
+
+    /// Records how long the others count this server as alive. Returns whether there are others.
+    fn on_lease(&mut self, valid_for: Duration) -> bool {
+        // The timer of the last lease may not have run yet.
+        if !self.binding.has_lease(self.cx.clock.now()) {
+            self.lease_over();
+        }
+        self.binding.renew_lease(&mut self.cx, valid_for)
     }
 
     fn on_bytes(&mut self, stream: StreamId, bytes: &[u8]) -> bool {

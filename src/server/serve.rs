@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use core::time::Duration;
 
 use crate::driver::{Epoch, Output, SessionRecord, StreamId};
 use crate::json::Payload;
@@ -11,9 +10,7 @@ use crate::protocol::method::names;
 use crate::protocol::watch::Setting;
 use crate::protocol::{Era, LogLevel, Peer, code};
 use crate::server::Server;
-use crate::server::binding::http::{
-    Displaced, Gone, NO_SESSION_LEFT, Noted, Refusal, Resumable, Room,
-};
+use crate::server::binding::http::{Displaced, Gone, NO_SESSION_LEFT, Refusal, Resumable, Room};
 use crate::server::config::Offer;
 use crate::server::event::{Caller, Cancelled, Event};
 use crate::server::origin::{IdScope, Origin, QueueId, SessionKey, WireId};
@@ -511,30 +508,6 @@ impl Server {
 
 /// # Other servers with the same store
 impl Server {
-    /// Handles a note of another server. Returns whether it means anything.
-    pub(super) fn on_note(&mut self, note: &str) -> bool {
-        match self.binding.read_note(&mut self.cx, note) {
-            Noted::Stale => return false,
-            Noted::Done => {}
-            Noted::Abort(stream) => self.disconnect(stream),
-            Noted::Changed(change) => self.tell_watchers(&change),
-            Noted::Gone(stream) => {
-                self.client_gone(stream);
-            }
-            Noted::Request(stream, arrived) => self.on_body(stream, *arrived),
-        }
-        true
-    }
-
-    /// Records how long the others count this server as alive. Returns whether there are others.
-    pub(super) fn on_lease(&mut self, valid_for: Duration) -> bool {
-        // The timer of the last lease may not have run yet.
-        if !self.binding.has_lease(self.cx.clock.now()) {
-            self.lease_over();
-        }
-        self.binding.renew_lease(&mut self.cx, valid_for)
-    }
-
     /// Cuts all exchanges short that concern other servers, because these may count this one as dead.
     pub(super) fn lease_over(&mut self) {
         let (passed, taken) = self.binding.lease_over();

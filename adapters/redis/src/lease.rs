@@ -30,13 +30,17 @@ pub(crate) async fn run(
             loop {
                 let begun = Instant::now();
                 let is_leaving = *leaves.borrow_and_update();
-                if renew(&shared, &mut connection, is_leaving).await.is_err() {
+                let Ok(is_kept) = renew(&shared, &mut connection, is_leaving).await else {
                     break;
-                }
+                };
                 is_up.send_replace(true);
                 backoff = Backoff::new();
                 // The time counts from before the request, and a tenth is left for clocks that differ.
                 let valid_for = (shared.lease * 9 / 10).saturating_sub(begun.elapsed());
+                if !is_kept {
+                    let valid_for = Duration::ZERO;
+                    inputs.feed(Input::Lease { valid_for });
+                }
                 inputs.feed(Input::Lease { valid_for });
                 // A change ends the pause; so does the end of the writer, which ends this task, too.
                 let _ = timeout(shared.lease / RENEWALS, leaves.changed()).await;
@@ -47,19 +51,22 @@ pub(crate) async fn run(
     }
 }
 
+/// Renews the lease. Returns whether there was one. If not, it was over, or Redis lost its data.
 async fn renew(
     shared: &Shared,
     connection: &mut MultiplexedConnection,
     is_leaving: bool,
-) -> redis::RedisResult<()> {
+) -> redis::RedisResult<bool> {
     let mut set = redis::cmd("SET");
     set.arg(&shared.keys.lease).arg(u8::from(!is_leaving));
     let millis = u64::try_from(shared.lease.as_millis()).unwrap_or(u64::MAX);
-    let renewed = set.arg("PX").arg(millis).query_async(connection);
-    timeout(shared.lease / 2, renewed).await.map_err(|_| {
+    set.arg("PX").arg(millis).arg("GET");
+    let renewed = set.query_async::<Option<u8>>(connection);
+    let before = timeout(shared.lease / 2, renewed).await.map_err(|_| {
         let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
         redis::RedisError::from(error)
-    })?
+    })??;
+    Ok(before.is_some())
 }
 
 /// Ends the lease of a server that has ended.

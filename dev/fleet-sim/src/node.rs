@@ -161,7 +161,10 @@ impl World {
             let is_renewed = is_reachable && !self.store.is_away(now);
             if is_renewed {
                 node.renewed_at = now;
-                self.store.renew(node.instance, now);
+                if !self.store.renew(node.instance, now) {
+                    let valid_for = Duration::ZERO;
+                    server.handle(instant, Input::Lease { valid_for });
+                }
             }
             if is_renewed || self.flaw == Some(Rule::RunsAtHome) {
                 let valid_for = RENEWALS.1;
@@ -257,7 +260,11 @@ impl World {
                     *self.ran.entry(tag.to_owned()).or_default() += 1;
                     let session = params["arguments"]["session"].as_str();
                     let home = session.and_then(|session| self.store.home(session));
-                    if home.is_some_and(|home| home != node.instance) {
+                    let forgot_at = self.store.forgot_at;
+                    // A request that came before this step was taken before the lease was renewed in it.
+                    let may_not_know =
+                        forgot_at.is_some_and(|at| at >= node.renewed_at || node.renewed_at == now);
+                    if home.is_some_and(|home| home != node.instance) && !may_not_know {
                         return Rule::RunsAtHome
                             .broken(format!("call {tag} ran at a server that is not its home"));
                     }

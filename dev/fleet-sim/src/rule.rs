@@ -20,7 +20,7 @@ pub enum Rule {
     Recovers,
     /// 7. Each exchange has at most one response, with a status that fits.
     ValidResponses,
-    /// 8. A call runs at the home of its session, until the store loses its data.
+    /// 8. A call runs at the home of its session. Only a store that lost its data may name another home, until the lease is renewed.
     RunsAtHome,
     /// Nothing panics.
     NoPanic,

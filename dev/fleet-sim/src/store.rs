@@ -60,6 +60,7 @@ impl SimulatedStore {
     pub(crate) fn forget(&mut self, now: u64) {
         self.memory = MemoryStore::new(1_000, Replay::default());
         self.leases.clear();
+        self.homes.clear();
         if self.flaw != Some(Rule::SessionIsKept) {
             self.forgot_at = Some(now);
         }
@@ -82,9 +83,14 @@ impl SimulatedStore {
             .push_back((after.max(now + delay), now, request));
     }
 
-    /// Renews the lease of a server.
-    pub(crate) fn renew(&mut self, node: u32, now: u64) {
-        self.leases.insert(node, now + LEASE);
+    /// Renews the lease of a server. Returns whether it had one.
+    pub(crate) fn renew(&mut self, node: u32, now: u64) -> bool {
+        let before = self.leases.insert(node, now + LEASE);
+        // For the memory, a server is alive from a request on.
+        let session = "none".into();
+        self.memory
+            .carry_out(node, StoreRequest::Forget { session });
+        before.is_some()
     }
 
     /// Counts servers as gone that were not heard of.
@@ -101,10 +107,9 @@ impl SimulatedStore {
         }
     }
 
-    /// The server that is to serve a session. `None` if the store lost its data: then it does not know who has a lease.
+    /// The server that is to serve a session, if the store knows.
     pub(crate) fn home(&self, session: &str) -> Option<u32> {
-        let home = self.homes.get(session).copied();
-        home.filter(|_| self.forgot_at.is_none())
+        self.homes.get(session).copied()
     }
 
     fn carry_out(&mut self, node: u32, request: StoreRequest) -> Option<Input<'static>> {

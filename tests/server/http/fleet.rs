@@ -1,5 +1,7 @@
 //! Several servers that share a store: each session has one home, and the other servers pass its requests on.
 
+use std::time::Duration;
+
 use everlink::server::{Cancelled, Http, SsePaths};
 use everlink::{Change, Input, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
@@ -442,6 +444,26 @@ fn session_taken_over_while_a_server_slept_is_passed_on_to_its_new_home() {
     fleet.nodes[1].respond(request, json!({"content": []}));
     fleet.settle();
     assert_eq!(fleet.nodes[0].result(passed)["content"], json!([]));
+    fleet.finish();
+}
+
+/// Its driver reports a lease of no time when the store does not know the last one any more.
+#[test]
+fn session_taken_over_because_the_store_lost_a_lease_is_passed_on_to_its_new_home() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    fleet.nodes[0].feed(lease());
+    fleet.nodes[0].store.leave();
+    let taken = fleet.nodes[1].send(ping(&session, 1));
+    assert_eq!(fleet.nodes[1].status(taken), 200);
+    fleet.nodes[0].feed(Input::Lease {
+        valid_for: Duration::ZERO,
+    });
+    fleet.nodes[0].feed(lease());
+    fleet.send(0, call(&session, 2));
+    let request = fleet.nodes[1].newest_request();
+    fleet.nodes[1].respond(request, json!({"content": []}));
+    fleet.settle();
     fleet.finish();
 }
 

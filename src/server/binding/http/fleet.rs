@@ -472,7 +472,7 @@ impl HttpBinding {
         if self.fleet.node.is_none() {
             return false;
         }
-        self.fleet.lease = Some(cx.clock.after(valid_for));
+        self.fleet.lease = Some(cx.clock.now() + valid_for);
         cx.clock.arm(Timer::Lease, valid_for);
         true
     }
