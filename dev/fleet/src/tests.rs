@@ -34,6 +34,10 @@ const SCENARIOS: &[Scenario] = &[
     ),
     ("session goes on after Redis is restarted", redis_restarted),
     (
+        "session is over on all nodes after Redis lost its data",
+        redis_forgot,
+    ),
+    (
         "without Redis, sessions get 503 and modern calls are served",
         redis_away,
     ),
@@ -303,6 +307,24 @@ fn redis_restarted() -> Result<(), Failure> {
     })?;
     for node in 0..2 {
         eventually(|| echo(&mut session, fleet.port(node)))?;
+    }
+    Ok(())
+}
+
+fn redis_forgot() -> Result<(), Failure> {
+    let fleet = Fleet::start(2)?;
+    let mut session = fleet.open(0)?;
+    echo(&mut session, fleet.port(0))?;
+    fleet.redis.run(&["FLUSHALL"])?;
+    // The home knows it when it renews its lease.
+    for node in [1, 0] {
+        eventually(|| {
+            let port = fleet.port(node);
+            let (outcome, _) = session.call(port, "echo", &json!({"text": "hello"}))?;
+            check(outcome == Outcome::SessionLost, || {
+                format!("echo at node {node} ended with {outcome:?}")
+            })
+        })?;
     }
     Ok(())
 }

@@ -316,7 +316,11 @@ impl Fleet {
         let now = self.instant();
         let node = &mut self.nodes[at];
         if let Some(server) = &mut node.server {
-            self.leases.insert(node.instance, self.now + LEASE.1);
+            let before = self.leases.insert(node.instance, self.now + LEASE.1);
+            if before.is_none() {
+                let valid_for = Duration::ZERO;
+                server.handle(now, Input::Lease { valid_for });
+            }
             let valid_for = Duration::from_millis(LEASE.0);
             server.handle(now, Input::Lease { valid_for });
         }
