@@ -10,7 +10,7 @@ use super::archive::Effort;
 use super::build::{self, Place, Program, absolute};
 use super::platform::{PLATFORMS, Platform};
 use super::{
-    Contents, File, VERSION, build_all, check_sizes, contents, debug_program, npm, pack, pack_one,
+    Contents, File, VERSION, build_all, check_sizes, contents, npm, pack, pack_one, tested_program,
     texts_of, write_all,
 };
 use crate::install::{node_modules, python, run_command, skip_without};
@@ -61,7 +61,7 @@ impl Packages {
     }
 }
 
-/// Packs the debug program, which other steps build anyway, twice. The bytes must be equal, and the packages must work.
+/// Packs the program of the tests twice. The bytes must be equal, and the packages must work.
 pub(crate) fn check() -> Outcome {
     if cfg!(windows) {
         let reason = "packages are made on Linux and macOS, also those for Windows";
@@ -74,7 +74,7 @@ pub(crate) fn check() -> Outcome {
         let reason = "no packages are made for this platform";
         return Ok(Done::Skipped(reason.into()));
     };
-    let program = Program::read(platform, debug_program()?)?;
+    let program = Program::read(platform, tested_program()?)?;
     let start = Instant::now();
     let files = pack_trial(&program)?;
     same_files(&files, &pack_trial(&program)?)?;
@@ -94,7 +94,7 @@ pub(crate) fn check_python() -> Outcome {
         .arg("-B")
         .arg(root().join("cli/packages/python/tests/run.py"))
         .arg("--program")
-        .arg(debug_program()?)
+        .arg(tested_program()?)
         .arg("--target")
         .arg(target());
     run_command(&mut script)

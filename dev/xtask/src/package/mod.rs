@@ -22,7 +22,7 @@ use self::archive::{Effort, Entry, sha256_hex};
 use self::build::{Build, Place, Program};
 pub(crate) use self::install::{check, check_python, run_check, run_kills};
 use self::platform::{PLATFORMS, Platform};
-use crate::step::{self, cargo, target};
+use crate::step::{self, build_as_for_tests, cargo, target};
 
 /// The version of the workspace, which all packages have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -192,8 +192,18 @@ fn texts(programs: &[Program]) -> Result<Vec<Entry>, String> {
 /// Builds the program for this machine, without optimisation.
 fn debug_program() -> Result<PathBuf, String> {
     cargo("build --package everlink-cli")?;
+    Ok(debug_path())
+}
+
+/// The same with the features of the tests, so that nothing is compiled after them.
+fn tested_program() -> Result<PathBuf, String> {
+    build_as_for_tests()?;
+    Ok(debug_path())
+}
+
+fn debug_path() -> PathBuf {
     let program = target().join("debug/everlink");
-    Ok(program.with_extension(EXE_EXTENSION))
+    program.with_extension(EXE_EXTENSION)
 }
 
 fn texts_of(program: &Path) -> Result<Vec<Entry>, String> {
