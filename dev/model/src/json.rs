@@ -139,7 +139,7 @@ fn integer(text: &str) -> Option<i64> {
     if digits.bytes().all(|digit| digit == b'0') {
         return Some(0);
     }
-    let point = before.len() as i64 + exponent.parse::<i64>().ok()?;
+    let point = (before.len() as i64).checked_add(exponent.parse().ok()?)?;
     let point = usize::try_from(point).ok().filter(|point| *point < 5_000)?;
     let digits = format!("{digits:0<point$}");
     let (whole, fraction) = digits.split_at(point);
