@@ -721,6 +721,8 @@ fn store_that_falls_silent_during_a_renewal_is_given_up_after_a_deadline() {
         process.store.get().is_silent = false;
         process.pass(Duration::from_secs(1));
         assert_eq!(process.auth.state(), expected);
+        let is_told = |event: &Event| matches!(event, Event::StoreFailed { .. });
+        assert!(process.events.iter().any(is_told), "it is given up");
         let is_record = |(_, lock): &(Key, Lock)| *lock == Lock::Record;
         assert!(!process.locks().iter().any(is_record));
     }
