@@ -1,9 +1,9 @@
 //! Header fields of a modern request that repeat its message: the name, and the arguments that a tool marks.
 
-use crate::client_http::{self, Exchange, Harness, error, every_chunking, result};
-use everlink::List;
+use crate::client_http::{self, Exchange, Harness, error, every_chunking, result, seconds};
 use everlink::client::{Delivery, Event, FailureKind, State};
 use everlink::protocol::ClientCapabilities;
+use everlink::{FaultKind, List};
 use serde_json::{Value, json};
 
 /// A call of a tool with this name, as it is sent.
@@ -409,4 +409,18 @@ fn s_xhdr_16_request_refused_as_too_large_fails_only_its_call() {
         assert_eq!(harness.client.state(), State::Ready);
         assert_eq!(harness.unseen_count(), 0, "a resend would be as large");
     }
+}
+
+/// The next server may have other tools of the same names.
+#[test]
+fn param_headers_of_a_tool_are_cleared_with_the_epoch() {
+    let mut harness = Harness::modern();
+    list_tools(&mut harness, &[tool("query", &marked_properties())]);
+    let post = start_call(&mut harness, "query", &json!({"region": "eu"}));
+    assert_eq!(post.field("mcp-param-region"), Some("eu"));
+    harness.fail(post.stream, FaultKind::Reset);
+    harness.advance(seconds(5));
+    harness.agree_modern();
+    let post = start_call(&mut harness, "query", &json!({"region": "eu"}));
+    assert_eq!(post.field("mcp-param-region"), None);
 }

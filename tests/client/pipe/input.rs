@@ -867,3 +867,15 @@ fn error_without_an_id_is_reported_as_noise_with_its_message() {
         check_link_works(&mut harness);
     }
 }
+
+#[test]
+fn stats_count_every_byte_of_input() {
+    for peer in BOTH_ERAS {
+        let mut harness = ready(config(), peer);
+        let before = harness.link().stats().bytes_in;
+        harness.perform(Act::Raw(b"no message\n".to_vec()));
+        harness.perform(Act::Raw(b"unfinished".to_vec()));
+        assert_eq!(harness.link().stats().bytes_in, before + 21);
+        harness.finish();
+    }
+}
