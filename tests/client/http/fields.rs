@@ -424,3 +424,26 @@ fn param_headers_of_a_tool_are_cleared_with_the_epoch() {
     let post = start_call(&mut harness, "query", &json!({"region": "eu"}));
     assert_eq!(post.field("mcp-param-region"), None);
 }
+
+/// The first page of a new list replaces what an earlier list said.
+#[test]
+fn param_headers_of_a_tool_are_cleared_at_the_start_of_a_new_list() {
+    let mut harness = Harness::modern();
+    for (properties, field) in [(marked_properties(), Some("eu")), (json!({}), None)] {
+        let list = harness.list(List::Tools);
+        for (name, cursor) in [("query", Some("2")), ("other", None)] {
+            let post = harness.next_post("tools/list");
+            let mut page = json!({"tools": [tool(name, &properties)], "ttlMs": 0});
+            page["cacheScope"] = json!("private");
+            if let Some(cursor) = cursor {
+                page["nextCursor"] = json!(cursor);
+            }
+            harness.reply_with(&post, page);
+        }
+        assert_eq!(harness.listed(list).len(), 2);
+        for name in ["query", "other"] {
+            let post = start_call(&mut harness, name, &json!({"region": "eu"}));
+            assert_eq!(post.field("mcp-param-region"), field, "{name}");
+        }
+    }
+}

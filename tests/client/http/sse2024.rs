@@ -338,11 +338,15 @@ fn old_stream_that_failed_is_closed_once_and_not_requested_again() {
         assert_eq!(harness.client.state(), State::Handshaking);
         harness.advance(seconds(30));
         assert_eq!(harness.unseen_count(), 0, "the link asks for it once");
-        let reply = result(&post, initialize_result("2025-11-25"));
-        harness.json(post.stream, 200, &reply);
+        let reply = result(&post, initialize_result("2025-11-25")).to_string();
+        let fields = [
+            ("content-type", "application/json"),
+            ("mcp-session-id", "s-1"),
+        ];
+        harness.respond(post.stream, 200, &fields, &reply);
         assert_eq!(harness.client.state(), State::Ready);
         harness.shutdown();
-        assert_eq!(harness.open_count(), 0);
+        assert_eq!(harness.open_count(), 1, "the DELETE of the session");
     }
 }
 
