@@ -34,10 +34,13 @@ fn is_get(exchange: &Exchange) -> bool {
     exchange.verb == Verb::Get
 }
 
+/// What is over at its end, and how it comes to that.
+type Script = (&'static str, fn(&mut Harness));
+
 /// A timer that is not disarmed would wake the driver for nothing.
 #[test]
 fn timer_of_a_finished_exchange_ask_or_challenge_is_disarmed() {
-    let scripts: [(&str, fn(&mut Harness)); 8] = [
+    let scripts: [Script; 8] = [
         ("a complete watch", |harness| {
             harness.watch(Watch::none().and_logs(LogLevel::Warning));
             let post = harness.next_post("logging/setLevel");
