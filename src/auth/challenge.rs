@@ -121,7 +121,7 @@ fn skip_token68(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
+    use alloc::{format, vec};
 
     use super::*;
 
@@ -178,6 +178,27 @@ mod tests {
             shown(&["Negotiate, Bearer"]),
             [challenge("negotiate", &[]), challenge("bearer", &[])]
         );
+    }
+
+    #[test]
+    fn a_value_that_is_no_parameter_is_not_read_as_a_scheme() {
+        let expected = [
+            challenge("negotiate", &[]),
+            challenge("bearer", &[("scope", "a")]),
+        ];
+        for value in ["YWJj", "YQ==", "a/b+c-d._~", "Bearer"] {
+            let field = format!("Negotiate {value} , Bearer scope=a");
+            assert_eq!(shown(&[&field]), expected, "{value}");
+            let last = format!("Negotiate {value}");
+            assert_eq!(shown(&[&last, "Bearer scope=a"]), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn parameters_without_commas_between_them_are_read() {
+        let field = r#"Bearer realm="x" scope="a b" error=invalid_token"#;
+        let parameters = [("realm", "x"), ("scope", "a b"), ("error", "invalid_token")];
+        assert_eq!(shown(&[field]), [challenge("bearer", &parameters)]);
     }
 
     #[test]

@@ -289,6 +289,13 @@ mod tests {
     }
 
     #[test]
+    fn a_sign_out_does_not_begin_again_while_one_is_under_way() {
+        for state in [State::Leaving, State::Deleting, State::Revoking] {
+            assert_eq!(state.next(Cue::SignOut), None, "{state:?}");
+        }
+    }
+
+    #[test]
     fn tokens_are_stored_only_under_the_lock() {
         for from in STATES {
             if from.next(Cue::Save).is_some() {

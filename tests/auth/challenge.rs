@@ -162,3 +162,51 @@ fn challenge_during_a_renewal_is_answered_by_it() {
     assert_eq!(process.visits.len(), 1);
     assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
 }
+
+/// The request went out with the token before, so it says nothing about the present one.
+#[test]
+fn challenge_of_a_request_with_an_older_token_is_answered_with_the_present_one() {
+    let mut process = Process::signed_in(usual_web());
+    let (older, _) = process.token().unwrap();
+    process.unauthorized();
+    let (present, _) = process.token().unwrap();
+    let (sent, outcomes) = (process.web.borrow().log.len(), process.outcomes());
+    process.challenge(401, &["Bearer"], Some(older));
+    assert!(matches!(process.events.last(), Some(Event::Authorized(_))));
+    assert_eq!(process.outcomes(), outcomes + 1);
+    assert_eq!(process.token().unwrap().0, present);
+    assert_eq!(process.web.borrow().log.len(), sent);
+}
+
+#[test]
+fn challenge_before_an_empty_store_was_read_leads_to_a_sign_in() {
+    for input in [
+        Input::Loaded { record: None },
+        Input::StoreFailed { why: "disk" },
+    ] {
+        let store = Store::default();
+        store.get().is_silent = true;
+        let web = Rc::new(std::cell::RefCell::new(usual_web()));
+        let mut process = Process::sharing(&web, &store, START, |_| {});
+        process.unauthorized();
+        assert_eq!(process.auth.state(), State::Loading);
+        store.get().is_silent = false;
+        let now = process.now();
+        process.auth.handle(now, input);
+        process.run();
+        assert_eq!(process.auth.state(), State::Asking);
+    }
+}
+
+#[test]
+fn sign_in_that_failed_is_tried_again_after_five_seconds() {
+    let mut web = usual_web();
+    web.at(REGISTER, |_| Answer::status(400));
+    let mut process = Process::start(web, |_| {});
+    for (pause, registrations) in [(0, 1), (4, 1), (1, 2)] {
+        process.pass(Duration::from_secs(pause));
+        process.unauthorized();
+        assert_eq!(process.web.borrow().to(REGISTER).len(), registrations);
+        assert!(matches!(process.events.last(), Some(Event::Refused(_))));
+    }
+}

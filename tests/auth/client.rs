@@ -1,6 +1,7 @@
 //! The client's identity: which one is used, how it registers, and what follows when it is refused.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use everlink::auth::{ClientAuthentication, Config, Event, KnownClient, Refusal, Secret, State};
 use serde_json::{Value, json};
@@ -403,6 +404,7 @@ fn known_client_authenticates_as_the_authorization_server_supports_it() {
         assert_eq!(sent.field("Authorization").is_some(), is_basic);
         // A-TOK-02: the secret is in one place only.
         assert_eq!(sent.form("client_secret").is_none(), is_basic);
+        assert_eq!(sent.form("client_id").as_deref(), Some("given"));
         assert!(
             !process
                 .store
@@ -412,4 +414,114 @@ fn known_client_authenticates_as_the_authorization_server_supports_it() {
                 .any(|record| { String::from_utf8_lossy(record).contains("s3cret") })
         );
     }
+}
+
+/// A web whose tokens end in a sign-in when they are refused, and which numbers the clients that register.
+fn counting_web(members: Value) -> Web {
+    let mut web = usual_web();
+    let mut count = 0;
+    web.at(REGISTER, move |_| {
+        count += 1;
+        let client = json!({"client_id": format!("client-{count}"), "client_secret": "s"});
+        Answer::json(201, merged(client, members.clone()))
+    });
+    web.at(TOKEN, |_| Answer::json(200, json!({"access_token": "a"})));
+    web
+}
+
+#[test]
+fn registration_is_told_with_the_id_and_the_method() {
+    let process = Process::signed_in(counting_web(json!({})));
+    let registered = Event::Registered {
+        issuer: ISSUER.into(),
+        client_id: "client-1".into(),
+        method: ClientAuthentication::Basic,
+    };
+    assert!(process.events.contains(&registered), "{:?}", process.events);
+}
+
+#[test]
+fn stored_client_is_used_again_with_its_own_redirect_uri_only() {
+    for (uri, expected) in [
+        ("http://127.0.0.1:7777/callback", "client-1"),
+        ("http://127.0.0.1:8888/callback", "client-2"),
+    ] {
+        let process = Process::signed_in(counting_web(json!({})));
+        let mut next = Process::sharing(&process.web, &process.store, START, |_| {});
+        next.redirect_uri = uri;
+        next.unauthorized();
+        assert_eq!(client_id(&next).as_deref(), Some(expected), "{uri}");
+    }
+}
+
+/// The id of the document belongs to the process that names the document.
+#[test]
+fn stored_document_is_not_used_by_a_process_that_has_none() {
+    let mut web = counting_web(json!({}));
+    let members = json!({"client_id_metadata_document_supported": true});
+    web.document(METADATA, merged(server_metadata(ISSUER), members));
+    let mut process = Process::start(web, with_document);
+    process.unauthorized();
+    process.sign_in();
+    let mut next = Process::sharing(&process.web, &process.store, START, |_| {});
+    next.unauthorized();
+    assert_eq!(client_id(&next).as_deref(), Some("client-1"));
+}
+
+#[test]
+fn client_that_was_refused_is_not_used_by_the_next_sign_in() {
+    let mut process = Process::signed_in(counting_web(json!({})));
+    process.pass(Duration::from_secs(700));
+    process.unauthorized();
+    process.redirect("?error=unauthorized_client&state=state-2");
+    assert_eq!(client_id(&process).as_deref(), Some("client-2"));
+    // Nobody comes, so the store still has the first client.
+    process.pass(Duration::from_secs(601));
+    process.unauthorized();
+    assert_eq!(client_id(&process).as_deref(), Some("client-3"));
+}
+
+#[test]
+fn secret_of_a_client_is_used_until_its_expiry() {
+    for (expiry, age, expected) in [
+        (START + 100, 99, "client-1"),
+        (START + 100, 100, "client-2"),
+        // Zero means never.
+        (0, 100, "client-1"),
+    ] {
+        let web = counting_web(json!({"client_secret_expires_at": expiry}));
+        let mut process = Process::signed_in(web);
+        process.pass(Duration::from_secs(age));
+        process.unauthorized();
+        assert_eq!(client_id(&process).as_deref(), Some(expected), "{age}");
+    }
+}
+
+#[test]
+fn client_that_is_refused_in_the_third_sign_in_causes_no_fourth() {
+    let mut process = Process::start(usual_web(), |_| {});
+    for _ in 0..2 {
+        process.unauthorized();
+        // Nobody comes.
+        process.pass(Duration::from_secs(601));
+    }
+    process.unauthorized();
+    process.redirect("?error=unauthorized_client&state=state-3");
+    assert_eq!(process.visits.len(), 3);
+    assert!(process.refusal().contains("unauthorized_client"));
+}
+
+#[test]
+fn known_client_without_a_secret_is_public() {
+    let mut process = Process::start(usual_web(), |config| {
+        known(config, "given", None);
+        config.client.known.as_mut().unwrap().secret = None;
+    });
+    process.unauthorized();
+    process.sign_in();
+    assert!(process.needs.is_empty(), "{:?}", process.needs);
+    let web = process.web.borrow();
+    let sent = web.to(TOKEN)[0];
+    assert_eq!(sent.form("client_id").as_deref(), Some("given"));
+    assert_eq!(sent.field("Authorization"), None);
 }

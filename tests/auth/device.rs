@@ -104,6 +104,8 @@ fn refusal_or_expiry_at_the_other_device_ends_the_sign_in() {
         };
         let found = matches!(refusal, Refusal::SignInRefused { .. });
         assert_eq!(found, is_refused, "{refusal}");
+        let is_over = matches!(refusal, Refusal::SignInTimedOut { .. });
+        assert_eq!(is_over, !is_refused, "{refusal}");
         assert!(process.locks().is_empty());
     }
 }
@@ -223,4 +225,34 @@ fn client_that_the_device_endpoint_forgot_registers_again() {
     assert_eq!(process.web.borrow().to(REGISTER).len(), 2);
     assert_eq!(process.web.borrow().to(DEVICE).len(), 2);
     assert!(process.refusal().contains("invalid_client"));
+}
+
+#[test]
+fn device_registers_without_a_redirect() {
+    let process = polling(device_web("authorization_pending"));
+    let sent = process.web.borrow().to(REGISTER)[0].json();
+    assert_eq!(sent["redirect_uris"], json!([]));
+    assert_eq!(sent["response_types"], json!([]));
+}
+
+#[test]
+fn interval_may_be_a_text_or_a_fraction_and_is_five_seconds_if_it_is_no_number() {
+    for (interval, expected) in [
+        (json!(2), 2),
+        (json!("2"), 2),
+        (json!(2.9), 2),
+        (json!(0.0), 1),
+        (json!(-1), 5),
+        (json!(-1.5), 5),
+        (json!("soon"), 5),
+    ] {
+        let mut web = device_web("authorization_pending");
+        let members = json!({"interval": interval});
+        web.document(DEVICE, merged(device_answer(), members));
+        let mut process = polling(web);
+        process.pass(Duration::from_secs(expected - 1));
+        assert!(process.web.borrow().to(TOKEN).is_empty(), "{interval}");
+        process.pass(Duration::from_secs(1));
+        assert_eq!(process.web.borrow().to(TOKEN).len(), 1, "{interval}");
+    }
 }

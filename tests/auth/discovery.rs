@@ -318,3 +318,84 @@ fn server_that_knows_no_sign_in_is_told_apart_from_a_broken_one() {
         );
     }
 }
+
+#[test]
+fn endpoints_by_convention_have_the_origin_of_the_server_as_issuer() {
+    let mut web = Web::default();
+    web.at("https://mcp.example/register", |_| {
+        Answer::json(201, json!({"client_id": "old"}))
+    });
+    web.at("https://mcp.example/token", counted_tokens());
+    let process = Process::signed_in(web);
+    let authorized = process.auth.authorized().unwrap();
+    assert_eq!(&*authorized.issuer, "https://mcp.example");
+}
+
+#[test]
+fn configured_endpoints_serve_a_device_and_a_sign_out() {
+    let url = |text: &str| everlink::http::Url::parse(text).unwrap();
+    let mut web = usual_web();
+    web.document(
+        DEVICE,
+        json!({
+            "device_code": "d",
+            "user_code": "u",
+            "verification_uri": "https://as.example/activate",
+            "interval": 5,
+        }),
+    );
+    let mut process = Process::start(web, |config| {
+        config.grant = everlink::auth::Grant::DeviceCode;
+        config.endpoints = Some(Box::new(everlink::auth::Endpoints {
+            issuer: "here".into(),
+            authorization: None,
+            token: url(TOKEN),
+            device: Some(url(DEVICE)),
+            revocation: Some(url(REVOKE)),
+        }));
+        config.client.known = Some(KnownClient {
+            id: "me".into(),
+            secret: None,
+            method: None,
+            issuer: None,
+        });
+    });
+    process.unauthorized();
+    process.pass(Duration::from_secs(5));
+    let authorized = process.auth.authorized().unwrap();
+    assert_eq!(&*authorized.issuer, "here");
+    let now = process.now();
+    process.auth.sign_out(now);
+    process.run();
+    assert_eq!(process.web.borrow().urls(), [DEVICE, TOKEN, REVOKE]);
+}
+
+/// The pauses double, and a late answer to the first request is no answer to a later one.
+#[test]
+fn metadata_that_does_not_come_is_asked_for_four_times() {
+    let mut web = usual_web();
+    web.at(RESOURCE, |_| Answer::status(503));
+    let mut process = Process::start(web, |_| {});
+    process.unauthorized();
+    for (pause, requests) in [(0, 1), (1, 2), (1, 2), (1, 3), (3, 3), (1, 4)] {
+        process.pass(Duration::from_secs(pause));
+        assert_eq!(process.web.borrow().to(RESOURCE).len(), requests);
+    }
+    assert!(process.refusal().contains("503"));
+}
+
+#[test]
+fn late_answer_is_dropped_while_the_next_exchange_is_under_way() {
+    let mut web = usual_web();
+    web.at(RESOURCE, |_| Answer::Never);
+    let mut process = Process::start(web, |_| {});
+    process.unauthorized();
+    let first = process.pending[0];
+    process.pass(Duration::from_secs(31));
+    assert_eq!(process.web.borrow().to(RESOURCE).len(), 2);
+    assert_ne!(process.pending, [first]);
+    process.answer(first, Answer::status(404));
+    process.run();
+    assert_eq!(process.auth.state(), State::Resource);
+    assert_eq!(process.web.borrow().log.len(), 2);
+}

@@ -131,7 +131,7 @@ fn authorization_server_that_always_wants_another_nonce_is_given_up() {
     process.unauthorized();
     process.sign_in();
     assert!(process.refusal().contains("use_dpop_nonce"));
-    assert!(process.web.borrow().to(TOKEN).len() <= 4);
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 1 + 2);
 }
 
 /// A-DPOP-03: the server's nonce is no challenge: the same token is sent again, and no sign-in is spent.
@@ -253,4 +253,50 @@ fn bound_token_without_a_key_is_an_error() {
     assert!(process.refusal().contains("bound to a key"));
     let stored = process.store.tokens().unwrap();
     assert_eq!(stored["tokens"]["refresh"], "refresh-1");
+}
+
+#[test]
+fn server_may_want_another_nonce_three_times_before_the_token_is_renewed() {
+    let mut process = signed_in(dpop_web());
+    let (id, _) = process.token().unwrap();
+    let fields = Fields::new()
+        .and("WWW-Authenticate", r#"DPoP error="use_dpop_nonce""#)
+        .and("DPoP-Nonce", "n");
+    for (attempt, is_renewed) in [(1, false), (2, false), (3, false), (4, true)] {
+        let now = process.now();
+        process.auth.challenge(now, 401, &fields, Some(id));
+        process.run();
+        assert_eq!(process.outcomes(), 1 + attempt);
+        let expected = if is_renewed { 2 } else { 1 };
+        assert_eq!(process.web.borrow().to(TOKEN).len(), expected);
+    }
+}
+
+/// The request is repeated only if the error asks for a nonce and the nonce is there.
+#[test]
+fn challenge_with_only_a_nonce_or_only_its_error_renews_the_token() {
+    let only_nonce = Fields::new()
+        .and("WWW-Authenticate", r#"DPoP error="invalid_token""#)
+        .and("DPoP-Nonce", "n");
+    let only_error = Fields::new().and("WWW-Authenticate", r#"DPoP error="use_dpop_nonce""#);
+    for fields in [only_nonce, only_error] {
+        let mut process = signed_in(dpop_web());
+        let (id, _) = process.token().unwrap();
+        let now = process.now();
+        process.auth.challenge(now, 401, &fields, Some(id));
+        process.run();
+        assert_eq!(process.token().unwrap().1, "DPoP access-2");
+    }
+}
+
+#[test]
+fn nonce_of_more_than_one_kibibyte_is_not_kept() {
+    let mut process = signed_in(dpop_web());
+    let longest = "n".repeat(1024);
+    for length in [1024, 1025] {
+        let nonce = "n".repeat(length);
+        let fields = Fields::new().and("DPoP-Nonce", nonce);
+        process.auth.observe(&fields);
+        assert_eq!(nonce_of_token(&mut process).as_ref(), Some(&longest));
+    }
 }

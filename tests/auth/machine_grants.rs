@@ -240,6 +240,7 @@ fn enterprise_token_is_exchanged_at_the_provider_and_then_at_the_authorization_s
         Some("urn:ietf:params:oauth:grant-type:jwt-bearer")
     );
     assert_eq!(sent.form("assertion").as_deref(), Some("id-jag"));
+    assert_eq!(sent.form("scope").as_deref(), Some("read"));
     assert_eq!(sent.field("Authorization"), Some("Basic cm9ib3Q6cw=="));
     let all = format!("{sent:?}");
     assert!(
@@ -361,4 +362,71 @@ fn driver_that_cannot_give_a_token_ends_the_sign_in_with_its_reason() {
     assert!(process.refusal().contains("the key is locked"));
     assert!(process.locks().is_empty());
     assert!(matches!(process.events.last(), Some(Event::Refused(_))));
+}
+
+/// Its token request does no harm if it is sent twice. The pauses double.
+#[test]
+fn token_request_of_a_program_is_repeated_during_an_outage() {
+    let mut web = program_web();
+    web.at(TOKEN, |_| Answer::status(503));
+    let mut process = Process::start(web, credentials);
+    process.unauthorized();
+    for (pause, requests) in [(0, 1), (1, 2), (1, 2), (1, 3), (3, 3)] {
+        process.pass(Duration::from_secs(pause));
+        assert_eq!(process.web.borrow().to(TOKEN).len(), requests);
+    }
+    process.web.borrow_mut().at(TOKEN, counted_tokens());
+    process.pass(Duration::from_secs(1));
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+    assert_eq!(process.outcomes(), 1);
+}
+
+#[test]
+fn program_that_is_refused_three_times_pauses_for_ten_minutes() {
+    let mut web = program_web();
+    web.at(TOKEN, |_| refusal(401, "invalid_client"));
+    let mut process = Process::start(web, credentials);
+    for attempts in [3, 6] {
+        // The third attempt is after 20 s, so the pause lasts up to 620 s.
+        for _ in 0..62 {
+            process.unauthorized();
+            process.pass(Duration::from_secs(10));
+        }
+        assert_eq!(process.web.borrow().to(TOKEN).len(), attempts);
+    }
+}
+
+/// The pause between its renewals has grown to 32 s, and also holds when its sign-in is refused.
+#[test]
+fn program_with_a_refresh_token_keeps_the_pause_between_renewals() {
+    let mut process = Process::start(usual_web(), credentials);
+    process.unauthorized();
+    let (id, _) = process.token().unwrap();
+    process.web.borrow_mut().at(TOKEN, |_| Answer::status(503));
+    process.pass(Duration::from_secs(3560));
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 1 + 4);
+    process.web.borrow_mut().at(TOKEN, |_| Answer::Never);
+    process.pass(Duration::from_secs(10));
+    assert_eq!(process.auth.state(), State::Refreshing);
+    let renewal = process.pending[0];
+    process.challenge(401, &["Bearer"], Some(id));
+    process
+        .web
+        .borrow_mut()
+        .at(TOKEN, |_| refusal(400, "invalid_target"));
+    process.answer(renewal, refusal(400, "invalid_target"));
+    process.run();
+    let sent = process.web.borrow().to(TOKEN).len();
+    assert!(process.refusal().contains("invalid_target"));
+    for (pause, requests) in [(6, sent), (25, sent), (1, sent + 1)] {
+        process.pass(Duration::from_secs(pause));
+        process.challenge(401, &["Bearer"], Some(id));
+        let web = process.web.borrow();
+        let renewals = web.to(TOKEN);
+        let renewals = renewals.iter().skip(sent);
+        let renewals = renewals.filter(|sent| sent.form("refresh_token").is_some());
+        assert_eq!(renewals.count(), requests - sent, "after {pause} s");
+        let is_early = requests == sent;
+        assert_eq!(web.to(TOKEN).len() == sent, is_early, "after {pause} s");
+    }
 }

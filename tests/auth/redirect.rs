@@ -350,3 +350,15 @@ fn sign_in_without_a_state_or_a_verifier_does_not_begin() {
         ));
     }
 }
+
+/// The differences between two texts must not cancel each other out.
+#[test]
+fn redirect_with_the_characters_of_the_state_in_another_order_is_ignored() {
+    let mut process = asking(usual_web());
+    for state in ["tsate-1", "state1-", "1-etats"] {
+        process.redirect(&format!("?code=c&state={state}"));
+        assert_eq!(process.auth.state(), State::Asking, "{state}");
+    }
+    process.redirect("?code=c&state=state-1");
+    assert_eq!(process.auth.state(), State::SignedIn);
+}

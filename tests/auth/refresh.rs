@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use everlink::auth::{Event, Refusal, State, TokenPoll};
+use everlink::auth::{Event, Lock, Refusal, State, TokenPoll};
 use serde_json::json;
 
 use crate::support::*;
@@ -304,6 +304,8 @@ fn odd_refusal_of_a_renewal_asks_a_person_and_keeps_the_tokens() {
     tokens_are(&process, refusal(400, "invalid_target"));
     process.unauthorized();
     assert_eq!(process.auth.state(), State::Asking);
+    let locks = process.locks();
+    assert!(matches!(locks[..], [(_, Lock::SignIn)]), "{locks:?}");
     process.redirect("?error=access_denied&state=state-2");
     let stored = process.store.tokens().unwrap();
     assert_eq!(stored["tokens"]["refresh"], "refresh-1");
@@ -444,4 +446,146 @@ fn a_refresh_token_that_is_refused_is_reported_and_a_person_is_asked() {
     let why = "status 400, invalid_grant".to_owned();
     assert_eq!(refused, Some((ISSUER, why)));
     assert_eq!(process.auth.state(), State::Asking);
+}
+
+#[test]
+fn token_is_sent_until_the_second_before_its_expiry() {
+    for (age, is_sent) in [(3599, true), (3600, false)] {
+        let mut web = usual_web();
+        web.at(TOKEN, |_| {
+            Answer::json(200, json!({"access_token": "a", "expires_in": 3600}))
+        });
+        let mut process = Process::signed_in(web);
+        process.pass(seconds(age));
+        assert_eq!(process.token().is_some(), is_sent, "{age}");
+    }
+}
+
+#[test]
+fn explicit_sign_in_whose_renewal_fails_is_refused() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, Answer::status(503));
+    process.unix += 7200;
+    let outcomes = process.outcomes();
+    explicit_sign_in(&mut process);
+    assert_eq!(process.outcomes(), outcomes + 1);
+    assert!(process.refusal().contains("503"), "{}", process.refusal());
+}
+
+fn explicit_sign_in(process: &mut Process) {
+    let now = process.now();
+    process.auth.sign_in(now);
+    process.run();
+}
+
+/// The tokens of the store are those whose renewal was refused, so they are not taken for news of another process.
+#[test]
+fn explicit_sign_in_whose_renewal_is_refused_asks_a_person() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, refusal(400, "invalid_target"));
+    process.unix += 7200;
+    explicit_sign_in(&mut process);
+    assert_eq!(process.auth.state(), State::Asking);
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
+}
+
+#[test]
+fn odd_refusal_of_a_renewal_opens_no_browser_while_nobody_waits() {
+    let mut process = Process::signed_in(usual_web());
+    tokens_are(&process, refusal(400, "invalid_target"));
+    process.unix += 7200;
+    assert_eq!(process.token(), None);
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
+    assert_eq!(process.visits.len(), 1);
+    assert_eq!(process.auth.state(), State::SignedIn);
+    assert_eq!(process.outcomes(), 1);
+}
+
+/// The server refuses every token, until a person has signed in three times.
+fn after_three_sign_ins(web: Web) -> Process {
+    let mut process = Process::start(web, |_| {});
+    while process.visits.len() < 3 {
+        process.unauthorized();
+        if process.auth.state() == State::Asking {
+            process.sign_in();
+        }
+    }
+    assert_eq!(process.auth.state(), State::SignedIn);
+    process
+}
+
+/// A token endpoint that gives only access tokens, which do not expire.
+fn web_without_renewal() -> Web {
+    let mut web = usual_web();
+    let mut count = 0;
+    web.at(TOKEN, move |_| {
+        count += 1;
+        Answer::json(200, json!({"access_token": format!("access-{count}")}))
+    });
+    web
+}
+
+#[test]
+fn token_that_was_of_use_for_ten_minutes_allows_new_sign_ins() {
+    for (age, visits) in [(599, 3), (600, 4)] {
+        let mut process = after_three_sign_ins(web_without_renewal());
+        process.pass(seconds(age));
+        process.unauthorized();
+        assert_eq!(process.visits.len(), visits, "after {age} s");
+    }
+}
+
+#[test]
+fn token_that_was_renewed_at_its_natural_end_allows_new_sign_ins() {
+    let mut web = usual_web();
+    let mut count = 0;
+    web.at(TOKEN, move |_| {
+        count += 1;
+        Answer::json(200, merged(tokens(count), json!({"expires_in": 300})))
+    });
+    let mut process = after_three_sign_ins(web);
+    process.pass(seconds(241));
+    // The first refusal leads to a renewal, and the second one to a person.
+    process.unauthorized();
+    process.unauthorized();
+    assert_eq!(process.visits.len(), 4);
+}
+
+#[test]
+fn expired_token_excuses_three_sign_ins_also_if_the_first_was_explicit() {
+    let mut web = usual_web();
+    web.at(TOKEN, |_| {
+        Answer::json(200, json!({"access_token": "a", "expires_in": 60}))
+    });
+    let mut process = Process::signed_in(web);
+    process.pass(seconds(61));
+    explicit_sign_in(&mut process);
+    assert_eq!(process.visits.len(), 2);
+    for _ in 0..6 {
+        // Nobody comes.
+        process.pass(seconds(601));
+        process.unauthorized();
+    }
+    assert_eq!(process.visits.len(), 1 + 3);
+}
+
+#[test]
+fn refused_renewal_after_three_sign_ins_asks_nobody_again() {
+    for trouble in [None, Some(Answer::status(503))] {
+        let mut process = after_three_sign_ins(usual_web());
+        if let Some(trouble) = trouble {
+            // A failure before, which is repeated later.
+            tokens_are(&process, trouble);
+            process.unauthorized();
+            process.pass(seconds(3));
+        }
+        tokens_are(&process, refusal(400, "invalid_grant"));
+        let outcomes = process.outcomes();
+        process.unauthorized();
+        assert_eq!(process.visits.len(), 3);
+        assert_eq!(process.auth.state(), State::SignedOut);
+        assert_eq!(process.outcomes(), outcomes + 1);
+        assert!(matches!(process.events.last(), Some(Event::Refused(_))));
+        assert!(process.locks().is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 //! Scopes: which ones are requested, and what is made of those that are granted.
 
-use everlink::auth::State;
+use everlink::auth::{Scopes, State};
 use serde_json::json;
 
 use crate::support::*;
@@ -88,5 +88,30 @@ fn granted_scopes_are_those_of_the_answer_and_are_stored() {
         assert_eq!(stored["tokens"]["scopes"], granted);
         assert_eq!(stored["requested"], "a b");
         assert_eq!(process.auth.state(), State::SignedIn);
+    }
+}
+
+#[test]
+fn other_parameters_of_the_application_leave_the_usual_prompt() {
+    let web = web_with(json!({"scopes_supported": ["offline_access"]}));
+    let mut process = Process::start(web, |config| {
+        config.authorize_parameters = vec![("audience".into(), "x".into())];
+    });
+    process.challenge(401, &[r#"Bearer scope="a""#], None);
+    let prompt = form(&process.visits[0], "prompt");
+    assert_eq!(prompt.as_deref(), Some("consent"));
+}
+
+#[test]
+fn set_of_scopes_has_all_of_another_only_if_none_is_missing() {
+    let scopes = Scopes::parse("read write");
+    for (others, has_all) in [
+        ("", true),
+        ("write", true),
+        ("write read", true),
+        ("admin", false),
+        ("read admin", false),
+    ] {
+        assert_eq!(scopes.has_all(&Scopes::parse(others)), has_all, "{others}");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use everlink::auth::{Event, Refusal, State};
-use serde_json::json;
+use everlink::auth::{Config, Event, KnownClient, Refusal, State};
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -145,4 +145,36 @@ fn second_sign_out_changes_nothing() {
     let is_end = |event: &&Event| matches!(event, Event::SignedOut { .. });
     assert_eq!(process.events.iter().filter(is_end).count(), 1);
     assert_eq!(process.web.borrow().to(REVOKE).len(), 1);
+}
+
+/// The store has nothing that belongs to this process: the tokens in use are revoked.
+#[test]
+fn sign_out_revokes_the_tokens_in_use_if_the_store_has_none_of_this_client() {
+    let known = |config: &mut Config| {
+        config.client.known = Some(KnownClient {
+            id: "me".into(),
+            secret: None,
+            method: None,
+            issuer: None,
+        });
+    };
+    let edits: [fn(&mut Value); 2] = [
+        |record| {
+            record.as_object_mut().unwrap().remove("tokens");
+        },
+        |record| {
+            record["client"]["id"] = json!("other");
+            record["tokens"]["refresh"] = json!("of-other");
+        },
+    ];
+    for edit in edits {
+        let mut process = Process::start(usual_web(), known);
+        process.unauthorized();
+        process.sign_in();
+        process.store.edit(edit);
+        sign_out(&mut process);
+        assert!(is_signed_out(&process, true), "{:?}", process.events);
+        let sent = process.web.borrow().to(REVOKE)[0].form("token");
+        assert_eq!(sent.as_deref(), Some("refresh-1"));
+    }
 }

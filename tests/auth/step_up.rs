@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use everlink::auth::{Event, Refusal, State};
+use serde_json::json;
 
 use crate::support::*;
 
@@ -137,4 +138,62 @@ fn step_up_of_a_sibling_is_adopted() {
     assert_eq!(two.auth.state(), State::SignedIn);
     assert_eq!(two.token().unwrap().1, "Bearer access-2");
     assert!(two.visits.is_empty());
+}
+
+#[test]
+fn step_up_of_a_sibling_for_other_scopes_is_not_enough() {
+    let mut web = usual_web();
+    let mut count = 0;
+    web.at(TOKEN, move |_| {
+        count += 1;
+        let scope = if count == 1 { "read" } else { "read write" };
+        Answer::json(200, merged(tokens(count), json!({"scope": scope})))
+    });
+    let mut one = Process::start(web, |_| {});
+    one.unauthorized();
+    one.sign_in();
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    step_up(&mut one);
+    let (id, _) = two.token().unwrap();
+    let demand = r#"Bearer error="insufficient_scope", scope="admin""#;
+    two.challenge(403, &[demand], Some(id));
+    assert_eq!(two.auth.state(), State::Queueing);
+    one.sign_in();
+    two.run();
+    assert_eq!(two.auth.state(), State::Asking);
+    let scope = form(&two.visits[0], "scope").unwrap();
+    assert!(
+        scope.contains("admin") && scope.contains("write"),
+        "{scope}"
+    );
+}
+
+/// A sibling whose refresh token was refused removes the tokens from the store. The access token here may be good for a while.
+#[test]
+fn token_in_use_is_kept_when_a_sibling_has_removed_it_from_the_store() {
+    let mut process = signed_in_for_read();
+    step_up(&mut process);
+    process.redirect("?error=access_denied&state=state-2");
+    process.store.edit(|record| {
+        record.as_object_mut().unwrap().remove("tokens");
+    });
+    step_up(&mut process);
+    assert!(process.refusal().contains("access_denied"));
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+    assert_eq!(process.auth.state(), State::SignedIn);
+}
+
+/// The tokens of the store are those that the step-up has replaced.
+#[test]
+fn step_up_that_could_not_be_saved_is_not_undone_by_the_store() {
+    let mut process = signed_in_for_read();
+    process.store.get().is_read_only = true;
+    step_up(&mut process);
+    process.sign_in();
+    process.pass(Duration::from_secs(10));
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+    let sent = process.web.borrow().to(TOKEN)[2].form("refresh_token");
+    assert_eq!(sent.as_deref(), Some("refresh-2"));
 }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use everlink::auth::{Event, Key, State};
-use serde_json::json;
+use everlink::auth::{Event, Input, Key, Lock, State};
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -169,8 +169,12 @@ fn refused_renewal_does_not_delete_tokens_that_were_saved_without_the_lock() {
         }
     }
     let pending = process.pending[0];
+    let (sent, outcomes) = (process.web.borrow().log.len(), process.outcomes());
     process.answer(pending, refusal(400, "invalid_grant"));
     process.run();
+    assert_eq!(process.auth.state(), State::SignedIn);
+    assert_eq!(process.outcomes(), outcomes + 1);
+    assert_eq!(process.web.borrow().log.len(), sent, "no sign-in begins");
     assert_eq!(process.store.tokens().unwrap().to_string(), newer);
     assert_eq!(process.token().unwrap().1, "Bearer access-7");
     assert_eq!((process.visits.len(), process.locks().len()), (1, 0));
@@ -206,6 +210,11 @@ fn grant_that_is_over_leads_to_a_sign_in_also_without_locks() {
     insist(&mut process);
     assert_eq!(process.auth.state(), State::Asking);
     assert_eq!(refreshes(&process), 1);
+    let stored = process.store.tokens().unwrap();
+    assert!(
+        stored["tokens"].is_object(),
+        "nothing is deleted without the lock"
+    );
 }
 
 /// A sign-in of a sibling is used by those that waited for it.
@@ -477,4 +486,364 @@ fn three_processes_survive_a_month_with_an_unreliable_authorization_server() {
     let visits: usize = all.iter().map(|process| process.visits.len()).sum();
     assert_eq!(visits, 1);
     assert!(all[0].store.get().locks.is_empty());
+}
+
+/// A token endpoint that renews with this answer: it has no other refresh token than the first.
+fn web_without_rotation(refresh: Value) -> Web {
+    let mut web = usual_web();
+    let mut count = 0;
+    web.at(TOKEN, move |sent| {
+        count += 1;
+        let members = match sent.form("refresh_token") {
+            Some(_) => json!({"refresh_token": refresh}),
+            None => json!({}),
+        };
+        Answer::json(200, merged(tokens(count), members))
+    });
+    web
+}
+
+#[test]
+fn renewal_of_a_sibling_is_used_if_the_refresh_token_stays_the_same() {
+    for refresh in [json!(null), json!("refresh-1")] {
+        let (mut one, mut two) = two(web_without_rotation(refresh));
+        one.unauthorized();
+        two.unauthorized();
+        assert_eq!(two.token().unwrap().1, "Bearer access-2");
+        two.unauthorized();
+        assert_eq!(two.token().unwrap().1, "Bearer access-3");
+        one.unauthorized();
+        assert_eq!(one.token().unwrap().1, "Bearer access-3");
+        assert_eq!(refreshes(&one), 2);
+    }
+}
+
+/// Only the access token tells the tokens of the store from those that replaced them.
+#[test]
+fn replaced_access_token_is_not_taken_back_if_the_refresh_token_stays_the_same() {
+    let mut process = Process::signed_in(web_without_rotation(json!(null)));
+    process.store.get().is_read_only = true;
+    process.unauthorized();
+    process.pass(Duration::from_secs(700));
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+}
+
+#[test]
+fn tokens_of_a_sibling_have_a_number_of_their_own() {
+    let (mut one, mut two) = two(usual_web());
+    let (before, _) = two.token().unwrap();
+    assert_eq!(before.number(), 1);
+    one.unauthorized();
+    two.unauthorized();
+    let (after, token) = two.token().unwrap();
+    assert_eq!((after.number(), &*token), (2, "Bearer access-2"));
+}
+
+/// Processes must not renew for each other without end, so a person is asked in the end.
+#[test]
+fn token_of_a_sibling_is_renewed_if_it_is_at_most_the_sixth() {
+    for (count, is_renewed) in [(5, true), (6, true), (7, false)] {
+        let process = Process::signed_in(usual_web());
+        let (web, store) = (Rc::clone(&process.web), process.store.clone());
+        drop(process);
+        let mut two = Process::sharing(&web, &store, START, |_| {});
+        for number in 2..=count {
+            store.edit(|record| {
+                record["tokens"]["access"] = json!(format!("sibling-{number}"));
+                record["tokens"]["refresh"] = json!(format!("refresh-{number}"));
+            });
+            two.unauthorized();
+            let expected = format!("Bearer sibling-{number}");
+            assert_eq!(two.token().unwrap().1, expected);
+        }
+        assert_eq!(refreshes(&two), 0);
+        two.unauthorized();
+        assert_eq!(refreshes(&two), usize::from(is_renewed), "{count}");
+        assert_eq!(two.visits.len(), usize::from(!is_renewed), "{count}");
+    }
+}
+
+/// A sibling whose refresh token was refused has left a record without tokens.
+#[test]
+fn tokens_that_a_sibling_removed_are_not_renewed() {
+    let (one, mut two) = two(rotating_web());
+    one.store.edit(|record| {
+        record.as_object_mut().unwrap().remove("tokens");
+    });
+    two.pass(Duration::from_secs(3541));
+    assert_eq!(refreshes(&two), 0);
+    assert_eq!(two.auth.state(), State::SignedOut);
+    assert!(two.locks().is_empty());
+}
+
+#[test]
+fn process_that_may_not_sign_in_again_finds_the_sign_in_of_a_sibling() {
+    let mut one = Process::start(usual_web(), |_| {});
+    for _ in 0..4 {
+        one.unauthorized();
+        // Nobody comes.
+        one.pass(Duration::from_secs(601));
+    }
+    assert_eq!(one.visits.len(), 3);
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    two.unauthorized();
+    two.sign_in();
+    one.unauthorized();
+    assert_eq!(one.token().unwrap().1, "Bearer access-1");
+    assert_eq!(one.visits.len(), 3);
+}
+
+#[test]
+fn sign_in_of_a_sibling_is_adopted_without_a_refresh_token() {
+    let mut web = usual_web();
+    web.at(TOKEN, |_| {
+        Answer::json(200, json!({"access_token": "a", "expires_in": 60}))
+    });
+    let mut one = Process::start(web, |_| {});
+    let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
+    one.unauthorized();
+    two.unauthorized();
+    one.sign_in();
+    two.run();
+    assert_eq!(two.token().unwrap().1, "Bearer a");
+    assert!(two.visits.is_empty());
+}
+
+/// The computer of the second process slept while the first one signed in.
+#[test]
+fn sign_in_of_a_sibling_that_has_expired_is_renewed() {
+    let mut web = usual_web();
+    web.at(TOKEN, |_| Answer::json(200, json!({"access_token": "a"})));
+    let (mut one, mut two) = two(web);
+    one.unauthorized();
+    two.unauthorized();
+    assert_eq!(two.auth.state(), State::Queueing);
+    one.web.borrow_mut().at(TOKEN, counted_tokens());
+    one.sign_in();
+    two.unix += 7200;
+    two.run();
+    assert_eq!(two.token().unwrap().1, "Bearer access-2");
+    assert_eq!(two.outcomes(), 1);
+    // The server has not refused the token of the sibling, so the next refusal leads to a renewal.
+    two.unauthorized();
+    assert_eq!(two.token().unwrap().1, "Bearer access-3");
+    assert!(two.visits.is_empty());
+}
+
+#[test]
+fn tokens_of_a_new_issuer_are_found_by_the_next_process() {
+    let mut process = Process::signed_in(usual_web());
+    {
+        let mut web = process.web.borrow_mut();
+        add_issuer(&mut web, "https://b.example");
+        web.document(
+            RESOURCE,
+            json!({"resource": SERVER, "authorization_servers": ["https://b.example"]}),
+        );
+        web.at(TOKEN, |_| refusal(400, "invalid_grant"));
+    }
+    process.unauthorized();
+    process.sign_in();
+    assert_eq!(process.token().unwrap().1, "Bearer access-b.example-1");
+    let mut next = Process::sharing(&process.web, &process.store, START, |_| {});
+    assert_eq!(next.token().unwrap().1, "Bearer access-b.example-1");
+}
+
+#[test]
+fn store_that_was_emptied_while_it_failed_gets_all_records_back() {
+    let mut process = Process::signed_in(rotating_web());
+    process.store.get().is_read_only = true;
+    process.pass(Duration::from_secs(3560));
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    process.store.get().records.clear();
+    process.store.get().is_read_only = false;
+    process.pass(Duration::from_secs(3600));
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+    let unix = process.unix;
+    let mut next = Process::sharing(&process.web, &process.store, unix, |_| {});
+    assert_eq!(next.token().unwrap().1, "Bearer access-3");
+}
+
+/// The record of the tokens and the record of their place.
+#[test]
+fn lock_is_held_until_both_records_are_saved() {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.unauthorized();
+    process.store.get().is_silent = true;
+    process.sign_in();
+    assert_eq!(process.auth.state(), State::Storing);
+    let now = process.now();
+    process.auth.handle(now, Input::Locked { record: None });
+    process.run();
+    for is_last in [false, true] {
+        assert_eq!(process.auth.state(), State::Saving);
+        assert_eq!((process.locks().len(), process.outcomes()), (2, 0));
+        process.auth.handle(now, Input::Saved);
+        process.run();
+        assert_eq!(process.auth.state() == State::SignedIn, is_last);
+    }
+    assert_eq!((process.locks().len(), process.outcomes()), (0, 1));
+}
+
+#[test]
+fn record_is_saved_again_after_one_two_and_four_seconds() {
+    let mut process = Process::signed_in(usual_web());
+    process.store.get().is_read_only = true;
+    process.unauthorized();
+    process.pass(Duration::from_secs(6));
+    assert_eq!(process.auth.state(), State::Saving);
+    assert_eq!(process.locks().len(), 1);
+    process.pass(Duration::from_secs(1));
+    assert_eq!(process.auth.state(), State::SignedIn);
+    assert!(process.locks().is_empty());
+    let is_told = |event: &&Event| matches!(event, Event::StoreFailed { .. });
+    assert_eq!(process.events.iter().filter(is_told).count(), 4);
+}
+
+/// The store falls silent when the authorization server has answered a renewal.
+#[test]
+fn store_that_falls_silent_during_a_renewal_is_given_up_after_a_deadline() {
+    let good = || Answer::json(200, tokens(2));
+    let bad = || refusal(400, "invalid_grant");
+    for (answer, expected) in [(good(), State::SignedIn), (bad(), State::Asking)] {
+        let mut process = Process::signed_in(usual_web());
+        let store = process.store.clone();
+        process.web.borrow_mut().at(TOKEN, move |_| {
+            store.get().is_silent = true;
+            answer.clone()
+        });
+        process.unauthorized();
+        assert_eq!(process.auth.state(), State::Saving);
+        process.pass(Duration::from_secs(29));
+        assert_eq!(process.auth.state(), State::Saving);
+        process.store.get().is_silent = false;
+        process.pass(Duration::from_secs(1));
+        assert_eq!(process.auth.state(), expected);
+        let is_told = |event: &Event| matches!(event, Event::StoreFailed { .. });
+        assert!(process.events.iter().any(is_told), "it is given up");
+        let is_record = |(_, lock): &(Key, Lock)| *lock == Lock::Record;
+        assert!(!process.locks().iter().any(is_record));
+    }
+}
+
+/// Tokens that were never stored, because the store failed at the sign-in.
+fn unstored() -> Process {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.store.get().is_broken = true;
+    process.unauthorized();
+    process.sign_in();
+    assert_eq!(process.auth.state(), State::SignedIn);
+    process.store.get().is_broken = false;
+    process
+}
+
+#[test]
+fn tokens_that_were_never_stored_are_renewed_and_stored_when_the_store_works() {
+    let mut process = unstored();
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    let stored = process.store.tokens().unwrap();
+    assert_eq!(stored["tokens"]["refresh"], "refresh-2");
+}
+
+#[test]
+fn refusal_of_tokens_that_were_never_stored_releases_the_lock() {
+    let mut process = unstored();
+    process
+        .web
+        .borrow_mut()
+        .at(TOKEN, |_| refusal(400, "invalid_grant"));
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    let locks = process.locks();
+    assert!(matches!(locks[..], [(_, Lock::SignIn)]), "{locks:?}");
+}
+
+#[test]
+fn lock_of_an_unreadable_record_is_released_before_the_token_is_renewed() {
+    let mut process = unstored();
+    process.store.get().is_unreadable = true;
+    process.web.borrow_mut().at(TOKEN, |_| Answer::Never);
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Refreshing);
+    assert!(process.locks().is_empty(), "{:?}", process.locks());
+}
+
+#[test]
+fn expired_token_is_renewed_without_the_lock_when_it_has_failed_eight_times() {
+    let mut process = Process::signed_in(usual_web());
+    process.store.get().has_no_locks = true;
+    process.unix += 7200;
+    process.token();
+    process.pass(Duration::from_secs(3600));
+    assert_eq!(refreshes(&process), 1);
+    let is_told = |event: &&Event| matches!(event, Event::StoreFailed { .. });
+    assert_eq!(process.events.iter().filter(is_told).count(), 8);
+}
+
+#[test]
+fn failure_of_the_store_that_nothing_waits_for_changes_nothing() {
+    let mut process = Process::signed_in(usual_web());
+    let events = process.events.len();
+    let now = process.now();
+    process.auth.handle(now, Input::StoreFailed { why: "late" });
+    process.run();
+    assert_eq!(process.events.len(), events);
+    assert_eq!(process.auth.state(), State::SignedIn);
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+}
+
+/// A renewal has failed and must wait for 2 s. The server refuses the token meanwhile, and the store answers after this many seconds.
+fn store_answers_after(wait: u64, edit: impl FnOnce(&mut Value)) -> Process {
+    let mut process = Process::signed_in(usual_web());
+    process.web.borrow_mut().at(TOKEN, |_| Answer::status(503));
+    process.unauthorized();
+    process.store.get().is_silent = true;
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Loading);
+    process.web.borrow_mut().at(TOKEN, counted_tokens());
+    process.store.edit(edit);
+    process.store.get().is_silent = false;
+    process.clock += Duration::from_secs(wait);
+    process.unix += wait;
+    let (now, place) = (process.now(), process.store.place());
+    let record = Some(&*place);
+    process.auth.handle(now, Input::Loaded { record });
+    process.run();
+    process
+}
+
+#[test]
+fn renewal_that_had_to_wait_begins_when_the_store_has_answered_after_the_pause() {
+    for (wait, renewals) in [(1, 1), (2, 2), (3, 2)] {
+        let process = store_answers_after(wait, |_| {});
+        assert_eq!(refreshes(&process), renewals, "after {wait} s");
+        let is_refused = matches!(process.events.last(), Some(Event::Refused(_)));
+        assert_eq!(is_refused, renewals == 1, "after {wait} s");
+        assert_eq!(process.outcomes(), 3);
+        assert_eq!(process.visits.len(), 1);
+    }
+}
+
+#[test]
+fn expired_tokens_of_a_sibling_are_renewed_after_the_pause() {
+    for (wait, renewals) in [(1, 1), (2, 2), (3, 2)] {
+        let process = store_answers_after(wait, |record| {
+            record["tokens"]["access"] = json!("access-7");
+            record["tokens"]["refresh"] = json!("refresh-7");
+            record["tokens"]["expires"] = json!(START);
+        });
+        assert_eq!(refreshes(&process), renewals, "after {wait} s");
+        assert_eq!(process.visits.len(), 1);
+        let web = process.web.borrow();
+        let last = web.to(TOKEN).last().unwrap().form("refresh_token");
+        let expected = if renewals == 2 {
+            "refresh-7"
+        } else {
+            "refresh-1"
+        };
+        assert_eq!(last.as_deref(), Some(expected));
+    }
 }

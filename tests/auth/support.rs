@@ -49,6 +49,24 @@ impl Store {
         let found = records.find(|(key, _)| matches!(key, Key::Tokens { .. }));
         found.map(|(_, record)| serde_json::from_slice(record).unwrap())
     }
+
+    /// Changes the stored record with tokens, as another process may do.
+    pub(crate) fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let mut record = self.tokens().expect("a record with tokens");
+        change(&mut record);
+        let mut state = self.get();
+        let mut records = state.records.iter_mut();
+        let found = records.find(|(key, _)| matches!(key, Key::Tokens { .. }));
+        *found.unwrap().1 = record.to_string().into_bytes();
+    }
+
+    /// The stored record that says where the tokens are.
+    pub(crate) fn place(&self) -> Vec<u8> {
+        let state = self.get();
+        let mut records = state.records.iter();
+        let found = records.find(|(key, _)| matches!(key, Key::Server { .. }));
+        found.expect("a record of the server").1.clone()
+    }
 }
 
 /// The number of the next process.
@@ -69,6 +87,8 @@ pub(crate) struct Process {
     pub(crate) preparations: Vec<Preparation>,
     pub(crate) needs: Vec<Need>,
     pub(crate) is_redirect_open: bool,
+    /// Whether a redirect was asked for that is not closed yet.
+    is_redirect_asked: bool,
     /// Locks that are wanted and held by another process.
     pub(crate) waiting: Vec<(Key, Lock)>,
     /// The exchanges that have no answer yet.
@@ -122,6 +142,7 @@ impl Process {
             preparations: Vec::new(),
             needs: Vec::new(),
             is_redirect_open: false,
+            is_redirect_asked: false,
             waiting: Vec::new(),
             pending: Vec::new(),
             unprepared: "",
@@ -196,6 +217,7 @@ impl Process {
     fn carry_out(&mut self, output: Output) {
         let now = self.now();
         self.shown += &format!("{output:?}{output:#?}{:?}", self.auth);
+        self.check_redirect(&output);
         match output {
             Output::Load { key } => self.read(
                 |auth, record| auth.handle(now, Input::Loaded { record }),
@@ -255,6 +277,21 @@ impl Process {
             Output::Event(event) => self.events.push(event),
             Output::Abort { exchange } => self.pending.retain(|pending| *pending != exchange),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Fails if a redirect is asked for before the last one is closed, or if none is there to be closed.
+    fn check_redirect(&mut self, output: &Output) {
+        match output {
+            Output::Prepare(preparation) => {
+                assert!(!self.is_redirect_asked, "two redirects are open");
+                self.is_redirect_asked = preparation.redirect;
+            }
+            Output::CloseRedirect => {
+                assert!(self.is_redirect_asked, "no redirect is open");
+                self.is_redirect_asked = false;
+            }
+            _ => {}
         }
     }
 

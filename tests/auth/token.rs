@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::auth::{Config, Event, KnownClient, Secret, State};
+use everlink::auth::{Config, Event, Grant, KnownClient, Secret, State, TokenPoll};
 use everlink::http::Fields;
 use serde_json::{Value, json};
 
@@ -294,4 +294,59 @@ fn token_without_a_refresh_token_and_expiry_is_used_until_it_is_refused() {
     process.unauthorized();
     assert_eq!(process.auth.state(), State::Asking);
     assert_eq!(process.web.borrow().to(TOKEN).len(), 1);
+}
+
+#[test]
+fn access_token_is_sent_unless_the_application_wants_the_id_token() {
+    let answer = merged(tokens(1), json!({"id_token": "identity"}));
+    let mut process = answered(Answer::json(200, answer), |_| {});
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+}
+
+#[test]
+fn token_without_a_refresh_token_can_be_renewed_by_programs_only() {
+    let answer = || Answer::json(200, json!({"access_token": "a"}));
+    let process = answered(answer(), |_| {});
+    assert!(!process.auth.authorized().unwrap().is_renewable);
+    let process = answered(Answer::json(200, tokens(1)), |_| {});
+    assert!(process.auth.authorized().unwrap().is_renewable);
+    let mut web = usual_web();
+    web.at(TOKEN, move |_| answer());
+    let mut process = Process::start(web, program);
+    process.unauthorized();
+    assert!(process.auth.authorized().unwrap().is_renewable);
+}
+
+fn program(config: &mut Config) {
+    config.grant = Grant::ClientCredentials;
+    config.client.known = Some(KnownClient {
+        id: "robot".into(),
+        secret: Some(Secret::new("s")),
+        method: None,
+        issuer: None,
+    });
+}
+
+/// A caller waits for a program's sign-in. It does not wait for a person, nor for a sign-in that nothing has begun.
+#[test]
+fn caller_waits_for_the_sign_in_of_a_program_only_while_it_is_under_way() {
+    let is_pending = |process: &mut Process| {
+        let now = process.now();
+        matches!(process.auth.poll_token(now), TokenPoll::Pending)
+    };
+    let mut web = usual_web();
+    web.at(TOKEN, |_| Answer::Never);
+    let mut process = Process::start(web, program);
+    assert!(!is_pending(&mut process), "nothing is under way");
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Redeeming);
+    assert!(is_pending(&mut process));
+    let now = process.now();
+    process.auth.cancel(now);
+    process.run();
+    assert!(!is_pending(&mut process));
+    let mut process = Process::start(usual_web(), |_| {});
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    assert!(!is_pending(&mut process), "a person is asked");
 }

@@ -6,7 +6,7 @@ use crate::client_http::{
 };
 use everlink::client::{Cause, Event, FailureKind, State};
 use everlink::http::Verb;
-use everlink::{Dialect, List};
+use everlink::{Dialect, FaultKind, List};
 use serde_json::json;
 
 /// The challenges in the events: the status and the demands of each.
@@ -125,15 +125,21 @@ fn s_auth_05_challenges_are_reported_unchanged() {
 /// S-AUTH-05: the challenges are passed on unchanged, up to a size limit.
 #[test]
 fn s_auth_05_challenges_are_reported_up_to_a_size_limit() {
-    let mut harness = Harness::modern();
-    harness.call("tools/call", json!({"name": "act"}));
-    let post = harness.next_post("tools/call");
-    let demands = [4_000, 90, 20].map(|len| "x".repeat(len));
-    let fields = demands
-        .each_ref()
-        .map(|demand| ("www-authenticate", &**demand));
-    harness.respond(post.stream, 401, &fields, "");
-    assert_eq!(challenges(&harness), [(401, demands[..2].to_vec())]);
+    for (lengths, reported) in [
+        ([4_000, 90, 20], 2),
+        ([4_000, 90, 6], 3),
+        ([4_096, 1, 1], 1),
+    ] {
+        let mut harness = Harness::modern();
+        harness.call("tools/call", json!({"name": "act"}));
+        let post = harness.next_post("tools/call");
+        let demands = lengths.map(|len| "x".repeat(len));
+        let fields = demands
+            .each_ref()
+            .map(|demand| ("www-authenticate", &**demand));
+        harness.respond(post.stream, 401, &fields, "");
+        assert_eq!(challenges(&harness), [(401, demands[..reported].to_vec())]);
+    }
 }
 
 /// S-AUTH-06: a request that is refused again with new credentials fails after a limited number of attempts.
@@ -347,4 +353,41 @@ fn server_has_its_whole_time_to_reply_after_new_credentials() {
     assert_eq!((harness.client.state(), harness.opens), (State::Ready, 1));
     harness.advance(seconds(2));
     assert!(harness.is_settled(call), "30 s are over");
+}
+
+/// S-AUTH-08: only a request that was sent with older credentials is repeated without a question.
+#[test]
+fn credentials_are_asked_for_again_when_the_server_refuses_the_new_ones() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    for count in 1..=2 {
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 401);
+        assert_eq!(harness.challenges(), count);
+        assert!(harness.client.awaits_authorization());
+        authorize(&mut harness);
+    }
+    let post = harness.next_post("tools/call");
+    harness.serve(&post);
+    assert!(harness.reply(call).is_ok());
+}
+
+/// The next server may want no credentials, so its handshake does not wait for them.
+#[test]
+fn credentials_are_not_awaited_after_the_end_of_the_epoch() {
+    for version in VERSIONS {
+        let mut harness = Harness::ready(version);
+        let refused = harness.call("tools/call", json!({"name": "act"}));
+        let refused_post = harness.next_post("tools/call");
+        harness.call("tools/call", json!({"name": "act"}));
+        let lost = harness.next_post("tools/call");
+        harness.status(refused_post.stream, 401);
+        assert!(harness.client.awaits_authorization());
+        harness.fail(lost.stream, FaultKind::Reset);
+        assert!(!harness.client.awaits_authorization());
+        harness.advance(seconds(2));
+        assert_eq!(harness.client.state(), State::Handshaking);
+        assert_eq!(harness.unseen_count(), 1, "the handshake begins: {version}");
+        assert!(!harness.is_settled(refused));
+    }
 }

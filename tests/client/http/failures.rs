@@ -871,3 +871,81 @@ fn f_059_negotiated_version_is_named_in_every_later_request() {
             .all(|exchange| meta(exchange) == "2026-07-28")
     );
 }
+
+#[test]
+fn f_037_five_redirects_in_a_row_are_followed() {
+    for redirects in [5, 6] {
+        let mut harness = Harness::modern();
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        for step in 1..=redirects {
+            let post = harness.next_post("tools/call");
+            let next = format!("/mcp/{step}");
+            harness.respond(post.stream, 307, &[("location", &next)], "");
+        }
+        if redirects == 5 {
+            let post = harness.next_post("tools/call");
+            harness.serve(&post);
+            assert!(harness.reply(call).is_ok());
+        } else {
+            let (status, said) = (307, None);
+            assert_eq!(
+                harness.failure(call).kind,
+                FailureKind::Status { status, said }
+            );
+        }
+    }
+}
+
+/// Only 429 and 503 ask to send the request again later. With another status, the field says nothing about this request.
+#[test]
+fn call_refused_with_another_status_is_not_sent_again_for_its_retry_after() {
+    for status in [400, 413, 500, 502] {
+        let mut harness = Harness::modern();
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.respond(post.stream, status, &[("retry-after", "1")], "");
+        let said = None;
+        assert_eq!(
+            harness.failure(call).kind,
+            FailureKind::Status { status, said }
+        );
+        // The link does not pause.
+        harness.call("tools/call", json!({"name": "add"}));
+        harness.next_post("tools/call");
+    }
+}
+
+/// The server is busy with this stream only.
+#[test]
+fn listen_stream_refused_with_retry_after_does_not_delay_calls() {
+    for status in [429, 503] {
+        let mut harness = Harness::legacy_awaiting_listen();
+        let listen = harness.next_exchange(Verb::Get);
+        harness.respond(listen.stream, status, &[("retry-after", "20")], "");
+        harness.call("tools/call", json!({"name": "add"}));
+        harness.next_post("tools/call");
+        harness.advance_serving(seconds(19));
+        assert!(harness.find(|it| it.verb == Verb::Get).is_none());
+        harness.advance_serving(seconds(1));
+        harness.next_exchange(Verb::Get);
+    }
+}
+
+#[test]
+fn stream_refused_with_500_is_requested_again() {
+    for status in [500, 599] {
+        let mut harness = Harness::legacy();
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.begin_stream(post.stream);
+        harness.bytes(post.stream, b"id: 4\ndata:\n\n");
+        harness.end(post.stream);
+        harness.advance(seconds(1));
+        let resume = harness.next_exchange(Verb::Get);
+        harness.status(resume.stream, status);
+        harness.advance(seconds(3));
+        let resume = harness.next_exchange(Verb::Get);
+        assert_eq!(resume.field("last-event-id"), Some("4"));
+        assert!(!harness.is_settled(call));
+    }
+}

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use crate::client_http::{self, Exchange, Harness, config, error, result, seconds};
+use crate::client_http::{self, Exchange, Harness, complete, config, error, result, seconds};
 use everlink::client::{Cause, Delivery, Event, FailureKind, State};
 use everlink::http::Verb;
 use everlink::protocol::{ClientCapabilities, Era};
@@ -174,6 +174,7 @@ fn f_042_replayed_ask_reaches_the_application_once() {
     harness.event(resumed.stream, Some("e-2"), &result(&post, json!({})));
     assert!(harness.reply(call).is_ok());
     assert!(harness.find_ask().is_none());
+    assert_eq!(harness.client.stats().late_replies, 2);
 }
 
 fn root_capabilities() -> ClientCapabilities {
@@ -389,6 +390,27 @@ fn f_046_unfinished_bodies_share_one_byte_limit() {
     assert_eq!(failed, 2, "two fit");
     assert_eq!(harness.aborted.len(), 2);
     assert_eq!(harness.client.state(), State::Ready);
+}
+
+#[test]
+fn f_046_unfinished_body_may_be_as_long_as_the_limit() {
+    for excess in [0, 1] {
+        let mut config = config();
+        config.limits.unfinished_bytes = 4_000;
+        let mut harness = Harness::modern_with(config);
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        let mut body = complete(&post, json!({"content": []})).to_string();
+        body.extend(core::iter::repeat_n(' ', 4_000 + excess - body.len()));
+        let fields = [("content-type", "application/json")];
+        harness.respond(post.stream, 200, &fields, &body);
+        if excess == 0 {
+            assert!(harness.reply(call).is_ok());
+        } else {
+            let is_too_large = matches!(harness.failure(call).kind, FailureKind::TooLarge { .. });
+            assert!(is_too_large);
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Header fields of a modern request that repeat its message: the name, and the arguments that a tool marks.
 
-use crate::client_http::{self, Exchange, Harness, error, every_chunking, result};
-use everlink::List;
+use crate::client_http::{self, Exchange, Harness, error, every_chunking, result, seconds};
 use everlink::client::{Delivery, Event, FailureKind, State};
 use everlink::protocol::ClientCapabilities;
+use everlink::{FaultKind, List};
 use serde_json::{Value, json};
 
 /// A call of a tool with this name, as it is sent.
@@ -408,5 +408,42 @@ fn s_xhdr_16_request_refused_as_too_large_fails_only_its_call() {
         assert_eq!(failure.delivery, Delivery::NotSent, "the call did not run");
         assert_eq!(harness.client.state(), State::Ready);
         assert_eq!(harness.unseen_count(), 0, "a resend would be as large");
+    }
+}
+
+/// The next server may have other tools of the same names.
+#[test]
+fn param_headers_of_a_tool_are_cleared_with_the_epoch() {
+    let mut harness = Harness::modern();
+    list_tools(&mut harness, &[tool("query", &marked_properties())]);
+    let post = start_call(&mut harness, "query", &json!({"region": "eu"}));
+    assert_eq!(post.field("mcp-param-region"), Some("eu"));
+    harness.fail(post.stream, FaultKind::Reset);
+    harness.advance(seconds(5));
+    harness.agree_modern();
+    let post = start_call(&mut harness, "query", &json!({"region": "eu"}));
+    assert_eq!(post.field("mcp-param-region"), None);
+}
+
+/// The first page of a new list replaces what an earlier list said.
+#[test]
+fn param_headers_of_a_tool_are_cleared_at_the_start_of_a_new_list() {
+    let mut harness = Harness::modern();
+    for (properties, field) in [(marked_properties(), Some("eu")), (json!({}), None)] {
+        let list = harness.list(List::Tools);
+        for (name, cursor) in [("query", Some("2")), ("other", None)] {
+            let post = harness.next_post("tools/list");
+            let mut page = json!({"tools": [tool(name, &properties)], "ttlMs": 0});
+            page["cacheScope"] = json!("private");
+            if let Some(cursor) = cursor {
+                page["nextCursor"] = json!(cursor);
+            }
+            harness.reply_with(&post, page);
+        }
+        assert_eq!(harness.listed(list).len(), 2);
+        for name in ["query", "other"] {
+            let post = start_call(&mut harness, name, &json!({"region": "eu"}));
+            assert_eq!(post.field("mcp-param-region"), field, "{name}");
+        }
     }
 }

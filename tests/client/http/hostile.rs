@@ -114,6 +114,8 @@ fn changed_capabilities_start_a_new_session_after_lost_contact() {
     harness.advance(seconds(1));
     let post = harness.next_post("initialize");
     assert!(post.body["params"]["capabilities"]["roots"].is_object());
+    let delete = harness.next_exchange(Verb::Delete);
+    assert_eq!(delete.field("mcp-session-id"), Some("s-1"));
 }
 
 #[test]

@@ -621,3 +621,42 @@ fn initialize_reply_whose_id_is_the_number_as_a_string_is_accepted() {
     let initialized = harness.next_post("notifications/initialized");
     assert_eq!(initialized.field("mcp-session-id"), Some("s-7"));
 }
+
+/// The changes that the server did not report before it knew that the handshake is over.
+#[test]
+fn late_accepted_initialized_reports_changes_and_later_messages_do_not() {
+    let (mut harness, initialized) = after_initialize();
+    harness.status(initialized.stream, 500);
+    harness.refuse_listen();
+    harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.serve(&post);
+    let initialized = harness.next_post("notifications/initialized");
+    harness.notify("notifications/example", &json!({}));
+    assert!(harness.changes().is_empty());
+    harness.status(initialized.stream, 202);
+    let changes = harness.changes();
+    assert!(!changes.is_empty());
+    harness.refuse_listen();
+    let post = harness.next_post("notifications/example");
+    harness.status(post.stream, 202);
+    assert_eq!(harness.changes(), changes);
+}
+
+/// A 202 with a reply in it is a reply, and a 200 without one is no acknowledgement.
+#[test]
+fn only_a_202_without_a_message_is_an_acknowledgement() {
+    let fields = [("content-type", "application/json")];
+    let (mut harness, _) = with_listen_stream(legacy_config());
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.json(post.stream, 202, &result(&post, json!({"content": []})));
+    assert!(harness.reply(call).is_ok());
+    for status in [200, 204] {
+        let call = harness.call("tools/call", json!({"name": "add"}));
+        let post = harness.next_post("tools/call");
+        harness.respond(post.stream, status, &fields, "");
+        let why = format!("the response has no reply in it (status {status})").into();
+        assert_eq!(harness.failure(call).kind, FailureKind::Invalid { why });
+    }
+}

@@ -431,3 +431,16 @@ fn s_meta_13_other_meta_keys_pass_unchanged_in_both_directions() {
         assert_eq!(harness.reply(call).expect("a reply")["_meta"], meta);
     }
 }
+
+/// The malformed elements of a batch are left out, and the others count. 2025-03-26 is the only version with batches.
+#[test]
+fn malformed_elements_of_a_batch_are_ignored() {
+    let mut harness = Harness::ready("2025-03-26");
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.begin_stream(post.stream);
+    let batch = json!([1, {"jsonrpc": "2.0"}, complete(&post, json!({"content": []}))]);
+    harness.event(post.stream, None, &batch);
+    assert!(harness.reply(call).is_ok());
+    assert_eq!(harness.client.stats().noise, 0);
+}

@@ -4,6 +4,7 @@
 mod asks;
 mod credentials;
 mod eras;
+mod exchanges;
 mod extensions;
 mod failures;
 mod failures_of_links;

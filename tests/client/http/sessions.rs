@@ -497,3 +497,36 @@ fn s_sess_05_call_running_in_a_lost_session_fails_with_delivery_unknown() {
     let failure = harness.failure(working);
     assert_eq!(failure.delivery, Delivery::Unknown, "{failure}");
 }
+
+#[test]
+fn s_sess_02_session_id_may_have_1024_bytes() {
+    for (len, is_used) in [(1_024, true), (1_025, false)] {
+        let mut settings = config();
+        settings.dialect = Dialect::Legacy;
+        let mut harness = Harness::new(settings);
+        harness.connect();
+        let id = "s".repeat(len);
+        harness.answer_initialize(&id);
+        let post = harness.next_post("notifications/initialized");
+        let used = post.field("mcp-session-id");
+        assert_eq!(used, is_used.then_some(&*id), "{len}");
+    }
+}
+
+/// What the server of an earlier session accepted says nothing about the next one.
+#[test]
+fn session_that_ended_does_not_keep_initialized_from_being_sent_again() {
+    let mut harness = Harness::legacy();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 404);
+    harness.advance(seconds(1));
+    harness.answer_initialize("s-2");
+    let initialized = harness.next_post("notifications/initialized");
+    harness.status(initialized.stream, 500);
+    harness.refuse_listen();
+    let post = harness.next_post("tools/call");
+    harness.serve(&post);
+    assert!(harness.reply(call).is_ok());
+    harness.next_post("notifications/initialized");
+}

@@ -1,7 +1,7 @@
 //! Servers with the transport of 2024-11-05: one stream for all their messages, and a path for the client's messages.
 
 use crate::client_http::{
-    self, Chunking, Harness, ask_message, complete, config, error, every_chunking,
+    self, Chunking, Exchange, Harness, ask_message, complete, config, error, every_chunking,
     initialize_result, result, seconds,
 };
 use everlink::client::{Cause, Event, FailureKind, State};
@@ -293,4 +293,90 @@ fn s_life_11_shutdown_closes_the_stream_without_a_request() {
     assert_eq!(harness.client.state(), State::Closed);
     assert!(!harness.is_open(stream));
     assert_eq!(harness.exchanges.len(), before);
+}
+
+/// The link does not wait for another endpoint.
+#[test]
+fn s_sse_05_endpoint_of_another_origin_refuses_the_handshake() {
+    let (mut harness, stream) = after_fallback(Chunking::Whole);
+    harness.bytes(stream, b"event: endpoint\ndata: https://evil.example/m\n\n");
+    let Some(Cause::HandshakeRefused { why }) = harness.client.last_end().map(|end| &end.cause)
+    else {
+        panic!("the handshake goes on: {:?}", harness.client.last_end());
+    };
+    assert!(
+        why.ends_with("the place for messages is not one of the same server"),
+        "{why}"
+    );
+}
+
+/// A link whose `initialize` is not answered, and that therefore asks for the old transport, too.
+fn after_silence() -> (Harness, Exchange, Exchange) {
+    let mut settings = config();
+    settings.dialect = Dialect::Legacy;
+    let mut harness = Harness::new(settings);
+    harness.connect();
+    let post = harness.next_post("initialize");
+    harness.advance(seconds(60));
+    let get = harness.next_exchange(Verb::Get);
+    (harness, post, get)
+}
+
+/// The harness fails if an exchange is aborted twice, also at the end of the epoch.
+#[test]
+fn old_stream_that_failed_is_closed_once_and_not_requested_again() {
+    for is_stream in [true, false] {
+        let (mut harness, post, get) = after_silence();
+        if is_stream {
+            harness.begin_stream(get.stream);
+            let endpoint = b"event: endpoint\ndata: https://evil.example/m\n\n";
+            harness.bytes(get.stream, endpoint);
+            assert_eq!(harness.aborted, [get.stream]);
+        } else {
+            harness.status(get.stream, 404);
+        }
+        assert_eq!(harness.client.state(), State::Handshaking);
+        harness.advance(seconds(30));
+        assert_eq!(harness.unseen_count(), 0, "the link asks for it once");
+        let reply = result(&post, initialize_result("2025-11-25")).to_string();
+        let fields = [
+            ("content-type", "application/json"),
+            ("mcp-session-id", "s-1"),
+        ];
+        harness.respond(post.stream, 200, &fields, &reply);
+        assert_eq!(harness.client.state(), State::Ready);
+        harness.shutdown();
+        assert_eq!(harness.open_count(), 1, "the DELETE of the session");
+    }
+}
+
+/// Nobody waits for the reply at the old place any more.
+#[test]
+fn unanswered_initialize_is_dropped_when_the_old_transport_names_its_endpoint() {
+    let (mut harness, post, get) = after_silence();
+    harness.begin_stream(get.stream);
+    harness.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
+    harness.next_post("initialize");
+    assert!(harness.is_open(post.stream));
+    harness.advance(seconds(2));
+    assert_eq!(harness.aborted, [post.stream]);
+}
+
+/// The probe has nothing to do with the end of this stream, so the end counts.
+#[test]
+fn end_of_the_old_stream_in_the_handshake_is_a_failure() {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.status(probe.stream, 404);
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 405);
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    harness.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
+    harness.next_post("initialize");
+    harness.end(get.stream);
+    let cause = harness.client.last_end().map(|end| end.cause.clone());
+    assert_eq!(cause, Some(Cause::Died));
+    assert_eq!(harness.client.failures(), 1);
 }

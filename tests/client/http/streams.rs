@@ -409,3 +409,85 @@ fn s_res_06_repeated_reply_settles_no_other_call() {
     assert!(!harness.is_settled(other));
     assert_eq!(harness.client.state(), State::Ready);
 }
+
+/// A legacy configuration without keepalive, in which a stream that brings nothing is requested again only once.
+fn impatient_config() -> everlink::Config {
+    let mut config = client_http::config();
+    config.dialect = everlink::Dialect::Legacy;
+    config.policy.keepalive = None;
+    if let Some(http) = config.binding.http_mut() {
+        http.resumes = 1;
+    }
+    config
+}
+
+/// An event id shows that the stream can be resumed, however many of them there are.
+#[test]
+fn listen_stream_with_several_event_ids_is_resumable_each_time() {
+    for ids in [1, 2, 3] {
+        let mut harness = Harness::new(impatient_config());
+        harness.connect();
+        harness.agree_legacy_awaiting_listen("2025-11-25", Some("s-1"));
+        for _ in 0..4 {
+            let listen = harness.next_exchange(Verb::Get);
+            harness.begin_stream(listen.stream);
+            for id in 0..ids {
+                let event = format!("id: {id}\ndata:\n\n");
+                harness.bytes(listen.stream, event.as_bytes());
+            }
+            harness.end(listen.stream);
+            harness.advance(seconds(10));
+        }
+        let listen = harness.next_exchange(Verb::Get);
+        let last = (ids - 1).to_string();
+        assert_eq!(listen.field("last-event-id"), Some(&*last));
+    }
+}
+
+/// A stream that stayed open for 60 s counts as useful, even without an event.
+#[test]
+fn listen_stream_that_ended_after_60_s_is_requested_again_each_time() {
+    for (open_for, requests) in [(seconds(60), 6), (seconds(59), 2)] {
+        let mut harness = Harness::new(impatient_config());
+        harness.connect();
+        harness.agree_legacy_awaiting_listen("2025-11-25", Some("s-1"));
+        for _ in 0..5 {
+            if let Some(listen) = harness.find(|exchange| exchange.verb == Verb::Get) {
+                harness.begin_stream(listen.stream);
+                harness.advance(open_for.saturating_sub(harness.now.since(listen.at)));
+                harness.end(listen.stream);
+                harness.advance(seconds(2));
+            }
+        }
+        assert_eq!(harness.count(|it| it.verb == Verb::Get), requests);
+    }
+}
+
+/// The link gives up a stream that ends at the same event again and again, unless it was open for 60 s each time.
+#[test]
+fn request_stream_that_ended_early_after_60_s_is_not_stuck() {
+    for (open_for, is_stuck) in [(seconds(60), false), (seconds(59), true)] {
+        let mut config = impatient_config();
+        if let Some(http) = config.binding.http_mut() {
+            http.resumes = 100;
+        }
+        let mut harness = Harness::legacy_with(config, "2025-11-25");
+        let no_limits = CallOptions::new()
+            .with_idle(everlink::Limit::Never)
+            .with_total(everlink::Limit::Never);
+        let call = harness.call_with("tools/call", json!({"name": "add"}), no_limits);
+        let mut exchange = harness.next_post("tools/call");
+        for _ in 0..8 {
+            harness.begin_stream(exchange.stream);
+            harness.bytes(exchange.stream, b"id: 1\ndata:\n\n");
+            harness.advance(open_for.saturating_sub(harness.now.since(exchange.at)));
+            harness.end(exchange.stream);
+            if harness.is_settled(call) {
+                break;
+            }
+            harness.advance(seconds(40).min(open_for));
+            exchange = harness.next_exchange(Verb::Get);
+        }
+        assert_eq!(harness.is_settled(call), is_stuck, "{open_for:?}");
+    }
+}

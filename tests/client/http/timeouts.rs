@@ -366,3 +366,36 @@ fn s_life_11_shutdown_closes_every_exchange() {
         assert_eq!(harness.client.poll_timeout(), None);
     }
 }
+
+/// A probe may be lost over HTTP, so it is repeated. The missed one is withdrawn first.
+#[test]
+fn missed_probes_are_withdrawn_and_repeated() {
+    for version in [client_http::MODERN, "2025-11-25"] {
+        let mut harness = Harness::ready(version);
+        let probe = if version == client_http::MODERN {
+            "server/discover"
+        } else {
+            "ping"
+        };
+        let before = harness.exchanges_of(probe).len();
+        harness.advance(seconds(600));
+        let probes: Vec<_> = harness.exchanges_of(probe)[before..]
+            .iter()
+            .map(|probe| (probe.stream, probe.body["id"].clone()))
+            .collect();
+        assert!(probes.len() >= 10, "{version}: {}", probes.len());
+        let (_, missed) = probes.split_last().expect("probes");
+        let notices = harness.exchanges_of("notifications/cancelled");
+        for (stream, id) in missed {
+            let is_cancelled = notices
+                .iter()
+                .any(|notice| notice.body["params"]["requestId"] == *id);
+            let is_withdrawn = if version == client_http::MODERN {
+                harness.aborted.contains(stream)
+            } else {
+                is_cancelled
+            };
+            assert!(is_withdrawn, "{version}: {id}");
+        }
+    }
+}

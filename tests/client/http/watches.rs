@@ -412,3 +412,28 @@ fn s_cache_11_cursor_is_returned_unchanged() {
     assert_eq!(last.body["params"]["cursor"], "");
     assert!(matches!(harness.outcome(call), Outcome::Listed(_)));
 }
+
+/// The list is read again from its first page, for the calls from before and after the change.
+#[test]
+fn list_whose_page_was_lost_begins_again_for_all_calls() {
+    let mut harness = Harness::modern();
+    let listen = harness.exchanges_of("subscriptions/listen")[0].clone();
+    let before = harness.list(List::Tools);
+    page(
+        &mut harness,
+        &tools(&["a"]),
+        json!({"ttlMs": 0, "nextCursor": "2"}),
+    );
+    let changed = with_subscription_id(&listen, "notifications/tools/list_changed", json!({}));
+    harness.event(listen.stream, None, &changed);
+    let after = harness.list(List::Tools);
+    let lost = harness.next_post("tools/list");
+    harness.begin_stream(lost.stream);
+    harness.end(lost.stream);
+    let first = page(&mut harness, &tools(&["b"]), json!({"ttlMs": 0}));
+    assert!(first.body["params"]["cursor"].is_null());
+    for call in [before, after] {
+        assert_eq!(harness.listed(call).len(), 1);
+    }
+    assert_eq!(harness.unseen_count(), 0);
+}

@@ -965,3 +965,17 @@ fn call_is_lost_without_an_ask_if_the_child_exited_and_then_asks_for_input() {
     harness.perform(Act::End(Vec::new()));
     assert_eq!(harness.failure(call).kind, FailureKind::Lost);
 }
+
+/// Nothing is repeated on a pipe, so an id that the server uses again names another ask.
+#[test]
+fn ask_with_the_id_of_an_answered_one_reaches_the_application() {
+    let mut harness = ready(config_with_asks(), legacy);
+    for count in 1..=2 {
+        harness.perform(ask(7, "roots/list", json!({})));
+        let asks = harness.asks();
+        assert_eq!(asks.len(), count);
+        harness.answer(asks[count - 1], Ok(json!({"roots": []})));
+    }
+    assert_eq!(harness.ask_replies().len(), 2);
+    harness.finish();
+}

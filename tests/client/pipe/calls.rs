@@ -1,7 +1,9 @@
 //! Calls that take long, are cancelled, or are answered too late: deadlines, cancellation, progress. Rows F-062 to
 //! F-068 of the failures; S-CANC and S-PROG of the requirements.
 
-use everlink::client::{CallOptions, Delivery, Event, FailureKind, Misuse, State, TimeLimit};
+use everlink::client::{
+    CallOptions, Delivery, Event, FailureKind, Misuse, Outcome, State, TimeLimit,
+};
 use everlink::{CallId, Config, Limit, List};
 use serde_json::{Value, json};
 
@@ -702,5 +704,15 @@ fn idle_limit_of_zero_times_out_within_1_ms() {
     harness.until_done(call);
     assert_eq!(limit_of(&harness, call), TimeLimit::Idle);
     assert!(harness.failure(call).after <= millis(1));
+    harness.finish();
+}
+
+/// Only HTTP repeats parameters in header fields. On a pipe the error says nothing about them, so the caller gets it.
+#[test]
+fn header_mismatch_on_a_pipe_is_passed_to_the_caller() {
+    let mut harness = ready(config(), || Peer::modern().refuses("tools/call", -32_020));
+    let call = harness.call_tool("add");
+    assert!(matches!(harness.outcome(call), Outcome::Error(error) if error.code == -32_020));
+    assert!(harness.messages_with("tools/list").is_empty());
     harness.finish();
 }

@@ -1210,3 +1210,88 @@ fn s_sub_17_change_below_a_watched_uri_is_reported() {
         harness.finish();
     }
 }
+
+/// The list is not read for a call that nobody waits for.
+#[test]
+fn cancelled_list_call_after_a_change_is_unwanted() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/list"));
+        let before = harness.list(List::Tools);
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
+        let after = harness.list(List::Tools);
+        harness.cancel(after, "never mind");
+        let request = harness.last_message("tools/list");
+        harness.perform(reply(&request, json!({"tools": [{"name": "old"}]})));
+        assert_eq!(listed(&harness, before), ["old"]);
+        assert_eq!(harness.messages_with("tools/list").len(), 1);
+        harness.finish();
+    }
+}
+
+/// Nothing is known of the list in a new epoch, so one list serves the calls from before and after a change.
+#[test]
+fn list_calls_from_before_and_after_a_change_share_one_request_in_a_new_epoch() {
+    for server in BOTH_ERAS {
+        let mut harness = Harness::new(config()).served_by(move |epoch| match epoch {
+            1 => server().ignores("tools/list"),
+            _ => counting_reads(server),
+        });
+        harness.until_ready();
+        let before = harness.list(List::Tools);
+        harness.perform(change_notification(&harness, TOOLS_CHANGED));
+        let after = harness.list(List::Tools);
+        harness.perform_all(dies(CRASH));
+        harness.until_ready();
+        for call in [before, after] {
+            assert_eq!(listed(&harness, call), ["tool-1"]);
+        }
+        harness.finish();
+    }
+}
+
+#[test]
+fn list_may_be_as_large_as_the_byte_limit() {
+    let result = json!({"tools": [{"name": "one"}], "ttlMs": 0, "cacheScope": "private"});
+    let len = result.to_string().len();
+    for (limit, is_read) in [(len, true), (len - 1, false)] {
+        let mut config = config();
+        config.limits.list_bytes = limit;
+        let result = result.clone();
+        let mut harness = ready(config, move || {
+            let result = result.clone();
+            legacy().replies("tools/list", move |_| result.clone())
+        });
+        let list = harness.list(List::Tools);
+        if is_read {
+            assert_eq!(listed(&harness, list), ["one"]);
+        } else {
+            let why = format!("the list of tools is larger than {limit} bytes").into();
+            assert_eq!(harness.failure(list).kind, FailureKind::Invalid { why });
+        }
+        harness.finish();
+    }
+}
+
+#[test]
+fn acknowledgement_of_an_unknown_watch_is_noise() {
+    let mut harness = ready(config(), Peer::modern);
+    let noise = harness.link().stats().noise;
+    let granted = harness.link().granted().clone();
+    let unknown = json!({"id": 999});
+    harness.perform(acknowledged(&unknown, &json!({})));
+    assert_eq!(harness.link().stats().noise, noise + 1);
+    assert_eq!(*harness.link().granted(), granted);
+    harness.finish();
+}
+
+#[test]
+fn nothing_is_granted_after_the_watch_ended_with_its_epoch() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config_watching(Watch::lists()), server);
+        assert_ne!(*harness.link().granted(), Watch::none());
+        harness.perform_all(dies(CRASH));
+        assert_eq!(harness.state(), State::Waiting);
+        assert_eq!(*harness.link().granted(), Watch::none());
+        harness.finish();
+    }
+}

@@ -2,7 +2,7 @@
 //! F-106 and F-109 of the failures, and every way in which a line can be wrong.
 
 use everlink::client::{CallOptions, Cause, Client, Event, FailureKind, Misuse, Outcome, State};
-use everlink::{CallId, Input, Instant, Limits, List, StreamId, Watch};
+use everlink::{CallId, Input, Instant, Limits, List, Output, StreamId, Watch};
 use serde_json::{Value, json};
 
 use crate::client_pipe::{
@@ -866,4 +866,32 @@ fn error_without_an_id_is_reported_as_noise_with_its_message() {
         assert_eq!(samples, ["unexpected token"]);
         check_link_works(&mut harness);
     }
+}
+
+#[test]
+fn stats_count_every_byte_of_input() {
+    for peer in BOTH_ERAS {
+        let mut harness = ready(config(), peer);
+        let before = harness.link().stats().bytes_in;
+        harness.perform(Act::Raw(b"no message\n".to_vec()));
+        harness.perform(Act::Raw(b"unfinished".to_vec()));
+        assert_eq!(harness.link().stats().bytes_in, before + 21);
+        harness.finish();
+    }
+}
+
+#[test]
+fn stats_count_every_byte_of_output() {
+    let mut link = Client::new(config());
+    link.connect(Instant::ZERO);
+    let (mut buf, mut written) = (Vec::new(), 0);
+    while let Some(output) = link.poll_output(&mut buf) {
+        match output {
+            Output::Open { epoch } => link.handle(Instant::ZERO, epoch, Input::Opened),
+            Output::Write { len, .. } => written += len,
+            _ => {}
+        }
+    }
+    assert!(written > 0);
+    assert_eq!(link.stats().bytes_out, written as u64);
 }

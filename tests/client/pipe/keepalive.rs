@@ -6,7 +6,10 @@ use everlink::client::{CallOptions, Cause, Delivery, Ended, Event, Sign, State};
 use everlink::{Instant, Limit};
 use serde_json::json;
 
-use crate::client_pipe::{Command, Harness, Peer, config, error, reply, seconds, stderr};
+use crate::client_pipe::{
+    Command, Harness, Peer, all_capabilities, config, discover_result, error, reply, seconds,
+    stderr,
+};
 use crate::eras::{BOTH_ERAS, legacy, ready};
 
 fn ended_epochs(harness: &Harness) -> Vec<&Ended> {
@@ -423,5 +426,27 @@ fn f_083_link_without_keepalive_neither_probes_nor_replaces_a_stopped_server() {
         (harness.epoch_number(), harness.link().stats().probes),
         (1, 0)
     );
+    harness.finish();
+}
+
+/// Only a server behind a URL can be replaced by one of another era. A process that knows no `server/discover` is still the same.
+#[test]
+fn modern_child_that_refuses_a_probe_is_kept() {
+    let mut harness = Harness::new(config()).served_by(|_| {
+        let mut probes = 0;
+        Peer::modern().on("server/discover", move |request| {
+            probes += 1;
+            if probes == 1 {
+                vec![reply(request, discover_result(all_capabilities()))]
+            } else {
+                vec![error(request, -32_601, "unknown method")]
+            }
+        })
+    });
+    harness.until_ready();
+    harness.advance(seconds(300));
+    assert!(harness.link().stats().probes > 1);
+    assert_eq!(harness.state(), State::Ready);
+    assert_eq!(harness.epoch_number(), 1);
     harness.finish();
 }
