@@ -458,6 +458,33 @@ fn f_092_changed_legacy_watch_sends_only_the_differences() {
 }
 
 #[test]
+fn f_109_newest_watch_is_sent_when_the_server_reads_again() {
+    for server in BOTH_ERAS {
+        let mut config = config_watching(Watch::none());
+        config.limits.write_window = 1;
+        let mut harness = ready(config, server);
+        harness.peer_stops_reading();
+        let uri = |number: usize| format!("file:///{number}");
+        for number in 0..1_000 {
+            harness.watch(Watch::none().and_uri(uri(number)));
+        }
+        for _ in 0..2_000 {
+            harness.perform(Act::Sent(usize::MAX));
+        }
+        let method = if is_modern(&harness) {
+            "subscriptions/listen"
+        } else {
+            "resources/subscribe"
+        };
+        let requests = harness.messages_with(method);
+        assert!(requests.len() < 300, "{} were kept", requests.len());
+        let newest = requests.last().map(|request| request.to_string());
+        assert!(newest.is_some_and(|request| request.contains(&uri(999))));
+        harness.finish();
+    }
+}
+
+#[test]
 fn s_cap_09_legacy_server_gets_the_log_level_in_every_epoch() {
     let watch = Watch::none().and_logs(LogLevel::Warning);
     let mut harness = ready(config_watching(watch), || {
