@@ -245,7 +245,7 @@ fn build_program() -> Result<PathBuf, String> {
 const ABOUT: &str = "\
 # What a step costs beside n others
 
-`cargo xtask growth` writes this page. `cargo xtask growth --check`, a step of `cargo xtask test`, counts again and fails where a step breaks the bound.
+`cargo xtask growth` writes this page. `cargo xtask growth --check`, a step of `cargo xtask test --long`, counts again and fails where a step breaks the bound.
 
 A row is one step: one input or one command, and everything that follows from it until nothing is left to poll. The numbers are the
 instructions that one step takes beside n = 1,000, 10,000 and 100,000 others. The sentence above each table says what the others are.

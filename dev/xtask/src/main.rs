@@ -95,7 +95,7 @@ const COMMANDS: &[Command] = &[
     ("size --check", "", "check that no file and no function is too long", |_| step::run_one(size::check)),
     ("soak", "--hours N | --minutes N | --from DIRECTORY", "run guards and a fleet under faults, check that nothing grows or is lost, and write docs/SOAK.md", soak::run),
     ("test", "", "check everything that can be checked on this machine within 20 minutes", |_| test::run()),
-    ("test --long", "", "run the checks that take longer: examples, scripts byte by byte, real peers, the Python package, a board, WebAssembly, Windows", |_| test::run_long()),
+    ("test --long", "", "run the checks that take longer: dependencies, loom, growth, each package by itself, examples, scripts byte by byte, real peers, the Python package, a board, WebAssembly, Windows", |_| test::run_long()),
     ("test --system", "", "lint, test and pack on macOS and Windows, where the other checks do not run", |_| test::run_system()),
     ("transparent --check", "", "check with a few libraries that the guard between a host and a server is invisible", |_| step::run_one(transparent::check)),
     ("transparent", "[WORD...]", "compare what hosts and servers see with and without the guard, and write docs/TRANSPARENCY.md", transparent::run),

@@ -32,14 +32,6 @@ const STEPS: &[Step] = &[
     }),
     ("dependencies of the core", dependencies::check),
     ("notes on dependencies", dependencies::check_notes),
-    (
-        "licences and sources of dependencies",
-        dependencies::check_licences,
-    ),
-    (
-        "known defects of dependencies",
-        dependencies::check_advisories,
-    ),
     ("documentation", pages::check),
     ("the examples that the tests run", || {
         cargo(
@@ -49,7 +41,6 @@ const STEPS: &[Step] = &[
     ("tests", tests),
     ("simulations with a new seed", sim::check),
     ("scripts, cut at random", || scripts_cut("random")),
-    ("interleavings of threads, with loom", interleavings),
     ("coverage of requirements and failures", coverage::check),
     ("promises of the README", promises::check),
     ("age of the evidence", evidence::check_page),
@@ -61,15 +52,24 @@ const STEPS: &[Step] = &[
     ("the core without an operating system", no_std::check),
     ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
-    ("that no step grows", growth::check),
-    ("packages by themselves", check_packages_alone),
     ("judged by the public conformance suite", conformance::check),
     ("that the guard is invisible", transparent::check),
     ("packages install", package::check),
 ];
 
-/// Checks that take too long for every change, because they build for other targets, or that find least beyond the others.
+/// Checks that take too long for every change, because they compile much that nothing else needs, or that find least beyond the others.
 const LONG_STEPS: &[Step] = &[
+    (
+        "licences and sources of dependencies",
+        dependencies::check_licences,
+    ),
+    (
+        "known defects of dependencies",
+        dependencies::check_advisories,
+    ),
+    ("interleavings of threads, with loom", interleavings),
+    ("that no step grows", growth::check),
+    ("packages by themselves", check_packages_alone),
     ("examples", || {
         cargo("build --workspace --all-features --examples")
     }),
