@@ -37,6 +37,7 @@ pub(crate) async fn run(
                 backoff = Backoff::new();
                 // The time counts from before the request, and a tenth is left for clocks that differ.
                 let valid_for = (shared.lease * 9 / 10).saturating_sub(begun.elapsed());
+                // Another server may have taken the sessions over.
                 if !is_kept {
                     let valid_for = Duration::ZERO;
                     inputs.feed(Input::Lease { valid_for });

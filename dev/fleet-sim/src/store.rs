@@ -86,7 +86,7 @@ impl SimulatedStore {
     /// Renews the lease of a server. Returns whether it had one.
     pub(crate) fn renew(&mut self, node: u32, now: u64) -> bool {
         let before = self.leases.insert(node, now + LEASE);
-        // For the memory, a server is alive from a request on.
+        // In the `MemoryStore`, a server is alive after its first request. This one changes nothing.
         let session = "none".into();
         self.memory
             .carry_out(node, StoreRequest::Forget { session });
