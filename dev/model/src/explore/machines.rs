@@ -180,6 +180,13 @@ pub(super) fn client_http() -> Machine<World<Link<Web>>> {
         cut: Cut(cut),
     };
     let end = |on, faults| End { on, faults };
+    // Shows what is sent, and in which order, once there are credentials.
+    let goes_on = ending("has other credentials and is left alone", |world| {
+        world.step(&Auth(1));
+        World::leave_alone(world);
+    });
+    let mut endings = endings(ending(RECOVERS, World::recover));
+    endings.push(goes_on);
     Machine {
         name: "client-http",
         merges: true,
@@ -194,7 +201,7 @@ pub(super) fn client_http() -> Machine<World<Link<Web>>> {
             http.retry_after_most = Duration::from_secs(10);
             World::new(Setup::prompt(config))
         },
-        endings: endings(ending(RECOVERS, World::recover)),
+        endings,
         actions: actions! { Link<Web>:
             // the application
             "connect" => Connect;
@@ -442,7 +449,7 @@ mod tests {
     use everlink::client::State;
 
     use super::super::Bounds;
-    use super::super::search::{first_difference, search};
+    use super::super::search::{are_merged, search};
     use super::*;
 
     /// Nothing can be sent while credentials are awaited, so a wake has nothing to do.
@@ -455,9 +462,30 @@ mod tests {
             "it wants credentials",
             "wake",
         ];
-        let machine = client_http();
-        let differs = first_difference(&machine, [&sequence[..4], &sequence]);
-        assert_eq!(differs, None);
+        assert!(are_merged(&client_http(), [&sequence[..4], &sequence]));
+    }
+
+    /// Both streams are due at the same time, and are opened in the order in which they ended.
+    #[test]
+    fn order_of_streams_that_wait_for_credentials_tells_states_apart() {
+        let first = [
+            "it serves as a legacy one",
+            "time passes until something is due",
+            "call a tool",
+        ];
+        let listening_ends_first = [
+            "a stream ends",
+            "its reply breaks off",
+            "it wants credentials",
+        ];
+        let reply_ends_first = [
+            "its reply breaks off",
+            "it wants credentials",
+            "it replies with an error",
+        ];
+        let sequences = [listening_ends_first, reply_ends_first].map(|then| [first, then].concat());
+        let sequences = sequences.each_ref().map(Vec::as_slice);
+        assert!(!are_merged(&client_http(), sequences));
     }
 
     #[test]

@@ -303,26 +303,20 @@ fn differing<W: Explored>(
     Ok(differing)
 }
 
-/// The first action that tells these two sequences apart, if one does.
+/// Whether only one of these sequences would be continued.
 #[cfg(test)]
-pub(super) fn first_difference<W: Explored>(
-    machine: &Machine<W>,
-    sequences: [&[&str]; 2],
-) -> Option<&'static str> {
+pub(super) fn are_merged<W: Explored>(machine: &Machine<W>, sequences: [&[&str]; 2]) -> bool {
     let place = |name: &&str| {
         let place = machine.actions.iter().position(|action| action.0 == *name);
         u8::try_from(place.expect("an action")).expect("few actions")
     };
-    let sequences = sequences.map(|names| names.iter().map(place).collect::<Vec<u8>>());
-    let mut actions = machine.actions.iter().zip(0..);
-    let differs = actions.find(|(_, place)| {
-        let [one, other] = sequences.each_ref().map(|sequence| {
-            let digests = digests(machine, sequence, &[*place]);
-            digests.unwrap_or_else(|violation| panic!("{violation}"))
-        });
-        one != other
+    let [one, other] = sequences.map(|names| {
+        let sequence: Vec<u8> = names.iter().map(place).collect();
+        let judgement = judge(machine, &sequence);
+        let digest = judgement.map(|judgement| judgement.digest);
+        digest.unwrap_or_else(|violation| panic!("{violation}"))
     });
-    differs.map(|(action, _)| action.0)
+    one == other
 }
 
 /// What is seen after a sequence and after each action of its continuation.
