@@ -282,7 +282,11 @@ fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<
     order.sort_by_key(|&index| options.names(&files[index].path));
     for index in order {
         let file = &files[index];
-        let is_due = |id: &Id| !options.survivors || !state.is_caught(&mutants.key(*id));
+        let was_caught = |key: &Key| {
+            let row = table.get(&key.file);
+            state.is_caught(key) || row.is_some_and(|row| row.has_caught(key))
+        };
+        let is_due = |id: &Id| !options.survivors || !was_caught(&mutants.key(*id));
         let ids = file.first..file.first + file.mutants();
         let live = ids.filter(|id| mutants.live.contains(id));
         let due: Vec<Id> = live.filter(is_due).collect();

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::state::Key;
+
 /// A row for each file.
 pub(crate) const TABLE: &str = "docs/mutants.tsv";
 /// The mutants that no test noticed.
@@ -27,6 +29,14 @@ pub(crate) struct Row {
     /// Those in functions that must stay `const`.
     pub(crate) unswitched: usize,
     pub(crate) survivors: Vec<Survivor>,
+}
+
+impl Row {
+    /// Whether this row is about the same code, and no such change survived.
+    pub(crate) fn has_caught(&self, key: &Key) -> bool {
+        let is_this = |it: &Survivor| it.function == key.function && it.change == key.change;
+        self.code == key.code && !self.survivors.iter().any(is_this)
+    }
 }
 
 /// A mutant that no test noticed.
@@ -198,7 +208,31 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches_pattern;
+    use super::{Row, Survivor, matches_pattern};
+    use crate::state::Key;
+
+    #[test]
+    fn mutant_is_caught_if_the_row_is_about_its_code_and_no_such_survivor_is_listed() {
+        let row = Row {
+            code: "new".to_owned(),
+            survivors: vec![Survivor {
+                line: 1,
+                function: "f".to_owned(),
+                change: "a to b".to_owned(),
+                reached: true,
+            }],
+            ..Row::default()
+        };
+        let key = |code: &str, function: &str| Key {
+            code: code.to_owned(),
+            function: function.to_owned(),
+            change: "a to b".to_owned(),
+            ..Key::default()
+        };
+        assert!(row.has_caught(&key("new", "g")));
+        assert!(!row.has_caught(&key("new", "f")));
+        assert!(!row.has_caught(&key("old", "g")));
+    }
 
     #[test]
     fn star_stands_for_any_text() {
