@@ -246,32 +246,41 @@ impl World {
                     SimulatedStore::take(&mut node.outbox, now, &mut self.rng, *request);
                 }
                 Output::Event(Event::Request(request)) => {
-                    let params = request
-                        .params
-                        .and_then(|params| params.parse::<Value>().ok());
-                    let params = params.unwrap_or_default();
-                    let tag = params["arguments"]["tag"].as_str().unwrap_or_default();
-                    node.jobs.push(Job {
-                        request: request.request,
-                        next: 1,
-                        most: params["arguments"]["n"].as_u64().unwrap_or(0),
-                        due: now,
-                    });
-                    *self.ran.entry(tag.to_owned()).or_default() += 1;
-                    let session = params["arguments"]["session"].as_str();
-                    let home = session.and_then(|session| self.store.home(session));
-                    let forgot_at = self.store.forgot_at;
-                    // A request that came before this step was taken before the lease was renewed in it.
-                    let may_not_know =
-                        forgot_at.is_some_and(|at| at >= node.renewed_at || node.renewed_at == now);
-                    if home.is_some_and(|home| home != node.instance) && !may_not_know {
-                        return Rule::RunsAtHome
-                            .broken(format!("call {tag} ran at a server that is not its home"));
-                    }
+                    let params = request.params.and_then(|params| params.parse().ok());
+                    self.start_call(at, request.request, &params.unwrap_or_default())?;
                 }
                 _ => {}
             }
         }
+    }
+
+    /// Lets the application of a server work on a call. It must be the home of the call's session.
+    fn start_call(
+        &mut self,
+        at: usize,
+        request: RequestId,
+        params: &Value,
+    ) -> Result<(), Violation> {
+        let (now, node) = (self.now, &mut self.nodes[at]);
+        let arguments = &params["arguments"];
+        node.jobs.push(Job {
+            request,
+            next: 1,
+            most: arguments["n"].as_u64().unwrap_or(0),
+            due: now,
+        });
+        let tag = arguments["tag"].as_str().unwrap_or_default();
+        *self.ran.entry(tag.to_owned()).or_default() += 1;
+        let session = arguments["session"].as_str();
+        let home = session.and_then(|session| self.store.home(session));
+        // A request that came before this step was taken before the lease was renewed in it.
+        let may_not_know = |forgot_at| forgot_at >= node.renewed_at || node.renewed_at == now;
+        if home.is_none_or(|home| home == node.instance)
+            || self.store.forgot_at.is_some_and(may_not_know)
+        {
+            return Ok(());
+        }
+        Rule::RunsAtHome.broken(format!("call {tag} ran at a server that is not its home"))
     }
 }
 
