@@ -208,6 +208,14 @@ impl Setting {
         })
     }
 
+    /// What a server must offer to accept it.
+    pub(crate) const fn feature(&self) -> ServerFeature {
+        match self {
+            Setting::Level(_) => ServerFeature::Logging,
+            Setting::Subscribe(_) | Setting::Unsubscribe(_) => ServerFeature::ResourcesSubscribe,
+        }
+    }
+
     /// The name of what is set. Two requests with the same name must take effect in the order in which they are made.
     pub(crate) fn key(&self) -> &str {
         match self {

@@ -315,6 +315,7 @@ impl Relay {
                 None
             }
             Purpose::Request(mut carried) => {
+                let outcome = self.keep_setting(carried.setting.as_ref(), outcome);
                 if carried.trace.is_some() {
                     let verdict = Verdict::of(&outcome, carried.is_tool_call);
                     self.end_trace(&mut carried, verdict);
@@ -322,6 +323,24 @@ impl Relay {
                 self.reply(&carried, outcome)
             }
         }
+    }
+
+    /// Accepts a setting in the place of the server: it waited for a legacy server, and a modern one came, which has no such request. The
+    /// watch tells that server what it needs to know.
+    fn keep_setting(&self, setting: Option<&Setting>, outcome: Outcome) -> Outcome {
+        let Outcome::Failed(failure) = &outcome else {
+            return outcome;
+        };
+        let is_refused = matches!(failure.kind, FailureKind::NotOffered { .. });
+        let session = self.back.session();
+        let session = session.filter(|session| session.version.era() == Era::Modern);
+        let offers = |setting: &Setting| {
+            session.is_some_and(|session| session.capabilities.offers(setting.feature()))
+        };
+        if is_refused && setting.is_some_and(offers) {
+            return Payload::from_text("{}".into()).map_or(outcome, Outcome::Reply);
+        }
+        outcome
     }
 
     fn reply(&mut self, carried: &CarriedRequest, outcome: Outcome) -> Option<Event> {
@@ -334,7 +353,9 @@ impl Relay {
                         .record_page(&carried.caller, list, is_first, &result);
                 }
                 if let Some(setting) = &carried.setting {
-                    self.back.settle_setting(setting);
+                    if self.is_behind_of(Era::Legacy) {
+                        self.back.settle_setting(setting);
+                    }
                     self.front
                         .settle_setting(self.clock.now(), &carried.caller, setting);
                     if let Setting::Subscribe(uri) = setting {

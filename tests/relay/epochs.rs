@@ -479,6 +479,38 @@ fn era_of_the_server_may_change_with_every_epoch() {
     }
 }
 
+/// A legacy server dies while a host subscribes and chooses a log level. The next server is modern, and has no request for either.
+#[test]
+fn settings_that_waited_for_a_legacy_server_hold_at_a_modern_one() {
+    for is_death_seen_first in [false, true] {
+        let mut chain = Chain::new(Eras::new(Era::Legacy, Era::Legacy))
+            .served_by(|epoch| Backend::of(if epoch == 1 { Era::Legacy } else { Era::Modern }));
+        let echo = chain.tool("echo");
+        chain.until_done(echo);
+        chain.kill(UnreadOutput::Delivered);
+        if is_death_seen_first {
+            chain.settle();
+        }
+        chain.watch(Watch::none().and_uri("file:///a").and_logs(LogLevel::Info));
+        chain.advance(seconds(60));
+        assert_eq!(chain.newest_epoch(), 2);
+        let before = resource_changes(&chain, "file:///a").len();
+        let touch = chain.tool_with("touch", json!({"uri": "file:///a"}));
+        let log = chain.tool("log");
+        chain.until_all_done();
+        chain.settle();
+        assert_eq!(chain.text(touch), "touch \"m2\" by life 2");
+        assert_eq!(resource_changes(&chain, "file:///a").len(), before + 1);
+        let logs = chain.pick_host_events(|event| match event {
+            Event::Log { level, .. } => Some(*level),
+            _ => None,
+        });
+        assert_eq!(logs, [LogLevel::Info, LogLevel::Error]);
+        assert!(chain.is_done(log));
+        chain.finish();
+    }
+}
+
 /// Every epoch is told the host's capabilities, not only the first.
 #[test]
 fn every_epoch_receives_the_capabilities_of_the_host() {

@@ -135,3 +135,44 @@ fn relay_that_could_not_discover_the_server_lets_its_host_fall_back_to_initializ
         play(script);
     }
 }
+
+/// A host subscribed while a legacy server was away, and a modern one came back. The relay told the host that there are no subscriptions.
+#[test]
+fn subscription_that_waited_for_a_legacy_server_holds_at_a_modern_one() {
+    play(
+        "
+        seed 164988 http-http everlink automatic brisk tight
+        +0 do connect 0
+        +1003 fail slow 2125192
+        +0 fail name-lost 6704995
+        +2437 do call 0
+        +0 do read 0
+        +671 do list 0
+        +10 fail proxy-page 0
+        +0 fail proxy-page 1
+        +0 fail refuse 1530623
+        +8000 fail changes 0
+        +10 do call 0
+        +7000 fail refuse 13180651
+        +74 fail name-lost 11404308
+        +7676 do call 0
+        +100 fail proxy-page 1
+        +0 fail refuse 10477749
+        +3787 fail name-lost 8727574
+        +0 fail proxy-page 1
+        +0 fail proxy-page 1
+        +0 do read 0
+        +0 fail name-lost 5681968
+        +0 fail refuse 9117081
+        +0 do reconnect 0
+        +1661 do call 0
+        +0 do cancel 15751756
+        +321 do call 0
+        +0 fail name-lost 3
+        +95 do watch 0
+        +0 fail name-lost 2791396
+        +0 fail name-lost 13096579
+        +3517 do call 0
+        ",
+    );
+}
