@@ -208,11 +208,12 @@ impl Setting {
         })
     }
 
-    /// What a server must offer to accept it.
-    pub(crate) const fn feature(&self) -> ServerFeature {
+    /// What a server must offer for it. A subscription can always be ended.
+    pub(crate) const fn needs_of_server(&self) -> Option<ServerFeature> {
         match self {
-            Setting::Level(_) => ServerFeature::Logging,
-            Setting::Subscribe(_) | Setting::Unsubscribe(_) => ServerFeature::ResourcesSubscribe,
+            Setting::Level(_) => Some(ServerFeature::Logging),
+            Setting::Subscribe(_) => Some(ServerFeature::ResourcesSubscribe),
+            Setting::Unsubscribe(_) => None,
         }
     }
 

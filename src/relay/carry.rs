@@ -334,10 +334,13 @@ impl Relay {
         let is_refused = matches!(failure.kind, FailureKind::NotOffered { .. });
         let session = self.back.session();
         let session = session.filter(|session| session.version.era() == Era::Modern);
-        let offers = |setting: &Setting| {
-            session.is_some_and(|session| session.capabilities.offers(setting.feature()))
+        let accepts = |setting: &Setting| {
+            session.is_some_and(|session| {
+                let needed = setting.needs_of_server();
+                needed.is_none_or(|feature| session.capabilities.offers(feature))
+            })
         };
-        if is_refused && setting.is_some_and(offers) {
+        if is_refused && setting.is_some_and(accepts) {
             return Payload::from_text("{}".into()).map_or(outcome, Outcome::Reply);
         }
         outcome

@@ -511,6 +511,37 @@ fn settings_that_waited_for_a_legacy_server_hold_at_a_modern_one() {
     }
 }
 
+/// A subscription ends at the relay if the server that is there now offers none, and no later server is asked for it.
+#[test]
+fn unsubscribe_that_waited_for_a_legacy_server_holds_at_a_modern_one_without_subscriptions() {
+    let mut chain = Chain::new(Eras::new(Era::Legacy, Era::Legacy)).served_by(|epoch| {
+        let backend = Backend::of(if epoch == 1 { Era::Legacy } else { Era::Modern });
+        let tools = ServerCapabilities::default().with_tools(true);
+        if epoch == 2 {
+            backend.offering(tools)
+        } else {
+            backend
+        }
+    });
+    chain.watch(Watch::none().and_uri("file:///a"));
+    let echo = chain.tool("echo");
+    chain.until_done(echo);
+    chain.settle();
+    chain.kill(UnreadOutput::Delivered);
+    chain.watch(Watch::none());
+    chain.advance(seconds(60));
+    assert_eq!(chain.newest_epoch(), 2);
+    chain.kill(UnreadOutput::Delivered);
+    chain.advance(seconds(60));
+    assert_eq!(chain.newest_epoch(), 3);
+    let watching = chain.received_by(3, "watching").last().copied();
+    assert!(
+        watching.is_none_or(|watch| !watch.contains("file:///a")),
+        "{watching:?}"
+    );
+    chain.finish();
+}
+
 /// Every epoch is told the host's capabilities, not only the first.
 #[test]
 fn every_epoch_receives_the_capabilities_of_the_host() {
