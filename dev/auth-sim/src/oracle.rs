@@ -391,7 +391,11 @@ impl Oracle {
         process.sign_ins += 1;
         let count = process.sign_ins;
         let is_step_up = process.open.is_some_and(|open| open.is_step_up);
-        let is_refused_soon = access.is_some() && process.refused_soon == access;
+        // What it renewed may not have been saved.
+        let is_of_refused = |refused: Mark| {
+            access.is_some_and(|access| access.family == refused.family && access <= refused)
+        };
+        let is_refused_soon = process.refused_soon.is_some_and(is_of_refused);
         let (mut of_flow, mut jumps) = (0, 0);
         if let Some(open) = &mut process.open {
             open.sign_ins += 1;

@@ -154,3 +154,40 @@ fn token_that_expires_in_a_sleep_before_its_use_needs_another_sign_in() {
         ",
     );
 }
+
+/// A renewed token could not be saved and was refused, so the store still had the refresh token that had led to it. The oracle counted the sign-in
+/// that followed as needless.
+#[test]
+fn token_that_is_refused_soon_after_its_renewal_needs_a_sign_in_although_it_was_not_saved() {
+    play(
+        "
+        seed 27374 7 943 fixed
+        +0 lost-answer 0 963407
+        +0 burst 0 467033
+        +0 call 3 508623
+        +1000 call 1 851695
+        +0 call 5 326410
+        +0 call 1 44089
+        +0 call 5 583593
+        +515065 call 4 223641
+        +0 burst 3 6853
+        +1000 forget 0 51805
+        +0 person 2 134871
+        +1000 call 2 179255
+        +0 refuse 1 400539
+        +0 lost-answer 2 820985
+        +1002717 call 3 278293
+        +60000 lost-answer 5 507607
+        +0 lost-answer 2 129310
+        +0 call 4 387905
+        +0 call 2 157849
+        +0 call 6 927462
+        +3045016 redirect 5 682308
+        +0 refuse 4 185706
+        +0 call 3 594446
+        +60000 call 3 928752
+        +877 store-fails 3 258589
+        +0 store-fails 1 223643
+        ",
+    );
+}
