@@ -139,7 +139,7 @@ impl Client {
 
     /// Requests the first page of every list that a call wants.
     pub(super) fn fetch_lists(&mut self) {
-        if self.lifecycle.state() != State::Ready || self.catalog.is_unused() {
+        if self.lifecycle.state() != State::Ready {
             return;
         }
         for list in self.catalog.to_fetch() {

@@ -79,12 +79,6 @@ impl<'b> Object<'b> {
         self.buf.push(b'}');
     }
 
-    /// Whether no member was added so far.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.empty
-    }
-
     /// Adds a boolean.
     pub fn boolean(&mut self, key: &str, value: bool) -> &mut Self {
         self.key(key);

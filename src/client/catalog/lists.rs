@@ -85,11 +85,6 @@ impl Lists {
         }
     }
 
-    /// Whether there are no entries yet.
-    pub(in crate::client) fn is_unused(&self) -> bool {
-        self.entries.iter().all(Option::is_none)
-    }
-
     pub(in crate::client) fn listing(&self, list: List) -> Option<&Arc<Listing>> {
         self.entries[list as usize].as_ref()?.listing.as_ref()
     }

@@ -392,11 +392,6 @@ impl Catalog {
         self.lists.unwant(call)
     }
 
-    /// Whether no list was ever requested or changed.
-    pub(super) fn is_unused(&self) -> bool {
-        self.lists.is_unused()
-    }
-
     /// The lists that calls wait for and that are not being fetched.
     pub(super) fn to_fetch(&self) -> Vec<List> {
         self.lists.to_fetch().collect()
