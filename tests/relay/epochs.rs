@@ -491,7 +491,7 @@ fn settings_that_waited_for_a_legacy_server_hold_at_a_modern_one() {
         if is_death_seen_first {
             chain.settle();
         }
-        chain.watch(Watch::none().and_uri("file:///a").and_logs(LogLevel::Info));
+        chain.watch(Watch::none().and_uri("file:///a").and_logs(LogLevel::Error));
         chain.advance(seconds(60));
         assert_eq!(chain.newest_epoch(), 2);
         let before = resource_changes(&chain, "file:///a").len();
@@ -505,7 +505,7 @@ fn settings_that_waited_for_a_legacy_server_hold_at_a_modern_one() {
             Event::Log { level, .. } => Some(*level),
             _ => None,
         });
-        assert_eq!(logs, [LogLevel::Info, LogLevel::Error]);
+        assert_eq!(logs, [LogLevel::Error]);
         assert!(chain.is_done(log));
         chain.finish();
     }
