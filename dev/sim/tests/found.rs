@@ -176,3 +176,19 @@ fn subscription_that_waited_for_a_legacy_server_holds_at_a_modern_one() {
         ",
     );
 }
+
+/// A relay told its only host why there is no server, with the lines that the server had written to standard error. The oracle counted that as a leak.
+#[test]
+fn relay_tells_its_only_host_what_the_server_wrote_to_stderr_before_it_died() {
+    play(
+        "
+        seed 229564 child-child legacy automatic brisk wide
+        +0 do read 0
+        +10 do connect 0
+        +0 fail latency 12351435
+        +1 fail kill 0
+        +158 fail stderr 1
+        +0 fail kill 1
+        ",
+    );
+}

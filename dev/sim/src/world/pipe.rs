@@ -233,7 +233,10 @@ impl World {
             return false;
         }
         let at = child.up.max(self.now).max(child.frozen_until);
-        let text = format!("trouble: {SECRET}\n").repeat(lines);
+        // A relay tells its only host why there is no server, with these lines.
+        let is_told = leg == 1 && self.setup.shape.legs() == [false, false];
+        let word = if is_told { "" } else { SECRET };
+        let text = format!("trouble: {word}\n").repeat(lines);
         let input = Input::stderr(text.into_bytes());
         self.at(at, WorldEvent::ToUpper(leg, epoch, input));
         true
