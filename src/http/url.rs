@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "too many cases for Miri")]
+    #[cfg_attr(miri, ignore = "takes Miri too long")]
     fn random_texts_do_not_panic_and_parsed_urls_round_trip() {
         let letters = [
             "http://", "a", ":", "/", "..", "?", "#", "@", "[", "]", "é", "1",

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "too many cases for Miri")]
+    #[cfg_attr(miri, ignore = "takes Miri too long")]
     fn every_text_round_trips() {
         let letters = ['a', ' ', '\t', '\n', 'é', '世', '🦀', '=', '?', '\0'];
         for number in 0..100_000_u32 {

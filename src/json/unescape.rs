@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        #[cfg_attr(miri, ignore = "too many cases for Miri")]
+        #[cfg_attr(miri, ignore = "takes Miri too long")]
         fn random_escapes_decode_as_in_serde_json(inner in escaped_string()) {
             let expected: Option<String> = serde_json::from_str(&format!("\"{inner}\"")).ok();
             prop_assert_eq!(super::text(&inner), expected);

@@ -646,6 +646,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri too long")]
     fn deep_nesting_is_kept_and_the_last_duplicate_counts() {
         let depth = 200_000;
         let deep = format!(

@@ -143,7 +143,7 @@ fn difficult_lines_are_framed_correctly() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "too many cases for Miri")]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn lines_do_not_depend_on_the_chunks() {
     let script = difficult_lines();
     for limit in [0, 1, 2, 3, 5, 10, 31, 32, 33, 60, 1024] {
@@ -521,7 +521,7 @@ fn run_is_all_wanted_members_in_a_row_with_an_unambiguous_end() {
 
 /// The walk over an object must accept and reject the same texts as `serde_json`.
 #[test]
-#[cfg_attr(miri, ignore = "too many cases for Miri")]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn validation_agrees_with_serde_json() {
     const SEEDS: &[&str] = &[
         r#"{"jsonrpc":"2.0","id":12,"result":{"a":[1,2,{"b":null}],"c":"d\n"}}"#,

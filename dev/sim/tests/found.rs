@@ -192,3 +192,21 @@ fn relay_tells_its_only_host_what_the_server_wrote_to_stderr_before_it_died() {
         ",
     );
 }
+
+/// The client gave up the notification stream of an epoch if a proxy redirected the first request for it.
+#[test]
+fn notification_stream_survives_a_redirect_of_its_first_request() {
+    play(
+        "
+        seed 314833 http everlink legacy-only background tight
+        +0 do list 0
+        +0 do read 0
+        +0 do watch 0
+        +12397 do connect 0
+        +0 do reconnect 0
+        +1 do call 0
+        +3 fail proxy-status 392119
+        +10 fail clock-back 0
+        ",
+    );
+}

@@ -10,7 +10,7 @@ use crate::step::{has_cargo, nightly, nightly_host, target};
 /// The adapters whose tests need no other program.
 const ADAPTERS: &str = "--package everlink-handle --package everlink-stdio --package everlink-http --package everlink-auth --package everlink-tokio --package everlink-tools";
 
-/// Runs the unit tests of the core in Miri, without those that are marked as having too many cases for it.
+/// Runs the unit tests of the core in Miri, without those that are marked as too long for it.
 pub(crate) fn miri() -> Result<(), String> {
     install("miri")?;
     let run = Run::begin("miri", "miri")?;
@@ -21,7 +21,7 @@ pub(crate) fn miri() -> Result<(), String> {
     command.env("MIRIFLAGS", "-Zmiri-disable-isolation");
     command.env("CARGO_TARGET_DIR", target().join("miri"));
     run_command(&mut command)?;
-    run.end("the unit tests of the core, but those with very many cases: no undefined behaviour")
+    run.end("the unit tests of the core, but 10 long ones: no undefined behaviour")
 }
 
 /// Runs the tests of the adapters with the sanitizer of this name, or with both.

@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "too many cases for Miri")]
+    #[cfg_attr(miri, ignore = "takes Miri too long")]
     fn every_address_is_asked_for_about_as_often_as_their_number_doubles() {
         const MANY: usize = 20_000;
         let mut far = Far::new();

@@ -236,6 +236,7 @@ fn batches_are_bounded() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes Miri too long")]
 fn deep_nesting_does_not_exhaust_the_stack() {
     let nested = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let text = format!(r#"{{"x":{nested},"jsonrpc":"2.0","id":1,"result":{{"deep":{nested}}}}}"#);

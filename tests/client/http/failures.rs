@@ -781,14 +781,23 @@ fn f_037_redirect_target_is_kept_and_can_change_again() {
     }
 }
 
+/// An intermediary may redirect for a while. The stream is requested at the same URL again, and in the end it is given up.
 #[test]
-fn f_037_listen_stream_redirected_to_another_origin_is_not_requested_again() {
-    let mut harness = Harness::legacy_awaiting_listen();
-    let get = harness.next_exchange(Verb::Get);
-    let elsewhere = [("location", "https://evil.example/mcp")];
-    harness.respond(get.stream, 307, &elsewhere, "");
-    assert_eq!(harness.count(|exchange| exchange.verb == Verb::Get), 1);
-    assert_eq!(harness.client.state(), State::Ready);
+fn f_037_listen_stream_redirected_to_another_origin_is_rarely_requested_again() {
+    for status in [302, 307] {
+        let mut harness = Harness::legacy_awaiting_listen();
+        for _ in 0..600 {
+            while let Some(get) = harness.find(|exchange| exchange.verb == Verb::Get) {
+                assert_eq!(get.target, "https://mcp.example/mcp");
+                let elsewhere = [("location", "https://evil.example/mcp")];
+                harness.respond(get.stream, status, &elsewhere, "");
+            }
+            harness.advance_serving(seconds(1));
+        }
+        assert_eq!(harness.count(|exchange| exchange.verb == Verb::Get), 9);
+        assert_eq!(harness.client.state(), State::Ready);
+        assert_eq!(harness.client.failures(), 0);
+    }
 }
 
 #[test]

@@ -110,9 +110,11 @@ impl HttpBinding {
                 status,
                 error: None,
             })),
-            ExchangeKind::Listen | ExchangeKind::OldStream | ExchangeKind::Resume(_) => {
-                self.stream_refused(cx, facts, exchange, "it is elsewhere")
+            // An intermediary may have redirected it, for a while.
+            ExchangeKind::Listen | ExchangeKind::Resume(_) => {
+                self.stream_failed(cx, facts, exchange)
             }
+            ExchangeKind::OldStream => self.stream_refused(cx, facts, exchange, "it is elsewhere"),
             ExchangeKind::DeleteSession(..) => Heard::Gone,
             ExchangeKind::Message => Heard::Noise("a message was redirected to nowhere", b""),
             ExchangeKind::Spent => Heard::Nothing,

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "too many cases for Miri")]
+    #[cfg_attr(miri, ignore = "takes Miri too long")]
     fn made_up_reasons_are_told_a_bounded_number_of_times() {
         let mut refusals = Refusals::default();
         let told = (0..100_000).filter_map(|n| refusals.add(403, &format!("host {n}")));
