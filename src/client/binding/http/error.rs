@@ -65,7 +65,7 @@ impl HttpBinding {
                 status,
                 error,
             })),
-            ExchangeKind::Listen | ExchangeKind::Resume(_) if status >= 500 || is_busy(status) => {
+            ExchangeKind::Listen | ExchangeKind::Resume(_) if is_temporary(status) => {
                 self.stream_failed(cx, facts, exchange)
             }
             ExchangeKind::Listen | ExchangeKind::OldStream | ExchangeKind::Resume(_) => {
@@ -175,6 +175,11 @@ fn read_error(text: &str) -> Option<(Option<Id>, ErrorObject)> {
 /// Whether this status says that the server is busy.
 const fn is_busy(status: u16) -> bool {
     matches!(status, 429 | 503)
+}
+
+/// Whether the same request may succeed later: the server did not get it in time (408, 425), is busy, or has failed.
+const fn is_temporary(status: u16) -> bool {
+    status >= 500 || matches!(status, 408 | 425 | 429)
 }
 
 /// Whether a request that is refused with this status was not run.
