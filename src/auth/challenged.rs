@@ -74,7 +74,7 @@ impl Authorizer {
         self.history.sign_ins = 0;
         self.history.failure = None;
         self.history.renew_after = Instant::ZERO;
-        if self.has_living_token() {
+        if self.has_living_token() && !self.wants_wider() {
             return self.emit_authorized();
         }
         self.wanted.get_or_insert_with(Wanted::default);

@@ -38,6 +38,23 @@ fn insufficient_scope_leads_to_a_sign_in_with_the_union_of_all_scopes() {
     assert_eq!(process.outcomes(), 2);
 }
 
+/// The token in use is too narrow for what waits, so an explicit sign-in does not end the step-up.
+#[test]
+fn explicit_sign_in_during_a_step_up_waits_for_the_wider_token() {
+    let mut process = signed_in_for_read();
+    step_up(&mut process);
+    let now = process.now();
+    process.auth.sign_in(now);
+    process.run();
+    assert_eq!(
+        (process.auth.state(), process.outcomes()),
+        (State::Asking, 1)
+    );
+    process.sign_in();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    assert_eq!((process.visits.len(), process.outcomes()), (2, 2));
+}
+
 /// A-SCOPE-04, A-SCOPE-05: after a restart the store knows what was requested.
 #[test]
 fn next_process_steps_up_from_the_scopes_of_the_store() {

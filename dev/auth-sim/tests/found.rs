@@ -191,3 +191,19 @@ fn token_that_is_refused_soon_after_its_renewal_needs_a_sign_in_although_it_was_
         ",
     );
 }
+
+/// A person asked for a sign-in while a wider token was awaited. The application was told to go on with the narrow one.
+#[test]
+fn sign_in_that_is_asked_for_during_a_step_up_waits_for_the_wider_token() {
+    play(
+        "
+        seed 35674 3 15625 rotating
+        +0 call 1 247930
+        +60000 step-up 0 832479
+        +0 call 1 853520
+        +1000 burst 0 164591
+        +1000 sign-in 0 990841
+        +0 sign-out 0 934237
+        ",
+    );
+}
