@@ -147,8 +147,9 @@ impl Authorizer {
 
     /// Counts sign-ins anew, because the token was of use. Each token counts once: else, its end would excuse any number of sign-ins that fail.
     pub(super) fn forgive_sign_ins(&mut self) {
-        if self.history.forgiven != self.token {
-            self.history.forgiven = self.token;
+        let access = self.access_token().cloned();
+        if self.history.forgiven != access {
+            self.history.forgiven = access;
             self.history.sign_ins = 0;
             self.history.is_renewed_for_server = false;
             self.history.adoptions = 0;

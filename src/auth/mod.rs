@@ -166,7 +166,7 @@ struct History {
     /// How many sign-ins began since the last token that lived.
     sign_ins: u32,
     /// The last token that was of use, so that sign-ins were counted anew.
-    forgiven: u64,
+    forgiven: Option<Secret>,
     /// When the tokens in use came.
     obtained: Option<Instant>,
     /// Whether a token was asked for, or came. One that only lies in the store is not renewed ahead: a process that looks at it may end at once.

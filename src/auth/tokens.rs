@@ -119,6 +119,13 @@ impl Authorizer {
         self.held = Some(record);
         self.token += 1;
         self.history.obtained = Some(self.now.at);
+        if self
+            .tokens()
+            .is_some_and(|tokens| !tokens.is_alive(self.now.unix))
+        {
+            // It was never of use here, so its end excuses nothing.
+            self.history.forgiven = self.access_token().cloned();
+        }
         // Not without end, because processes could renew for each other for ever.
         if self.history.adoptions < MAX_ADOPTIONS {
             self.history.adoptions += 1;

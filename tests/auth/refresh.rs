@@ -569,6 +569,26 @@ fn expired_token_excuses_three_sign_ins_also_if_the_first_was_explicit() {
     assert_eq!(process.visits.len(), 1 + 3);
 }
 
+/// Another process may leave a token in the store that has expired by the time it is read.
+#[test]
+fn token_that_had_expired_before_it_was_read_excuses_no_sign_in() {
+    let mut web = usual_web();
+    web.at(TOKEN, |_| {
+        Answer::json(200, json!({"access_token": "a", "expires_in": 60}))
+    });
+    let mut process = Process::signed_in(web);
+    for number in 0..8 {
+        // Nobody comes.
+        process.pass(seconds(601));
+        let other = format!("other-{number}");
+        process
+            .store
+            .edit(|record| record["tokens"]["access"] = json!(other));
+        process.unauthorized();
+    }
+    assert_eq!(process.visits.len(), 1 + 3);
+}
+
 #[test]
 fn refused_renewal_after_three_sign_ins_asks_nobody_again() {
     for trouble in [None, Some(Answer::status(503))] {

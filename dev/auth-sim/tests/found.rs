@@ -207,3 +207,26 @@ fn sign_in_that_is_asked_for_during_a_step_up_waits_for_the_wider_token() {
         ",
     );
 }
+
+/// After three failed sign-ins, a token that had long expired was read from the store. It excused three more.
+#[test]
+fn token_that_had_expired_before_it_was_read_excuses_no_failed_sign_in() {
+    play(
+        "
+        seed 45229 2 86400 missing
+        +0 burst 1 208276
+        +60000 move 1 366044
+        +0 crash 1 446323
+        +0 all 1 612970
+        +60000 redirect 0 496352
+        +91403214 crash 1 632933
+        +0 all 1 323997
+        +0 busy 0 331985
+        +60000 crash 1 150306
+        +0 call 0 242373
+        +60000 call 0 465323
+        +0 busy 1 625279
+        +107437 call 0 643874
+        ",
+    );
+}
