@@ -50,7 +50,6 @@ const STEPS: &[Step] = &[
         cargo("test --workspace --all-features --doc")
     }),
     ("the core without an operating system", no_std::check),
-    ("the footprint of a small program", footprint::check),
     ("what the work of a link costs", bench::check),
     ("judged by the public conformance suite", conformance::check),
     ("that the guard is invisible", transparent::check),
@@ -67,6 +66,8 @@ const LONG_STEPS: &[Step] = &[
         "known defects of dependencies",
         dependencies::check_advisories,
     ),
+    ("the core for more small machines", no_std::check_more),
+    ("the footprint of a small program", footprint::check),
     ("interleavings of threads, with loom", interleavings),
     ("that no step grows", growth::check),
     ("packages by themselves", check_packages_alone),
