@@ -65,7 +65,9 @@ impl Authorizer {
         if self.store.is_stored {
             // Tokens of another place stay valid.
             let before = self.held.take().filter(|held| held.place == place);
-            self.store.spent = before.and_then(|held| held.tokens);
+            let replaced = before.and_then(|held| held.tokens);
+            // Those that were refused before the sign-in are spent still.
+            self.store.spent = replaced.or_else(|| self.store.spent.take());
         }
         self.held = Some(Record {
             place,

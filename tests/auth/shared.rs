@@ -114,6 +114,31 @@ fn a_spent_token_in_the_store_is_not_taken_back() {
     assert_eq!(stored["tokens"]["refresh"], "refresh-3");
 }
 
+/// The store fails before the refused token is deleted from it, and until after the next sign-in.
+#[test]
+fn a_refused_token_in_the_store_is_not_taken_back_after_a_sign_in() {
+    let mut process = Process::signed_in(usual_web());
+    let store = process.store.clone();
+    process.web.borrow_mut().at(TOKEN, move |_| {
+        store.get().is_broken = true;
+        Answer::json(400, json!({"error": "invalid_grant"}))
+    });
+    process.unauthorized();
+    answer_renewals(&process, Answer::json(200, tokens(2)));
+    process.pass(Duration::from_secs(60));
+    process.sign_in();
+    process.pass(Duration::from_secs(60));
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    process.store.get().is_broken = false;
+    let stored = process.store.tokens().unwrap();
+    assert_eq!(stored["tokens"]["refresh"], "refresh-1");
+    answer_renewals(&process, Answer::json(200, tokens(3)));
+    process.pass(RENEWAL);
+    assert_eq!(sent_refresh_tokens(&process), ["refresh-1", "refresh-2"]);
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+    assert_eq!(process.visits.len(), 2);
+}
+
 #[test]
 fn a_renewal_that_must_wait_is_no_reason_for_a_sign_in() {
     let mut process = Process::signed_in(usual_web());

@@ -230,3 +230,23 @@ fn token_that_had_expired_before_it_was_read_excuses_no_failed_sign_in() {
         ",
     );
 }
+
+/// The store failed while a refused refresh token was to be deleted and while the tokens of the next sign-in were to be saved. At their renewal, the refused one was
+/// read and used again, and the good ones were lost.
+#[test]
+fn refused_refresh_token_that_stays_in_the_store_is_not_used_again_after_a_sign_in() {
+    play(
+        "
+        seed 56085 2 681 rotating
+        +0 call 0 942072
+        +2101341 forget 0 843553
+        +0 busy 0 599369
+        +0 call 0 820827
+        +1000 call 0 196446
+        +1000 call 0 996362
+        +0 call 1 27540
+        +170 store-fails 1 320278
+        +0 store-fails 1 315885
+        ",
+    );
+}
