@@ -165,7 +165,7 @@ struct Exchanges {
 struct History {
     /// How many sign-ins began since the last token that lived.
     sign_ins: u32,
-    /// The last token that was of use, so that sign-ins were counted anew.
+    /// The access token that excuses no more sign-ins: it has done so once, or it had expired before it was read.
     forgiven: Option<Secret>,
     /// When the tokens in use came.
     obtained: Option<Instant>,

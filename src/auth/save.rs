@@ -66,7 +66,7 @@ impl Authorizer {
             // Tokens of another place stay valid.
             let before = self.held.take().filter(|held| held.place == place);
             let replaced = before.and_then(|held| held.tokens);
-            // Those that were refused before the sign-in are spent still.
+            // Tokens that were refused before the sign-in stay spent.
             self.store.spent = replaced.or_else(|| self.store.spent.take());
         }
         self.held = Some(Record {

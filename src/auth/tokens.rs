@@ -123,7 +123,7 @@ impl Authorizer {
             .tokens()
             .is_some_and(|tokens| !tokens.is_alive(self.now.unix))
         {
-            // It was never of use here, so its end excuses nothing.
+            // It was never of use here, so it excuses no sign-in.
             self.history.forgiven = self.access_token().cloned();
         }
         // Not without end, because processes could renew for each other for ever.

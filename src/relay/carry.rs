@@ -325,8 +325,8 @@ impl Relay {
         }
     }
 
-    /// Accepts a setting in the place of the server: it waited for a legacy server, and a modern one came, which has no such request. The
-    /// watch tells that server what it needs to know.
+    /// Accepts a setting in place of the server, if the setting waited for a legacy server and a modern one came, which has no such request.
+    /// The watch tells that server what it needs to know.
     fn keep_setting(&self, setting: Option<&Setting>, outcome: Outcome) -> Outcome {
         let Outcome::Failed(failure) = &outcome else {
             return outcome;

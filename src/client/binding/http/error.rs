@@ -110,7 +110,7 @@ impl HttpBinding {
                 status,
                 error: None,
             })),
-            // An intermediary may have redirected it, for a while.
+            // An intermediary may redirect for a while.
             ExchangeKind::Listen | ExchangeKind::Resume(_) => {
                 self.stream_failed(cx, facts, exchange)
             }
@@ -177,7 +177,7 @@ const fn is_busy(status: u16) -> bool {
     matches!(status, 429 | 503)
 }
 
-/// Whether the same request may succeed later: the server did not get it in time (408, 425), is busy, or has failed.
+/// Whether the same request may succeed later: it came too late (408) or too early (425), or the server is busy or has failed.
 const fn is_temporary(status: u16) -> bool {
     status >= 500 || matches!(status, 408 | 425 | 429)
 }
