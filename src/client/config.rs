@@ -55,10 +55,6 @@ pub struct Config {
     pub seed: u64,
 }
 
-/// Requests with at most this many bytes of parameters count as short. Where several clients share a link, a short request neither waits
-/// behind long ones of other clients nor is refused because of them. 64 KiB: most requests are a thousandth of it.
-pub(crate) const SHORT: usize = 64 << 10;
-
 /// The additional settings of a relay's upstream link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relayed {

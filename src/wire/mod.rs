@@ -29,3 +29,7 @@ pub use message::{
 pub(crate) use message::{parse_after_run, parse_visiting};
 pub use skim::Skimmed;
 pub use sse::{SseEvent, SseReader};
+
+/// Requests with at most this many bytes of parameters count as short. Where several clients share a link, a short request neither waits
+/// behind long ones of other clients nor is refused because of them. 64 KiB: most requests are a thousandth of it.
+pub(crate) const SHORT: usize = 64 << 10;

@@ -435,8 +435,10 @@ impl Oracle {
             return;
         };
         let expiry = self.expiries.get(&access).copied().unwrap_or(u64::MAX);
-        // Tokens are renewed a minute before they expire.
-        if when.mono >= at + LIVED || when.unix + 60 >= expiry {
+        let has_lived = when.mono >= at + LIVED || when.unix >= expiry;
+        // Tokens are renewed a minute before they expire. A process that renewed none in this minute may still count the token at its end.
+        let is_ending = when.unix + 60 >= expiry && process.sign_ins > 0;
+        if has_lived || is_ending {
             process.sign_ins = 0;
             process.obtained = None;
         }

@@ -250,3 +250,24 @@ fn refused_refresh_token_that_stays_in_the_store_is_not_used_again_after_a_sign_
         ",
     );
 }
+
+/// The oracle counted a token in its last minute before any sign-in, and then allowed nothing for its end. Nothing was wrong in the machine.
+#[test]
+fn token_that_ends_after_a_failed_sign_in_excuses_that_sign_in() {
+    play(
+        "
+        seed 92894 5 530 missing
+        +0 call 4 672595
+        +34345 call 0 50472
+        +449608 call 0 483688
+        +1000 step-up 3 584591
+        +0 burst 2 605432
+        +0 error 1 135847
+        +60000 call 2 317452
+        +25377 crash 3 199062
+        +0 call 2 344855
+        +1000 outage 2 956035
+        +510925 call 2 146740
+        ",
+    );
+}

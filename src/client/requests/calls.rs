@@ -6,7 +6,6 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::client::config::SHORT;
 use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::client::requests::behalf::Behalf;
 use crate::client::requests::deadlines::Clock;
@@ -17,6 +16,7 @@ use crate::protocol::watch::{List, Setting};
 use crate::protocol::{Method, Owner, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
 use crate::util::sorted::Sorted;
+use crate::wire::SHORT;
 
 #[derive(Debug)]
 pub(in crate::client) struct Call {

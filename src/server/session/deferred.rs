@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::client::config::SHORT;
 use crate::json::Payload;
 use crate::protocol::code;
 use crate::protocol::method::names;
 use crate::server::origin::{IdScope, Origin, QueueId, SessionKey, WireId};
+use crate::wire::SHORT;
 use crate::wire::{ErrorObject, Id};
 
 /// A message that waits for the offer.
