@@ -121,7 +121,9 @@ impl Authorizer {
             Some(record) if is_usable(&record) => {
                 self.release();
                 self.adopt(record);
+                // The sign-in of another process is as good as one of this.
                 self.history.is_renewed_for_server = false;
+                self.history.adoptions = 0;
                 return self.use_tokens();
             }
             Some(record) => {

@@ -545,24 +545,49 @@ fn tokens_of_a_sibling_have_a_number_of_their_own() {
 #[test]
 fn token_of_a_sibling_is_renewed_if_it_is_at_most_the_sixth() {
     for (count, is_renewed) in [(5, true), (6, true), (7, false)] {
-        let process = Process::signed_in(usual_web());
-        let (web, store) = (Rc::clone(&process.web), process.store.clone());
-        drop(process);
-        let mut two = Process::sharing(&web, &store, START, |_| {});
-        for number in 2..=count {
-            store.edit(|record| {
-                record["tokens"]["access"] = json!(format!("sibling-{number}"));
-                record["tokens"]["refresh"] = json!(format!("refresh-{number}"));
-            });
-            two.unauthorized();
-            let expected = format!("Bearer sibling-{number}");
-            assert_eq!(two.token().unwrap().1, expected);
-        }
-        assert_eq!(refreshes(&two), 0);
+        let mut two = process_with_tokens_of_siblings(count);
         two.unauthorized();
         assert_eq!(refreshes(&two), usize::from(is_renewed), "{count}");
         assert_eq!(two.visits.len(), usize::from(!is_renewed), "{count}");
     }
+}
+
+/// The sign-in of a sibling counts like an own one: what came before it is no reason to ask a person soon after it.
+#[test]
+fn tokens_of_siblings_are_counted_anew_after_the_sign_in_of_a_sibling() {
+    let mut two = process_with_tokens_of_siblings(7);
+    // It is found in the turn to sign in.
+    store_token_of_sibling(&two.store, 8);
+    two.unauthorized();
+    assert_eq!(two.token().unwrap().1, "Bearer sibling-8");
+    store_token_of_sibling(&two.store, 9);
+    two.unauthorized();
+    assert_eq!(two.token().unwrap().1, "Bearer sibling-9");
+    two.unauthorized();
+    assert_eq!((refreshes(&two), two.visits.len()), (1, 0));
+}
+
+/// A process that took over this many tokens, one after the other, each because the server had refused the last.
+fn process_with_tokens_of_siblings(count: u32) -> Process {
+    let process = Process::signed_in(usual_web());
+    let (web, store) = (Rc::clone(&process.web), process.store.clone());
+    drop(process);
+    let mut two = Process::sharing(&web, &store, START, |_| {});
+    for number in 2..=count {
+        store_token_of_sibling(&store, number);
+        two.unauthorized();
+        let expected = format!("Bearer sibling-{number}");
+        assert_eq!(two.token().unwrap().1, expected);
+    }
+    assert_eq!(refreshes(&two), 0);
+    two
+}
+
+fn store_token_of_sibling(store: &Store, number: u32) {
+    store.edit(|record| {
+        record["tokens"]["access"] = json!(format!("sibling-{number}"));
+        record["tokens"]["refresh"] = json!(format!("refresh-{number}"));
+    });
 }
 
 /// A sibling whose refresh token was refused has left a record without tokens.

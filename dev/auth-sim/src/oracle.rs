@@ -430,18 +430,22 @@ impl Oracle {
 
     /// Counts sign-ins anew if the last token was of use. Each token counts once.
     fn forgive_if_lived(&mut self, when: When, pid: Pid) {
+        // Tokens are renewed a minute before they expire.
+        let is_of_use = self.has_lived(when, pid, 60);
         let process = &mut self.processes[pid];
-        let Some((access, at)) = process.obtained else {
-            return;
-        };
-        let expiry = self.expiries.get(&access).copied().unwrap_or(u64::MAX);
-        let has_lived = when.mono >= at + LIVED || when.unix >= expiry;
-        // Tokens are renewed a minute before they expire. A process that renewed none in this minute may still count the token at its end.
-        let is_ending = when.unix + 60 >= expiry && process.sign_ins > 0;
-        if has_lived || is_ending {
+        // Nothing is used up while there is nothing to excuse: the process may count the token later than the oracle.
+        if is_of_use && process.sign_ins > 0 {
             process.sign_ins = 0;
             process.obtained = None;
         }
+    }
+
+    /// Whether the last token has lived for ten minutes, or ends in this many seconds, and has excused nothing yet.
+    fn has_lived(&self, when: When, pid: Pid, margin: u64) -> bool {
+        self.processes[pid].obtained.is_some_and(|(access, at)| {
+            let expiry = self.expiries.get(&access).copied().unwrap_or(u64::MAX);
+            when.mono >= at + LIVED || when.unix + margin >= expiry
+        })
     }
 
     fn open(&mut self, when: When, pid: Pid, is_step_up: bool) {
@@ -465,9 +469,17 @@ impl Oracle {
 
     fn challenged(&mut self, when: When, pid: Pid, token: Option<Mark>, is_step_up: bool) {
         self.open(when, pid, is_step_up);
+        let has_lived = self.has_lived(when, pid, 0);
         let process = &mut self.processes[pid];
+        if has_lived && process.is_idle && token == process.current {
+            // The process counts the token now, even if there is nothing to excuse.
+            process.sign_ins = 0;
+            process.obtained = None;
+        }
         if let Some(open) = process.open.as_mut().filter(|_| token.is_some()) {
-            let is_other = open.refused.0.is_some() && open.refused.0 != token;
+            // What was renewed before the first challenge was renewed because the application asked for it.
+            let has_reason = open.refused.0.is_some() || open.renewals > 0;
+            let is_other = has_reason && open.refused.0 != token;
             open.refused = (token, open.refused.1 + u32::from(is_other));
             if token == process.current {
                 // The token of a sign-in may be refused before its outcome is told. That is a challenge of its own.

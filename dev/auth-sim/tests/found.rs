@@ -7,7 +7,7 @@ use everlink_auth_sim::{Script, play, run};
 fn seeds_that_were_found_break_no_rule() {
     let found = [
         1, 4, 7, 10, 22, 23, 24, 34, 40, 274, 296, 370, 644, 1434, 2243, 2463, 3033, 3150, 3545,
-        5326, 8597, 24728, 24810, 34370, 34740, 70905,
+        5326, 8597, 24728, 24810, 34370, 34740, 70905, 259946,
     ];
     for seed in found {
         let (_, violation) = run(&Script::from_seed(seed), None);
@@ -268,6 +268,86 @@ fn token_that_ends_after_a_failed_sign_in_excuses_that_sign_in() {
         +0 call 2 344855
         +1000 outage 2 956035
         +510925 call 2 146740
+        ",
+    );
+}
+
+/// A process had taken over six tokens of others, one after the other, before one of them signed in. After that sign-in, it still asked a person when the next
+/// such token was refused, and did not renew it first.
+#[test]
+fn tokens_of_others_are_counted_anew_after_their_sign_in() {
+    play(
+        "
+        seed 188484 6 947 fixed
+        +48589 crash 0 52462
+        +3840 refuse 4 966339
+        +1769880 call 0 615895
+        +0 call 2 432934
+        +0 call 3 948497
+        +1563719 call 3 349566
+        +0 lost-answer 3 404250
+        +0 crash 3 826313
+        +3005658 sleep 1 501976
+        +63 burst 3 537971
+        +1000 refuse 3 507902
+        +0 call 4 70337
+        +60000 crash 4 400765
+        +0 revoke 0 465478
+        +0 call 4 593013
+        +1151378 crash 4 966862
+        +0 call 5 818000
+        +22777 sleep 0 760446
+        +1000 redirect 1 509225
+        +0 sign-in 4 22860
+        +0 call 1 282841
+        +1800834 refuse 4 880835
+        +0 call 4 719963
+        +276 all 0 684426
+        +1000 all 5 127995
+        +0 crash 5 82195
+        +27835 sleep 5 752807
+        +0 call 2 770569
+        +0 crash 3 679380
+        +0 all 5 680331
+        +1000 lost-request 2 856847
+        +0 move 2 692379
+        +1104048 call 3 89941
+        +60000 lost-answer 1 367324
+        +0 revoke 3 20776
+        +0 sleep 4 410624
+        +954001 all 1 368911
+        +1000 call 1 726343
+        +60000 call 3 643036
+        +1000 refuse 3 153455
+        +0 call 5 934822
+        +1000 call 1 866583
+        ",
+    );
+}
+
+/// The token of a process was of use until its end, and a sign-in for a wider scope failed meanwhile. The oracle had counted the token before that sign-in,
+/// so that its end excused nothing. Nothing was wrong in the machine.
+#[test]
+fn token_that_lived_during_a_failed_step_up_excuses_that_step_up() {
+    play(
+        "
+        seed 202012 5 7181 fixed
+        +0 call 0 491625
+        +60000 all 3 241084
+        +1000 step-up 4 743191
+        +0 person 4 169750
+        +0 call 0 477773
+        +0 call 2 174050
+        +0 lost-answer 4 928468
+        +1000 lost-answer 0 479709
+        +0 sign-out 4 757158
+        +0 error 2 830363
+        +0 refuse 2 250098
+        +863 all 1 341726
+        +8954976 person 2 656482
+        +0 call 2 548741
+        +71 call 3 722708
+        +6503811 call 2 930279
         ",
     );
 }

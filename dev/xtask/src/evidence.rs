@@ -24,29 +24,51 @@ struct Check {
     name: &'static str,
     /// The page that tells the result whole, if there is one.
     page: Option<&'static str>,
-    /// The directories whose code it is about.
-    code: &'static [&'static str],
+    code: Code,
 }
 
-const fn check(
-    name: &'static str,
-    page: Option<&'static str>,
-    code: &'static [&'static str],
-) -> Check {
+/// The code that a check is about: what the page calls it, and its directories.
+type Code = (&'static str, &'static [&'static str]);
+
+const fn check(name: &'static str, page: Option<&'static str>, code: Code) -> Check {
     Check { name, page, code }
 }
 
-const ADAPTERS: &[&str] = &["src", "adapters"];
-const PROGRAM: &[&str] = &["src", "adapters", "cli"];
+const SRC: Code = ("`src`", &["src"]);
+const ADAPTERS: Code = ("`src`, `adapters`", &["src", "adapters"]);
+const PROGRAM: Code = ("`src`, `adapters`, `cli`", &["src", "adapters", "cli"]);
+
+/// Parts of the core, with those that every part may import.
+macro_rules! with_imports {
+    ($($part:literal),+) => {
+        (
+            concat!($("`", $part, "`, ",)+ "their imports"),
+            &[$($part,)+ "src/driver", "src/http", "src/json", "src/protocol", "src/util", "src/wire"],
+        )
+    };
+}
+
+const AUTH: Code = with_imports!("src/auth");
+const CLIENT: Code = with_imports!("src/client");
+const SERVER: Code = with_imports!("src/server");
+const LINKS: Code = with_imports!("src/client", "src/relay", "src/server");
+
+const SIMULATION: Option<&str> = Some("SIMULATION.md");
 
 const CHECKS: &[Check] = &[
-    check("mutants", Some("MUTANTS.md"), &["src"]),
-    check("fuzz", Some("FUZZING.md"), &["src"]),
-    check("sim", Some("SIMULATION.md"), &["src"]),
-    check("auth-sim", Some("SIMULATION.md"), &["src"]),
-    check("fleet-sim", Some("SIMULATION.md"), &["src"]),
-    check("explore", Some("SIMULATION.md"), &["src"]),
-    check("miri", None, &["src"]),
+    check("mutants", Some("MUTANTS.md"), SRC),
+    check("fuzz", Some("FUZZING.md"), SRC),
+    check("sim", SIMULATION, LINKS),
+    check("auth-sim", SIMULATION, AUTH),
+    check("fleet-sim", SIMULATION, SERVER),
+    check("explore client", SIMULATION, CLIENT),
+    check("explore client-http", SIMULATION, CLIENT),
+    check("explore server", SIMULATION, SERVER),
+    check("explore server-http", SIMULATION, SERVER),
+    check("explore server-shared", SIMULATION, SERVER),
+    check("explore relay", SIMULATION, LINKS),
+    check("explore auth", SIMULATION, AUTH),
+    check("miri", None, SRC),
     check("address sanitizer", None, ADAPTERS),
     check("thread sanitizer", None, ADAPTERS),
     check("soak", Some("SOAK.md"), PROGRAM),
@@ -190,7 +212,7 @@ pub(crate) fn record(row: Row) -> Result<(), String> {
 pub(crate) fn hash_for(check: &str) -> Result<String, String> {
     let known = CHECKS.iter().find(|known| known.name == check);
     let known = known.ok_or_else(|| format!("there is no check `{check}`"))?;
-    Hashes::default().of(known.code)
+    Hashes::default().of(known.code.1)
 }
 
 pub(crate) fn date() -> Result<String, String> {
@@ -208,26 +230,30 @@ fn rows() -> Result<Vec<Row>, String> {
     rows.collect()
 }
 
-/// The hash of the code below each directory that a check is about.
+/// The digest of the code below each directory that a check is about.
 #[derive(Default)]
-struct Hashes(BTreeMap<&'static str, String>);
+struct Hashes(BTreeMap<&'static str, Vec<u8>>);
 
 impl Hashes {
-    /// Joins the hashes of these directories.
+    /// The hash of the code in these directories: eight bytes in hexadecimal.
     fn of(&mut self, parts: &[&'static str]) -> Result<String, String> {
-        let mut hashes = Vec::new();
+        let mut hasher = Sha256::new();
         for part in parts {
             if !self.0.contains_key(part) {
-                self.0.insert(part, hash(part)?);
+                self.0.insert(part, digest(part)?);
             }
-            hashes.push(self.0[part].clone());
+            hasher.update(&self.0[part]);
         }
-        Ok(hashes.join("-"))
+        let bytes = hasher.finalize();
+        Ok(bytes[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
     }
 }
 
-/// Four bytes of SHA-256 over the code below a directory, in hexadecimal.
-fn hash(part: &str) -> Result<String, String> {
+/// SHA-256 over the code below a directory.
+fn digest(part: &str) -> Result<Vec<u8>, String> {
     let mut hasher = Sha256::new();
     for (path, code) in size::code(part)? {
         hasher.update(path.to_string_lossy().replace('\\', "/"));
@@ -235,11 +261,7 @@ fn hash(part: &str) -> Result<String, String> {
         hasher.update(code);
         hasher.update([0]);
     }
-    let bytes = hasher.finalize();
-    Ok(bytes[..4]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(hasher.finalize().to_vec())
 }
 
 /// A check with its row, if it ever ran, and whether that row is about the code as it is.
@@ -248,7 +270,7 @@ type State<'a> = (&'static Check, Option<&'a Row>, bool);
 fn states(rows: &[Row]) -> Result<Vec<State<'_>>, String> {
     let mut hashes = Hashes::default();
     let state = |check: &'static Check| {
-        let hash = hashes.of(check.code)?;
+        let hash = hashes.of(check.code.1)?;
         let row = rows.iter().find(|row| row.check == check.name);
         Ok((check, row, row.is_some_and(|row| row.code == hash)))
     };
@@ -279,8 +301,7 @@ fn page(rows: &[Row]) -> Result<String, String> {
     let mut page = format!("{INTRODUCTION}\n");
     page += "| check | of | result | state | command | commit | date | duration | machine |\n|---|---|---|---|---|---|---|--:|---|\n";
     for (check, row, is_current) in states(rows)? {
-        let parts: Vec<String> = check.code.iter().map(|part| format!("`{part}`")).collect();
-        let parts = parts.join(", ");
+        let (parts, _) = check.code;
         let Some(row) = row else {
             let name = check.name;
             let _ = writeln!(page, "| {name} | {parts} | | **never run** | | | | | |");
@@ -337,6 +358,26 @@ mod tests {
         let new = page(&[soak_on(&code)]).expect("the code can be read");
         assert!(new.contains("| flat | this code |"), "{new}");
         assert!(new.contains("| 120 min 1 s | 2 cores |"), "{new}");
+    }
+
+    #[test]
+    fn check_is_about_all_that_its_code_imports() {
+        for check in CHECKS {
+            let (_, parts) = check.code;
+            for part in parts.iter().filter(|part| part.starts_with("src/")) {
+                for (path, code) in size::code(part).expect("the code can be read") {
+                    for (at, _) in code.match_indices("crate::") {
+                        let rest = &code[at + "crate::".len()..];
+                        let end = rest.find(|c: char| !c.is_alphanumeric());
+                        let import = format!("src/{}", &rest[..end.unwrap_or(rest.len())]);
+                        let is_outside = root().join(&import).is_dir()
+                            && import != "src/"
+                            && !parts.contains(&&*import);
+                        assert!(!is_outside, "{}: {path:?} has {import}", check.name);
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ const COMMANDS: &[Command] = &[
     ("semver", "", "compare the API of all published packages with the last release", |_| step::run_one(semver::check)),
     ("sim", "[--runs N] [--seed S] ...", "simulate many seeds with faults: a link must keep the rules and recover", |words| sim::run("sim", words)),
     ("simulation --check", "", "run each simulator with a seed from the clock", |_| step::run_one(sim::check)),
-    ("simulation", "[PART...] [--runs N]", "run all simulators and the exploration, and write docs/SIMULATION.md; parts: sim auth-sim fleet-sim flaws explore", sim::write_page),
+    ("simulation", "[PART...] [--runs N]", "run all simulators and the exploration, and write docs/SIMULATION.md; parts: sim auth-sim fleet-sim flaws explore, or a machine", sim::write_page),
     ("size", "", "count the code lines of each part, without tests and comments", |_| size::run()),
     ("size --check", "", "check that no file and no function is too long", |_| step::run_one(size::check)),
     ("soak", "--hours N | --minutes N | --from DIRECTORY", "run guards and a fleet under faults, check that nothing grows or is lost, and write docs/SOAK.md", soak::run),

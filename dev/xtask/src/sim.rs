@@ -2,7 +2,6 @@
 //! the exploration. A check runs each simulator with a seed from the clock.
 
 use core::fmt::Write;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -25,6 +24,17 @@ const SIMULATORS: [Simulator; 3] = [
     ("sim", "links, relays and servers", 50, 600),
     ("auth-sim", "processes that share tokens", 40, 400),
     ("fleet-sim", "servers that share a store", 10, 100),
+];
+
+/// The machines that are explored.
+const MACHINES: [&str; 7] = [
+    "client",
+    "client-http",
+    "server",
+    "server-http",
+    "server-shared",
+    "relay",
+    "auth",
 ];
 
 /// The most runs in which a broken rule must be seen.
@@ -68,7 +78,7 @@ pub(crate) fn check() -> Outcome {
     Ok(Done::Passed)
 }
 
-/// Runs all parts, or the named ones, and writes the page. The results of the others are those of the last time.
+/// Runs all parts, or the named ones. Writes the page after each, so that what ran is kept. The other sections stay as they are.
 pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
     let mut runs = RUNS;
     let mut wanted: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -80,63 +90,135 @@ pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
     cargo(
         "build --release --package everlink-sim --package everlink-auth-sim --package everlink-fleet-sim --package model --bins --example explore",
     )?;
-    let is_wanted = |part: &str| wanted.is_empty() || wanted.contains(&part);
-    let mut page = step::read("dev/simulation/about.md")?;
-    for (name, what, share, _) in SIMULATORS {
-        let title = format!("Simulation of {what}");
-        let runs_of_this = runs * share / 100;
-        let command = format!("{name} --runs {runs_of_this}");
-        let evidence = Run::begin(name, &command)?;
-        page += &section(&title, &command, is_wanted(name))?;
-        if is_wanted(name) && runs >= RUNS {
-            evidence.end(&format!("{runs_of_this} seeds, no rule broken"))?;
+    let parts = parts(runs);
+    let is_known = |word: &&&str| !parts.iter().any(|part| part.is_named(word));
+    if let Some(word) = wanted.iter().find(is_known) {
+        return Err(format!("there is no part `{word}`"));
+    }
+    let committed = step::read(PAGE).unwrap_or_default();
+    let mut sections: Vec<String> = parts
+        .iter()
+        .map(|part| part.committed(&committed))
+        .collect();
+    for (part, section) in parts.iter().zip(0..) {
+        if wanted.is_empty() || wanted.iter().any(|word| part.is_named(word)) {
+            sections[section] = part.run(runs >= RUNS)?;
         }
+        write_sections(&sections)?;
     }
-    for (name, what, ..) in SIMULATORS {
-        let title = format!("Rules broken on purpose: {what}");
-        let command = format!("{name} --flaws --runs {RUNS_FOR_A_FLAW}");
-        page += &section(&title, &command, is_wanted("flaws"))?;
-    }
-    let evidence = Run::begin("explore", "explore")?;
-    page += &section("Exploration", "explore", is_wanted("explore"))?;
-    if is_wanted("explore") {
-        evidence.end("all sequences up to the depths on the page, no rule broken")?;
-    }
+    eprintln!("written to {PAGE}");
+    Ok(())
+}
+
+fn write_sections(sections: &[String]) -> Result<(), String> {
+    let mut page = step::read("dev/simulation/about.md")? + &sections.concat();
     page += "## Bugs found, and their tests\n\n| what was wrong | test |\n|---|---|\n";
     for file in FOUND {
         page += &found(&step::read(file)?);
     }
     page += &step::read(FINDINGS)?;
-    step::write(PAGE, page)?;
-    eprintln!("written to {PAGE}");
-    Ok(())
+    step::write(PAGE, page)
 }
 
-/// A section of the page: how the command was run, and what it printed. Runs it, or takes what it printed the last time.
-fn section(title: &str, command: &str, is_wanted: bool) -> Result<String, String> {
-    let directory = target().join("simulation");
-    let file = directory.join(format!("{}.md", title.replace([' ', ':'], "-")));
-    if !is_wanted {
-        return step::read(file);
-    }
-    let (name, options) = command.split_once(' ').unwrap_or((command, ""));
-    let path = match name {
-        "explore" => "release/examples/explore".to_owned(),
-        name => format!("release/everlink-{name}"),
+/// A part of the page, with the output of one command.
+struct Part {
+    title: String,
+    command: String,
+    /// Whether its result is evidence. The check has the name of the command, without options.
+    is_evidence: bool,
+}
+
+/// The parts, in the order of the page, for this many runs of all simulators together.
+fn parts(runs: u64) -> Vec<Part> {
+    let part = |title: String, command: String, is_evidence| Part {
+        title,
+        command,
+        is_evidence,
     };
-    eprintln!("{path} {options}");
-    let start = Instant::now();
-    let printed = program(&path, options)?;
-    let minutes = start.elapsed().as_secs_f64() / 60.0;
-    let (commit, date, cores) = (commit()?, evidence::date()?, evidence::cores());
-    let text = format!(
-        "## {title}\n\n`cargo xtask {command}`, commit {commit}, {date}, {minutes:.1} minutes on {cores} cores\n\n```text\n{}\n```\n\n",
-        printed.trim_end()
-    );
-    let failed = |error| format!("{} cannot be written: {error}", directory.display());
-    fs::create_dir_all(&directory).map_err(failed)?;
-    step::write(file, &text)?;
-    Ok(text)
+    let mut parts = Vec::new();
+    for (name, what, share, _) in SIMULATORS {
+        let command = format!("{name} --runs {}", runs * share / 100);
+        parts.push(part(format!("Simulation of {what}"), command, true));
+    }
+    for (name, what, ..) in SIMULATORS {
+        let command = format!("{name} --flaws --runs {RUNS_FOR_A_FLAW}");
+        let title = format!("Rules broken on purpose: {what}");
+        parts.push(part(title, command, false));
+    }
+    for machine in MACHINES {
+        let title = format!("Exploration of {machine}");
+        parts.push(part(title, format!("explore {machine}"), true));
+    }
+    parts
+}
+
+impl Part {
+    /// Whether an argument names this part: `sim`, `flaws`, `explore`, `client-http`.
+    fn is_named(&self, word: &str) -> bool {
+        let mut words = self.command.split(' ');
+        match word {
+            "flaws" => self.command.contains("--flaws"),
+            _ if self.command.contains("--flaws") => false,
+            _ => words.next() == Some(word) || words.next() == Some(word),
+        }
+    }
+
+    fn check(&self) -> &str {
+        self.command.split(" --").next().unwrap_or(&self.command)
+    }
+
+    /// Its section on the page as it is committed, or a section that says that it never ran.
+    fn committed(&self, page: &str) -> String {
+        let head = format!("## {}\n", self.title);
+        let never = format!("{head}\nnever run: `cargo xtask {}`\n\n", self.command);
+        let section = page.split_inclusive("\n\n## ").find_map(|section| {
+            let rest = section.strip_prefix(&head[3..])?;
+            Some(format!("{head}{}", rest.trim_end_matches("## ")))
+        });
+        section.unwrap_or(never)
+    }
+
+    /// Runs it. Returns its section.
+    fn run(&self, is_evidence: bool) -> Result<String, String> {
+        let evidence = (self.is_evidence && is_evidence)
+            .then(|| Run::begin(self.check(), &self.command))
+            .transpose()?;
+        let (name, options) = self.command.split_once(' ').unwrap_or((&self.command, ""));
+        let path = match name {
+            "explore" => "release/examples/explore".to_owned(),
+            name => format!("release/everlink-{name}"),
+        };
+        eprintln!("{path} {options}");
+        let start = Instant::now();
+        let printed = program(&path, options)?;
+        let minutes = start.elapsed().as_secs_f64() / 60.0;
+        if let Some(evidence) = evidence {
+            evidence.end(&result(&printed).ok_or("it printed no result")?)?;
+        }
+        let (commit, date, cores) = (commit()?, evidence::date()?, evidence::cores());
+        Ok(format!(
+            "## {}\n\n`cargo xtask {}`, commit {commit}, {date}, {minutes:.1} minutes on {cores} cores\n\n```text\n{}\n```\n\n",
+            self.title,
+            self.command,
+            printed.trim_end()
+        ))
+    }
+}
+
+/// The result in a few words: of a simulation, from its first line; of an exploration, from its last.
+fn result(printed: &str) -> Option<String> {
+    let mut lines = printed.trim_end().lines();
+    let first = lines.next()?;
+    if let Some(runs) = first.strip_prefix("runs ") {
+        return Some(format!("{} seeds, no rule broken", runs.trim()));
+    }
+    let cells: Vec<&str> = lines.next()?.split_whitespace().collect();
+    let &[_, _, states, edges, depth, ..] = &*cells else {
+        return None;
+    };
+    Some(format!(
+        "{edges} steps between {states} states, up to depth {depth}; no rule broken"
+    ))
 }
 
 /// Runs a program of the target directory. Returns what it prints, and prints that if it fails.
@@ -171,6 +253,48 @@ fn found(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn part_that_does_not_run_keeps_its_section() {
+        let parts = parts(RUNS);
+        let page = "# Simulation\n\n## Simulation of links, relays and servers\n\nold\n\n## Exploration of auth\n\n```text\nauth\n```\n\n## Bugs found\n";
+        assert_eq!(
+            parts[0].committed(page),
+            "## Simulation of links, relays and servers\n\nold\n\n"
+        );
+        let last = parts.last().expect("there are parts");
+        let kept = "## Exploration of auth\n\n```text\nauth\n```\n\n";
+        assert_eq!(last.committed(page), kept);
+        let never = "## Simulation of processes that share tokens\n\nnever run: `cargo xtask auth-sim --runs 400000`\n\n";
+        assert_eq!(parts[1].committed(page), never);
+    }
+
+    #[test]
+    fn part_is_named_by_its_command_and_by_its_machine() {
+        let named = |word: &str| {
+            let parts = parts(RUNS).into_iter().filter(|part| part.is_named(word));
+            parts
+                .map(|part| part.command)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        assert_eq!(named("sim"), "sim --runs 500000");
+        assert_eq!(named("client-http"), "explore client-http");
+        assert_eq!(named("explore").matches("explore ").count(), 7);
+        assert_eq!(named("flaws").matches("--flaws").count(), 3);
+        assert_eq!(named("client_http"), "");
+    }
+
+    #[test]
+    fn result_of_a_part_is_in_its_output() {
+        let runs = result("runs                     500\nsimulated days 1\n");
+        assert_eq!(runs.as_deref(), Some("500 seeds, no rule broken"));
+        let explored =
+            "machine actions states edges depth seconds merged\nauth 9 80 720 4 0.1 2000 of 2000\n";
+        let steps = "720 steps between 80 states, up to depth 4; no rule broken";
+        assert_eq!(result(explored).as_deref(), Some(steps));
+        assert_eq!(result(""), None);
+    }
 
     #[test]
     fn each_test_of_a_file_has_a_row_with_its_comment() {
