@@ -99,9 +99,11 @@ mod tests {
     use super::{gaps, outdated};
     use crate::Source;
     use crate::table::{Row, Survivor, Table};
+    use crate::unit::UNITS;
 
     fn source(path: &str) -> Source {
         Source {
+            unit: &UNITS[0],
             path: path.to_owned(),
             text: String::new(),
             code: "new".to_owned(),

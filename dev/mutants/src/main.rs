@@ -11,6 +11,7 @@ mod state;
 mod table;
 mod trace;
 mod tree;
+mod unit;
 mod values;
 mod weave;
 
@@ -27,10 +28,8 @@ use crate::run::{Fate, Runner};
 use crate::state::{Key, State};
 use crate::table::{Row, Survivor, Table};
 use crate::tree::Tree;
+use crate::unit::{UNITS, Unit};
 use crate::weave::{File, Id, Refused};
-
-/// The directory whose code is changed.
-const SOURCES: &str = "src";
 
 /// Most mutants that a test notices are caught by the first tests. All tests together take over a minute.
 const DEFAULT_BUDGET: Duration = Duration::from_secs(10);
@@ -128,40 +127,56 @@ fn root() -> &'static Path {
     package.ancestors().nth(2).unwrap_or(package)
 }
 
-/// A file of the library.
+/// A file that is changed.
 struct Source {
+    unit: &'static Unit,
     path: String,
     text: String,
     /// The hash of its code.
     code: String,
 }
 
-/// All files of the library but those of tests, in order.
+/// All files of the units but those of tests, in order.
 fn sources() -> Result<Vec<Source>, String> {
-    let mut paths = Vec::new();
-    collect(&root().join(SOURCES), &mut paths).map_err(|error| format!("{SOURCES}: {error}"))?;
-    paths.sort_unstable();
-    let source = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        let path = path.strip_prefix(root()).unwrap_or(&path);
-        let path = path.to_string_lossy().replace('\\', "/");
-        let code = find::code_only(&text).map_err(|error| format!("{path}: {error}"))?;
-        let code = format!("{:016x}", fnv(code.as_bytes()));
-        Ok(Source { path, text, code })
-    };
-    paths.into_iter().map(source).collect()
+    let mut sources = Vec::new();
+    for unit in UNITS {
+        let mut paths = Vec::new();
+        for path in unit.sources() {
+            let failed = |error| format!("{}: {error}", path.display());
+            collect(&root().join(&path), &mut paths).map_err(failed)?;
+        }
+        paths.sort_unstable();
+        for path in paths {
+            sources.push(read_source(unit, &path)?);
+        }
+    }
+    Ok(sources)
 }
 
-fn collect(directory: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, paths)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && !path.ends_with("tests.rs")
-        {
-            paths.push(path);
+fn read_source(unit: &'static Unit, path: &Path) -> Result<Source, String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let path = path.strip_prefix(root()).unwrap_or(path);
+    let path = path.to_string_lossy().replace('\\', "/");
+    let code = find::code_only(&text).map_err(|error| format!("{path}: {error}"))?;
+    let code = format!("{:016x}", fnv(code.as_bytes()));
+    Ok(Source {
+        unit,
+        path,
+        text,
+        code,
+    })
+}
+
+/// Adds a file, or those below a directory.
+fn collect(path: &Path, paths: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if path.is_dir() {
+        for entry in fs::read_dir(path)? {
+            collect(&entry?.path(), paths)?;
         }
+    } else if path.extension().is_some_and(|extension| extension == "rs")
+        && !path.ends_with("tests.rs")
+    {
+        paths.push(path.to_owned());
     }
     Ok(())
 }
@@ -184,10 +199,14 @@ fn mutate(options: &Options) -> Result<(), String> {
         .filter(|source| options.takes(&source.path, &source.code, &table))
         .collect();
     if taken.is_empty() && !options.paths.is_empty() && !options.page {
-        return Err("no file of the library has such a path".into());
+        return Err("no file that is changed has such a path".into());
     }
-    if !taken.is_empty() {
-        run_files(options, &taken, &mut table)?;
+    for unit in UNITS {
+        let of_unit = taken.iter().filter(|it| it.unit.package == unit.package);
+        let of_unit: Vec<&Source> = of_unit.copied().collect();
+        if of_unit.iter().any(|it| options.names(&it.path).is_some()) {
+            run_files(unit, options, &of_unit, &mut table)?;
+        }
     }
     table::write(root(), &table)?;
     let committed = fs::read_to_string(root().join(page::PAGE)).unwrap_or_default();
@@ -243,16 +262,22 @@ fn number(taken: &[&Source]) -> Result<Vec<File>, String> {
     Ok(files)
 }
 
-/// Weaves, builds, traces and runs these files, and enters the results into the table.
-fn run_files(options: &Options, taken: &[&Source], table: &mut Table) -> Result<(), String> {
+/// Weaves, builds, traces and runs these files of a unit, and enters the results into the table.
+fn run_files(
+    unit: &'static Unit,
+    options: &Options,
+    taken: &[&Source],
+    table: &mut Table,
+) -> Result<(), String> {
     let start = Instant::now();
     let target = root()
         .join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
-        .join("mutants");
+        .join("mutants")
+        .join(unit.package);
     let files = number(taken)?;
     let last = files.iter().map(File::mutants).sum();
     eprintln!("{last} mutants of {} files", files.len());
-    let tree = Tree::new(root(), &target);
+    let tree = Tree::new(unit, root(), &target);
     let (programs, refused) = tree.build(&files, last)?;
     let reach = trace::trace(&tree, &programs, last, options.jobs)?;
     eprintln!(

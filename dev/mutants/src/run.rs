@@ -20,9 +20,6 @@ const MAX_MEMORY: usize = 4 << 20;
 /// The first group of tests takes about this processor time. Each further group takes eight times as much.
 const FIRST_GROUP: Duration = Duration::from_millis(100);
 
-/// A test program that sleeps for ever uses no processor time, so it is killed after this time.
-const MAX_SILENCE: Duration = Duration::from_secs(300);
-
 /// What became of a mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -182,7 +179,7 @@ fn run_group(tree: &Tree, program: &Program, tests: &[&Test], id: Id) -> Option<
     }
     let mut fate = None;
     loop {
-        match received.recv_timeout(MAX_SILENCE) {
+        match received.recv_timeout(tree.unit.max_silence) {
             Ok(line) => {
                 if let Some(test) = line.strip_suffix(" ... FAILED") {
                     let test = test.strip_prefix("test ").unwrap_or(test);

@@ -8,23 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::unit::Unit;
 use crate::weave::{self, File, Id, Refused, Woven, last_names};
-
-/// The file to which the switch is appended.
-const LIBRARY: &str = "src/lib.rs";
-
-/// The packages whose tests run, beside those of the library itself.
-const PACKAGES: &[&str] = &["everlink", "model"];
-
-/// Test programs that are not run.
-const LEFT_OUT: &[&str] = &[
-    // Read the sources, which are not the original ones here.
-    "documentation",
-    "purity",
-    "structure",
-    // Starts processes.
-    "drive_child",
-];
 
 /// The most rounds of compilation. Each drops at least one mutant, but most drop many.
 const MAX_ROUNDS: usize = 30;
@@ -36,9 +21,10 @@ pub(crate) struct Program {
     pub(crate) path: PathBuf,
 }
 
-/// The copy.
+/// The copy for a unit.
 #[derive(Debug)]
 pub(crate) struct Tree {
+    pub(crate) unit: &'static Unit,
     /// The project.
     root: PathBuf,
     /// The copy of it.
@@ -48,8 +34,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new(root: &Path, target: &Path) -> Tree {
+    pub(crate) fn new(unit: &'static Unit, root: &Path, target: &Path) -> Tree {
         Tree {
+            unit,
             root: root.to_owned(),
             copy: target.join("tree"),
             build: target.join("build"),
@@ -77,7 +64,7 @@ impl Tree {
                 woven.insert(file.path.as_str(), weave::weave(file, &refused));
             }
             for (path, file) in &woven {
-                if *path != LIBRARY {
+                if **path != *self.unit.library() {
                     self.write(path, &file.text)?;
                 }
             }
@@ -92,7 +79,7 @@ impl Tree {
                 compile = match compile {
                     Compile::Library => Compile::Tests,
                     Compile::Tests => Compile::Programs,
-                    Compile::Programs => return Ok((programs(&output), refused)),
+                    Compile::Programs => return Ok((self.programs(&output), refused)),
                 };
                 continue;
             }
@@ -136,7 +123,8 @@ impl Tree {
         let listed: BTreeSet<&str> = listed.split('\0').filter(|path| !path.is_empty()).collect();
         for path in &listed {
             let original = self.root.join(path);
-            if woven.contains(path) || *path == LIBRARY || !original.is_file() {
+            let is_written = woven.contains(path) || **path == *self.unit.library();
+            if is_written || !original.is_file() {
                 continue;
             }
             let bytes = fs::read(&original).map_err(|error| format!("{path}: {error}"))?;
@@ -162,7 +150,7 @@ impl Tree {
     }
 
     fn append_switch(&self, woven: &BTreeMap<&str, Woven>, last: Id) -> Result<(), String> {
-        let path = LIBRARY;
+        let path = &*self.unit.library();
         let lib = match woven.get(path) {
             Some(lib) => lib.text.clone(),
             None => fs::read_to_string(self.root.join(path)).map_err(|error| error.to_string())?,
@@ -170,12 +158,32 @@ impl Tree {
         self.write(path, lib + &weave::switch(last))
     }
 
+    /// The test programs that were built.
+    fn programs(&self, messages: &[Value]) -> Vec<Program> {
+        let built = messages
+            .iter()
+            .filter(|message| message["profile"]["test"] == true);
+        let program = |message: &Value| {
+            let path = PathBuf::from(message["executable"].as_str()?);
+            let package = message["package_id"].as_str()?;
+            let name = message["target"]["name"].as_str()?;
+            let name = match package.contains("dev/model") {
+                true => format!("model-{name}"),
+                false => name.to_owned(),
+            };
+            let is_left_out = self.unit.left_out.contains(&name.as_str());
+            (!is_left_out).then_some(Program { name, path })
+        };
+        built.filter_map(program).collect()
+    }
+
     /// Runs cargo in the copy, and returns its messages.
     fn cargo(&self, compile: Compile) -> Result<Vec<Value>, String> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+        let packages = self.unit.tested();
+        let packages = packages.flat_map(|package| ["--package", package]);
         match compile {
-            Compile::Library => command.args(["check", "--package", "everlink", "--lib"]),
+            Compile::Library => command.args(["check", "--package", self.unit.package, "--lib"]),
             Compile::Tests => command.args(["check", "--lib", "--tests"]).args(packages),
             Compile::Programs => command
                 .args(["test", "--no-run", "--lib", "--tests"])
@@ -225,23 +233,6 @@ fn as_error(message: &Value) -> Option<&Value> {
     let error = &message["message"];
     let is_error = message["reason"] == "compiler-message" && error["level"] == "error";
     (is_error && !error["spans"].as_array()?.is_empty()).then_some(error)
-}
-
-fn programs(messages: &[Value]) -> Vec<Program> {
-    let built = messages
-        .iter()
-        .filter(|message| message["profile"]["test"] == true);
-    let program = |message: &Value| {
-        let path = PathBuf::from(message["executable"].as_str()?);
-        let package = message["package_id"].as_str()?;
-        let name = message["target"]["name"].as_str()?;
-        let name = match package.contains("dev/model") {
-            true => format!("model-{name}"),
-            false => name.to_owned(),
-        };
-        (!LEFT_OUT.contains(&name.as_str())).then_some(Program { name, path })
-    };
-    built.filter_map(program).collect()
 }
 
 /// Notes what an error refuses: the mutants where it stands, or that a function is no longer `const`.

@@ -102,6 +102,15 @@ pub(crate) fn rust_program(package: &str, version: &str) -> Result<PathBuf, Stri
     Ok(program.with_extension(env::consts::EXE_EXTENSION))
 }
 
+/// Installs the nightly compiler with rustup if there is none.
+pub(crate) fn nightly_compiler() -> Result<(), String> {
+    let rustup = |words: &[&str]| run_command(Command::new("rustup").args(words)).map(drop);
+    if rustup(&["run", "nightly", "rustc", "--version"]).is_ok() {
+        return Ok(());
+    }
+    rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])
+}
+
 /// Whether the compiler has the standard library for this target. Installs it with rustup if it is missing.
 pub(crate) fn rust_target(name: &str) -> bool {
     let has_library = || {

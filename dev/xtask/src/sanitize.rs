@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use crate::evidence::Run;
-use crate::install::run_command;
+use crate::install::{nightly_compiler, run_command};
 use crate::step::{has_cargo, nightly, nightly_host, target};
 
 /// The adapters whose tests need no other program.
@@ -58,14 +58,12 @@ fn sanitize_with(name: &str) -> Result<(), String> {
     run.end("the tests of the adapters: no finding")
 }
 
-/// Installs a component of the nightly compiler, and that compiler if there is none.
+/// Installs a component of the nightly compiler.
 fn install(component: &str) -> Result<(), String> {
     if !has_cargo("nextest") {
         return Err("this needs cargo-nextest: `cargo install cargo-nextest --locked`".into());
     }
-    let rustup = |words: &[&str]| run_command(Command::new("rustup").args(words)).map(drop);
-    if rustup(&["run", "nightly", "rustc", "--version"]).is_err() {
-        rustup(&["toolchain", "install", "nightly", "--profile", "minimal"])?;
-    }
-    rustup(&["component", "add", "--toolchain", "nightly", component])
+    nightly_compiler()?;
+    let add = ["component", "add", "--toolchain", "nightly", component];
+    run_command(Command::new("rustup").args(add)).map(drop)
 }

@@ -10,7 +10,8 @@ use std::thread;
 
 use super::Target;
 use super::report::Run;
-use crate::step::{nightly, nightly_host, root, target};
+use crate::install;
+use crate::step::{nightly_host, root, target};
 
 /// The code has no unsafe blocks, so a sanitizer finds nothing. Comparisons need no tracing: a dictionary has the words that matter to
 /// texts, and scripts have none. Each of them would make the fuzzers several times slower.
@@ -22,37 +23,25 @@ const TIMEOUT: &str = "-timeout=60";
 /// The unit of the times in `/proc`, which Linux fixes for all programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-const HELP: &str = "with rustup:\n\n  \
-    rustup toolchain install nightly --profile minimal\n  \
-    cargo install cargo-fuzz --locked";
+/// The program that builds the targets, and its version. It is installed below the target directory.
+const CARGO_FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 
 /// The directory with the programs of the targets, which are built.
 pub(super) struct Engine(PathBuf);
 
 impl Engine {
     pub(super) fn build() -> Result<Engine, String> {
-        let has = |arguments: &[&str]| {
-            let mut command = nightly();
-            command
-                .args(arguments)
-                .arg("--version")
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            command.status().is_ok_and(|status| status.success())
-        };
-        if !has(&[]) {
-            return Err(format!("this needs a nightly compiler; {HELP}"));
-        }
-        if !has(&["fuzz"]) {
-            return Err(format!("this needs cargo-fuzz; {HELP}"));
-        }
+        install::nightly_compiler()?;
+        let (name, version) = CARGO_FUZZ;
         let built_in = target().join("fuzz");
-        let mut command = nightly();
+        let mut command = Command::new(install::rust_program(name, version)?);
         command.args(["fuzz", "build"]).args(FLAGS);
+        command.current_dir(root());
         command.env("CARGO_TARGET_DIR", &built_in);
-        if !command.status().is_ok_and(|status| status.success()) {
-            return Err("the fuzz targets could not be built".into());
-        }
+        // This cargo is the stable one.
+        command.env_remove("CARGO");
+        command.env("RUSTUP_TOOLCHAIN", "nightly");
+        install::run_command(&mut command)?;
         Ok(Engine(built_in.join(nightly_host()?).join("release")))
     }
 
