@@ -56,7 +56,7 @@ const LINKS: Code = with_imports!("src/client", "src/relay", "src/server");
 const SIMULATION: Option<&str> = Some("SIMULATION.md");
 
 const CHECKS: &[Check] = &[
-    check("mutants", Some("MUTANTS.md"), SRC),
+    check("mutants", Some("MUTANTS.md"), ADAPTERS),
     check("fuzz", Some("FUZZING.md"), SRC),
     check("sim", SIMULATION, LINKS),
     check("auth-sim", SIMULATION, AUTH),
