@@ -21,16 +21,18 @@ const MAX_FILE_LINES: usize = 600;
 /// The most lines of a function that is no test.
 const MAX_FUNCTION_LINES: usize = 80;
 
-/// Prints the code lines of each part and of each crate in `dev`.
+/// Prints the code lines of each part, and of each directory in those that have many.
 pub(crate) fn run() -> Result<(), String> {
     let mut parts: Vec<PathBuf> = PARTS.iter().map(PathBuf::from).collect();
-    let crates = fs::read_dir(root().join("dev")).map_err(|error| error.to_string())?;
-    let mut crates: Vec<PathBuf> = crates
-        .flatten()
-        .map(|entry| Path::new("dev").join(entry.file_name()))
-        .collect();
-    crates.sort();
-    parts.extend(crates);
+    for part in ["src", "adapters", "dev"] {
+        let entries = fs::read_dir(root().join(part)).map_err(|error| error.to_string())?;
+        let directories = entries.flatten().filter(|entry| entry.path().is_dir());
+        let mut directories: Vec<PathBuf> = directories
+            .map(|entry| Path::new(part).join(entry.file_name()))
+            .collect();
+        directories.sort();
+        parts.extend(directories);
+    }
     for part in parts {
         let lines: usize = files(&part)?.iter().map(|file| file.code_lines).sum();
         println!("{lines:>7}  {}", part.display());
