@@ -143,7 +143,8 @@ impl Client {
             return;
         }
         for list in self.catalog.to_fetch() {
-            let missing = method::find(list.method()).and_then(|facts| self.session.missing(facts));
+            let missing =
+                method::find(list.method()).and_then(|facts| self.session.missing(facts, None));
             if let Some(what) = missing {
                 for call in self.catalog.give_up(list) {
                     self.fail(call, FailureKind::NotOffered { what: what.clone() });
@@ -308,11 +309,12 @@ impl Client {
         }
     }
 
-    /// Fails a call that needs something that this server does not offer.
+    /// Fails a call that needs something that this server does not offer, or that a relay's client of the other era may not make.
     pub(super) fn fail_if_not_offered(&mut self, id: CallId) {
+        let era = self.requests.era_for(id);
         let method = self.requests.method_of(id);
-        let method = method.filter(|_| !self.session.passes_call(self.requests.era_for(id)));
-        if let Some(what) = method.and_then(|method| self.session.missing(method)) {
+        let method = method.filter(|_| !self.session.passes_call(era));
+        if let Some(what) = method.and_then(|method| self.session.missing(method, era)) {
             self.fail(id, FailureKind::NotOffered { what });
         }
     }

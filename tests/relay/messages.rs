@@ -636,3 +636,38 @@ fn task_status_notification_is_passed_on_to_the_host() {
     assert_eq!(chain.sent_to_host("notifications/tasks/status").len(), 1);
     chain.finish();
 }
+
+/// A legacy host has no such requests. A modern server would take `subscriptions/listen` for a subscription of the link, and not reply before its end.
+#[test]
+fn request_that_the_era_of_the_host_does_not_have_is_not_passed_to_a_server_of_the_other_era() {
+    for is_replaced in [false, true] {
+        let servers = move |epoch| match epoch {
+            1 if is_replaced => Backend::of(Era::Legacy),
+            _ => Backend::of(Era::Modern),
+        };
+        let mut chain = Chain::scripted(Era::Modern).served_by(servers);
+        chain.do_handshake(json!({}));
+        for (id, method) in [(1, "subscriptions/listen"), (2, "server/discover")] {
+            let params = json!({"notifications": {}, "of": "the host"});
+            chain.send_as_host(&request(id, method, params));
+            if is_replaced && chain.newest_epoch() == 1 {
+                // The first server has read it, and would have refused it.
+                chain.until("the request is sent", |chain| {
+                    !chain.sent_to_server(1, method).is_empty()
+                });
+                chain.kill(UnreadOutput::Lost);
+            }
+            let id = json!(id);
+            chain.until("the reply is written", |chain| {
+                chain.reply_to(&id).is_some()
+            });
+            let reply = chain.reply_to(&id).expect("the reply is there");
+            assert_eq!(reply["error"]["code"], -32_601, "{reply}");
+            let mut sent = chain
+                .sent_to_server(chain.newest_epoch(), method)
+                .into_iter();
+            assert!(sent.all(|sent| sent["params"]["of"].is_null()), "{method}");
+        }
+        chain.finish();
+    }
+}

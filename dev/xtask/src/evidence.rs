@@ -42,7 +42,7 @@ const PROGRAM: Code = ("`src`, `adapters`, `cli`", &["src", "adapters", "cli"]);
 macro_rules! with_imports {
     ($($part:literal),+) => {
         (
-            concat!($("`", $part, "`, ",)+ "their imports"),
+            concat!($("`", $part, "`, ",)+ "with imports"),
             &[$($part,)+ "src/driver", "src/http", "src/json", "src/protocol", "src/util", "src/wire"],
         )
     };

@@ -251,9 +251,14 @@ impl SessionState {
         era.is_some() && era == self.era()
     }
 
-    /// Returns the feature or version that the server lacks for this method, if any.
-    pub(super) fn missing(&self, method: &Method) -> Option<Box<str>> {
+    /// Returns the feature or version that the server lacks for this method, if any. `era` is that of the relay's client which calls it: a
+    /// request that this era does not have could mean something else to the server than to the client.
+    pub(super) fn missing(&self, method: &Method, era: Option<Era>) -> Option<Box<str>> {
         let session = self.agreed.as_ref()?;
+        if era.is_some_and(|era| method.to_server.newest_of(era).is_none()) {
+            let what = format!("`{}` to clients of another era", method.name);
+            return Some(what.into());
+        }
         if !method.to_server.contains(session.version) {
             let what = format!("`{}`, which {} does not have", method.name, session.version);
             return Some(what.into());
