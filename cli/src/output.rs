@@ -1,4 +1,4 @@
-//! Formats output for a terminal or as lines of JSON. Knows no command.
+//! Formats output for a terminal or as lines of JSON. Does not depend on commands.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};

@@ -174,7 +174,7 @@ pub(crate) enum OAuth {
 }
 
 impl AuthOptions {
-    /// The configuration for this server.
+    /// Returns the configuration of a sign-in at this server. Fails if an option is invalid.
     pub(crate) fn config(&self, server: &str) -> Result<Config, Failure> {
         let mut config = Config::new(url("--url", server)?, "everlink");
         let metadata = &mut config.client.metadata;

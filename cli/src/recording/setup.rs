@@ -1,4 +1,4 @@
-//! Builds the configuration of the machine for each command, when it runs and when its recording is replayed. Knows no transport.
+//! Builds the configuration of the machine for each command, when it runs and when its recording is replayed. Does not depend on transports.
 
 use std::io;
 use std::path::Path;
