@@ -59,7 +59,7 @@ fn blank_control_characters_except_newline(text: &dyn Display) -> String {
         .collect()
 }
 
-/// Writes events, one per line. Each line has the seconds since the driver of the link or guard started.
+/// Writes events, one per line. Each line has the seconds on the driver's clock, which starts with the link or the guard.
 pub(crate) struct EventPrinter {
     is_on_stdout: bool,
     has_colours: bool,
