@@ -40,7 +40,7 @@ impl ConnectedPair {
     }
 
     fn link(&self) -> &Link {
-        self.link.as_ref().expect("it was not dropped")
+        self.link.as_ref().expect("the test still holds the link")
     }
 
     /// Runs both drivers until there is no more output.
@@ -117,7 +117,7 @@ fn server() -> Server {
 }
 
 fn text(text: &str) -> Payload {
-    Payload::of(&json!({"content": [{"type": "text", "text": text}]})).expect("it is JSON")
+    Payload::of(&json!({"content": [{"type": "text", "text": text}]})).expect("the result is JSON")
 }
 
 fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
@@ -170,7 +170,7 @@ fn blocking_call_in_on_progress_does_not_lose_the_wake_up() {
         .expect("progress is reported");
     pair.tasks.remove(0).answer.give(Ok(text("done")));
     pair.run();
-    go_on.send(()).expect("it waits");
+    go_on.send(()).expect("the callback waits");
 
     let outcome = is_done.recv_timeout(TIMEOUT).expect("the call is done");
     assert_eq!(outcome.expect("a reply"), "done");
@@ -213,7 +213,7 @@ fn state_is_ready_when_ready_completes() {
         let mut ready = pair.link().ready();
         pair.owner.advance(Instant::ZERO);
         if let Poll::Ready(answer) = poll_once(&mut ready, Waker::noop()) {
-            answer.expect("it is ready");
+            answer.expect("the link is ready");
             assert_eq!(pair.link().state(), State::Ready);
             assert!(pair.link().session().is_some());
             drop(first);
@@ -321,7 +321,7 @@ fn dropped_listeners_are_freed_while_no_event_is_sent() {
         let line = status.lines().find(|line| line.starts_with("RssAnon:"));
         let number = line.and_then(|line| line.split_whitespace().nth(1));
         number
-            .expect("it is there")
+            .expect("the line has a number")
             .parse::<u64>()
             .expect("a number")
     };
@@ -370,7 +370,7 @@ fn cancellation_wakes_all_waiting_threads() {
         with_timeout("a thread that waits for a cancellation", move || {
             thread.join()
         })
-        .expect("it is told");
+        .expect("the waiting thread did not panic");
     }
 }
 
@@ -465,7 +465,7 @@ fn commands_of_many_threads_are_all_run() {
         }
     });
     for thread in threads {
-        assert!(thread.join().expect("it did not panic"));
+        assert!(thread.join().expect("the thread did not panic"));
     }
 }
 
