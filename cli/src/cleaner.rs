@@ -1,5 +1,5 @@
-//! Runs the cleaner: a second process of this program that kills the servers of a guard that was itself killed. Knows no server. Windows needs no
-//! cleaner: there, the job object of a server kills it when the guard has ended in any way.
+//! Runs the cleaner: a second process of this program that kills the servers of a guard that was itself killed. Does not depend on
+//! servers. Windows needs no cleaner: there, the job object of a server kills it when the guard has ended in any way.
 
 use std::env;
 use std::io::stdin;

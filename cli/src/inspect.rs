@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
 use crate::authorization::SignIn;
-use crate::monitor::{RETRIES, handshake_timed_out, monitor_link};
+use crate::monitor::{RETRIES, connect_timed_out, monitor_link};
 use crate::output::{print, single_line, warn};
 use crate::recording::Role;
 use crate::schema::{Parameter, parameters, prompt_parameters, template_parameters};
@@ -38,7 +38,7 @@ pub(crate) async fn run(mut args: Inspect) -> Result<ExitCode, Failure> {
     let events = link.events();
     let report = tokio::select! {
         biased;
-        ended = handshake_timed_out(link.events()) => Err(timeout_error(&ended)),
+        ended = connect_timed_out(link.events()) => Err(timeout_error(&ended)),
         report = query_server(&link, &sign_in) => report,
         () = signals.next() => Err("interrupted before the server had answered every request".into()),
     };

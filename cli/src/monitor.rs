@@ -1,4 +1,4 @@
-//! Watches the events of a link for a command: answers requests for credentials and explains delays. Knows no command.
+//! Watches a link's events while a command waits: answers requests for credentials, explains delays. Does not depend on any single command.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tokio::time::sleep;
 use crate::authorization::SignIn;
 use crate::output::warn;
 
-/// The default of `--retries` for commands with a person who waits for one result. Two retries take about one second.
+/// The default of `--retries` when a person waits for one result. Two retries take about one second.
 pub(crate) const RETRIES: u32 = 2;
 
-/// The pause before the program says that it tries again. The outcome may come within this time and says the same. 20 ms is enough because the task
-/// that waits for the outcome is woken together with this one.
+/// The delay before the retry notice. If the outcome arrives first, the notice is not printed, because the outcome has the same text. 20 ms is enough
+/// because the task that waits for the outcome is woken together with this one.
 const RETRY_NOTICE_DELAY: Duration = Duration::from_millis(20);
 
-/// Watches a link for a person who waits for one result, and says why it takes longer. The caller aborts it when the outcome is known.
+/// Answers requests for credentials, and prints why the result is late. The caller aborts this task when the outcome is known.
 pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link, sign_in: SignIn) {
     let mut last_end = None;
     while let Some(event) = events.recv().await {
@@ -28,7 +28,7 @@ pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link, sign_in:
             Event::AuthRequired(_) => {
                 drop(tokio::spawn(sign_in.clone().answer_link(link.clone())));
             }
-            Event::Ended(ended) if ended.counted && !is_handshake_timeout(ended) => {
+            Event::Ended(ended) if ended.counted && !is_connect_timeout(ended) => {
                 last_end = Some(Ended::clone(ended));
             }
             Event::Responsive { .. } | Event::Silent { .. } | Event::Slow { .. } => warn(&event),
@@ -43,11 +43,11 @@ pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link, sign_in:
     }
 }
 
-/// Waits until a connection ends because its handshake took too long. Another attempt would take just as long.
-pub(crate) async fn handshake_timed_out(mut events: Events<Event>) -> Arc<Ended> {
+/// Completes when a connection ends because open or handshake timed out. Never completes otherwise. A retry would take as long again.
+pub(crate) async fn connect_timed_out(mut events: Events<Event>) -> Arc<Ended> {
     while let Some(event) = events.recv().await {
         if let Event::Ended(ended) = &*event {
-            if is_handshake_timeout(ended) {
+            if is_connect_timeout(ended) {
                 return Arc::clone(ended);
             }
         }
@@ -55,7 +55,7 @@ pub(crate) async fn handshake_timed_out(mut events: Events<Event>) -> Arc<Ended>
     pending().await
 }
 
-fn is_handshake_timeout(ended: &Ended) -> bool {
+fn is_connect_timeout(ended: &Ended) -> bool {
     matches!(ended.cause, Cause::HandshakeTimedOut | Cause::OpenTimedOut)
 }
 

@@ -1,4 +1,4 @@
-//! Formats output for a terminal or as lines of JSON. Knows no command.
+//! Formats output for a terminal or as lines of JSON. Does not depend on commands.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
@@ -31,16 +31,20 @@ pub(crate) static STDOUT_FAILED: tokio::sync::Notify = tokio::sync::Notify::cons
 
 /// Writes a message for a person to standard error. Errors are ignored because there is no other place to report them.
 pub(crate) fn warn(text: &dyn Display) {
-    let _ = writeln!(stderr(), "everlink: {}", without_control_characters(text));
+    let _ = writeln!(
+        stderr(),
+        "everlink: {}",
+        blank_control_characters_except_newline(text)
+    );
 }
 
 /// Makes text from a server safe for one line of output: it can neither start a new line nor send control sequences to the terminal.
 pub(crate) fn single_line(text: &str) -> String {
-    without_control_characters(&text).replace('\n', " ")
+    blank_control_characters_except_newline(&text).replace('\n', " ")
 }
 
 /// Replaces every control character except the newline by a space.
-fn without_control_characters(text: &dyn Display) -> String {
+fn blank_control_characters_except_newline(text: &dyn Display) -> String {
     let is_unsafe = |character: &char| character.is_control() && *character != '\n';
     let text = text.to_string();
     let characters = text.chars();
@@ -55,7 +59,7 @@ fn without_control_characters(text: &dyn Display) -> String {
         .collect()
 }
 
-/// Writes events, each line with the time since the start.
+/// Writes events, one per line. Each line has the seconds on the driver's clock, which starts with the link or the guard.
 pub(crate) struct EventPrinter {
     is_on_stdout: bool,
     has_colours: bool,
@@ -87,7 +91,7 @@ impl EventPrinter {
             (true, Severity::Problem) => ("\x1b[31m", "\x1b[0m"),
         };
         // Continuation lines are indented, so that text from a server cannot look like an event of its own.
-        let line = without_control_characters(line).replace('\n', "\n          ");
+        let line = blank_control_characters_except_newline(line).replace('\n', "\n          ");
         self.write(&format_args!("{at:9.3} {on}{line}{off}"));
     }
 
@@ -262,7 +266,10 @@ mod tests {
     #[test]
     fn control_characters_of_a_server_become_spaces() {
         let text = "\x1b[2Jred\x07\r\nnext\u{9b}1m";
-        assert_eq!(without_control_characters(&text), " [2Jred  \nnext 1m");
+        assert_eq!(
+            blank_control_characters_except_newline(&text),
+            " [2Jred  \nnext 1m"
+        );
         assert_eq!(single_line(text), " [2Jred   next 1m");
     }
 }

@@ -1,4 +1,4 @@
-//! Draws a block of lines on a terminal again and again. Knows no command.
+//! Draws a block of lines on a terminal again and again. Does not depend on commands.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -107,7 +107,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// The number of lines that fit.
+    /// Returns how many lines fit on the terminal.
     pub(crate) const fn height(&self) -> usize {
         self.size.1
     }
@@ -160,7 +160,7 @@ pub(crate) fn progress_bar(share: f64, width: usize) -> String {
     "█".repeat(filled) + &"░".repeat(width - filled)
 }
 
-/// A duration in a few characters.
+/// Formats seconds with at most two units, such as `4.2 s` or `3 h 5 min`.
 pub(crate) fn short_time(seconds: f64) -> String {
     let whole = seconds as u64;
     match whole {

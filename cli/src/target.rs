@@ -1,4 +1,4 @@
-//! Connects to the server that the arguments name. Knows no command.
+//! Connects to the server that the arguments name. Does not depend on commands.
 
 use std::process;
 use std::sync::Arc;

@@ -168,7 +168,7 @@ impl ClientAuthentication {
         }
     }
 
-    /// The method with this name.
+    /// Returns the method with this name. `None` if this client does not support it.
     pub(super) fn parse(name: &str) -> Option<ClientAuthentication> {
         let all = [
             ClientAuthentication::None,

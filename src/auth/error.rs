@@ -18,7 +18,7 @@ pub enum Refusal {
         document: Document,
         /// Where it was read.
         url: Box<str>,
-        /// The flaw.
+        /// What is wrong with the document.
         why: Box<str>,
     },
     /// A URL that was published cannot be used.
@@ -30,7 +30,7 @@ pub enum Refusal {
         endpoint: Endpoint,
         /// The URL, cut after 200 characters.
         url: Box<str>,
-        /// The flaw.
+        /// Why the URL cannot be used.
         why: UrlFlaw,
     },
     /// The application gave up.
@@ -47,7 +47,7 @@ pub enum Refusal {
         "{issuer} refused to register this client ({answer}); ask its operator for a client id, and give it"
     )]
     ClientRefused {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
         /// Its answer.
         answer: Answer,
@@ -55,13 +55,13 @@ pub enum Refusal {
     /// The server refuses the request, and other credentials would not help.
     #[error("the server refuses the request (status {status}), and a sign-in would not help")]
     Forbidden {
-        /// The status.
+        /// The HTTP status of the refusal.
         status: u16,
     },
     /// The authorization server cannot do what is needed.
     #[error("the authorization server {issuer} does not support {what}")]
     Unsupported {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
         /// What it does not support.
         what: Box<str>,
@@ -81,13 +81,13 @@ pub enum Refusal {
         "{issuer} registers no clients by itself; ask its operator for a client id, and give it"
     )]
     NoClientId {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
     },
     /// The server publishes nothing about a sign-in, and is no authorization server itself.
     #[error("{server} wants credentials and does not say how to get them")]
     NoSignIn {
-        /// The server.
+        /// The URL of the MCP server.
         server: Box<str>,
     },
     /// The server asked for more than three sign-ins in a short time.
@@ -121,7 +121,7 @@ pub enum Refusal {
     ResourceMismatch {
         /// Where it was read.
         url: Box<str>,
-        /// The server.
+        /// The URL of the MCP server.
         server: Box<str>,
         /// The server that it names.
         found: Box<str>,
@@ -129,7 +129,7 @@ pub enum Refusal {
     /// The person, or the authorization server, refused the sign-in.
     #[error("{issuer} refused the sign-in ({answer})")]
     SignInRefused {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
         /// Its answer.
         answer: Answer,
@@ -140,7 +140,7 @@ pub enum Refusal {
         shown_time(*seconds)
     )]
     SignInTimedOut {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
         /// The time that there was.
         seconds: u64,
@@ -159,7 +159,7 @@ pub enum Refusal {
     /// The token endpoint refused.
     #[error("{issuer} gave no token ({answer})")]
     TokenRefused {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
         /// Its answer.
         answer: Answer,

@@ -33,7 +33,7 @@ pub enum Input<'a> {
     },
     /// An exchange ended without a response.
     Failed {
-        /// The exchange.
+        /// The id of the HTTP exchange.
         exchange: ExchangeId,
         /// Every fault that was seen.
         faults: &'a [Fault],
@@ -59,7 +59,7 @@ pub enum Input<'a> {
     },
     /// The response to an exchange, with its whole body. A driver reads at most [`MAX_BODY`] bytes and one more.
     Response {
-        /// The exchange.
+        /// The id of the HTTP exchange.
         exchange: ExchangeId,
         /// The head of the response.
         head: ResponseHead<'a>,
@@ -110,14 +110,14 @@ pub const MAX_BODY: usize = 256 << 10;
 pub enum Output {
     /// Abort the exchange, and report nothing more about it.
     Abort {
-        /// The exchange.
+        /// The id of the HTTP exchange.
         exchange: ExchangeId,
     },
     /// The redirect is no longer awaited: stop listening.
     CloseRedirect,
     /// Delete the record. Answer with [`Input::Saved`].
     Delete {
-        /// The record.
+        /// The name of the record in the store.
         key: Key,
     },
     /// Something that the application may want to know.
@@ -126,12 +126,12 @@ pub enum Output {
     Give(Need),
     /// Read the record. Answer with [`Input::Loaded`].
     Load {
-        /// The record.
+        /// The name of the record in the store.
         key: Key,
     },
     /// Wait for a lock that one process holds at a time, then read the record. Answer with [`Input::Locked`].
     Lock {
-        /// The record.
+        /// The name of the record in the store.
         key: Key,
         /// Which of its two locks.
         lock: Lock,
@@ -142,7 +142,7 @@ pub enum Output {
     Request(Request),
     /// Replace the record, so that no reader ever sees half of it. Answer with [`Input::Saved`].
     Save {
-        /// The record.
+        /// The name of the record in the store.
         key: Key,
         /// Its content, which is secret.
         record: Vec<u8>,
@@ -151,7 +151,7 @@ pub enum Output {
     ShowCode(DeviceCode),
     /// Release the lock, or stop waiting for it. Each [`Lock`](Output::Lock) is followed by one of these, also if the store failed to lock.
     Unlock {
-        /// The record.
+        /// The name of the record in the store.
         key: Key,
         /// Which of its two locks.
         lock: Lock,
@@ -202,16 +202,16 @@ pub enum Key {
     Server {
         /// The URL of the server.
         server: Box<str>,
-        /// The account.
+        /// The account name from the configuration. Empty if there is only one account.
         account: Box<str>,
     },
     /// The tokens of an issuer for a resource.
     Tokens {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
-        /// The resource.
+        /// The identifier of the resource that the tokens are for, usually a URL.
         resource: Box<str>,
-        /// The account.
+        /// The account name from the configuration. Empty if there is only one account.
         account: Box<str>,
     },
 }
@@ -372,7 +372,7 @@ pub enum Event {
     Refused(Refusal),
     /// The authorization server no longer accepts the refresh token. Somebody must sign in again.
     RenewalRefused {
-        /// The issuer.
+        /// The issuer URL of the authorization server.
         issuer: Box<str>,
         /// Its answer.
         answer: Answer,
@@ -384,7 +384,7 @@ pub enum Event {
     },
     /// The store failed. The tokens live only in this process.
     StoreFailed {
-        /// The reason.
+        /// The reason that the store gave.
         why: Box<str>,
     },
 }

@@ -329,7 +329,7 @@ impl Authorizer {
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next output for the driver to carry out. `None` if there is nothing to do now.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
@@ -359,7 +359,7 @@ impl Authorizer {
         self.timer = Some(self.now.at + after);
     }
 
-    /// The tokens in use.
+    /// Returns the tokens in use. `None` before a sign-in, and when the tokens were deleted.
     fn tokens(&self) -> Option<&Tokens> {
         self.held.as_ref()?.tokens.as_ref()
     }

@@ -19,7 +19,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The key of the tokens there.
+    /// Returns the key under which the store keeps the tokens of this account.
     pub(super) fn key(&self, account: &str) -> Key {
         Key::Tokens {
             issuer: self.issuer.clone(),

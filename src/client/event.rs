@@ -100,14 +100,14 @@ pub enum Event {
 
     /// A call has its outcome. There is exactly one for each call.
     Done {
-        /// The call.
+        /// The id that [`call`](super::Client::call) or [`list`](super::Client::list) returned.
         call: CallId,
-        /// The outcome.
+        /// The reply, or why there is none.
         outcome: Outcome,
     },
     /// The server reported progress of a call.
     Progress {
-        /// The call.
+        /// The id that [`call`](super::Client::call) returned.
         call: CallId,
         /// The progress, in the server's own unit. It only increases, until the call is sent again.
         progress: f64,
@@ -121,7 +121,7 @@ pub enum Event {
     Ask(Ask),
     /// An ask needs no answer any more.
     AskWithdrawn {
-        /// The ask.
+        /// The id of the ask, as in [`Event::Ask`].
         ask: AskId,
         /// Why it needs none.
         why: Withdrawn,

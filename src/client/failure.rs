@@ -285,7 +285,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The party that caused the failure.
+    /// Returns who caused the failure: the caller, the server or the transport.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match &self.kind {
@@ -366,7 +366,7 @@ pub enum FailureKind {
     Down,
     /// The reply breaks the protocol.
     Invalid {
-        /// The violation.
+        /// Which rule of the protocol the reply breaks.
         why: Box<str>,
     },
     /// The server ended before it replied.
@@ -380,7 +380,7 @@ pub enum FailureKind {
     },
     /// The server sent an HTTP error status instead of a reply.
     Status {
-        /// The status.
+        /// The HTTP status of the response.
         status: u16,
         /// The JSON-RPC error in the response, if there was one.
         said: Option<Box<str>>,

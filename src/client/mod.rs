@@ -510,7 +510,7 @@ impl Client {
         self.lifecycle.state()
     }
 
-    /// The newest transport that was asked for.
+    /// Returns the newest epoch for which the client asked the driver to open a transport.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.lifecycle.epoch()
@@ -547,13 +547,13 @@ impl Client {
         self.lifecycle.last_end()
     }
 
-    /// The number of attempts that failed in a row.
+    /// Returns how many attempts have failed in a row.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.lifecycle.failures()
     }
 
-    /// The counters of this client.
+    /// Returns a copy of the counters since the client was created.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.cx.stats

@@ -15,13 +15,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault without detail.
+    /// Creates a fault without a detail.
     #[must_use]
     pub const fn new(kind: FaultKind) -> Fault {
         Fault { kind, detail: None }
     }
 
-    /// A fault with the text of the system error.
+    /// Creates a fault with the text of the system error as its detail.
     #[must_use]
     pub fn with_detail(kind: FaultKind, detail: impl Into<Box<str>>) -> Fault {
         Fault {
@@ -30,13 +30,13 @@ impl Fault {
         }
     }
 
-    /// The kind of the fault.
+    /// Returns the kind of the fault, by which the machine decides.
     #[must_use]
     pub const fn kind(&self) -> FaultKind {
         self.kind
     }
 
-    /// The text of the system error.
+    /// Returns the text of the system error, for people. `None` if the adapter gave none.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()

@@ -141,14 +141,14 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The child was reaped.
+    /// Creates the report that the child process was reaped, with its exit status.
     pub fn exited(status: impl Into<ExitStatus>) -> Input<'a> {
         Input::Exited {
             status: status.into(),
         }
     }
 
-    /// The transport could not be opened.
+    /// Creates the report that the transport could not be opened, because of these faults.
     pub fn open_failed(faults: impl Into<Cow<'a, [Fault]>>) -> Input<'a> {
         Input::OpenFailed {
             faults: faults.into(),
@@ -185,7 +185,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The child wrote to its standard error.
+    /// Creates the report that the child wrote these bytes to its standard error.
     pub fn stderr(bytes: impl Into<Cow<'a, [u8]>>) -> Input<'a> {
         Input::Stderr {
             bytes: bytes.into(),

@@ -32,7 +32,7 @@ pub enum StoreRequest {
         stream: u64,
         /// The number of the message. The messages of a stream are numbered 1, 2, 3, so a missing one can be seen.
         number: u64,
-        /// The message.
+        /// The JSON-RPC message as text.
         message: Box<str>,
         /// How long the message must be kept.
         keep: Duration,
@@ -142,7 +142,7 @@ impl StoreRequest {
         }
     }
 
-    /// The bytes that it takes up.
+    /// Returns about how many bytes of memory the request takes up.
     #[must_use]
     pub fn weight(&self) -> usize {
         let held = match self {

@@ -1,4 +1,4 @@
-//! HTTP as data: the heads of requests and responses. Knows no messages, no sockets and no framing.
+//! HTTP as data: the heads of requests and responses. Does not depend on messages, sockets or framing.
 //!
 //! A machine over HTTP decides which exchanges to begin and what they contain. A driver, or the HTTP library that it uses, does the rest.
 

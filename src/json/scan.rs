@@ -141,7 +141,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text that is left.
+    /// Returns the bytes that were not scanned yet.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

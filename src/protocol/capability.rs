@@ -227,7 +227,7 @@ macro_rules! common {
                 Ok(self)
             }
 
-            /// The settings of a declared extension.
+            /// Returns the settings of the extension with this id. `None` if it is not declared.
             #[must_use]
             pub fn extension(&self, id: &str) -> Option<Box<RawValue>> {
                 self.0.extension(id)

@@ -1,4 +1,4 @@
-//! Joins the text of all content blocks of a result. Knows no other part of a result.
+//! Joins the text of all content blocks of a result. Does not read other parts of a result.
 
 use alloc::borrow::Cow;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! The features that one side can offer the other, with their paths and versions. Knows no JSON.
+//! The features that one side can offer the other, with their paths and versions. Does not depend on JSON.
 
 use core::fmt;
 

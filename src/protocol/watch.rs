@@ -119,7 +119,7 @@ impl WatchUpdate {
         }
     }
 
-    /// The bytes of the URIs.
+    /// Returns how many bytes all added and removed URIs have.
     pub(crate) fn bytes(&self) -> usize {
         let uris = self.added.iter().chain(&self.removed);
         uris.map(|uri| uri.len()).sum()

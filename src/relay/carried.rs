@@ -131,17 +131,17 @@ impl Carried {
         }
     }
 
-    /// The calls that carry requests of hosts.
+    /// Returns the calls upstream that carry requests of hosts.
     pub(super) fn calls(&self) -> Vec<CallId> {
         self.calls.values().copied().collect()
     }
 
-    /// The request of a host that this call carries.
+    /// Returns the host's request that this call carries. `None` if it carries none.
     pub(super) fn request_of(&self, call: CallId) -> Option<RequestId> {
         self.get(call).map(|carried| carried.request)
     }
 
-    /// The hosts whose requests are carried.
+    /// Returns the host of each request that is carried, so a host may occur several times.
     pub(super) fn callers(&self) -> impl Iterator<Item = &Caller> {
         let carried = self.calls.values().filter_map(|call| self.get(*call));
         carried.map(|carried| &carried.caller)
@@ -172,7 +172,7 @@ impl Carried {
         requests.min_by_key(|request| is_away(*request))
     }
 
-    /// The newest request that wants log messages.
+    /// Returns the newest host request that wants log messages. `None` if no request wants them.
     pub(super) fn newest_that_logs(&self) -> Option<RequestId> {
         let mut newest = self.newest();
         newest

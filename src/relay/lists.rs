@@ -109,7 +109,7 @@ impl Lists {
     }
 }
 
-/// The list that this method reads.
+/// Returns the list that this method reads. `None` if the method reads no list.
 pub(super) fn read_by(method: &str) -> Option<List> {
     List::ALL.into_iter().find(|list| list.method() == method)
 }

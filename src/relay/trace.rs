@@ -190,7 +190,7 @@ impl Tracer {
     }
 }
 
-/// The tool or prompt that a request names.
+/// Returns the tool or prompt that a request names. `None` for other methods.
 fn name_of(request: &Request) -> Option<Box<str>> {
     let has_name = matches!(&*request.method, names::TOOLS_CALL | names::PROMPTS_GET);
     let params = request.params.as_ref().filter(|_| has_name)?;

@@ -72,7 +72,7 @@ impl Clock {
         self.timers.disarm(timer);
     }
 
-    /// The deadline of this timer.
+    /// Returns when this timer fires. `None` if it is not armed.
     pub(crate) fn deadline_of(&self, timer: Timer) -> Option<Instant> {
         self.timers.at(timer)
     }

@@ -29,7 +29,7 @@ pub enum Event {
     /// The server takes no new requests. Requests in flight have [`Config::drain`](crate::server::Config::drain) to finish. Requests that wait for
     /// the offer have the same time after the end of input; on a shutdown they are refused at once.
     Draining {
-        /// The reason.
+        /// Why the server takes no new requests.
         why: EndOfService,
     },
     /// The server is closed. This is the last event.
@@ -42,9 +42,9 @@ pub enum Event {
     Request(Request),
     /// A request was cancelled and can no longer be answered. Stop the work on it.
     Cancelled {
-        /// The request.
+        /// The id of the request, as in [`Event::Request`].
         request: RequestId,
-        /// The reason.
+        /// Why the request was cancelled.
         why: Cancelled,
     },
     /// An ask has its outcome. Each ask gets exactly one.

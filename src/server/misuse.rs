@@ -20,7 +20,7 @@ pub enum Misuse {
     /// Two questions have the same key.
     #[error("two questions have the key `{key}`")]
     DuplicateKey {
-        /// The key.
+        /// The key that two questions have.
         key: Box<str>,
     },
     /// The input has neither a question nor a state, so the client could not continue.
@@ -47,7 +47,7 @@ pub enum Misuse {
     /// The offered capabilities do not include the feature.
     #[error("`{what}` is not among the capabilities that this server offers")]
     NotOffered {
-        /// The feature.
+        /// The feature that the server does not offer.
         what: Cow<'static, str>,
     },
     /// An application cannot send this method to a client.
@@ -99,7 +99,7 @@ pub enum Misuse {
     Unaskable {
         /// The method.
         method: Cow<'static, str>,
-        /// The reason.
+        /// Why the client cannot be asked.
         why: Unaskable,
     },
     /// The ask is not open: answered, withdrawn or never made.

@@ -300,7 +300,7 @@ impl Server {
         self.watches.is_watched(uri)
     }
 
-    /// The number of watchers of exactly this URI.
+    /// Returns the number of watchers of exactly this URI.
     pub(crate) fn watchers_of(&self, uri: &str) -> usize {
         self.watches.count_of(uri)
     }
@@ -317,7 +317,7 @@ impl Server {
         self.binding.session_count()
     }
 
-    /// The counters of the server.
+    /// Returns a copy of the counters since the server was created.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.cx.stats
@@ -361,7 +361,7 @@ impl Server {
         }
     }
 
-    /// The number of requests that clients wait for.
+    /// Returns how many requests have no reply: those in flight and those that wait for the offer.
     fn open_requests(&self) -> usize {
         self.requests.in_flight() + self.offer.deferred().len()
     }

@@ -1,4 +1,4 @@
-//! Names the sender of a message and the queue for its reply: keys of sessions, queues and requests. Knows no message.
+//! Defines the keys of sessions, queues and requests, and the origin of a message. Does not depend on message types.
 
 use alloc::boxed::Box;
 
@@ -7,18 +7,18 @@ use crate::protocol::{Era, TraceContext};
 use crate::server::event::Caller;
 use crate::wire::Id;
 
-/// The key of one legacy client, from its handshake on. It is a counter and never reused.
+/// Identifies one legacy session. Keys are numbers from a counter and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionKey(u64);
 
 impl SessionKey {
-    /// The key of the one client of a byte stream.
+    /// The key for a byte stream, which has exactly one client, in either era.
     pub(crate) const DUPLEX: SessionKey = SessionKey(0);
 
-    /// No session has a greater key.
-    pub(crate) const LAST: SessionKey = SessionKey(u64::MAX);
+    /// The greatest key. It ends a range of all keys, and no session has it.
+    pub(crate) const MAX: SessionKey = SessionKey(u64::MAX);
 
-    /// The next key.
+    /// Returns the key for the session that opens after this one.
     pub(crate) const fn next(self) -> SessionKey {
         SessionKey(self.0 + 1)
     }
@@ -31,7 +31,7 @@ impl SessionKey {
         self.0
     }
 
-    /// The queue for messages that belong to no request of the session.
+    /// Returns the queue for messages that belong to no request of the session.
     pub(crate) fn queue(self) -> QueueId {
         if self == SessionKey::DUPLEX {
             QueueId::DUPLEX
@@ -41,7 +41,7 @@ impl SessionKey {
     }
 }
 
-/// The scope of request ids. Different clients choose the same ids, so an id alone names nothing.
+/// The scope in which a request id is unique. Different clients choose the same ids, so an id alone does not identify a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum IdScope {
     /// All requests in one session.
@@ -50,7 +50,7 @@ pub(crate) enum IdScope {
     Stream(StreamId),
 }
 
-/// A request id as its client chose it, with its scope.
+/// The request id that a client chose, with its scope. Together they identify a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WireId {
     pub(crate) scope: IdScope,
@@ -58,7 +58,7 @@ pub(crate) struct WireId {
 }
 
 impl WireId {
-    /// The least id of a scope.
+    /// Returns the least id of a scope. It begins a range of all ids in that scope.
     pub(crate) const fn first(scope: IdScope) -> WireId {
         let id = Id::Number(i64::MIN);
         WireId { scope, id }
@@ -78,19 +78,19 @@ impl QueueId {
     pub(crate) const DUPLEX: QueueId = QueueId::Stream(StreamId::DUPLEX);
 }
 
-/// The source of a message.
+/// Where a message came from, and where its replies go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) scope: IdScope,
-    /// The queue for replies.
+    /// The queue for messages about the request, such as its reply.
     pub(crate) queue: QueueId,
-    /// The session that the message belongs to, or that it can open.
+    /// The session that the message belongs to, or that it can open. `None` outside of a session.
     pub(crate) session: Option<SessionKey>,
     /// The era, if it is decided before the message is read. On a byte stream, each message decides it.
     pub(crate) era: Option<Era>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
-    /// The trace context in the header of the HTTP request.
+    /// The trace context in the header fields of the HTTP request, if there is one.
     pub(crate) trace: Option<Box<TraceContext>>,
 }
 
@@ -108,13 +108,13 @@ impl Origin {
         self.queue == QueueId::DUPLEX
     }
 
-    /// The sender, as the application knows it.
+    /// Returns the sender in the form that the application sees.
     pub(crate) fn caller(&self) -> Caller {
         let session = self.session.filter(|_| self.era != Some(Era::Modern));
         Caller::of(self.queue, session, self.user.as_deref())
     }
 
-    /// The scoped id of a request from this source.
+    /// Returns the id of a request from this source, with its scope.
     pub(crate) const fn wire(&self, id: Id) -> WireId {
         WireId {
             scope: self.scope,

@@ -5,10 +5,10 @@
 
 use alloc::collections::VecDeque;
 
-/// The capacity that an empty map keeps, in entries, so that an idle link holds little memory.
+/// An empty map frees a buffer with room for more entries than this, to save memory. It keeps a smaller buffer, so that single calls do not allocate.
 const KEPT: usize = 2;
 
-/// The number of gaps that are tolerated, in addition to one per entry.
+/// The number of gaps that the map tolerates, in addition to one per entry. With more, it closes all gaps.
 const GAPS: usize = 16;
 
 /// A map in which each added key must be greater than all keys before. Lookup is a binary search.
@@ -73,15 +73,15 @@ impl<K: Copy + Ord, V> AscendingMap<K, V> {
     }
 
     pub(crate) fn pop_first(&mut self) -> Option<V> {
-        // The first entry is never a gap.
+        // `close_gaps` removes gaps at the front, so the first slot holds a value.
         let (_, first) = self.entries.pop_front()?;
         self.len -= 1;
         self.close_gaps();
         first
     }
 
-    /// Removes an entry without returning it.
-    pub(crate) fn forget(&mut self, key: K) {
+    /// Drops an entry in place, if the key is in the map. Unlike [`remove`](AscendingMap::remove), this does not move a large value out of the map.
+    pub(crate) fn discard(&mut self, key: K) {
         if let Some(at) = self.position(key) {
             if let Some((_, slot @ Some(_))) = self.entries.get_mut(at) {
                 *slot = None;
@@ -173,7 +173,7 @@ mod tests {
                     if target % 2 == 0 {
                         assert_eq!(map.remove(target), btree.remove(&target));
                     } else {
-                        map.forget(target);
+                        map.discard(target);
                         btree.remove(&target);
                     }
                     assert_eq!(map.get_mut(target), None);
@@ -219,24 +219,24 @@ mod tests {
         }
         map.retain(|_, ()| false);
         assert_eq!((map.len(), map.entries.capacity()), (0, 0));
-        // Two entries are kept, so that a link with one call at a time does not allocate.
+        // The map keeps a buffer for two entries, so that a link with one call at a time does not allocate.
         map.reserve(KEPT);
         map.retain(|_, ()| false);
         assert_eq!(map.entries.capacity(), KEPT);
     }
 
     #[test]
-    fn gaps_are_closed_when_there_are_more_than_entries_and_a_few() {
+    fn gaps_are_closed_when_they_exceed_the_entries_by_more_than_16() {
         let mut map = AscendingMap::new();
         for key in 0..20 {
             map.add(key, ());
         }
-        // The first entry stays, so that none of the gaps is at the front.
+        // The first entry stays, so that no gap is at the front. After this loop, the map has 2 entries and 18 gaps.
         for key in 1..19 {
-            map.forget(key);
+            map.discard(key);
             assert_eq!(map.entries.len(), 20);
         }
-        map.forget(19);
+        map.discard(19);
         assert_eq!((map.entries.len(), map.len()), (1, 1));
     }
 

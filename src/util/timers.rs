@@ -38,7 +38,7 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// The deadline of this key.
+    /// Returns the deadline that is set for this key. `None` if there is none.
     pub(crate) fn at(&self, key: K) -> Option<Instant> {
         self.armed.get(&key).copied()
     }

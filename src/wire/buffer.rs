@@ -1,4 +1,4 @@
-//! Buffers the bytes of one message up to a limit, and skims the message if it is longer. Knows neither lines nor events.
+//! Buffers the bytes of one message up to a limit, and skims the message if it is longer. Does not depend on lines or events.
 
 use alloc::{boxed::Box, vec::Vec};
 

@@ -1,4 +1,4 @@
-//! Parses JSON-RPC messages. Knows no methods and no pending requests.
+//! Parses JSON-RPC messages. Does not depend on methods or pending requests.
 
 use alloc::{
     borrow::{Cow, ToOwned},

@@ -1,4 +1,4 @@
-//! Converts bytes to JSON-RPC messages and back. Knows no calls and no MCP methods.
+//! Converts bytes to JSON-RPC messages and back. Does not depend on calls or MCP methods.
 //!
 //! ```text
 //! bytes --LineReader--> text --parse--> Message      Object, request, result, ... --> bytes

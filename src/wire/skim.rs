@@ -1,4 +1,4 @@
-//! Extracts the id and the kind of a message that is too long to keep. Knows neither lines nor limits.
+//! Extracts the id and the kind of a message that is too long to keep. Does not depend on lines or limits.
 //!
 //! The scan reads every byte once, keeps at most a few kilobytes and never recurses. It does not validate the values that it skips: it only
 //! finds where the top-level members begin and end.

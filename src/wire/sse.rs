@@ -1,4 +1,4 @@
-//! Reads server-sent events from a byte stream in bounded memory, and writes them. Knows no HTTP and no messages.
+//! Reads server-sent events from a byte stream in bounded memory, and writes them. Does not depend on HTTP or messages.
 //!
 //! ```text
 //! id: 7                  a client that lost the stream resumes after this id

@@ -1,4 +1,5 @@
-//! The store, which several processes share: one renewal for all, and no process loses what another has stored.
+//! Tests the store that several processes share: one renewal serves all, and no process loses what another has stored. A sibling is another process with the
+//! same store.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,6 +8,9 @@ use everlink::auth::{Event, Input, Key, Lock, State};
 use serde_json::{Value, json};
 
 use crate::support::*;
+
+/// A token lives for 3600 s and is renewed 60 s before it expires. When this many seconds have passed, its renewal is due.
+const RENEWAL_IS_DUE: u64 = 3541;
 
 /// A token endpoint that gives each refresh token away once, and ends the whole grant when one is used twice.
 fn rotating() -> impl FnMut(&Sent) -> Answer {
@@ -35,11 +39,11 @@ fn rotating_web() -> Web {
     web
 }
 
-/// Two processes that share the tokens of one sign-in.
+/// Returns two processes that share the tokens of one sign-in.
 fn two(web: Web) -> (Process, Process) {
     let one = Process::signed_in(web);
     let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
-    // A token that nobody uses is not renewed ahead.
+    // Uses the token once, because a token that nobody uses is not renewed ahead of its expiry.
     two.token();
     (one, two)
 }
@@ -51,7 +55,7 @@ fn refreshes(process: &Process) -> usize {
     all.iter().filter(is_refresh).count()
 }
 
-/// A-REF-05: one renewal serves both, for a month.
+/// A-REF-05: one renewal serves both processes, for a month.
 #[test]
 fn two_processes_renew_a_rotating_token_once_for_both() {
     let (mut one, mut two) = two(rotating_web());
@@ -70,7 +74,7 @@ fn two_processes_renew_a_rotating_token_once_for_both() {
     assert!(one.store.get().locks.is_empty());
 }
 
-/// A-REF-05: the second one waits for the lock, and finds new tokens behind it.
+/// A-REF-05: the second process waits for the lock, and finds new tokens in the store when it has it.
 #[test]
 fn process_that_waited_for_the_lock_uses_the_tokens_behind_it() {
     let (mut one, mut two) = two(rotating_web());
@@ -152,7 +156,7 @@ fn refused_renewal_does_not_delete_the_tokens_of_a_sibling() {
     assert_eq!(two.outcomes(), outcomes + 1);
 }
 
-/// A-REF-06: the same, if a process that could not take the lock has saved its tokens while another one holds the lock.
+/// A-REF-06: a refused renewal keeps the tokens of a sibling that could not take the lock and saved them without it.
 #[test]
 fn refused_renewal_does_not_delete_tokens_that_were_saved_without_the_lock() {
     let mut process = Process::signed_in(rotating_web());
@@ -217,7 +221,7 @@ fn grant_that_is_over_leads_to_a_sign_in_also_without_locks() {
     );
 }
 
-/// A sign-in of a sibling is used by those that waited for it.
+/// A process that waited for the sign-in of a sibling uses its tokens.
 #[test]
 fn sign_in_of_a_sibling_is_adopted() {
     let mut one = Process::start(usual_web(), |_| {});
@@ -234,9 +238,9 @@ fn sign_in_of_a_sibling_is_adopted() {
     assert!(one.store.get().locks.is_empty());
 }
 
-/// A sibling whose person refused passes the turn on, and nobody waits without end.
+/// The user refuses the sign-in in one process. The process that waited for it then starts its own.
 #[test]
-fn turn_passes_on_when_the_sign_in_of_a_sibling_fails() {
+fn waiting_process_signs_in_when_the_sign_in_of_a_sibling_is_refused() {
     let mut one = Process::start(usual_web(), |_| {});
     let mut two = Process::sharing(&one.web, &one.store, START, |_| {});
     one.unauthorized();
@@ -248,9 +252,9 @@ fn turn_passes_on_when_the_sign_in_of_a_sibling_fails() {
     assert_eq!(two.outcomes(), 1);
 }
 
-/// A sign-in elsewhere ends the time in which nothing is tried.
+/// A process that backs off after a refused sign-in uses the tokens of a sibling's sign-in at once.
 #[test]
-fn process_that_gave_up_finds_the_sign_in_of_a_sibling() {
+fn process_that_backs_off_uses_the_sign_in_of_a_sibling() {
     let mut one = Process::start(usual_web(), |_| {});
     one.unauthorized();
     one.redirect("?error=access_denied&state=state-1");
@@ -269,13 +273,13 @@ fn sign_out_of_a_sibling_ends_the_grant() {
     let now = one.now();
     one.auth.sign_out(now);
     one.run();
-    two.pass(Duration::from_secs(3541));
+    two.pass(Duration::from_secs(RENEWAL_IS_DUE));
     assert_eq!(refreshes(&two), 0);
     assert_eq!(two.auth.state(), State::SignedOut);
     assert!(two.visits.is_empty());
 }
 
-/// A-REF-05: a store that fails is told, and the tokens live on in this process.
+/// A-REF-05: the process reports that the store fails, and keeps the tokens in memory.
 #[test]
 fn broken_store_is_told_and_the_tokens_live_in_memory() {
     let mut process = Process::start(usual_web(), |_| {});
@@ -290,7 +294,7 @@ fn broken_store_is_told_and_the_tokens_live_in_memory() {
             .any(|event| matches!(event, Event::StoreFailed { .. }))
     );
     assert_eq!(process.outcomes(), 1);
-    process.pass(Duration::from_secs(3541));
+    process.pass(Duration::from_secs(RENEWAL_IS_DUE));
     assert_eq!(process.token().unwrap().1, "Bearer access-2");
     assert_eq!(process.visits.len(), 1);
 }
@@ -300,7 +304,7 @@ fn broken_store_is_told_and_the_tokens_live_in_memory() {
 fn tokens_that_could_not_be_saved_are_not_replaced_by_older_ones() {
     let mut process = Process::signed_in(rotating_web());
     process.store.get().is_read_only = true;
-    process.pass(Duration::from_secs(3541));
+    process.pass(Duration::from_secs(RENEWAL_IS_DUE));
     assert_eq!(process.token().unwrap().1, "Bearer access-2");
     process.store.get().is_read_only = false;
     process.pass(Duration::from_secs(3600));
@@ -310,7 +314,7 @@ fn tokens_that_could_not_be_saved_are_not_replaced_by_older_ones() {
     assert_eq!(process.visits.len(), 1);
 }
 
-/// A-REF-05: the same, where the server refuses the token.
+/// A-REF-05: the server refuses a token that could not be saved. The process renews it with the newest refresh token.
 #[test]
 fn refused_token_that_could_not_be_saved_is_renewed_with_the_newest_refresh_token() {
     let mut process = Process::signed_in(rotating_web());
@@ -331,10 +335,10 @@ fn store_that_recovers_has_all_records_after_the_next_renewal() {
     process.unauthorized();
     process.sign_in();
     process.store.get().is_read_only = false;
-    process.pass(Duration::from_secs(3541));
+    process.pass(Duration::from_secs(RENEWAL_IS_DUE));
     let (web, store) = (Rc::clone(&process.web), process.store.clone());
     drop(process);
-    let mut next = Process::sharing(&web, &store, START + 3541, |_| {});
+    let mut next = Process::sharing(&web, &store, START + RENEWAL_IS_DUE, |_| {});
     assert_eq!(next.token().unwrap().1, "Bearer access-2");
 }
 
@@ -488,7 +492,7 @@ fn three_processes_survive_a_month_with_an_unreliable_authorization_server() {
     assert!(all[0].store.get().locks.is_empty());
 }
 
-/// A token endpoint that renews with this answer: it has no other refresh token than the first.
+/// A token endpoint whose renewals return this `refresh_token`. It never issues a second refresh token.
 fn web_without_rotation(refresh: Value) -> Web {
     let mut web = usual_web();
     let mut count = 0;
@@ -518,7 +522,7 @@ fn renewal_of_a_sibling_is_used_if_the_refresh_token_stays_the_same() {
     }
 }
 
-/// Only the access token tells the tokens of the store from those that replaced them.
+/// The refresh token never changes here. Only the access token shows that the stored tokens are older than those in memory.
 #[test]
 fn replaced_access_token_is_not_taken_back_if_the_refresh_token_stays_the_same() {
     let mut process = Process::signed_in(web_without_rotation(json!(null)));
@@ -541,7 +545,7 @@ fn tokens_of_a_sibling_have_a_number_of_their_own() {
     assert_eq!((after.number(), &*token), (2, "Bearer access-2"));
 }
 
-/// Processes must not renew for each other without end, so a person is asked in the end.
+/// Processes must not renew for each other without end. After six adopted tokens, the process asks a person to sign in.
 #[test]
 fn token_of_a_sibling_is_renewed_if_it_is_at_most_the_sixth() {
     for (count, is_renewed) in [(5, true), (6, true), (7, false)] {
@@ -552,11 +556,11 @@ fn token_of_a_sibling_is_renewed_if_it_is_at_most_the_sixth() {
     }
 }
 
-/// The sign-in of a sibling counts like an own one: what came before it is no reason to ask a person soon after it.
+/// A sibling's sign-in resets the count of adopted tokens, as the process's own sign-in does.
 #[test]
 fn tokens_of_siblings_are_counted_anew_after_the_sign_in_of_a_sibling() {
     let mut two = process_with_tokens_of_siblings(7);
-    // It is found in the turn to sign in.
+    // The process finds token 8 when its turn to sign in comes.
     store_token_of_sibling(&two.store, 8);
     two.unauthorized();
     assert_eq!(two.token().unwrap().1, "Bearer sibling-8");
@@ -567,7 +571,7 @@ fn tokens_of_siblings_are_counted_anew_after_the_sign_in_of_a_sibling() {
     assert_eq!((refreshes(&two), two.visits.len()), (1, 0));
 }
 
-/// A process that took over this many tokens, one after the other, each because the server had refused the last.
+/// Returns a process that adopted tokens of siblings up to this number, each because the server had refused the token before.
 fn process_with_tokens_of_siblings(count: u32) -> Process {
     let process = Process::signed_in(usual_web());
     let (web, store) = (Rc::clone(&process.web), process.store.clone());
@@ -592,23 +596,23 @@ fn store_token_of_sibling(store: &Store, number: u32) {
 
 /// A sibling whose refresh token was refused has left a record without tokens.
 #[test]
-fn tokens_that_a_sibling_removed_are_not_renewed() {
+fn process_is_signed_out_when_a_sibling_removed_the_tokens() {
     let (one, mut two) = two(rotating_web());
     one.store.edit(|record| {
         record.as_object_mut().unwrap().remove("tokens");
     });
-    two.pass(Duration::from_secs(3541));
+    two.pass(Duration::from_secs(RENEWAL_IS_DUE));
     assert_eq!(refreshes(&two), 0);
     assert_eq!(two.auth.state(), State::SignedOut);
     assert!(two.locks().is_empty());
 }
 
 #[test]
-fn process_that_may_not_sign_in_again_finds_the_sign_in_of_a_sibling() {
+fn process_at_its_limit_of_three_sign_ins_uses_the_tokens_of_a_sibling() {
     let mut one = Process::start(usual_web(), |_| {});
     for _ in 0..4 {
         one.unauthorized();
-        // Nobody comes.
+        // Nobody completes the sign-in, so it times out after 600 s.
         one.pass(Duration::from_secs(601));
     }
     assert_eq!(one.visits.len(), 3);
@@ -691,7 +695,7 @@ fn store_that_was_emptied_while_it_failed_gets_all_records_back() {
     assert_eq!(next.token().unwrap().1, "Bearer access-3");
 }
 
-/// The record of the tokens and the record of their place.
+/// A sign-in saves two records: the tokens, and where they are stored.
 #[test]
 fn lock_is_held_until_both_records_are_saved() {
     let mut process = Process::start(usual_web(), |_| {});

@@ -97,7 +97,7 @@ impl FileStore {
         Some(FileStore::new(base.join("everlink").join("auth")))
     }
 
-    /// The directory.
+    /// Returns the directory in which the store keeps its files.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -108,7 +108,7 @@ impl FileStore {
             .join(format!("{}.{extension}", record_name(key)))
     }
 
-    /// The error with the directory in its text.
+    /// Returns the error with the directory before its text.
     fn named(&self, error: &io::Error) -> io::Error {
         io::Error::new(
             error.kind(),

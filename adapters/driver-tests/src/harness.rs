@@ -41,7 +41,7 @@ impl Harness<'_> {
         }
     }
 
-    /// The path of a file of this check.
+    /// Returns the path of a file in the scratch directory of this check. Does not create the file.
     pub(crate) fn scratch_file(&self, name: &str) -> PathBuf {
         self.scratch_dir.join(name)
     }
@@ -51,7 +51,7 @@ impl Harness<'_> {
         format!("log={}", self.scratch_file("log").display())
     }
 
-    /// The lines of the log.
+    /// Returns the lines that the child has written to its log. Empty if there is no log.
     pub(crate) fn log_lines(&self) -> Vec<String> {
         let log = fs::read_to_string(self.scratch_file("log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
@@ -261,7 +261,7 @@ pub(crate) fn outcome(call: Call<ToolResult>) -> Result<ToolResult, CallError> {
     await_soon("the call ends, with a reply or a failure", call)
 }
 
-/// The reply to a call that must succeed.
+/// Waits for the reply to a call. Panics if the call fails.
 #[track_caller]
 pub(crate) fn reply(call: Call<ToolResult>) -> ToolResult {
     match outcome(call) {
@@ -270,7 +270,7 @@ pub(crate) fn reply(call: Call<ToolResult>) -> ToolResult {
     }
 }
 
-/// The failure of a call that must fail.
+/// Waits for the failure of a call. Panics on any other outcome.
 #[track_caller]
 pub(crate) fn failure(call: Call<ToolResult>) -> Failure {
     failed(outcome(call))

@@ -1,4 +1,4 @@
-//! Runs tests in a program with `harness = false`, with the options and the output of the standard test runner. Knows no check.
+//! Runs tests in a program with `harness = false`, with the options and the output of the standard test runner. Does not depend on the checks.
 //!
 //! `cargo nextest` needs `--list --format terse`, `--ignored` and `--exact`. Other options of the standard runner are accepted and ignored.
 

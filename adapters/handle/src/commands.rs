@@ -106,7 +106,7 @@ pub enum LinkCommand {
     Connect,
     /// Calls [`Client::denied`].
     Denied {
-        /// The reason.
+        /// Why there are no credentials. The failures of calls name it.
         why: Box<str>,
         /// The page at which somebody can sign in. A relay calls [`Relay::denied_until_sign_in`] with it.
         page: Option<Url>,
@@ -115,7 +115,7 @@ pub enum LinkCommand {
     Reconnect {
         /// The epoch to replace.
         seen: Epoch,
-        /// The reason.
+        /// Why the server is replaced. The report of the end names it.
         why: Box<str>,
     },
     /// Calls [`Client::shutdown`].

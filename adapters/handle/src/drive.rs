@@ -1,5 +1,5 @@
-//! The driver of a machine as a future: it carries out outputs, feeds inputs and sleeps until the next deadline. Knows no runtime: transports and the
-//! clock bring theirs.
+//! The driver of a machine as a future: it carries out outputs, feeds inputs and sleeps until the next deadline. Does not depend on a runtime:
+//! transports and the clock bring theirs.
 
 use std::cell::Cell;
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! A value that arrives later, for which a thread or a task can wait. Knows neither the value nor its producer.
+//! A value that arrives later, for which a thread or a task can wait. Does not depend on the type of the value or its producer.
 
 use std::fmt;
 use std::future::Future;

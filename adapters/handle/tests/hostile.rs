@@ -1,4 +1,4 @@
-//! Misuse of handles by applications: wakers that call back, closures that block, listeners that are dropped.
+//! Tests handles in awkward applications: wakers that call a handle, callbacks that block, listeners and futures that are dropped early.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,22 +14,23 @@ use everlink::{Config, Epoch, ExitStatus, Input, Instant, Output, Payload};
 use everlink_handle::{CallError, Link, LinkOwner, Service, ServiceOwner, Task};
 use serde_json::json;
 
-/// Longer than any step here takes, so that a hang fails the test.
+/// Longer than any step takes, so only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Both ends, and the in-memory connection between them.
-struct Pair {
+/// A client and a server, each with its owner, connected in memory.
+struct ConnectedPair {
     link: Option<Link>,
     owner: LinkOwner,
     server_owner: ServiceOwner,
     epoch: Epoch,
+    /// Requests that the server has not answered yet.
     tasks: Vec<Task>,
 }
 
-impl Pair {
-    fn new() -> Pair {
+impl ConnectedPair {
+    fn new() -> ConnectedPair {
         let (link, owner) = Link::new(Config::child("hostile", "1.0"));
-        Pair {
+        ConnectedPair {
             link: Some(link),
             owner,
             server_owner: Service::new(server()).1,
@@ -39,7 +40,7 @@ impl Pair {
     }
 
     fn link(&self) -> &Link {
-        self.link.as_ref().expect("it was not dropped")
+        self.link.as_ref().expect("the test still holds the link")
     }
 
     /// Runs both drivers until there is no more output.
@@ -116,7 +117,7 @@ fn server() -> Server {
 }
 
 fn text(text: &str) -> Payload {
-    Payload::of(&json!({"content": [{"type": "text", "text": text}]})).expect("it is JSON")
+    Payload::of(&json!({"content": [{"type": "text", "text": text}]})).expect("the result is JSON")
 }
 
 fn poll_once<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
@@ -145,7 +146,7 @@ fn with_timeout<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send +
 
 #[test]
 fn blocking_call_in_on_progress_does_not_lose_the_wake_up() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let (entered, has_entered) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
     let call = pair
@@ -169,7 +170,7 @@ fn blocking_call_in_on_progress_does_not_lose_the_wake_up() {
         .expect("progress is reported");
     pair.tasks.remove(0).answer.give(Ok(text("done")));
     pair.run();
-    go_on.send(()).expect("it waits");
+    go_on.send(()).expect("the callback waits");
 
     let outcome = is_done.recv_timeout(TIMEOUT).expect("the call is done");
     assert_eq!(outcome.expect("a reply"), "done");
@@ -177,7 +178,7 @@ fn blocking_call_in_on_progress_does_not_lose_the_wake_up() {
 
 #[test]
 fn panic_in_on_progress_cancels_only_its_own_call() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let mut call = pair
         .link()
         .call_tool("say", json!({}))
@@ -202,7 +203,7 @@ fn panic_in_on_progress_cancels_only_its_own_call() {
 
 #[test]
 fn state_is_ready_when_ready_completes() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let first = pair.link().ready();
     // A driver feeds the input that makes the link ready, and then runs queued commands before it polls outputs.
     for _ in 0..10 {
@@ -212,7 +213,7 @@ fn state_is_ready_when_ready_completes() {
         let mut ready = pair.link().ready();
         pair.owner.advance(Instant::ZERO);
         if let Poll::Ready(answer) = poll_once(&mut ready, Waker::noop()) {
-            answer.expect("it is ready");
+            answer.expect("the link is ready");
             assert_eq!(pair.link().state(), State::Ready);
             assert!(pair.link().session().is_some());
             drop(first);
@@ -225,7 +226,7 @@ fn state_is_ready_when_ready_completes() {
 
 #[test]
 fn state_is_not_idle_when_a_call_is_refused_after_shutdown() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     pair.run();
     drop(pair.link().shutdown());
     let mut call = pair.link().call_tool("say", json!({})).start();
@@ -237,7 +238,7 @@ fn state_is_not_idle_when_a_call_is_refused_after_shutdown() {
 
 #[test]
 fn ready_after_shutdown_reports_the_published_state() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     drop(pair.link().shutdown());
     let mut ready = pair.link().ready();
     pair.owner.advance(Instant::ZERO);
@@ -252,7 +253,7 @@ fn ready_after_shutdown_reports_the_published_state() {
 #[test]
 fn waker_may_subscribe_to_events() {
     with_timeout("a waker that asks for events", || {
-        let mut pair = Pair::new();
+        let mut pair = ConnectedPair::new();
         let link = pair.link().clone();
         let waker = waker(move || drop(link.events()));
         let mut events = pair.link().events();
@@ -293,7 +294,7 @@ fn replacing_a_waker_that_owns_the_last_link_does_not_deadlock() {
 #[test]
 fn waker_that_owns_its_call_and_link_is_dropped_without_deadlock() {
     with_timeout("the end of a link whose wakers own calls", || {
-        let mut pair = Pair::new();
+        let mut pair = ConnectedPair::new();
         let mut call = pair.link().call_tool("say", json!({})).start();
         let task = Arc::new(OwningWaker(Mutex::new(None)));
         let waker = Waker::from(Arc::clone(&task));
@@ -320,11 +321,11 @@ fn dropped_listeners_are_freed_while_no_event_is_sent() {
         let line = status.lines().find(|line| line.starts_with("RssAnon:"));
         let number = line.and_then(|line| line.split_whitespace().nth(1));
         number
-            .expect("it is there")
+            .expect("the line has a number")
             .parse::<u64>()
             .expect("a number")
     };
-    let pair = Pair::new();
+    let pair = ConnectedPair::new();
     let before = resident_kib();
     (0..500_000).for_each(|_| drop(pair.link().events()));
     let growth = resident_kib().saturating_sub(before);
@@ -336,7 +337,7 @@ fn dropped_listeners_are_freed_while_no_event_is_sent() {
 
 #[test]
 fn dropped_cancellation_future_releases_its_waker() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     let context = pair.tasks[0].context.clone();
@@ -358,7 +359,7 @@ fn dropped_cancellation_future_releases_its_waker() {
 
 #[test]
 fn cancellation_wakes_all_waiting_threads() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     let contexts = [(); 3].map(|()| pair.tasks[0].context.clone());
@@ -369,13 +370,13 @@ fn cancellation_wakes_all_waiting_threads() {
         with_timeout("a thread that waits for a cancellation", move || {
             thread.join()
         })
-        .expect("it is told");
+        .expect("the waiting thread did not panic");
     }
 }
 
 #[test]
 fn wait_cancelled_ends_when_the_request_is_answered() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     let Task {
@@ -395,7 +396,7 @@ fn wait_cancelled_ends_when_the_request_is_answered() {
 
 #[test]
 fn finished_call_can_be_polled_again() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let mut call = pair.link().call_tool("say", json!({})).start();
     pair.run();
     pair.tasks.remove(0).answer.give(Ok(text("once")));
@@ -412,7 +413,7 @@ fn finished_call_can_be_polled_again() {
 
 #[test]
 fn panic_of_the_driver_ends_all_calls_queries_and_events() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let (call, ready) = (
         pair.link().call_tool("say", json!({})).start(),
         pair.link().ready(),
@@ -425,7 +426,7 @@ fn panic_of_the_driver_ends_all_calls_queries_and_events() {
         pair.link().events(),
     );
     let link = pair.link().clone();
-    let Pair { owner, .. } = pair;
+    let ConnectedPair { owner, .. } = pair;
     let driver = thread::spawn(move || {
         let _owner = owner;
         panic!("intentional panic");
@@ -464,13 +465,13 @@ fn commands_of_many_threads_are_all_run() {
         }
     });
     for thread in threads {
-        assert!(thread.join().expect("it did not panic"));
+        assert!(thread.join().expect("the thread did not panic"));
     }
 }
 
 #[test]
 fn call_fails_when_it_is_cancelled_after_the_server_died() {
-    let mut pair = Pair::new();
+    let mut pair = ConnectedPair::new();
     let mut call = pair.link().call_tool("say", json!({})).start();
     let canceller = call.canceller();
     pair.run();

@@ -1,4 +1,4 @@
-//! The connections to the server, each for one exchange after another. Classifies errors where they are seen. Knows no requests.
+//! The connections to the server, each for one exchange after another. Classifies errors where they are seen. Does not depend on requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};

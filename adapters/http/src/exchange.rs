@@ -1,4 +1,4 @@
-//! One exchange, a request and its response, on its own thread. Knows neither its content nor other exchanges.
+//! One exchange, a request and its response, on its own thread. Does not depend on its content or on other exchanges.
 
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Creates the proxy that the environment or the application names. Knows no connections.
+//! Creates the proxy that the environment or the application names. Does not depend on connections.
 
 use std::env;
 

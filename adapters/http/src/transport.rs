@@ -1,4 +1,4 @@
-//! The transport of a link over HTTP: carries out outputs and reports what the exchanges send. Knows no sockets.
+//! The transport of a link over HTTP: carries out outputs and reports what the exchanges send. Does not depend on sockets.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;

@@ -1,4 +1,4 @@
-//! The names of the keys in Redis. Knows no commands.
+//! The names of the keys in Redis. Does not depend on commands.
 
 use std::fmt::Write;
 

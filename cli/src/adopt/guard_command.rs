@@ -1,4 +1,4 @@
-//! Recognises `everlink guard` in the words of a command. Knows no file.
+//! Recognises `everlink guard` in the words of a command. Does not read files.
 
 /// Where the parts of a guarded command are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,7 @@ pub(super) struct FileReport {
     pub(super) is_changed: bool,
     /// How the last guards were removed.
     pub(super) undone: Option<Undone>,
-    /// The new backup.
+    /// The backup that was made before the file was changed. `None` if none was made.
     pub(super) backup: Option<PathBuf>,
 }
 
@@ -218,7 +218,7 @@ impl Report {
         }
     }
 
-    /// The exit status.
+    /// Returns the exit status of the program: 4 after a problem, 1 if `--check` found a server without a guard, else 0.
     pub(super) fn status(&self) -> u8 {
         match self.mode {
             _ if !self.problems.is_empty() => 4,

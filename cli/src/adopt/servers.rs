@@ -129,7 +129,7 @@ pub(super) struct Word {
 }
 
 impl Launch {
-    /// The program and its arguments.
+    /// Returns the program, if there is one, and then its arguments.
     pub(super) fn words(&self) -> Vec<&Word> {
         let command = self.command.iter().map(|command| &command.word);
         command.chain(self.arguments.words()).collect()

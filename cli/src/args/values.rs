@@ -1,4 +1,4 @@
-//! Parses the values of options. Knows no option.
+//! Parses the values of options. Does not depend on any single option.
 
 use std::time::Duration;
 

@@ -174,7 +174,7 @@ pub(crate) enum OAuth {
 }
 
 impl AuthOptions {
-    /// The configuration for this server.
+    /// Returns the configuration of a sign-in at this server. Fails if an option is invalid.
     pub(crate) fn config(&self, server: &str) -> Result<Config, Failure> {
         let mut config = Config::new(url("--url", server)?, "everlink");
         let metadata = &mut config.client.metadata;
@@ -273,7 +273,7 @@ impl AuthOptions {
         })))
     }
 
-    /// Where the browser comes back to.
+    /// Returns the redirect URI to which the authorization server sends the browser.
     pub(crate) fn redirect(&self) -> Redirect {
         Redirect {
             host: self.callback_host.clone(),
@@ -283,22 +283,23 @@ impl AuthOptions {
         }
     }
 
-    /// The private key of the client.
+    /// Reads the client's private key from the PEM file of `--private-key`, if that option was given.
     pub(crate) fn private_key(&self) -> Result<Option<PrivateKey>, Failure> {
         let Some(file) = &self.private_key else {
             return Ok(None);
         };
-        let bad = |why: String| usage_error(format!("--private-key {}: {why}", file.display()));
-        let pem = fs::read(file).map_err(|error| bad(error.to_string()))?;
-        PrivateKey::from_pem(&pem).map(Some).map_err(bad)
+        let key_error =
+            |reason: String| usage_error(format!("--private-key {}: {reason}", file.display()));
+        let pem = fs::read(file).map_err(|error| key_error(error.to_string()))?;
+        PrivateKey::from_pem(&pem).map(Some).map_err(key_error)
     }
 
-    /// The store of tokens.
+    /// Returns the token store: files, or the keychain with files as fallback.
     pub(crate) fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let directory = self.auth_directory.as_ref();
         let files = directory.map(FileStore::new).or_else(FileStore::of_user);
         let files = files.ok_or_else(|| {
-            usage_error("there is no place for tokens, because HOME is not set; name one with --auth-directory")
+            usage_error("cannot choose a directory for tokens: HOME (Windows: LOCALAPPDATA) is not set; use --auth-directory")
         })?;
         #[cfg(feature = "keychain")]
         if self.keychain {

@@ -1,4 +1,4 @@
-//! Reads the arguments of a tool or a prompt from the command line: JSON objects, `key=value` and `key:=json`. Knows no link.
+//! Reads the arguments of a tool or a prompt from the command line: JSON objects, `key=value` and `key:=json`. Does not depend on a link.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

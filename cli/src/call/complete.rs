@@ -1,4 +1,4 @@
-//! The arguments of `everlink complete`, and the request that they make. Knows no link.
+//! The arguments of `everlink complete`, and the request that they make. Does not depend on a link.
 
 use clap::Args as Arguments;
 use serde_json::{Map, Value, json};

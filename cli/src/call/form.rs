@@ -1,4 +1,4 @@
-//! Shows the form of an elicitation at the terminal, and reads a person's answers line by line. Knows no link.
+//! Shows the form of an elicitation at the terminal, and reads a person's answers line by line. Does not depend on a link.
 
 use std::io::{self, BufRead, Write, stderr, stdin};
 

@@ -1,4 +1,4 @@
-//! Listens for hosts over HTTP: the address, and the accepted values of `Host`. Knows nothing of the server behind the guard.
+//! Listens for hosts over HTTP: the address, and the accepted values of `Host`. Does not depend on the server behind the guard.
 
 use std::net::IpAddr;
 use std::time::Duration;

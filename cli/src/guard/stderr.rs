@@ -1,4 +1,4 @@
-//! Copies the server's standard error to that of this program or to a file. Knows no events.
+//! Copies the server's standard error to that of this program or to a file. Does not depend on events.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write, stderr};

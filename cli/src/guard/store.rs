@@ -1,4 +1,4 @@
-//! The store in which several guards keep the sessions of their hosts. Knows neither hosts nor servers.
+//! The store in which several guards keep the sessions of their hosts. Does not depend on hosts or servers.
 
 use everlink::relay::Config;
 use everlink_redis::RedisStore;

@@ -174,8 +174,8 @@ impl LineWriter {
         self.write_if_full();
     }
 
-    /// Whether a line can be written at once, because no line before it is held.
-    pub(super) fn holds_nothing(&self) -> bool {
+    /// Whether no line is held back, so that the next line can be written at once.
+    pub(super) fn has_no_held_lines(&self) -> bool {
         self.held.is_empty()
     }
 
@@ -194,7 +194,7 @@ impl LineWriter {
     }
 
     /// Writes that the machine handled a timeout. No line may be held.
-    pub(super) fn write_timeout(&mut self, at: Instant) {
+    pub(super) fn write_timeout_line(&mut self, at: Instant) {
         self.buffer.push_timeout(at.as_nanos());
     }
 

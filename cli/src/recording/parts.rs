@@ -25,14 +25,14 @@ pub(super) struct PartHeader {
     pub(super) seed: u64,
 }
 
-/// The maximum length of such a line.
+/// The maximum length of a [`PartHeader`] line in bytes.
 const MAX_HEADER: u64 = 1024;
 
 /// The files of a recording that is being written.
 pub(super) struct PartWriter {
     path: PathBuf,
     file: File,
-    /// The size at which a new part starts, if there is one.
+    /// The size in bytes at which a new part starts. `None`: the recording has one part.
     limit: Option<usize>,
     /// The number of the present part.
     part: usize,
@@ -44,8 +44,8 @@ pub(super) struct PartWriter {
 }
 
 impl PartWriter {
-    /// Creates the file. Replaces an existing file. Parts of an earlier recording stay until this one has as many, because a file with such a name may be
-    /// something else.
+    /// Creates the file, and replaces an existing one. Does not delete old parts such as `FILE.3.gz`, because they may be other files. A new part with the
+    /// same number replaces them.
     pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<PartWriter> {
         let file = create_private_file(path)?;
         Ok(PartWriter {
@@ -59,7 +59,7 @@ impl PartWriter {
         })
     }
 
-    /// Writes whole lines. Starts a new part if this one is large enough then.
+    /// Writes whole lines. Starts a new part if the present one has reached its limit.
     pub(super) fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
         self.file.write_all(lines)?;
         self.len += lines.len();
@@ -118,7 +118,7 @@ fn compress(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// The lines of a recording as bytes, each with its newline. A recording that breaks off may end in the middle of a character.
+/// Reads the lines of a recording, each with its newline. Lines are bytes, not strings, because a truncated recording may end inside a character.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     /// The parts that were not read yet, the last one first.
@@ -129,19 +129,19 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens a recording: all its parts, or a single file.
+    /// Opens all parts of a rotated recording, or the one file of a recording without rotation.
     pub(super) fn open(path: &Path) -> io::Result<Lines> {
         let mut parts = Vec::new();
         for part in 1..newest_part(path)? {
             let plain = part_path(path, part);
             let compressed = compressed_path(path, part);
-            // The plain file is complete as long as it exists.
+            // Prefers the plain file: `compress` removes it only after the compressed file is complete.
             match [plain, compressed].into_iter().find(|path| path.is_file()) {
                 Some(path) => parts.push(path),
                 None => break,
             }
         }
-        // A process that was killed while it started a new part leaves no newest file.
+        // If the process was killed during `rotate`, the newest part does not exist.
         if parts.is_empty() || path.exists() {
             parts.push(path.to_owned());
         }
@@ -156,7 +156,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Sets the seed of the recording, which every further part must have.
+    /// Sets the seed of the recording. Reading fails at a later part with another seed.
     pub(super) const fn set_seed(&mut self, seed: u64) {
         self.seed = Some(seed);
     }
@@ -190,7 +190,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Reads the first line of a further part.
+    /// Reads the first line of a later part, and fails if the part does not belong here.
     fn check_header(&mut self) -> io::Result<()> {
         let mut line = Vec::new();
         // A part that was created but not written has no header, and no other line.

@@ -1,4 +1,4 @@
-//! Records every step of a machine. Does not influence the machine, and leaves it to the converter what is secret.
+//! Records every step of a machine, without influence on the machine. The converter decides what is secret.
 
 use std::io;
 use std::path::Path;
@@ -47,7 +47,8 @@ impl FileRecorder {
 
     fn write_bytes(&mut self, now: Instant, key: StreamKey, bytes: &[u8]) {
         let is_plain = key.2 == StreamId::DUPLEX && !self.converter.hides_payloads();
-        if is_plain && self.writer.holds_nothing() {
+        if is_plain && self.writer.has_no_held_lines() {
+            // No line is held back, so write this line directly.
             self.write_polls();
             return self.writer.write_ready(now, key, bytes);
         }
@@ -62,7 +63,7 @@ impl FileRecorder {
     /// Writes the number of polls before the next step.
     fn write_polls(&mut self) {
         let polls = std::mem::take(&mut self.polls);
-        if polls > 0 && self.writer.holds_nothing() {
+        if polls > 0 && self.writer.has_no_held_lines() {
             self.writer.write_polls(polls);
         } else if polls > 0 {
             self.writer.write(&Line {
@@ -85,7 +86,7 @@ impl FileRecorder {
         if let Input::Bytes { stream, bytes } = input {
             return self.write_bytes(now, (is_downstream, epoch, *stream), bytes);
         }
-        if let (Input::Sent { stream, len }, true) = (input, self.writer.holds_nothing()) {
+        if let (Input::Sent { stream, len }, true) = (input, self.writer.has_no_held_lines()) {
             self.write_polls();
             let key = (is_downstream, epoch, *stream);
             return self.writer.write_sent(now, key, *len);
@@ -213,7 +214,7 @@ impl FileRecorder {
                 self.writer.end_stream((is_downstream, epoch, *stream));
                 InputKind::WriteFailed(self.converter.recorded_faults(faults))
             }
-            // Only a server whose driver keeps its sessions is told this, and the guard keeps them itself. So it cannot occur in a recording.
+            // `Stored` answers a driver's session storage. The guard has none, so a recording never contains this input.
             Input::Stored { .. } => return None,
             // An input that is newer than this program.
             _ => return None,
@@ -230,10 +231,11 @@ impl FileRecorder {
         );
     }
 
-    fn write_timeout(&mut self, now: Instant) {
-        if self.writer.holds_nothing() {
+    /// Records that the machine handled a timeout.
+    fn record_timeout(&mut self, now: Instant) {
+        if self.writer.has_no_held_lines() {
             self.write_polls();
-            return self.writer.write_timeout(now);
+            return self.writer.write_timeout_line(now);
         }
         self.write_step(
             now,
@@ -262,7 +264,7 @@ impl Recorder<ClientCommand, client::Event> for FileRecorder {
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        self.write_timeout(now);
+        self.record_timeout(now);
     }
 }
 
@@ -278,7 +280,7 @@ impl Recorder<LinkCommand, relay::Event> for FileRecorder {
 
     fn on_poll(&mut self, output: Option<(Side, &Output<relay::Event>)>, bytes: &[u8]) {
         if let Some((_, Output::Event(relay::Event::Traced(_)))) = output {
-            // It says nothing that the messages do not say.
+            // The recorded messages already hold what a `Traced` event reports.
             self.polls += 1;
             return;
         }
@@ -288,7 +290,7 @@ impl Recorder<LinkCommand, relay::Event> for FileRecorder {
     }
 
     fn on_timeout(&mut self, now: Instant) {
-        self.write_timeout(now);
+        self.record_timeout(now);
     }
 }
 
@@ -438,7 +440,7 @@ mod tests {
             let (stream, bytes) = (StreamId::DUPLEX, bytes.into());
             let input = Input::Bytes { stream, bytes };
             recorder.write_input(now, Side::Downstream, Epoch::FIRST, &input);
-            recorder.write_timeout(now);
+            recorder.record_timeout(now);
             recorder.writer.held()
         };
         assert_eq!(receive(b"{\"jsonrpc\":\"2.0\"").0, 0);
@@ -446,7 +448,7 @@ mod tests {
         assert_eq!(receive(b"ms\":{}}\n").0, 0);
         assert_eq!(receive(b"{\"para").0, 2);
         for _ in 0..100_000 {
-            recorder.write_timeout(now);
+            recorder.record_timeout(now);
             assert!(recorder.writer.held().1 <= MAX_HELD_BYTES + 1024);
         }
         drop(recorder);

@@ -63,8 +63,8 @@ struct SignedStates {
 }
 
 impl SignedStates {
-    /// Finds the states in bytes that the machine sends to a host.
-    fn learn_proofs(&mut self, stream: StreamId, bytes: &[u8]) {
+    /// Finds the signed states in bytes that the machine sends to a host, and records their proofs.
+    fn record_proofs(&mut self, stream: StreamId, bytes: &[u8]) {
         let scanner = self.sent.entry(stream).or_default();
         for byte in bytes {
             match scanner.next(*byte) {
@@ -321,13 +321,13 @@ impl Replayer {
         }
     }
 
-    /// Polls the machine. Returns `None` if there is no output, and `Some(None)` if the output is no event.
+    /// Polls the machine once. Returns `None` when there is no output, and `Some(None)` when the output is not an event.
     fn poll(&mut self, observer: &mut impl Observer) -> Option<Option<ReplayedEvent>> {
         let mut buf = Vec::new();
         Some(match &mut self.machine {
             Machine::Link(client) => {
                 let output = client.poll_output(&mut buf)?;
-                self.ids.learn(Side::Upstream, &output, &buf);
+                self.ids.record_ids(Side::Upstream, &output, &buf);
                 observer.on_output(self.now, Side::Upstream, &output, &buf);
                 match output {
                     Output::Event(event) => {
@@ -341,10 +341,10 @@ impl Replayer {
             }
             Machine::Relay(relay) => {
                 let (side, output) = relay.poll_output(&mut buf)?;
-                self.ids.learn(side, &output, &buf);
+                self.ids.record_ids(side, &output, &buf);
                 observer.on_output(self.now, side, &output, &buf);
                 match output {
-                    // The messages of the request are in the recording.
+                    // The recorder does not write `Traced` events, so the replay does not compare them.
                     Output::Event(relay::Event::Traced(_)) => None,
                     Output::Event(event) => Some(ReplayedEvent::Relay(event)),
                     _ => None,
@@ -379,7 +379,8 @@ impl Replayer {
 }
 
 impl RunIds {
-    fn learn<E>(&mut self, side: Side, output: &Output<E>, written: &[u8]) {
+    /// Records the ids that this run uses in an output, so that inputs of the recording can be given the same ids.
+    fn record_ids<E>(&mut self, side: Side, output: &Output<E>, written: &[u8]) {
         match output {
             Output::Open { epoch } if side == Side::Upstream => {
                 self.epochs.insert(epoch.number(), *epoch);
@@ -388,18 +389,18 @@ impl RunIds {
                 let id = head.fields.get(names::MCP_SESSION_ID);
                 let id = id.or_else(|| session_in_endpoint_event(written));
                 self.sessions.extend(id.map(str::to_owned));
-                self.learn_proofs(*stream, written);
+                self.record_proofs(*stream, written);
             }
             Output::Write { stream, .. } if side == Side::Downstream => {
-                self.learn_proofs(*stream, written)
+                self.record_proofs(*stream, written)
             }
             _ => {}
         }
     }
 
-    fn learn_proofs(&mut self, stream: StreamId, bytes: &[u8]) {
+    fn record_proofs(&mut self, stream: StreamId, bytes: &[u8]) {
         if let Some(signed_states) = &mut self.signed_states {
-            signed_states.learn_proofs(stream, bytes);
+            signed_states.record_proofs(stream, bytes);
         }
     }
 

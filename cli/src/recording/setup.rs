@@ -1,4 +1,4 @@
-//! Builds the configuration of the machine for each command, when it runs and when its recording is replayed. Knows no transport.
+//! Builds the configuration of the machine for each command, when it runs and when its recording is replayed. Does not depend on transports.
 
 use std::io;
 use std::path::Path;
@@ -24,8 +24,9 @@ const FORMAT: u32 = 2;
 /// The first line of a recording: everything that the machine depends on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// The version of the program.
-    everlink: String,
+    /// The version of the program that made the recording.
+    #[serde(rename = "everlink")]
+    everlink_version: String,
     format: u32,
     pub(crate) role: Role,
     /// The URL of the server without its path, which may be a secret. `None` for a child process.
@@ -40,7 +41,8 @@ pub(crate) struct Setup {
 /// The members that the first line has in every format.
 #[derive(Deserialize)]
 struct FormatHeader {
-    everlink: String,
+    #[serde(rename = "everlink")]
+    everlink_version: String,
     format: u32,
 }
 
@@ -272,7 +274,7 @@ impl Role {
             }
         }
         let setup = Setup {
-            everlink: env!("CARGO_PKG_VERSION").to_owned(),
+            everlink_version: env!("CARGO_PKG_VERSION").to_owned(),
             format: FORMAT,
             role: self,
             url: url.map(origin_of),
@@ -286,27 +288,30 @@ impl Role {
             key,
             served_path,
         );
-        let recorder = recorder
-            .map_err(|error| format!("--record {}: cannot be written: {error}", path.display()))?;
+        let recorder = recorder.map_err(|error| {
+            format!(
+                "--record {}: cannot create the file: {error}",
+                path.display()
+            )
+        })?;
         Ok(Some(recorder))
     }
 }
 
 impl Setup {
-    /// Reads the first line of a recording. Returns the remaining lines, too.
+    /// Reads the setup from the first line. Returns it with a reader for the remaining lines.
     pub(super) fn read(path: &Path) -> Result<(Setup, Lines), Failure> {
         let name = path.display();
         let read_error = |error: io::Error| format!("{name}: cannot be read: {error}");
         let mut lines = Lines::open(path).map_err(read_error)?;
         let first = lines.next().map_err(read_error)?.unwrap_or_default();
-        let not_a_recording = || format!("{name}: this is not a recording of everlink");
+        let not_a_recording = || format!("{name}: not a recording made by everlink");
         // Another format may describe the configuration differently, so the format is checked first.
         let header: FormatHeader = serde_json::from_slice(&first).map_err(|_| not_a_recording())?;
         if !(1..=FORMAT).contains(&header.format) {
-            let (format, version) = (header.format, &header.everlink);
+            let (format, version) = (header.format, &header.everlink_version);
             return Err(format!(
-                "{name}: this recording of everlink {version} has format {format}; this is everlink {}, which reads formats up to {FORMAT}",
-                env!("CARGO_PKG_VERSION")
+                "{name}: the recording has format {format}; this everlink reads formats up to {FORMAT}. Use everlink {version} or newer."
             )
             .into());
         }
@@ -317,12 +322,13 @@ impl Setup {
 
     /// Returns the version of the program that made the recording, if it is another version.
     pub(crate) fn other_version(&self) -> Option<&str> {
-        (self.everlink != env!("CARGO_PKG_VERSION")).then_some(self.everlink.as_str())
+        (self.everlink_version != env!("CARGO_PKG_VERSION"))
+            .then_some(self.everlink_version.as_str())
     }
 
     /// Returns the version of the program that made the recording.
     pub(crate) fn version(&self) -> &str {
-        &self.everlink
+        &self.everlink_version
     }
 
     /// Whether the recorded command was a guard.

@@ -1,4 +1,4 @@
-//! What the program needs of the operating system, with the same functions for Unix and for Windows. Knows no command.
+//! What the program needs of the operating system, with the same functions for Unix and for Windows. Does not depend on commands.
 
 #[cfg(unix)]
 #[path = "unix.rs"]

@@ -373,7 +373,7 @@ impl Observer for Builder {
     }
 }
 
-/// The call whose failure the event reports.
+/// Returns the call whose failure the event reports. `None` for other events.
 fn failed_call(event: &ReplayedEvent) -> Option<CallId> {
     match event {
         ReplayedEvent::Link(Event::Done { call, .. }) => Some(*call),

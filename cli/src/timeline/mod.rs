@@ -152,7 +152,7 @@ fn beginning(text: &str, max: usize) -> (&str, bool) {
     }
 }
 
-/// A label on one line.
+/// Makes a label of a text: one line, cut after `MAX_LABEL` with `…`.
 fn label(text: &str) -> String {
     let (text, is_cut) = beginning(text, MAX_LABEL);
     let mut label = crate::output::single_line(text);

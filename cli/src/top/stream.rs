@@ -54,7 +54,7 @@ pub(super) struct Server {
 /// Calls per second, the percentiles 50 and 99 of the latency in milliseconds, and calls in flight.
 pub(super) type Sample = (f64, Option<f64>, Option<f64>, u64);
 
-/// A failure.
+/// A recent failure of a server, as its guard reports it.
 #[derive(Clone, Debug, Deserialize, serde::Serialize)]
 pub(super) struct Recent {
     pub(super) ago: f64,

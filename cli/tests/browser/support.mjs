@@ -1,4 +1,4 @@
-// Shared helpers: a browser, a guard, a host, and checks. Knows no page.
+// Shared helpers: a browser, a guard, a host, and checks. Does not depend on any single page.
 import { execFileSync, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";

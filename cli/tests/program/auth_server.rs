@@ -1,5 +1,5 @@
 //! An MCP server and its authorization server in one, for tests of sign-ins. Refresh tokens are used once; if one comes twice, its grant is revoked. Signs
-//! everybody in at once. Knows no command.
+//! everybody in at once. Does not depend on commands.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

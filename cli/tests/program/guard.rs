@@ -178,10 +178,9 @@ async fn calls_after_each_of_eight_kills_in_a_row_succeed() {
     host.shutdown().await.expect("the driver runs");
 }
 
-/// A call fails before its host gives up while the server is down, and says when the next attempt is. The first call after the server is back
-/// succeeds.
+/// While the server is down, each call fails before the host's timeout. The error text names the time of the next attempt.
 #[tokio::test]
-async fn calls_fail_while_the_server_is_down_and_the_next_call_after_that_succeeds() {
+async fn calls_fail_while_the_server_is_down_and_succeed_when_it_is_back() {
     let flag = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard-away.flag");
     fs::write(&flag, "").expect("a file");
     let script = r#"test -e "$1" || exit 3; exec "$0" demo-server"#;
@@ -601,17 +600,17 @@ fn late_ask_of_a_shared_server_is_refused_and_not_sent_to_another_host() {
     );
 }
 
-/// A stranger's web page cannot read the status, neither through its own domain for this machine nor from its own origin. The status shows no text of
-/// the server or the system.
+/// The status port answers 403 to a foreign `Host` (DNS rebinding) and to a foreign `Origin`. The page has no text from the server or the operating
+/// system.
 #[test]
-fn status_refuses_foreign_hosts_and_origins_and_shows_no_text_of_the_server() {
+fn status_page_refuses_foreign_host_and_origin_headers_and_has_no_text_of_the_server() {
     let script = r#"read -r line; echo "secret of the server" >&2; printf '{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"cannot read /home/ann/secret.key"}}\n'; exit 3"#;
     let servers = [
         vec![PathBuf::from("/home/ann/secret/server")],
         ["sh", "-c", script].map(PathBuf::from).to_vec(),
     ];
     for server in servers {
-        let ports = [
+        let options = [
             "--listen",
             "http://127.0.0.1:0/mcp",
             "--status",
@@ -619,7 +618,7 @@ fn status_refuses_foreign_hosts_and_origins_and_shows_no_text_of_the_server() {
             "--allow-host",
             "guard.example",
         ];
-        let guard = GuardProcess::start(&ports, &server);
+        let guard = GuardProcess::start(&options, &server);
         let (status, url) = (guard.log_value("status"), guard.log_value("listening"));
         let address_in = |url: &str| {
             let rest = url.strip_prefix("http://").expect("an address");
@@ -629,7 +628,7 @@ fn status_refuses_foreign_hosts_and_origins_and_shows_no_text_of_the_server() {
         let listen_address = address_in(&url);
         let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"host","version":"1"}}}"#;
         let mut host = TcpStream::connect(&listen_address).expect("the guard listens");
-        write!(host, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{hello}", hello.len()).expect("the guard reads");
+        write!(host, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{hello}", hello.len()).expect("the guard reads the request");
         let status_address = address_in(&status);
         let get_status = |fields: &str| {
             let mut stream = TcpStream::connect(&status_address).expect("the guard listens");
@@ -650,6 +649,7 @@ fn status_refuses_foreign_hosts_and_origins_and_shows_no_text_of_the_server() {
         assert!(get_status("Host: guard.example\r\n").contains(" 200 "));
         for foreign in [
             "Host: evil.example\r\n",
+            // No `Host` field.
             "",
             "Host: localhost\r\nOrigin: http://evil.example\r\n",
             "Host: localhost\r\nOrigin: null\r\n",

@@ -380,7 +380,7 @@ fn record_to_an_unwritable_path_fails_before_the_server_starts() {
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{stderr}");
         assert!(
-            stderr.contains("--record /no/such/directory/tape: cannot be written"),
+            stderr.contains("--record /no/such/directory/tape: cannot create the file"),
             "{stderr}"
         );
         assert!(!started.exists(), "{command:?}");

@@ -1,4 +1,4 @@
-//! Shared helpers for the tests of several commands. Knows no command.
+//! Shared helpers for the tests of several commands. Does not depend on commands.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Keeps the woven copy of the project, and builds its test programs.
+//! Builds a copy of the project in which every mutant is compiled in behind a run-time switch ("woven"), and its test programs.
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,9 +54,9 @@ impl Tree {
         let woven_paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         self.copy_others(&woven_paths)?;
         // Most errors show without code generation, and most of those in the library alone.
-        let mut compile = match refused.mutants.is_empty() {
-            true => Compile::Library,
-            false => Compile::Programs,
+        let mut step = match refused.mutants.is_empty() {
+            true => BuildStep::Library,
+            false => BuildStep::Programs,
         };
         for round in 1..=MAX_ROUNDS {
             let mut woven = BTreeMap::new();
@@ -70,16 +70,16 @@ impl Tree {
             }
             self.append_switch(&woven, last)?;
             eprintln!(
-                "round {round}, {} mutants dropped: {compile}",
+                "round {round}, {} mutants dropped: {step}",
                 refused.mutants.len()
             );
-            let output = self.cargo(compile)?;
+            let output = self.cargo(step)?;
             let errors: Vec<&Value> = output.iter().filter_map(as_error).collect();
             if errors.is_empty() {
-                compile = match compile {
-                    Compile::Library => Compile::Tests,
-                    Compile::Tests => Compile::Programs,
-                    Compile::Programs => return Ok((self.programs(&output), refused)),
+                step = match step {
+                    BuildStep::Library => BuildStep::Tests,
+                    BuildStep::Tests => BuildStep::Programs,
+                    BuildStep::Programs => return Ok((self.programs(&output), refused)),
                 };
                 continue;
             }
@@ -177,15 +177,15 @@ impl Tree {
         built.filter_map(program).collect()
     }
 
-    /// Runs cargo in the copy, and returns its messages.
-    fn cargo(&self, compile: Compile) -> Result<Vec<Value>, String> {
+    /// Runs cargo in the woven copy. Returns cargo's JSON messages.
+    fn cargo(&self, step: BuildStep) -> Result<Vec<Value>, String> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let packages = self.unit.tested();
         let packages = packages.flat_map(|package| ["--package", package]);
-        match compile {
-            Compile::Library => command.args(["check", "--package", self.unit.package, "--lib"]),
-            Compile::Tests => command.args(["check", "--lib", "--tests"]).args(packages),
-            Compile::Programs => command
+        match step {
+            BuildStep::Library => command.args(["check", "--package", self.unit.package, "--lib"]),
+            BuildStep::Tests => command.args(["check", "--lib", "--tests"]).args(packages),
+            BuildStep::Programs => command
                 .args(["test", "--no-run", "--lib", "--tests"])
                 .args(packages),
         };
@@ -212,30 +212,32 @@ impl Tree {
     }
 }
 
+/// The steps of a build, the cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compile {
+enum BuildStep {
     Library,
     Tests,
     Programs,
 }
 
-impl fmt::Display for Compile {
+impl fmt::Display for BuildStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Compile::Library => "check the library",
-            Compile::Tests => "check the tests",
-            Compile::Programs => "build the test programs",
+            BuildStep::Library => "check the library",
+            BuildStep::Tests => "check the tests",
+            BuildStep::Programs => "build the test programs",
         })
     }
 }
 
+/// Returns the compiler error in a message. Summaries such as "aborting due to …" have no position and are skipped.
 fn as_error(message: &Value) -> Option<&Value> {
     let error = &message["message"];
     let is_error = message["reason"] == "compiler-message" && error["level"] == "error";
     (is_error && !error["spans"].as_array()?.is_empty()).then_some(error)
 }
 
-/// Notes what an error refuses: the mutants where it stands, or that a function is no longer `const`.
+/// Records the mutants at the position of a compile error as refused. For E0015, records the function that must stay `const`.
 fn refuse(error: &Value, woven: &BTreeMap<&str, Woven>, refused: &mut Refused) {
     let code = error["code"]["code"].as_str().unwrap_or_default();
     let text = error["message"].as_str().unwrap_or_default();

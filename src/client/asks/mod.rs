@@ -294,7 +294,7 @@ impl Asks {
         let Some(ask) = self.by_origin.remove(&Origin::Request(id.clone())) else {
             return false;
         };
-        self.open.forget(ask);
+        self.open.discard(ask);
         withdrawn(cx, ask, Withdrawn::ByServer);
         true
     }

@@ -456,7 +456,7 @@ impl Calls {
         let call = self.table.get(id)?;
         let known = (call.phase, call.clock.accepted());
         self.leave(id);
-        self.table.forget(id);
+        self.table.discard(id);
         Some(known)
     }
 

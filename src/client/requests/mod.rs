@@ -296,7 +296,7 @@ impl Requests {
     pub(super) fn end_epoch(&mut self, cx: &mut Context) -> LostRequests {
         let mut sent = self.pending.close_all();
         for unsent in cx.frames.requests() {
-            sent.forget(unsent);
+            sent.discard(unsent);
         }
         cx.frames.clear();
         let (mut calls, mut pages) = (Vec::new(), Vec::new());

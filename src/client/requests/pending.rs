@@ -132,9 +132,9 @@ impl Pending {
     pub(in crate::client) fn close(&mut self, wire: u64) -> Option<Purpose> {
         let purpose = self.open.remove(wire)?;
         if purpose.is_own() {
-            self.own.forget(wire);
+            self.own.discard(wire);
         } else if purpose.is_setup() {
-            self.setup.forget(wire);
+            self.setup.discard(wire);
         }
         Some(purpose)
     }
@@ -167,7 +167,7 @@ impl Pending {
         let setup: Vec<u64> = self.setup.keys().collect();
         self.setup = AscendingMap::new();
         for wire in &setup {
-            self.open.forget(*wire);
+            self.open.discard(*wire);
         }
         setup
     }

@@ -1,4 +1,4 @@
-//! The queues of messages to clients: their contents, their size, and whose turn it is to write. Knows no encoding and no transport.
+//! The queues of messages to clients: their contents, their size, and whose turn it is to write. Does not depend on the encoding or the transport.
 //!
 //! A queue is **attached** while a client takes what is written to it. A queue that is **held** keeps its messages until a client is
 //! attached again. A queue that has messages, and is neither attached nor held, is **loose**. A queue of lifetime

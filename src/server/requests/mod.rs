@@ -430,7 +430,7 @@ impl Requests {
             self.recount(scope, false);
         }
         self.count(standing, level, false);
-        self.table.forget(request);
+        self.table.discard(request);
     }
 
     /// Adds a progress report. A client that does not read gets only the newest report. Returns whether a frame must be queued for it.

@@ -1,4 +1,4 @@
-//! The progress reports of a request that wait to be written. Knows no request.
+//! The progress reports of a request that wait to be written. Does not depend on requests.
 
 use alloc::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Makes states that a client carries for the server and cannot forge. Knows no request.
+//! Makes states that a client carries for the server and cannot forge. Does not depend on requests.
 
 use alloc::format;
 use alloc::string::String;

@@ -71,7 +71,7 @@ impl UrlElicitations {
     pub(crate) fn made_by(&self, params: Option<&Payload>) -> impl Iterator<Item = SessionKey> {
         let visit = visit(params);
         let made = visit.map(|visit| {
-            let all = (visit.clone(), SessionKey::DUPLEX)..=(visit, SessionKey::LAST);
+            let all = (visit.clone(), SessionKey::DUPLEX)..=(visit, SessionKey::MAX);
             self.by_name.range(all).map(|(_, session)| *session)
         });
         made.into_iter().flatten()

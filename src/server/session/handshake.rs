@@ -1,4 +1,4 @@
-//! Reads `initialize`, and agrees on a version. Knows no frames.
+//! Reads `initialize`, and agrees on a version. Does not depend on frames.
 
 use alloc::borrow::Cow;
 

@@ -371,7 +371,7 @@ impl Watches {
 
     /// The legacy clients that get log messages of this level.
     pub(crate) fn hearing_logs(&self, level: LogLevel) -> impl Iterator<Item = SessionKey> {
-        let heard = self.loggers.range(..=(level, SessionKey::LAST));
+        let heard = self.loggers.range(..=(level, SessionKey::MAX));
         heard.map(|(_, session)| *session)
     }
 

@@ -62,7 +62,7 @@ fn s_auth_08_call_refused_with_401_or_403_is_sent_again_with_new_credentials() {
                 assert!(harness.reply(call).is_ok());
                 // The refusal counts neither as a failure nor as the end of the session.
                 assert_eq!(harness.client.stats().failures, 0);
-                assert_eq!(harness.opens, 1);
+                assert_eq!(harness.epochs_opened, 1);
                 assert_eq!(again.field("mcp-session-id"), post.field("mcp-session-id"));
             });
         }
@@ -297,7 +297,10 @@ fn wake_while_credentials_are_awaited_does_not_blame_the_server() {
         let again = harness.next_post("tools/call");
         harness.advance(seconds(5));
         assert!(!harness.has_event(silent), "it was given 5 s");
-        assert_eq!((harness.client.state(), harness.opens), (State::Ready, 1));
+        assert_eq!(
+            (harness.client.state(), harness.epochs_opened),
+            (State::Ready, 1)
+        );
         harness.reply_with(&again, json!({"content": []}));
         assert!(harness.reply(call).is_ok());
     }
@@ -350,7 +353,10 @@ fn server_has_its_whole_time_to_reply_after_new_credentials() {
     harness.next_post("tools/call");
     harness.advance(seconds(29));
     assert!(!harness.is_settled(call));
-    assert_eq!((harness.client.state(), harness.opens), (State::Ready, 1));
+    assert_eq!(
+        (harness.client.state(), harness.epochs_opened),
+        (State::Ready, 1)
+    );
     harness.advance(seconds(2));
     assert!(harness.is_settled(call), "30 s are over");
 }

@@ -102,7 +102,7 @@ fn timer_of_a_finished_exchange_ask_or_challenge_is_disarmed() {
         assert_eq!(harness.client.poll_timeout(), None);
         script(&mut harness);
         assert_eq!(harness.client.poll_timeout(), None, "{what}");
-        assert_eq!(harness.open_count(), 0, "{what}");
+        assert_eq!(harness.open_exchanges(), 0, "{what}");
     }
 }
 
@@ -234,7 +234,7 @@ fn exchanges_are_cleared_before_the_delete_of_the_session_is_answered() {
         assert_eq!(harness.client.state(), State::Closing);
         assert_eq!(harness.aborted, [post.stream, other.stream], "{version}");
         assert!(harness.is_open(delete.stream));
-        assert_eq!(harness.open_count(), 1);
+        assert_eq!(harness.open_exchanges(), 1);
     }
 }
 

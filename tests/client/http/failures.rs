@@ -234,7 +234,10 @@ fn f_025_earlier_session_is_used_only_if_its_ping_is_answered() {
     assert_eq!(post.field("mcp-session-id"), Some("s-2"));
     harness.serve(&post);
     assert!(harness.reply(call).is_ok());
-    assert_eq!(harness.opens, 2, "both sessions were tried in one epoch");
+    assert_eq!(
+        harness.epochs_opened, 2,
+        "both sessions were tried in one epoch"
+    );
 }
 
 #[test]
@@ -387,7 +390,7 @@ fn f_028_error_reply_of_a_gateway_keeps_the_link_ready() {
     let post = harness.next_post("tools/call");
     harness.serve(&post);
     assert!(harness.reply(whole).is_ok());
-    assert_eq!(harness.opens, 1);
+    assert_eq!(harness.epochs_opened, 1);
 }
 
 #[test]
@@ -416,9 +419,9 @@ fn f_029_status_of_a_refused_handshake_leads_to_retry_credentials_or_fallback() 
     harness.respond(probe.stream, 503, &[("retry-after", "90")], "");
     harness.client.wake(harness.now);
     harness.advance(seconds(89));
-    assert_eq!(harness.opens, 1);
+    assert_eq!(harness.epochs_opened, 1);
     harness.advance(seconds(1));
-    assert_eq!(harness.opens, 2);
+    assert_eq!(harness.epochs_opened, 2);
     // The status is about credentials, or about the era.
     let mut harness = Harness::new(config());
     harness.connect();
@@ -485,7 +488,7 @@ fn f_030_call_whose_stream_ends_without_a_reply_fails_or_is_resent_or_resumed() 
     harness.begin_stream(resumed.stream);
     harness.event(resumed.stream, Some("e-2"), &result(&post, json!({})));
     assert!(harness.reply(call).is_ok());
-    assert_eq!(harness.opens, 1);
+    assert_eq!(harness.epochs_opened, 1);
 }
 
 #[test]
@@ -686,7 +689,7 @@ fn f_036_unanswered_delete_delays_a_reconnect_by_3_s_at_most() {
     harness.pump();
     harness.next_exchange(Verb::Delete);
     let asked = harness.now;
-    while harness.opens == 1 {
+    while harness.epochs_opened == 1 {
         harness.advance(Duration::from_millis(100));
         assert!(harness.now.since(asked) <= seconds(3));
     }

@@ -50,8 +50,8 @@ fn next_wake(harness: &Harness) -> Option<Wake> {
 
 /// Advances the clock until the next attempt.
 fn await_attempt(harness: &mut Harness) {
-    let opens = harness.opens;
-    while harness.opens == opens {
+    let opens = harness.epochs_opened;
+    while harness.epochs_opened == opens {
         harness.advance(Duration::from_millis(100));
     }
 }
@@ -104,7 +104,7 @@ fn f_062_call_has_a_deadline_at_every_stage_of_its_exchange() {
         }
         harness.advance(Duration::from_millis(100));
     }
-    assert!(harness.opens > 1);
+    assert!(harness.epochs_opened > 1);
     let failure = harness.failure(call);
     assert_eq!(failure.kind, FailureKind::Down, "before the idle limit");
     assert!(failure.after < seconds(5), "{failure}");
@@ -126,11 +126,14 @@ fn f_062_exchanges_of_unanswered_notifications_are_closed() {
         harness.advance(seconds(1));
     }
     assert!(
-        harness.open_count() < 100,
+        harness.open_exchanges() < 100,
         "{} exchanges are open",
-        harness.open_count()
+        harness.open_exchanges()
     );
-    assert_eq!((harness.opens, harness.client.state()), (1, State::Ready));
+    assert_eq!(
+        (harness.epochs_opened, harness.client.state()),
+        (1, State::Ready)
+    );
 }
 
 #[test]
@@ -149,7 +152,7 @@ fn f_062_exchange_of_a_settled_call_is_closed_after_2_s() {
         "the server has 2 s to end the exchange itself"
     );
     harness.advance(seconds(1));
-    assert_eq!(harness.open_count(), 1, "only the listen stream");
+    assert_eq!(harness.open_exchanges(), 1, "only the listen stream");
 }
 
 /// A legacy request is cancelled with a notification. Aborting its exchange would tell the server nothing.
@@ -191,7 +194,7 @@ fn f_062_unanswered_initialized_blocks_calls_for_30_s_at_most() {
     let call = harness.call("resources/read", json!({"uri": "file:///a"}));
     harness.advance(seconds(30));
     let is_sent = harness.count(|exchange| exchange.method() == "resources/read") == 1;
-    assert!(is_sent || harness.opens > 1 || harness.is_settled(call));
+    assert!(is_sent || harness.epochs_opened > 1 || harness.is_settled(call));
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn f_063_timeout_aborts_a_modern_exchange_and_cancels_a_legacy_request() {
     assert_eq!(notice.field("mcp-session-id"), Some("s-1"));
     harness.status(notice.stream, 202);
     harness.advance(seconds(3));
-    assert_eq!(harness.open_count(), 1, "only the ping");
+    assert_eq!(harness.open_exchanges(), 1, "only the ping");
 }
 
 #[test]
@@ -245,7 +248,7 @@ fn f_064_late_reply_and_reply_with_an_unknown_id_are_ignored() {
     }
     assert!(!harness.is_settled(call));
     assert_eq!(harness.client.state(), State::Ready);
-    assert_eq!(harness.opens, 1);
+    assert_eq!(harness.epochs_opened, 1);
 }
 
 #[test]
@@ -273,7 +276,10 @@ fn f_064_input_of_a_finished_exchange_is_counted_as_stale_and_dropped() {
         harness.pump();
         assert_eq!(harness.client.stats().stale_inputs, dropped);
     }
-    assert_eq!((harness.opens, harness.client.state()), (1, State::Ready));
+    assert_eq!(
+        (harness.epochs_opened, harness.client.state()),
+        (1, State::Ready)
+    );
 }
 
 /// An informational response is not the response, and a second response is ignored.
@@ -428,7 +434,7 @@ fn f_069_connection_fault_fails_a_modern_tool_call_and_resends_a_read() {
         harness.advance_serving(seconds(60));
         assert_eq!(harness.count(is_call), 1);
         assert_eq!(harness.count(is_get), 0);
-        assert_eq!(harness.opens, 1);
+        assert_eq!(harness.epochs_opened, 1);
     }
 }
 
@@ -504,15 +510,15 @@ fn f_074_parked_link_tries_again_by_itself_and_when_woken() {
     let mut harness = Harness::new(config());
     harness.connect();
     park(&mut harness);
-    let opens = harness.opens;
+    let opens = harness.epochs_opened;
     harness.advance(seconds(61));
-    assert_eq!(harness.opens, opens + 1, "by itself");
+    assert_eq!(harness.epochs_opened, opens + 1, "by itself");
     park(&mut harness);
-    let opens = harness.opens;
+    let opens = harness.epochs_opened;
     harness.advance(seconds(1));
     harness.client.wake(harness.now);
     harness.pump();
-    assert_eq!(harness.opens, opens + 1, "when woken");
+    assert_eq!(harness.epochs_opened, opens + 1, "when woken");
     harness.agree_modern();
 }
 
@@ -538,7 +544,10 @@ fn f_077_many_reconnect_requests_for_one_epoch_cause_one_reconnect() {
         harness.pump();
     }
     harness.agree_modern();
-    assert_eq!((harness.opens, harness.client.stats().failures), (2, 1));
+    assert_eq!(
+        (harness.epochs_opened, harness.client.stats().failures),
+        (2, 1)
+    );
     harness.advance_serving(seconds(1));
     for call in calls {
         assert!(harness.reply(call).is_ok());
@@ -551,9 +560,9 @@ fn f_078_call_to_a_parked_link_starts_an_attempt() {
     harness.connect();
     park(&mut harness);
     harness.advance(seconds(6));
-    let opens = harness.opens;
+    let opens = harness.epochs_opened;
     let call = harness.call("tools/call", json!({"name": "add"}));
-    assert_eq!(harness.opens, opens + 1);
+    assert_eq!(harness.epochs_opened, opens + 1);
     harness.agree_modern();
     let post = harness.next_post("tools/call");
     harness.serve(&post);
@@ -588,7 +597,7 @@ fn f_080_f_082_error_replies_do_not_count_as_failures_of_the_link() {
             );
         }
         assert_eq!(harness.client.state(), State::Ready);
-        assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+        assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
     }
 }
 
@@ -689,7 +698,7 @@ fn f_083_server_with_a_running_call_or_bytes_on_a_stream_is_kept() {
         harness.advance(seconds(119));
         harness.serve(&post);
         assert!(harness.reply(call).is_ok());
-        assert_eq!(harness.opens, 1);
+        assert_eq!(harness.epochs_opened, 1);
     }
     // Bytes on the listen stream show that the server is alive.
     let mut harness = Harness::legacy_awaiting_listen();
@@ -750,7 +759,7 @@ fn f_084_4xx_to_a_ping_is_a_sign_of_life_and_5xx_is_not() {
                 harness.status(ping.stream, status);
             }
         }
-        let is_kept = (harness.opens, harness.client.state()) == (1, State::Ready);
+        let is_kept = (harness.epochs_opened, harness.client.state()) == (1, State::Ready);
         assert_eq!(is_kept, is_alive, "{status}");
     }
 }
@@ -814,7 +823,7 @@ fn f_086_no_command_or_input_reopens_a_closed_link() {
     harness.advance(seconds(600));
     assert_eq!(harness.client.state(), State::Closed);
     assert_eq!(
-        (harness.opens, harness.exchanges.len()),
+        (harness.epochs_opened, harness.exchanges.len()),
         (1, exchanges_before)
     );
     let refused = harness
@@ -831,7 +840,7 @@ fn f_087_each_attempt_has_its_own_epoch_and_leaves_no_open_exchange() {
         let probe = harness.next_post("server/discover");
         assert_eq!(probe.epoch.number(), epoch);
         harness.fail(probe.stream, FaultKind::Refused);
-        assert_eq!(harness.open_count(), 0);
+        assert_eq!(harness.open_exchanges(), 0);
         await_attempt(&mut harness);
     }
     harness.agree_modern();
@@ -851,14 +860,15 @@ fn f_101_shutdown_closes_every_stream_of_the_link() {
         harness.call("tools/call", json!({"name": "add"}));
         let post = harness.next_post("tools/call");
         harness.begin_stream(post.stream);
-        assert!(harness.open_count() >= 2);
+        assert!(harness.open_exchanges() >= 2);
         harness.client.shutdown(harness.now);
         harness.pump();
-        let left = harness.open_count() - harness.count(|exchange| exchange.verb == Verb::Delete);
+        let left =
+            harness.open_exchanges() - harness.count(|exchange| exchange.verb == Verb::Delete);
         assert_eq!(left, 0, "all streams are closed before the link waits");
         harness.advance(seconds(3));
         assert_eq!(
-            (harness.open_count(), harness.client.state()),
+            (harness.open_exchanges(), harness.client.state()),
             (0, State::Closed)
         );
     }
@@ -1029,7 +1039,7 @@ fn f_109_notifications_under_way_are_bounded_by_bytes_and_by_number() {
     let mut config = config_with_roots();
     config.limits.calls_in_flight = 1;
     let mut harness = Harness::modern_with(config);
-    let before = harness.open_count();
+    let before = harness.open_exchanges();
     for _ in 0..80 {
         harness.notify(notice, &json!({}));
     }
@@ -1181,7 +1191,7 @@ fn f_114_call_refused_three_times_with_403_fails_as_unauthorized() {
     let failure = harness.failure(call);
     assert!(matches!(failure.kind, FailureKind::Unauthorized { .. }));
     assert_eq!(failure.delivery, Delivery::NotSent);
-    assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+    assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
 }
 
 #[test]
@@ -1224,7 +1234,10 @@ fn f_114_after_denials_only_a_call_asks_for_credentials_again() {
         harness.challenges()
     );
     // The refusal of the link's own stream does not end the epoch, because calls may still work.
-    assert_eq!((harness.opens, harness.client.state()), (1, State::Ready));
+    assert_eq!(
+        (harness.epochs_opened, harness.client.state()),
+        (1, State::Ready)
+    );
     harness.call("tools/call", json!({"name": "add"}));
     let challenges_before = harness.challenges();
     let post = harness.next_post("tools/call");
@@ -1305,7 +1318,7 @@ fn f_114_resume_refused_three_times_with_401_fails_the_call_as_cut() {
     }
     assert_eq!(refused, 3);
     assert_eq!(harness.failure(call).kind, FailureKind::Cut);
-    assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+    assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
 }
 
 #[test]
@@ -1379,7 +1392,10 @@ fn f_114_watch_refused_with_401_keeps_the_link_ready() {
         harness.client.authorized(harness.now);
         harness.pump();
     }
-    assert_eq!((harness.opens, harness.client.state()), (1, State::Ready));
+    assert_eq!(
+        (harness.epochs_opened, harness.client.state()),
+        (1, State::Ready)
+    );
 }
 
 #[test]

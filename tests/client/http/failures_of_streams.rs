@@ -65,7 +65,7 @@ fn f_038_refused_listen_stream_keeps_the_link_ready_and_is_rarely_retried() {
         assert_eq!(gets, expected, "status {status}");
         assert_eq!(harness.client.state(), State::Ready);
         assert_eq!(harness.client.failures(), 0);
-        assert_eq!(harness.opens, 1);
+        assert_eq!(harness.epochs_opened, 1);
     }
 }
 
@@ -327,7 +327,7 @@ fn f_045_100000_listen_streams_in_a_row_leave_at_most_one_exchange_open() {
         harness.advance(pause);
     }
     assert_eq!(harness.client.state(), State::Ready);
-    assert!(harness.open_count() <= 1);
+    assert!(harness.open_exchanges() <= 1);
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn f_046_oversized_reply_fails_only_its_call() {
             assert!(harness.reply(small).is_ok());
             harness.advance_serving(seconds(60));
             assert_eq!(harness.count(is_get), gets, "no stream is requested again");
-            assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+            assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
         }
     }
 }
@@ -526,7 +526,7 @@ fn f_049_unanswered_initialize_falls_back_to_sse2024() {
     harness.advance(seconds(61));
     harness.agree_sse2024();
     assert_eq!(harness.client.state(), State::Ready);
-    assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+    assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
 }
 
 /// A session of the present transport does not carry over to the older one, even if it was only half opened.
@@ -604,17 +604,17 @@ fn f_052_unanswered_initialize_times_out_and_its_exchange_is_closed() {
     harness.connect();
     for attempt in 1..=4 {
         harness.next_post("initialize");
-        assert_eq!(harness.open_count(), 1);
+        assert_eq!(harness.open_exchanges(), 1);
         let started = harness.now;
         harness.advance(seconds(119));
         assert_eq!(harness.client.state(), State::Handshaking);
         harness.advance(seconds(1));
-        assert_eq!(harness.open_count(), 0, "no exchange is left open");
+        assert_eq!(harness.open_exchanges(), 0, "no exchange is left open");
         assert_eq!(harness.client.failures(), attempt);
         let ended = harness.client.last_end().expect("an end");
         assert_eq!(ended.cause, Cause::HandshakeTimedOut);
         assert!(harness.now.since(started) <= seconds(120));
-        while harness.opens == attempt {
+        while harness.epochs_opened == attempt {
             harness.advance(seconds(1));
         }
     }
@@ -635,7 +635,7 @@ fn f_053_server_that_answers_initialize_after_110_s_is_used() {
     let post = harness.next_post("tools/call");
     harness.serve(&post);
     assert!(harness.reply(call).is_ok());
-    assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+    assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
 }
 
 #[test]
@@ -697,7 +697,7 @@ fn f_053_slow_server_without_sse2024_is_still_accepted() {
     harness.connect();
     harness.advance(seconds(110));
     harness.agree_legacy("2025-11-25", Some("s-1"));
-    assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+    assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
     // The server answers after all, while the link waits for the old transport.
     let mut harness = Harness::new(legacy_config());
     harness.connect();
@@ -773,7 +773,7 @@ fn f_056_modern_error_to_initialize_triggers_one_more_probe() {
         "error": {"code": -32_022, "message": "no", "data": data}});
     harness.json(post.stream, 400, &refused);
     harness.agree_modern();
-    assert_eq!((harness.opens, harness.count(is_get)), (1, 0));
+    assert_eq!((harness.epochs_opened, harness.count(is_get)), (1, 0));
 }
 
 #[test]

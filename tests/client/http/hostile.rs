@@ -285,7 +285,7 @@ fn modern_error_to_a_keepalive_probe_keeps_the_epoch() {
                 harness.json(post.stream, status, &error(&post, code));
             }
         }
-        let actual = (harness.opens, harness.client.state());
+        let actual = (harness.epochs_opened, harness.client.state());
         assert_eq!(actual, (1, State::Ready), "{code}");
     }
 }
@@ -324,14 +324,14 @@ fn oversized_reply_closes_its_exchange() {
     let mut config = config();
     config.limits.message_bytes = 4_000;
     let mut harness = Harness::modern_with(config);
-    let open = harness.open_count();
+    let open = harness.open_exchanges();
     let call = harness.call("tools/call", json!({"name": "add"}));
     let post = harness.next_post("tools/call");
     harness.begin_stream(post.stream);
     harness.event(post.stream, None, &result(&post, json!("x".repeat(5_000))));
     assert!(harness.is_settled(call));
     harness.advance(seconds(5));
-    assert_eq!(harness.open_count(), open);
+    assert_eq!(harness.open_exchanges(), open);
 }
 
 #[test]
@@ -560,7 +560,7 @@ fn unanswered_unsubscribe_delays_the_next_subscribe_for_20_s_at_most() {
     assert_eq!(harness.unseen_count(), 0, "the subscribe request must wait");
     harness.advance(seconds(20));
     harness.next_post("resources/subscribe");
-    assert_eq!(harness.open_count(), 1, "only the new request is open");
+    assert_eq!(harness.open_exchanges(), 1, "only the new request is open");
 }
 
 #[test]

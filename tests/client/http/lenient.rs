@@ -83,7 +83,7 @@ fn initialize_is_tried_in_the_same_attempt_after_a_failed_probe() {
         let (mut harness, probe) = with_probe();
         fail(&mut harness, &probe);
         harness.agree_legacy("2025-11-25", Some("s-1"));
-        assert_eq!((harness.opens, harness.client.failures()), (1, 0));
+        assert_eq!((harness.epochs_opened, harness.client.failures()), (1, 0));
         assert_eq!(harness.challenges(), 0);
         let call = harness.call("tools/call", json!({"name": "add"}));
         let post = harness.next_post("tools/call");
@@ -296,7 +296,11 @@ fn server_that_refuses_initialized_is_used() {
         assert_eq!(post.field("mcp-session-id"), Some("s-1"));
         harness.serve(&post);
         assert!(harness.reply(call).is_ok(), "{status}");
-        assert_eq!((harness.opens, harness.challenges()), (1, 0), "{status}");
+        assert_eq!(
+            (harness.epochs_opened, harness.challenges()),
+            (1, 0),
+            "{status}"
+        );
     }
 }
 
@@ -343,7 +347,7 @@ fn refused_initialized_is_sent_four_times_at_most() {
     assert_eq!(harness.exchanges_of("notifications/initialized").len(), 4);
 }
 
-/// A lost session still counts.
+/// Other refusals of `initialized` are tolerated. A 404 is not: it ends the epoch with `SessionLost`.
 #[test]
 fn initialized_refused_with_404_means_a_lost_session() {
     let (mut harness, initialized) = after_initialize();
@@ -355,7 +359,7 @@ fn initialized_refused_with_404_means_a_lost_session() {
     );
 }
 
-/// A link with a listen stream, and this stream.
+/// Returns a link with an open listen stream, and the exchange of that stream.
 fn with_listen_stream(config: Config) -> (Harness, Exchange) {
     let mut harness = Harness::new(config);
     harness.connect();
@@ -365,7 +369,7 @@ fn with_listen_stream(config: Config) -> (Harness, Exchange) {
     (harness, listen)
 }
 
-/// S-LHTTP-16 forbids it, but servers do it: they answer the POST with 202 and send the reply on the listen stream.
+/// Some servers answer a POST with 202 and send the reply on the listen stream, although S-LHTTP-16 forbids that.
 #[test]
 fn reply_on_the_listen_stream_is_accepted_after_202() {
     for body in ["", "Accepted", "ok\n"] {
@@ -382,12 +386,12 @@ fn reply_on_the_listen_stream_is_accepted_after_202() {
             assert!(!harness.is_settled(call), "{body:?} {kind:?}");
             harness.event(listen.stream, None, &result(&post, json!({"content": []})));
             assert!(harness.reply(call).is_ok());
-            assert_eq!((harness.opens, harness.open_count()), (1, 1));
+            assert_eq!((harness.epochs_opened, harness.open_exchanges()), (1, 1));
         }
     }
 }
 
-/// The head alone is enough, because some servers never end such a response.
+/// The link does not wait for the end of a 202 response, because some servers never end it.
 #[test]
 fn reply_on_the_listen_stream_is_accepted_after_an_unfinished_202() {
     let (mut harness, listen) = with_listen_stream(legacy_config());
@@ -511,10 +515,13 @@ fn stream_cut_five_times_at_the_same_event_is_given_up() {
     let gets = harness.count(|exchange| exchange.verb == Verb::Get);
     assert_eq!(gets, 6, "the listen stream once, and five resumes");
     assert!(harness.now.since(started) <= seconds(45));
-    assert_eq!((harness.client.state(), harness.opens), (State::Ready, 1));
+    assert_eq!(
+        (harness.client.state(), harness.epochs_opened),
+        (State::Ready, 1)
+    );
 }
 
-/// A resumed stream that brings new events is resumed again, ten times as often as one without new events.
+/// The link gives up a stream that ends five times in a row at the same event. A new event resets that count. Here 50 new events come in 100 resumes.
 #[test]
 fn stream_that_brings_new_events_is_resumed_a_hundred_times() {
     let mut config = config();
@@ -527,7 +534,7 @@ fn stream_that_brings_new_events_is_resumed_a_hundred_times() {
     harness.bytes(post.stream, b"retry: 10\nid: e-0\ndata:\n\n");
     harness.end(post.stream);
     for event in 1..=50 {
-        // Every second attempt brings nothing new, which is tolerated.
+        // The first of two resumes brings no new event, and the second brings one.
         for is_new in [false, true] {
             harness.advance_serving(seconds(3));
             let get = harness.next_exchange(Verb::Get);
@@ -605,7 +612,7 @@ fn reply_whose_id_is_the_number_as_a_string_is_accepted() {
     }
 }
 
-/// The same holds for `initialize`: the link uses the session of such a reply.
+/// The link accepts a reply to `initialize` whose id is the number as a string, and uses its session.
 #[test]
 fn initialize_reply_whose_id_is_the_number_as_a_string_is_accepted() {
     let mut harness = Harness::new(legacy_config());
@@ -622,9 +629,9 @@ fn initialize_reply_whose_id_is_the_number_as_a_string_is_accepted() {
     assert_eq!(initialized.field("mcp-session-id"), Some("s-7"));
 }
 
-/// The changes that the server did not report before it knew that the handshake is over.
+/// The server may skip notifications until it accepts `initialized`. The link therefore reports all lists as changed at that moment, once.
 #[test]
-fn late_accepted_initialized_reports_changes_and_later_messages_do_not() {
+fn changes_are_reported_once_when_initialized_is_accepted_late() {
     let (mut harness, initialized) = after_initialize();
     harness.status(initialized.stream, 500);
     harness.refuse_listen();

@@ -55,7 +55,7 @@ fn reply_in_an_event_stream_is_accepted() {
 #[test]
 fn server_restart_under_200_calls_causes_one_handshake_and_one_outcome_per_call() {
     let mut harness = Harness::legacy();
-    let opens = harness.opens;
+    let opens = harness.epochs_opened;
     let calls: Vec<_> = (0..200)
         .map(|n| match n % 2 {
             0 => harness.call("tools/call", json!({"name": "act"})),
@@ -85,7 +85,7 @@ fn server_restart_under_200_calls_causes_one_handshake_and_one_outcome_per_call(
         harness.status(post.stream, 404);
     }
     harness.advance(seconds(1));
-    assert_eq!(harness.opens, opens + 1);
+    assert_eq!(harness.epochs_opened, opens + 1);
     let initializes = harness
         .exchanges
         .iter()

@@ -346,7 +346,7 @@ fn old_stream_that_failed_is_closed_once_and_not_requested_again() {
         harness.respond(post.stream, 200, &fields, &reply);
         assert_eq!(harness.client.state(), State::Ready);
         harness.shutdown();
-        assert_eq!(harness.open_count(), 1, "the DELETE of the session");
+        assert_eq!(harness.open_exchanges(), 1, "the DELETE of the session");
     }
 }
 

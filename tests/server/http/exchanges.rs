@@ -223,7 +223,7 @@ fn legacy_requests_need_the_session_of_their_handshake() {
     }
 }
 
-/// A client expects an event stream, also if another one replaces it before anything is written.
+/// A GET gets an event stream, even if a newer GET replaces it before the first byte.
 #[test]
 fn stream_that_is_replaced_before_it_begins_is_an_empty_stream() {
     for http in [Http::new(), stored_http(1)] {
@@ -843,9 +843,9 @@ fn size_number_and_duration_of_incoming_requests_are_limited() {
     harness.finish();
 }
 
-/// A client that does not read delays no other client.
+/// While a client does not read, repeated changes to one list are merged. The client gets each merged change once.
 #[test]
-fn client_that_does_not_read_delays_no_other() {
+fn client_that_does_not_read_does_not_delay_other_clients() {
     let mut small_window = config();
     small_window.limits.write_window = 1;
     let mut harness = Harness::new(small_window);
@@ -860,13 +860,16 @@ fn client_that_does_not_read_delays_no_other() {
         harness.publish(Change::List(List::Tools));
         harness.publish(Change::List(List::Prompts));
     }
-    assert_eq!(harness.messages(quick).len(), 19);
-    assert_eq!(harness.messages(slow).len(), 2);
+    let (acknowledgement, changes, lists) = (1, 2 * 9, 2);
+    let all = acknowledgement + changes;
+    assert_eq!(harness.messages(quick).len(), all, "no change is merged");
+    let written = acknowledgement + 1;
+    assert_eq!(harness.messages(slow).len(), written, "the first change");
     harness.resume_reading(slow);
     assert_eq!(
         harness.messages(slow).len(),
-        4,
-        "each queued change is sent once"
+        written + lists,
+        "the other 17 changes became one per list"
     );
     harness.finish();
 }
@@ -983,7 +986,7 @@ fn stats_count_requests_replies_refusals_and_bytes() {
     harness.finish();
 }
 
-/// S-HTTP-15: a stream ends with its reply, even if nobody reads.
+/// S-HTTP-15: a stream ends with its reply, even if the client does not read it.
 #[test]
 fn stream_ends_with_its_reply_even_if_unread() {
     let mut harness = Harness::new(config());
@@ -1002,7 +1005,7 @@ fn stream_ends_with_its_reply_even_if_unread() {
 
 /// S-S2C-04: over HTTP there are many clients, so an ask without a request is refused.
 #[test]
-fn unbidden_ask_over_http_is_refused() {
+fn ask_without_a_request_is_refused_over_http() {
     let mut harness = Harness::new(config());
     harness.open_session("2025-11-25");
     let asked = harness.with_server(|server, now| server.ask_unbidden(now, "roots/list", None));
@@ -1010,7 +1013,7 @@ fn unbidden_ask_over_http_is_refused() {
     harness.finish();
 }
 
-/// The offer may come late. Clients that come before it wait, in each era and on each transport.
+/// The application may make its offer late. Clients that connect before that wait for it, in each era and on each transport.
 #[test]
 fn clients_wait_for_the_offer() {
     let mut late = config();

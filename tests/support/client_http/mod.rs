@@ -89,7 +89,8 @@ pub(crate) struct Harness {
     /// All events except outcomes.
     pub(crate) events: Vec<Event>,
     outcomes: BTreeMap<CallId, Outcome>,
-    pub(crate) opens: u32,
+    /// The number of epochs that the link has opened.
+    pub(crate) epochs_opened: u32,
     /// The epoch whose transport is open.
     epoch: Option<Epoch>,
     /// All stream ids so far.
@@ -130,7 +131,7 @@ impl Harness {
             aborted: Vec::new(),
             events: Vec::new(),
             outcomes: BTreeMap::new(),
-            opens: 0,
+            epochs_opened: 0,
             epoch: None,
             used_ids: BTreeSet::new(),
             deadlines: Deadlines::default(),
@@ -544,7 +545,7 @@ impl Harness {
                 Output::Open { epoch } => {
                     assert!(self.epoch.is_none(), "two epochs at once");
                     self.epoch = Some(epoch);
-                    self.opens += 1;
+                    self.epochs_opened += 1;
                     self.client.handle(self.now, epoch, Input::Opened);
                 }
                 Output::Release { epoch } => {
@@ -745,7 +746,7 @@ impl Harness {
     }
 
     /// The number of exchanges that are not over.
-    pub(crate) fn open_count(&self) -> usize {
+    pub(crate) fn open_exchanges(&self) -> usize {
         self.open.len()
     }
 

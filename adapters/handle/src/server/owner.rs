@@ -19,20 +19,21 @@ use crate::promise::Promise;
 use crate::record::{OptionalRecorder, Recorder};
 use crate::sync::lock;
 
-/// A server machine and its command queue, as a driver owns them.
+/// A server machine and its command queue. A driver holds one and calls it in its loop.
 ///
-/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract of the core, calls [`advance`](ServiceOwner::advance) at each turn, and
-/// drops the owner last. The only event that [`poll_output`](ServiceOwner::poll_output) returns is a [`Task`] to run.
+/// As with a [`LinkOwner`](crate::LinkOwner), a driver follows the contract in the crate docs of `everlink`. It calls
+/// [`advance`](ServiceOwner::advance) once in each iteration of its loop. When [`is_closed`](ServiceOwner::is_closed) is true and no output is left, the
+/// driver frees everything else, then drops the owner. The only event that [`poll_output`](ServiceOwner::poll_output) returns is a [`Task`] to run.
 pub struct ServiceOwner {
     server: Server,
     /// The time that the driver reported last.
     now: Instant,
     published: Arc<Published>,
-    /// The state that is published.
+    /// The state that the handles see.
     last_published: State,
-    /// The unanswered requests.
+    /// Requests that are neither answered nor cancelled.
     open_requests: IdMap<RequestId, OpenRequest>,
-    /// The handlers that wait for the answer to an ask, by ask.
+    /// Handlers that wait for the client's answer, keyed by ask.
     ask_waiters: IdMap<AskId, Promise<Payload, ServiceError>>,
     recorder: OptionalRecorder<Infallible, Event>,
     /// Declared last, so that it is dropped last: a caller that waits for the end learns of it after everything else is freed.

@@ -1,4 +1,4 @@
-//! A local listener, with a thread for each connection and a minimal HTTP/1.1 server. Knows no MCP.
+//! A local listener, with a thread for each connection and a minimal HTTP/1.1 server. Does not depend on MCP.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Serves HTTP: joins an endpoint, a transport and the driver of a server. Knows no messages.
+//! Serves HTTP: joins an endpoint, a transport and the driver of a server. Does not depend on messages.
 
 use std::future::Future;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Connects a server to the store of its sessions. Knows neither exchanges nor the machine.
+//! Connects a server to the store of its sessions. Does not depend on exchanges or the machine.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};

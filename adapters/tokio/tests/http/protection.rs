@@ -94,40 +94,49 @@ fn metadata_is_at_both_paths_and_a_challenge_names_it() {
                 "{response}"
             );
         }
-        service.shutdown().await.expect("it ends");
+        service.shutdown().await.expect("the service shuts down");
     });
 }
 
 #[test]
-fn handler_sees_the_user_of_a_valid_token_in_an_axum_application() {
+fn axum_application_passes_the_user_and_refuses_a_wrong_token() {
     run_isolated(async || {
-        for dialect in ERAS {
+        for era in ERAS {
             let (listener, address, protection) = listen().await;
             let (_tools, handler) = tools();
             let (mcp, metadata, service) = protected_router(server_config(), protection, handler);
             let application = Router::new().nest("/api/mcp", mcp).merge(metadata);
-            let (end, ended) = tokio::sync::oneshot::channel::<()>();
+            let (stop_server, server_stopped) = tokio::sync::oneshot::channel::<()>();
             let serving = axum::serve(listener, application)
-                .with_graceful_shutdown(async { drop(ended.await) });
+                .with_graceful_shutdown(async { drop(server_stopped.await) });
             let serving = tokio::spawn(async { serving.await });
             assert_eq!(
-                who(&address, dialect, "Bearer sesame").await.as_deref(),
+                user_seen_by_handler(&address, era, "Bearer sesame")
+                    .await
+                    .as_deref(),
                 Ok("Ali Baba")
             );
-            let refused = who(&address, dialect, "Bearer wrong").await;
+            let refused = user_seen_by_handler(&address, era, "Bearer wrong").await;
             assert!(refused.is_err_and(|why| why.contains("no, no")));
             let path = "/.well-known/oauth-protected-resource/api/mcp";
             let metadata = body(&get(&address, path, "").await);
             assert_eq!(metadata["resource"], format!("http://{address}/api/mcp"));
-            service.shutdown().await.expect("it ends");
-            drop(end);
-            serving.await.expect("it ends").expect("no error");
+            service.shutdown().await.expect("the service shuts down");
+            drop(stop_server);
+            serving
+                .await
+                .expect("the server task ends")
+                .expect("the server has no error");
         }
     });
 }
 
-/// Asks the server who is asking.
-async fn who(address: &str, dialect: Dialect, authorization: &str) -> Result<String, String> {
+/// Calls the tool `who` with this `Authorization` value. Returns the user that the handler saw.
+async fn user_seen_by_handler(
+    address: &str,
+    dialect: Dialect,
+    authorization: &str,
+) -> Result<String, String> {
     let mut config =
         Config::http("client", "1", &format!("http://{address}/api/mcp")).expect("a URL");
     config.dialect = dialect;
@@ -137,18 +146,18 @@ async fn who(address: &str, dialect: Dialect, authorization: &str) -> Result<Str
         async { Some(value) }
     });
     let link = connector.connect(config).expect("a runtime");
-    let (denier, mut events) = (link.clone(), link.events());
-    let denying = tokio::spawn(async move {
+    let (auth_link, mut events) = (link.clone(), link.events());
+    let refuse_sign_in = tokio::spawn(async move {
         while let Some(event) = events.recv().await {
             if let everlink::client::Event::AuthRequired(_) = &*event {
-                denier.denied("no, no");
+                auth_link.denied("no, no");
             }
         }
     });
     let answer = link.call_tool("who", json!({})).await;
-    link.shutdown().await.expect("it ends");
+    link.shutdown().await.expect("the link shuts down");
     drop(link);
-    denying.abort();
+    refuse_sign_in.abort();
     answer
         .map(|answer| answer.text())
         .map_err(|error| error.to_string())
@@ -183,7 +192,7 @@ fn fixed_tokens_need_no_authorization_server_and_have_no_metadata() {
             .connect(config.expect("a URL"))
             .expect("a runtime");
         link.ready().await.expect("the token is valid");
-        link.shutdown().await.expect("it ends");
-        service.shutdown().await.expect("it ends");
+        link.shutdown().await.expect("the link shuts down");
+        service.shutdown().await.expect("the service shuts down");
     });
 }

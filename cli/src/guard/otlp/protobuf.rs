@@ -1,4 +1,4 @@
-//! Writes messages in the wire format of Protocol Buffers. Knows no message.
+//! Writes messages in the wire format of Protocol Buffers. Does not depend on any single message type.
 
 /// The fields of one message, which are appended to a buffer.
 pub(super) struct Message<'b>(&'b mut Vec<u8>);

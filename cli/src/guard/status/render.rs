@@ -1,9 +1,10 @@
-//! Renders the status of a relay: as JSON, and as Prometheus metrics. Shows no text of the server or the system but its name and version.
+//! Renders the status of a relay as JSON and as Prometheus metrics. Of the texts from the server and the operating system, it shows only the server's
+//! name and version.
 
 use std::fmt::Write;
 
 use everlink::client::{Cause, Delivery, Ended, Failure, FailureKind, State};
-use everlink::{Latency, Stats, server};
+use everlink::{Fault, Latency, Stats, server};
 use everlink_tokio::Status;
 use serde_json::{Map, Value, json};
 
@@ -32,8 +33,8 @@ pub(super) fn as_json(status: &Status) -> Value {
     })
 }
 
-/// Describes how an epoch ended, without any text from the server or the system. Such text may hold secrets and paths, which must not be served on a
-/// port that others can reach.
+/// Describes how an epoch ended. Leaves out texts from the server and the operating system. They may hold secrets and paths, and other machines may read
+/// the status port.
 pub(super) fn describe_end(ended: &Ended) -> String {
     let cause = match &ended.cause {
         Cause::AskedTo { .. } => "a reconnect was requested".to_owned(),
@@ -47,32 +48,45 @@ pub(super) fn describe_end(ended: &Ended) -> String {
     }
     let faults = ended.faults.len() + ended.more_faults as usize;
     if let Some(first) = ended.faults.first() {
-        let _ = write!(text, "; {faults} faults, the first: {:?}", first.kind());
+        // Without its detail, which is a text from the operating system.
+        let first = Fault::new(first.kind());
+        let _ = match faults {
+            1 => write!(text, "; 1 fault: {first}"),
+            _ => write!(text, "; {faults} faults, first: {first}"),
+        };
     }
     text.push(')');
     text
 }
 
-/// Describes why a request of a host has no reply, without any text from the server, the host or the system. The method is left out, too: a host may
+/// Describes why a call has no reply. Leaves out texts from the server, the host and the operating system. The method is such a text, because a host may
 /// send any text as a method.
 pub(super) fn describe_failure(failure: &Failure) -> String {
     let kind = match &failure.kind {
         FailureKind::Cancelled { .. } => "it was cancelled".to_owned(),
-        FailureKind::Declined { .. } => "the server's question was not answered".to_owned(),
+        FailureKind::Declined { .. } => "a question of the server was not answered".to_owned(),
         FailureKind::Invalid { .. } => "the reply breaks the protocol".to_owned(),
-        FailureKind::NotOffered { .. } => "the server does not offer it".to_owned(),
+        FailureKind::NotOffered { .. } => {
+            "the server does not offer what the call needs".to_owned()
+        }
         FailureKind::Status { status, .. } => {
             format!("the server answered with HTTP status {status}")
         }
         FailureKind::Unauthorized { .. } => "the server wants other credentials".to_owned(),
         kind => kind.to_string(),
     };
-    let may_have_run = match failure.delivery {
-        Delivery::Unknown => "it may have run",
-        _ => "it did not run",
-    };
     let after = failure.after.as_secs_f64();
-    format!("a call failed after {after:.3} s: {kind}; {may_have_run}")
+    let effect = describe_delivery(failure.delivery);
+    format!("a call failed after {after:.3} s: {kind}; {effect}")
+}
+
+const fn describe_delivery(delivery: Delivery) -> &'static str {
+    match delivery {
+        Delivery::Harmless => "it only reads, so nothing was changed",
+        Delivery::NotSent => "it did not run",
+        // Also for a delivery that is newer than this program.
+        _ => "it may have run",
+    }
 }
 
 fn counters_json(counters: &[Counter]) -> Value {
@@ -331,7 +345,93 @@ fn downstream(stats: &server::Stats) -> [Counter; 15] {
 
 #[cfg(test)]
 mod tests {
+    use everlink::client::{CallOptions, Client, Event, Outcome};
+    use everlink::{Config, Dialect, ExitStatus, FaultKind, Input, Instant, Output};
+
     use super::*;
+
+    fn initialize_reply(request: &str) -> Vec<u8> {
+        let request: Value = serde_json::from_str(request).expect("JSON");
+        let result = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"resources": {}},
+            "serverInfo": {"name": "test", "version": "1.0"},
+        });
+        let reply = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        format!("{reply}\n").into_bytes()
+    }
+
+    /// Calls `resources/list`. The server exits with these faults when it gets the call. Returns how it ended, and the failure of the call.
+    fn lost_read(faults: &[Fault]) -> (String, String) {
+        let mut config = Config::child("test", "1.0").with_dialect(Dialect::Legacy);
+        config.policy.resends = 0;
+        let mut link = Client::new(config);
+        let (mut now, mut buf) = (Instant::ZERO, Vec::new());
+        let (mut end, mut lost) = (None, None);
+        let call = link.call(now, "resources/list", None, CallOptions::new());
+        call.expect("the call is accepted");
+        for _ in 0..100 {
+            while let Some(output) = link.poll_output(&mut buf) {
+                match output {
+                    Output::Open { epoch } => link.handle(now, epoch, Input::Opened),
+                    Output::Write { epoch, len, .. } => {
+                        let line = String::from_utf8(buf.split_off(buf.len() - len));
+                        let line = line.expect("a message is UTF-8");
+                        link.handle(now, epoch, Input::sent(len));
+                        if line.contains("\"initialize\"") {
+                            link.handle(now, epoch, Input::bytes(initialize_reply(&line)));
+                        } else if line.contains("resources/list") {
+                            link.handle(now, epoch, Input::exited(ExitStatus::Code(3)));
+                            link.handle(now, epoch, Input::end(faults.to_vec()));
+                        }
+                    }
+                    Output::Event(Event::Ended(ended)) => end = Some(describe_end(&ended)),
+                    Output::Event(Event::Done { outcome, .. }) => {
+                        let Outcome::Failed(failure) = outcome else {
+                            panic!("the call has a reply");
+                        };
+                        lost = Some(describe_failure(&failure));
+                    }
+                    _ => {}
+                }
+            }
+            if let (Some(end), Some(lost)) = (&end, &lost) {
+                return (String::clone(end), String::clone(lost));
+            }
+            now = link.poll_timeout().map_or(now, |next| now.max(next.at));
+            link.handle_timeout(now);
+        }
+        panic!("the server did not end, or the call has no outcome");
+    }
+
+    #[test]
+    fn failed_call_that_only_reads_is_said_to_have_changed_nothing() {
+        let (_, failure) = lost_read(&[]);
+        let text = "the server ended before it replied; it only reads, so nothing was changed";
+        assert!(failure.ends_with(text), "{failure}");
+        assert_eq!(describe_delivery(Delivery::NotSent), "it did not run");
+        assert_eq!(describe_delivery(Delivery::Unknown), "it may have run");
+    }
+
+    #[test]
+    fn end_is_described_with_the_number_of_faults_and_the_kind_of_the_first() {
+        let read = Fault::with_detail(FaultKind::Read, "/home/ann/secret");
+        let reset = Fault::new(FaultKind::Reset);
+        for (faults, expected) in [
+            (vec![], ", exit status 3)"),
+            (
+                vec![read.clone()],
+                ", exit status 3; 1 fault: reading from the server failed)",
+            ),
+            (
+                vec![read, reset],
+                ", exit status 3; 2 faults, first: reading from the server failed)",
+            ),
+        ] {
+            let (end, _) = lost_read(&faults);
+            assert!(end.ends_with(expected), "{end}");
+        }
+    }
 
     #[test]
     fn label_values_are_escaped() {

@@ -1,4 +1,4 @@
-//! Replaces texts byte by byte. Knows no message.
+//! Replaces texts byte by byte. Does not depend on messages.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;

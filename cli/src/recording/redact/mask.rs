@@ -1,4 +1,4 @@
-//! Redacts messages as they arrive. Knows no stream.
+//! Redacts messages as they arrive. Does not depend on streams.
 
 use everlink::protocol::method;
 

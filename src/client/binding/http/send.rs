@@ -333,7 +333,7 @@ impl HttpBinding {
         is_accepted: bool,
     ) {
         self.listen_stream_answered(cx, stream);
-        self.ordered_keys.forget(stream);
+        self.ordered_keys.discard(stream);
         if self.gate.awaiting_initialized == Some(stream) {
             self.gate.awaiting_initialized = None;
             let is_again = self.session.initialized(is_accepted);

@@ -63,7 +63,7 @@ impl Table {
         if let Some(exchange) = self.all.get_mut(stream) {
             exchange.step(PhaseCue::Due);
             if let Some(before) = exchange.due.replace(self.next_due) {
-                self.due.forget(before);
+                self.due.discard(before);
             }
             self.due.add(self.next_due, stream);
             self.next_due += 1;
@@ -133,7 +133,7 @@ impl Table {
     pub(super) fn take(&mut self, stream: StreamId) -> Option<Exchange> {
         let taken = self.all.remove(stream)?;
         if let Some(due) = taken.due {
-            self.due.forget(due);
+            self.due.discard(due);
         }
         self.forget(stream, &taken);
         Some(taken)

@@ -88,12 +88,12 @@ impl HttpBinding {
         self.arm_keepalive(stream, &mut cx.clock);
     }
 
-    /// The exchange that carries this queue.
+    /// Returns the exchange whose response carries this queue. `None` if no such response is open.
     pub(crate) fn carrier(&self, queue: QueueId) -> Option<StreamId> {
         self.exchanges.carrier(queue)
     }
 
-    /// The queue that an exchange carries.
+    /// Returns the queue that the response of this exchange carries. `None` if the exchange is not being answered.
     fn queue_of(&self, stream: StreamId) -> Option<QueueId> {
         self.exchanges.get(stream).map(|exchange| exchange.queue)
     }

@@ -1,4 +1,4 @@
-//! Tells browsers which web pages may send requests and read the responses (CORS). Knows no exchange and no session.
+//! Tells browsers which web pages may send requests and read the responses (CORS). Does not depend on exchanges or sessions.
 //!
 //! Credentials of a browser are never allowed: no response has `Access-Control-Allow-Credentials`.
 

@@ -1,6 +1,6 @@
 //! The open exchanges: the received part of each request, and how each is answered. Each change of phase follows `table`.
 //!
-//! Knows no message, and of sessions only their keys.
+//! Does not depend on messages. Uses only the keys of sessions.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -181,7 +181,7 @@ impl Exchanges {
         Some((arriving.body.len(), self.bytes))
     }
 
-    /// The largest arriving request.
+    /// Returns the arriving request that holds the most bytes. `None` if no request is arriving.
     pub(crate) fn largest(&self) -> Option<StreamId> {
         let reading = self.reading.iter();
         let largest = reading.max_by_key(|(_, arriving)| arriving.bytes());
@@ -195,12 +195,12 @@ impl Exchanges {
         Some(arriving)
     }
 
-    /// The oldest arriving request.
+    /// Returns the request that began to arrive first. `None` if no request is arriving.
     pub(crate) fn oldest_arriving(&self) -> Option<StreamId> {
         self.reading.keys().next().copied()
     }
 
-    /// All requests that are arriving or waiting.
+    /// Returns all requests that are arriving, or that wait for an answer of the store.
     pub(crate) fn arriving(&self) -> Vec<StreamId> {
         let waiting = self.waiting.keys();
         self.reading.keys().chain(waiting).copied().collect()
@@ -215,7 +215,7 @@ impl Exchanges {
         self.waiting.insert(stream, (lookup, arrived));
     }
 
-    /// A request that waits.
+    /// Returns the oldest request that waits for an answer of the store. `None` if no request waits.
     pub(crate) fn next_waiting(&self) -> Option<StreamId> {
         self.waiting.keys().next().copied()
     }
@@ -247,7 +247,7 @@ impl Exchanges {
         self.open.get_mut(&stream)
     }
 
-    /// The exchange that carries this queue.
+    /// Returns the exchange whose response carries this queue. `None` if no such response is open.
     pub(crate) fn carrier(&self, queue: QueueId) -> Option<StreamId> {
         self.carriers.get(&queue).copied()
     }
@@ -311,7 +311,7 @@ impl Exchanges {
         self.close(stream).map(Lost::Response)
     }
 
-    /// The phase of an exchange.
+    /// Returns the phase of an exchange. `None` if the exchange is unknown or over.
     fn phase(&self, stream: StreamId) -> Option<Phase> {
         if let Some(exchange) = self.open.get(&stream) {
             return Some(exchange.phase);
@@ -346,17 +346,17 @@ impl Exchanges {
         Some(*stuck)
     }
 
-    /// The oldest finished exchange that is not read completely.
+    /// Returns the oldest finished exchange whose client has not read all of the response. `None` if there is none.
     pub(crate) fn oldest_unread(&self) -> Option<StreamId> {
         self.unread.keys().next().copied()
     }
 
-    /// The unread bytes of a finished exchange.
+    /// Returns how many bytes of a finished response the client has not read. 0 if it has read all.
     pub(crate) fn left(&self, stream: StreamId) -> usize {
         self.unread.get(&stream).map_or(0, |(left, _)| *left)
     }
 
-    /// The exchanges that are being answered.
+    /// Returns the exchanges whose request is complete and whose response is not finished.
     pub(crate) fn answering(&self) -> impl Iterator<Item = (StreamId, &Exchange)> {
         let open = self.open.iter();
         open.map(|(stream, exchange)| (*stream, exchange))

@@ -1,4 +1,4 @@
-//! The requests to the driver's store, and the look-ups that exchanges wait for. Knows no message, and of sessions only their ids and keys.
+//! The requests to the driver's store, and the look-ups that exchanges wait for. Does not depend on messages. Uses only the ids and keys of sessions.
 //!
 //! Requests in one session are served in the order in which they arrived, even if the store answers in another order. A stream that is
 //! replayed delays no other exchange.
@@ -38,7 +38,7 @@ impl Failure {
         matches!(self, Failure::Reported)
     }
 
-    /// The refusal for the client that waited.
+    /// Returns the HTTP refusal for the client whose request waited for this look-up.
     pub(crate) fn refusal(self) -> Refusal {
         let text = match self {
             Failure::Reported => {

@@ -1,4 +1,4 @@
-//! The notes that servers with one store send each other, as JSON. Knows neither exchanges nor the store.
+//! The notes that servers with one store send each other, as JSON. Does not depend on exchanges or the store.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;

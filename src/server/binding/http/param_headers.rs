@@ -1,4 +1,4 @@
-//! Knows which tools have arguments that modern calls repeat in header fields. Knows no call.
+//! Stores which tools have arguments that modern calls repeat in header fields. Does not depend on calls.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -100,7 +100,7 @@ impl ParamHeaders {
     }
 }
 
-/// The names of all tools in a result.
+/// Returns the names of all tools in a result of `tools/list`.
 fn named(result: Json<'_>) -> Vec<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct List<'a> {

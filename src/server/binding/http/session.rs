@@ -1,4 +1,4 @@
-//! The sessions of legacy clients over HTTP: the id, the owner and the streams of each. Knows no message and no exchange.
+//! The sessions of legacy clients over HTTP: the id, the owner and the streams of each. Does not depend on messages or exchanges.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -208,7 +208,7 @@ impl SessionTable {
         self.table.get(&key)?.streams.get(&name).map(|of| of.0)
     }
 
-    /// The streams with unanswered requests.
+    /// Returns the streams of a session that carry its unanswered requests. Empty if there is no such session.
     pub(crate) fn streams(&self, key: SessionKey) -> Vec<StreamId> {
         let session = self.table.get(&key);
         session.map_or_else(Vec::new, |s| s.streams.values().map(|of| of.0).collect())

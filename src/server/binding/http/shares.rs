@@ -1,4 +1,4 @@
-//! Ranks what gives way when a limit that all clients share is reached: responses, sessions and requests. Knows no message.
+//! Ranks what gives way when a limit that all clients share is reached: responses, sessions and requests. Does not depend on messages.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::cmp::Reverse;

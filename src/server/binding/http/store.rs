@@ -1,4 +1,4 @@
-//! Stores in memory: for the messages of this server's sessions, and for the requests of servers to a driver's store. Knows no exchange.
+//! Stores in memory: for the messages of this server's sessions, and for the requests of servers to a driver's store. Does not depend on exchanges.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,5 +1,5 @@
-//! Validates the head of a request, and checks that its header fields agree with its message. Returns verdicts and sends nothing. Knows no
-//! session.
+//! Validates the head of a request, and checks that its header fields agree with its message. Returns verdicts and sends nothing. Does
+//! not depend on sessions.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
