@@ -93,7 +93,9 @@ impl Url {
         if path.starts_with('/') {
             self.with_path(&without_dots(path), query)
         } else if !path.is_empty() {
-            let (folder, _) = self.path().rsplit_once('/').unwrap_or_default();
+            // Other parsers remove the dot segments of a base before they use it. With empty segments, that makes a difference.
+            let base = without_dots(self.path());
+            let (folder, _) = base.rsplit_once('/').unwrap_or_default();
             self.with_path(&without_dots(&format!("{folder}/{path}")), query)
         } else if !query.is_empty() {
             self.with_path(self.path(), query)
@@ -473,6 +475,9 @@ mod tests {
             url("http://a/b//c").resolve("../g"),
             Ok(url("http://a/b/g"))
         );
+        // Dot segments of the base are removed first.
+        let dotted = url("http://a//b/..");
+        assert_eq!(dotted.resolve("../g"), Ok(url("http://a/g")));
         for (reference, why) in [
             ("g:h", BadUrl::Scheme),
             ("http:g", BadUrl::Scheme),
