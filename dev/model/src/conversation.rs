@@ -139,6 +139,12 @@ impl Conversation {
         owed.map(|(of, _)| of)
     }
 
+    /// How many replies must still come, the ends of watches included.
+    pub(crate) fn owed(&self) -> usize {
+        let owed = self.tallies.values().map(|tally| tally.owed - tally.seen);
+        owed.filter_map(|owed| usize::try_from(owed).ok()).sum()
+    }
+
     /// The server read everything and wrote everything: it owes nothing.
     pub(crate) fn assert_quiet(&self) {
         if let Some(of) = self.owes() {
