@@ -211,11 +211,12 @@ fn limits_have_the_documented_values() {
         microcontroller.queued_bytes,
         microcontroller.write_window,
         microcontroller.undelivered_bytes,
+        microcontroller.unfinished_bytes,
         microcontroller.request_state_bytes,
         microcontroller.stderr_tail,
         microcontroller.list_bytes,
     ];
-    assert!(buffers.iter().all(|bytes| *bytes >= 512));
+    assert!(buffers.iter().all(|bytes| (512..=8 * KIB).contains(bytes)));
     assert!(buffers.iter().sum::<usize>() <= 48_000);
     for limits in [computer, microcontroller] {
         assert_eq!((limits.input_rounds, limits.noise_run), (10, None));
