@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(server.limits.message_bytes, MESSAGE_BYTES);
         assert!(config.upstream.limits.message_bytes >= MESSAGE_BYTES);
         assert!(server.limits.input_rounds > config.upstream.limits.input_rounds);
-        assert!(server.drain > config.drain());
+        assert_eq!(server.drain, config.drain() + Duration::from_secs(1));
     }
 
     #[test]
