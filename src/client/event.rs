@@ -339,3 +339,43 @@ impl Weigh for Event {
         size_of::<Event>() + held
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The limit for events that are not polled counts their content.
+    #[test]
+    fn event_weighs_all_its_texts() {
+        let payload = |text: &str| text.parse::<Payload>().unwrap();
+        let mut error = ErrorObject::new(-1, "three");
+        error.data = Some(payload("[1,2,3]"));
+        let call = CallId::from_number(1);
+        for (event, bytes) in [
+            (
+                Event::Done {
+                    call,
+                    outcome: Outcome::Error(error.into()),
+                },
+                5 + 7,
+            ),
+            (
+                Event::Notified {
+                    method: "a/b".into(),
+                    params: Some(payload(r#"{"c":1}"#)),
+                    call: None,
+                },
+                3 + 7,
+            ),
+            (
+                Event::ToolDropped {
+                    tool: "add".into(),
+                    why: "for a reason".into(),
+                },
+                3 + 12,
+            ),
+        ] {
+            assert_eq!(event.weight(), size_of::<Event>() + bytes, "{event:?}");
+        }
+    }
+}

@@ -253,3 +253,61 @@ impl SendQueue {
         self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(method: &'static str, params: &str) -> Frame {
+        Frame::Notify(method.into(), Some(params.parse().unwrap()))
+    }
+
+    fn answer(id: &str, result: &str) -> Frame {
+        Frame::Answer(Id::Text(id.into()), Ok(Some(result.parse().unwrap())))
+    }
+
+    fn refusal(id: &str, message: &str) -> Frame {
+        Frame::Answer(Id::Text(id.into()), Err(ErrorObject::new(-1, message)))
+    }
+
+    /// The numbers of messages, notifications and answers, and the bytes.
+    fn size(queue: &SendQueue) -> [usize; 4] {
+        [queue.len(), queue.notices(), queue.answers(), queue.bytes()]
+    }
+
+    /// The limits of the queue are about what it holds, whatever became of a message before.
+    #[test]
+    fn queue_counts_what_it_holds() {
+        let mut queue = SendQueue::default();
+        queue.push(notice("a/b", r#"{"c":1}"#));
+        assert_eq!(size(&queue), [1, 1, 0, 3 + 7]);
+        queue.push(answer("id", "{}"));
+        assert_eq!(size(&queue), [2, 1, 1, 10 + 2 + 2]);
+        queue.push(refusal("i", "never"));
+        assert_eq!(size(&queue), [3, 1, 2, 14 + 1 + 5]);
+        queue.push(Frame::Ping(7));
+        assert_eq!(size(&queue), [4, 1, 2, 20]);
+
+        let (frame, times) = queue.pop(|_| true).expect("a message waits");
+        assert_eq!(size(&queue), [3, 0, 2, 10]);
+        queue.push_again(frame, times + 1);
+        assert_eq!(size(&queue), [4, 1, 2, 20]);
+        let turned_away = queue.take_turned_away();
+        assert!(matches!(turned_away[..], [Frame::Notify(..)]));
+        assert_eq!(size(&queue), [3, 0, 2, 10]);
+        assert!(queue.take_turned_away().is_empty());
+
+        while queue.pop(|_| true).is_some() {}
+        assert_eq!(size(&queue), [0; 4]);
+    }
+
+    #[test]
+    fn request_is_retracted_once_and_only_while_it_is_queued() {
+        let mut queue = SendQueue::default();
+        queue.push(Frame::Ping(1));
+        queue.push(Frame::Ping(2));
+        assert!(queue.retract(1));
+        assert!(!queue.retract(1));
+        assert!(queue.requests().eq([2]));
+    }
+}

@@ -79,3 +79,25 @@ impl Clock {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_of_input_counts_only_while_requests_have_time_left() {
+        let mut clock = Clock::new();
+        clock.set_input_ended(true);
+        assert!(!clock.has_input_ended(), "no time was given");
+        clock.cut_off_after(Duration::from_secs(1));
+        assert!(clock.has_input_ended());
+        clock.set_input_ended(false);
+        assert!(
+            !clock.has_input_ended(),
+            "the relay ends for another reason"
+        );
+        clock.set_input_ended(true);
+        clock.forget_cutoff();
+        assert!(!clock.has_input_ended());
+    }
+}

@@ -191,3 +191,44 @@ pub enum LostCalls {
     /// With a tool result that is marked as an error. The model reads what happened, and whether the tool may have run.
     AsResult,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::new(Upstream::child("relay", "1"), [7; 16])
+    }
+
+    /// Both ends of a relay know less than the host and the server, so they must not be stricter.
+    #[test]
+    fn host_may_send_what_the_relay_does_not_know() {
+        let config = config();
+        let server = config.server();
+        assert_eq!(server.unknown_methods, UnknownMethods::Delivered);
+        assert_eq!(server.limits.message_bytes, MESSAGE_BYTES);
+        assert!(config.upstream.limits.message_bytes >= MESSAGE_BYTES);
+        assert!(server.limits.input_rounds > config.upstream.limits.input_rounds);
+        assert_eq!(server.drain, config.drain() + Duration::from_secs(1));
+    }
+
+    #[test]
+    fn only_a_single_host_gets_all_that_the_server_says_unless_it_is_shared() {
+        let one = config();
+        assert!(one.may_tell_all());
+        let mut several = config();
+        several.downstream.http = Some(server::Http::new());
+        assert!(!several.may_tell_all());
+        several.shares_news = true;
+        assert!(several.may_tell_all());
+    }
+
+    #[test]
+    fn lost_call_is_answered_with_a_result_only_if_it_is_of_a_tool_and_so_configured() {
+        let mut config = config();
+        assert!(config.answers_with_result(true));
+        assert!(!config.answers_with_result(false));
+        config.lost_calls = LostCalls::AsError;
+        assert!(!config.answers_with_result(true));
+    }
+}

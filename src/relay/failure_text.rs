@@ -147,7 +147,10 @@ const fn name(delivery: Delivery) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use crate::driver::{Epoch, Fault, FaultKind};
 
     #[test]
     fn a_text_is_cut_at_a_character() {
@@ -156,5 +159,93 @@ mod tests {
         let short = shorten(&long, 6 * (ROOM + 101));
         assert_eq!(short.len(), 100);
         assert_eq!(shorten(&long, 10), "");
+    }
+
+    fn ended(cause: Cause, faults: &[FaultKind], stderr: &str) -> Ended {
+        Ended {
+            epoch: Epoch::FIRST,
+            cause,
+            first_try: None,
+            faults: faults.iter().copied().map(Fault::new).collect(),
+            more_faults: 0,
+            exit: None,
+            stderr: stderr.into(),
+            lived: Duration::ZERO,
+            ready_for: None,
+            abandoned: false,
+            counted: true,
+        }
+    }
+
+    #[test]
+    fn missing_server_is_named_by_its_origin_only() {
+        let url = Url::parse("https://mcp.example/secret?key=1").unwrap();
+        let text = no_server(None, None, None, true);
+        assert_eq!(text, "there is no MCP server to speak to");
+        let text = no_server(None, Some(&url), None, true);
+        assert!(text.contains(" at https://mcp.example"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn advice_about_a_missing_server_fits_its_end() {
+        let url = Url::parse("https://mcp.example/mcp").unwrap();
+        let denial = Some("sign in first");
+        let refused = || Cause::HandshakeRefused { why: "no".into() };
+        let by_fault = FaultKind::NotFound.advice().expect("there is advice");
+        let by_url = "check the URL, and that an MCP server is there";
+        for (cause, faults, url, advice) in [
+            (Cause::Unauthorized, &[][..], Some(&url), denial),
+            (Cause::Died, &[], Some(&url), None),
+            (
+                Cause::OpenFailed,
+                &[FaultKind::NotFound],
+                None,
+                Some(by_fault),
+            ),
+            (refused(), &[], Some(&url), Some(by_url)),
+            (refused(), &[], None, None),
+        ] {
+            for (stderr, with_stderr) in [("", true), ("it broke", true), ("it broke", false)] {
+                let ended = ended(cause.clone(), faults, stderr);
+                let text = no_server(Some(&ended), url, denial, with_stderr);
+                let is_shown = with_stderr && !stderr.is_empty();
+                assert_eq!(text.contains("it broke"), is_shown, "{text}");
+                let Some(advice) = advice else {
+                    assert!(!text.contains("sign in first"), "{text}");
+                    assert!(!text.contains(by_url), "{text}");
+                    continue;
+                };
+                // Standard error has lines of its own, so the advice begins a new one.
+                let between = if is_shown { "\n" } else { "; " };
+                assert!(text.ends_with(&format!("{between}{advice}")), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn lost_tool_call_is_answered_with_a_marked_result() {
+        for (era, kind) in [
+            (Era::Legacy, ""),
+            (Era::Modern, r#""resultType":"complete","#),
+        ] {
+            let result = result("it \"died\"", Delivery::Unknown, era).unwrap();
+            let expected = format!(
+                r#"{{{kind}"_meta":{{"everlink/delivery":"unknown"}},"content":[{{"type":"text","text":"it \"died\""}}],"isError":true}}"#
+            );
+            assert_eq!(result.as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn error_that_names_a_page_to_visit_says_whether_the_call_was_run() {
+        let page = Url::parse("https://auth.example/go").unwrap();
+        let error = visit_error("v1", &page, "sign in", Delivery::NotSent).unwrap();
+        assert_eq!(error.code, code::URL_ELICITATION_REQUIRED);
+        let data = error.data.expect("it has data");
+        assert_eq!(
+            data.as_str(),
+            r#"{"everlink/delivery":"not_sent","elicitations":[{"mode":"url","elicitationId":"v1","url":"https://auth.example/go","message":"sign in"}]}"#
+        );
     }
 }

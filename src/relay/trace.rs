@@ -215,3 +215,44 @@ fn draw_span_id(ids: &mut SplitMix) -> u64 {
     // 0 is no id.
     ids.draw().max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_is_an_error_only_if_it_says_so() {
+        for (result, is_one) in [
+            (r#"{"content":[],"isError":true}"#, true),
+            (r#"{"isError":true,"content":[]}"#, true),
+            (r#"{"isError": true }"#, true),
+            (r#"{"content":[],"isError":false}"#, false),
+            (r#"{"isError":false,"content":[]}"#, false),
+            (r#"{"content":[{"isError":true}]}"#, false),
+            (r#"{"content":[{"isError":true}],"isError":false}"#, false),
+            (r#"{"isError":true,"a":{"isError":false}}"#, true),
+            (r#"{"isError":"true"}"#, false),
+            (r#"{"isError":1}"#, false),
+            ("{}", false),
+        ] {
+            let result: Payload = result.parse().unwrap();
+            assert_eq!(is_error(&result), is_one, "{}", result.as_str());
+            let verdict = Verdict::of(&Outcome::Reply(result.clone()), true);
+            assert_eq!(verdict == Verdict::ToolError, is_one);
+            let verdict = Verdict::of(&Outcome::Reply(result), false);
+            assert_eq!(verdict, Verdict::Reply, "only tools say so");
+        }
+    }
+
+    /// No id is used twice, and the two halves of the id of a trace differ.
+    #[test]
+    fn ids_are_drawn_from_the_seed_and_differ() {
+        let mut ids = SplitMix::new(7);
+        let mut same = SplitMix::new(7);
+        let trace_id = draw_trace_id(&mut ids);
+        assert_eq!(trace_id >> 64, u128::from(same.draw()));
+        assert_eq!(trace_id & u128::from(u64::MAX), u128::from(same.draw()));
+        assert_eq!(draw_span_id(&mut ids), same.draw());
+        assert_ne!(draw_span_id(&mut ids), draw_span_id(&mut ids));
+    }
+}

@@ -14,6 +14,7 @@ mod client_deadlines;
 mod client_http;
 #[path = "../support/client_pipe/mod.rs"]
 mod client_pipe;
+mod config;
 #[path = "../support/eras.rs"]
 mod eras;
 mod http;

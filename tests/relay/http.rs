@@ -657,6 +657,36 @@ fn sign_in_page_is_shown_by_hosts_that_can_show_pages() {
     harness.finish();
 }
 
+/// The relay itself has no credentials. Its owner says whether there are any.
+#[test]
+fn call_that_waits_for_credentials_fails_when_they_are_denied_and_goes_on_when_they_come() {
+    for is_denied in [true, false] {
+        let mut harness = Harness::with(|config| {
+            let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+            config.upstream = upstream.expect("a URL");
+        });
+        let ann = harness.open_session_with("ann", &json!({"elicitation": {"url": {}}}));
+        let call = harness.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+        harness.refuse_newest_over_http();
+        assert!(!harness.exchanges[&call].is_over, "it waits");
+        if is_denied {
+            let why = "the administrator locked this account";
+            harness.relay.denied(harness.now, why);
+            harness.drain_outputs();
+            assert!(harness.exchanges[&call].is_over);
+            let text = harness.text(call);
+            assert!(text.contains(why), "{text}");
+            assert!(!text.contains("-32042"), "there is no page: {text}");
+        } else {
+            harness.relay.authorized(harness.now);
+            harness.drain_outputs();
+            harness.answer_newest_over_http();
+            assert!(harness.text(call).contains("result"));
+        }
+        harness.finish();
+    }
+}
+
 /// The relay remembers clients that left until the server ends, because the server may send an ask at any time.
 #[test]
 fn client_that_left_is_remembered_until_the_server_ends() {

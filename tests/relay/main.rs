@@ -23,4 +23,5 @@ mod relay_chain;
 #[path = "../support/server_http/mod.rs"]
 mod server_http;
 mod start;
+mod traces;
 mod transparent;

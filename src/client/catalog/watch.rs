@@ -381,7 +381,7 @@ impl WatchState {
         let mut lists_before = self.lists.map_or([false; 3], |(_, lists)| lists);
         let is_new = lists != lists_before || !self.unasked.is_empty();
         let wasteful = self.listening.iter().filter(|(_, open)| open.is_wasteful());
-        let mut gone: Vec<u64> = wasteful.map(|(wire, _)| wire).collect();
+        let gone: Vec<u64> = wasteful.map(|(wire, _)| wire).collect();
         if !is_new && gone.is_empty() {
             return Vec::new();
         }
@@ -393,7 +393,6 @@ impl WatchState {
                 return Vec::new();
             }
             requests = self.listen_no_more();
-            gone.clear();
             lists_before = [false; 3];
         }
         let mut uris = core::mem::take(&mut self.unasked);

@@ -134,3 +134,82 @@ pub(super) fn outlook(ended: &Ended, server: ServerKind) -> Outlook {
         | Cause::Unresponsive { .. } => Outlook::Fair,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> EpochRecord {
+        EpochRecord::new(Epoch::FIRST, Instant::ZERO, &Limits::small())
+    }
+
+    #[test]
+    fn first_sixteen_faults_are_kept_and_the_others_counted() {
+        let mut record = record();
+        for (more, kept, counted) in [(10, 10, 0), (6, 16, 0), (3, 16, 3), (1, 16, 4)] {
+            let faults: Vec<Fault> = (0..more).map(|_| Fault::new(FaultKind::Reset)).collect();
+            record.note(&faults);
+            assert_eq!((record.faults.len(), record.more_faults), (kept, counted));
+        }
+    }
+
+    #[test]
+    fn planned_end_counts_once_there_was_any_real_fault() {
+        use FaultKind::{BrokenPipe, Closed, Read};
+        for (faults, counts) in [
+            (&[][..], false),
+            (&[Closed, BrokenPipe], false),
+            (&[Read], true),
+            (&[Read, Closed], true),
+            (&[Read, Read], true),
+        ] {
+            let mut record = record();
+            record.cause = Some(Cause::Shutdown);
+            for kind in faults {
+                record.note(&[Fault::new(*kind)]);
+            }
+            let story = record.story(Instant::ZERO, false);
+            assert_eq!(story.counted, counts, "{faults:?}");
+        }
+    }
+
+    #[test]
+    fn outlook_depends_on_the_cause_the_fault_and_the_kind_of_server() {
+        use FaultKind::{NotFound, PermissionDenied, Refused};
+        use Outlook::{Fair, Hopeless, Poor};
+        let process = ServerKind {
+            is_process: true,
+            appears_later: false,
+        };
+        let socket = ServerKind {
+            is_process: false,
+            appears_later: true,
+        };
+        let web = ServerKind {
+            is_process: false,
+            appears_later: false,
+        };
+        for (cause, fault, of_process, of_socket, of_web) in [
+            (Cause::OpenFailed, Refused, Fair, Fair, Fair),
+            // The file of a socket appears when its server starts. Nothing else comes by itself.
+            (Cause::OpenFailed, NotFound, Hopeless, Fair, Hopeless),
+            (
+                Cause::OpenFailed,
+                PermissionDenied,
+                Hopeless,
+                Hopeless,
+                Hopeless,
+            ),
+            // A process that ends by itself may do so again and again.
+            (Cause::Died, Refused, Poor, Fair, Fair),
+            (Cause::HandshakeTimedOut, NotFound, Fair, Fair, Fair),
+        ] {
+            let mut record = record();
+            record.cause = Some(cause.clone());
+            record.note(&[Fault::new(fault)]);
+            let ended = record.story(Instant::ZERO, false);
+            let all = [process, socket, web].map(|server| outlook(&ended, server));
+            assert_eq!(all, [of_process, of_socket, of_web], "{cause:?} {fault:?}");
+        }
+    }
+}

@@ -489,4 +489,54 @@ mod tests {
         liveness.observe(at(32), millis(99 + 19 + 20), false);
         assert_eq!(liveness.ran, Some(at(32)));
     }
+
+    #[test]
+    fn readings_100_ms_apart_are_compared() {
+        for (apart, ran) in [(99, false), (100, true)] {
+            let mut liveness = liveness();
+            liveness.observe(at(20), Duration::ZERO, false);
+            liveness.observe(at(20) + millis(apart), millis(50), false);
+            assert_eq!(liveness.ran.is_some(), ran, "{apart} ms");
+        }
+    }
+
+    #[test]
+    fn silent_process_is_inspected_at_most_once_a_second() {
+        let mut liveness = liveness();
+        liveness.want(at(0), false);
+        liveness.due(at(10), &WANTED);
+        assert!(liveness.due(at(20), &WANTED).inspects);
+        for (after, inspects) in [(999, false), (1_000, true), (1_999, false), (2_000, true)] {
+            let check = liveness.due(at(20) + millis(after), &WANTED);
+            assert_eq!(check.inspects, inspects, "after {after} ms");
+        }
+    }
+
+    #[test]
+    fn silence_counts_from_the_last_bytes() {
+        let mut liveness = liveness();
+        assert_eq!(liveness.look_at(), at(30));
+        liveness.heard(at(60));
+        assert!(!liveness.is_silent_since(at(59)));
+        assert!(liveness.is_silent_since(at(60)));
+        assert_eq!(liveness.silence(at(70)).as_secs(), 10);
+    }
+
+    /// Its bytes alone do not show that it has its session back.
+    #[test]
+    fn server_that_lost_its_session_is_silent_until_a_healthy_reply() {
+        for is_told in [false, true] {
+            let mut liveness = liveness();
+            assert_eq!(liveness.well(at(9)), None, "it was never wedged");
+            liveness.wedged(at(10));
+            assert!(liveness.is_wedged());
+            assert!(liveness.due(at(20), &WANTED).tells);
+            assert_eq!(liveness.heard(at(21)), None);
+            assert!(liveness.is_silent_since(at(5)));
+            liveness.is_told = is_told;
+            assert_eq!(liveness.well(at(22)), Some(is_told));
+            assert!(!liveness.is_wedged() && !liveness.is_silent_since(at(21)));
+            assert_eq!(liveness.well(at(23)), None);
+        }
+    }
 }

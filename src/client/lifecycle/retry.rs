@@ -295,4 +295,25 @@ mod tests {
         budget.rest_until(now + Duration::from_secs(90));
         assert_eq!(budget.for_calls(now), now + Duration::from_secs(90));
     }
+
+    #[test]
+    fn process_that_ends_by_itself_is_started_again_for_as_long_as_the_policy_says() {
+        let policy = Retry {
+            first: Duration::ZERO,
+            cap: Duration::ZERO,
+            ..Policy::interactive().retry
+        };
+        let begin = Instant::from_nanos(1 << 40);
+        for (late, is_given_up) in [(0, false), (1, true)] {
+            let mut budget = RetryBudget::new(policy, 7);
+            budget.opened(begin);
+            let now = begin + policy.start_for + Duration::from_nanos(late);
+            let after = budget.failed(now, Outlook::Poor);
+            assert_eq!(
+                matches!(after, AfterEnd::GiveUp(_)),
+                is_given_up,
+                "{after:?}"
+            );
+        }
+    }
 }

@@ -75,4 +75,21 @@ mod tests {
         tail.push(b"ond\n");
         assert_eq!(&*tail.text(), "first\nsecond");
     }
+
+    #[test]
+    fn cut_text_starts_at_its_first_complete_line() {
+        for (written, text) in [
+            ("first\nlast", "last"),
+            // No complete line is kept, so the rest of one is better than nothing.
+            ("0123456789", "23456789"),
+            ("0123456789\n", "3456789"),
+            // Nothing was cut.
+            ("a\nlast", "a\nlast"),
+            ("ab\nlast\n", "ab\nlast"),
+        ] {
+            let mut tail = Tail::new(8);
+            tail.push(written.as_bytes());
+            assert_eq!(&*tail.text(), text, "{written:?}");
+        }
+    }
 }

@@ -159,4 +159,36 @@ mod tests {
         assert!(head(&mut known_prefix, &long).is_some());
         assert_eq!(known_prefix.text(), "");
     }
+
+    /// It is not clear which of them counts.
+    #[test]
+    fn result_that_repeats_a_member_is_not_read() {
+        let kind = r#""resultType":"input_required""#;
+        for (member, is_there) in [
+            (kind, ""),
+            (r#""inputRequests":{}"#, kind),
+            (r#""requestState":"a""#, kind),
+        ] {
+            for times in 1..=4 {
+                let mut members = alloc::vec![member; times];
+                members.extend(Some(is_there).filter(|it| !it.is_empty()));
+                let result = alloc::format!("{{{}}}", members.join(","));
+                let mut known_prefix = KnownPrefix::default();
+                let is_read = head(&mut known_prefix, &result).is_some();
+                assert_eq!(is_read, times == 1, "{result}");
+            }
+        }
+    }
+
+    #[test]
+    fn beginning_of_1024_bytes_is_remembered_and_a_longer_one_is_not() {
+        let empty = r#""resultType":"complete","_meta":"""#.len();
+        for (len, is_remembered) in [(LONGEST, true), (LONGEST + 1, false)] {
+            let long = "x".repeat(len - empty);
+            let result = alloc::format!(r#"{{"resultType":"complete","_meta":"{long}","a":1}}"#);
+            let mut known_prefix = KnownPrefix::default();
+            assert!(head(&mut known_prefix, &result).is_some());
+            assert_eq!(known_prefix.text().len() == len, is_remembered, "{len}");
+        }
+    }
 }

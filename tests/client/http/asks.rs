@@ -6,8 +6,8 @@ use crate::client_http::{
 };
 use everlink::client::{Event, FailureKind, State, Withdrawn};
 use everlink::http::Verb;
-use everlink::protocol::ClientCapabilities;
-use everlink::{CallId, ErrorObject};
+use everlink::protocol::{ClientCapabilities, LogLevel};
+use everlink::{CallId, ErrorObject, Watch};
 use serde_json::{Value, json};
 
 fn all_capabilities() -> ClientCapabilities {
@@ -108,6 +108,25 @@ fn s_s2c_06_refused_answer_keeps_the_call_and_the_session() {
     assert_eq!(harness.client.state(), State::Ready);
     harness.event(post.stream, None, &result(&post, json!({"content": []})));
     assert!(harness.reply(call).is_ok());
+}
+
+/// Over HTTP, the stream says which call the server works on.
+#[test]
+fn ask_and_log_message_on_the_stream_of_a_call_name_the_call() {
+    let capabilities = ClientCapabilities::default().with_roots(true);
+    let mut harness = Harness::with_capabilities("2025-11-25", capabilities);
+    harness.watch(Watch::none().and_logs(LogLevel::Info));
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.begin_stream(post.stream);
+    harness.event(post.stream, None, &ask_message(1, "roots/list", &json!({})));
+    assert_eq!(harness.ask().call, Some(call));
+    let params = json!({"level": "error", "data": "no"});
+    let log = notification("notifications/message", &params);
+    harness.event(post.stream, None, &log);
+    let is_of_call =
+        |event: &Event| matches!(event, Event::Log { call: of, .. } if *of == Some(call));
+    assert!(harness.has_event(is_of_call));
 }
 
 #[test]

@@ -127,6 +127,24 @@ fn timer_of_the_listen_stream_is_disarmed_when_it_is_answered() {
     }
 }
 
+/// The link waits for the reply to `initialize` then, and for nothing else.
+#[test]
+fn timer_of_the_old_transport_is_disarmed_when_it_names_its_endpoint() {
+    let mut config = quiet_config();
+    config.policy.handshake_notice = seconds(50);
+    let mut harness = Harness::new(config);
+    harness.connect();
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 405);
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    harness.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 202);
+    let due = harness.client.poll_timeout().expect("a deadline");
+    assert_eq!(due.at.since(harness.now), seconds(50));
+}
+
 /// The body of an error response may explain it, but the call does not wait for it longer than `Http::linger`.
 #[test]
 fn call_refused_by_a_response_that_never_ends_fails_with_the_status() {

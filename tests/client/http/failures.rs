@@ -824,6 +824,25 @@ fn f_037_parallel_calls_all_follow_the_same_redirect() {
     }
 }
 
+/// The call was sent again under a new id, so the old one is not awaited any more.
+#[test]
+fn f_037_reply_to_the_id_of_a_redirected_call_is_late() {
+    let mut harness = Harness::legacy_awaiting_listen();
+    let listen = harness.next_exchange(Verb::Get);
+    harness.begin_stream(listen.stream);
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let old = harness.next_post("tools/call");
+    harness.respond(old.stream, 307, &[("location", "/v2")], "");
+    let new = harness.next_post("tools/call");
+    assert_ne!(old.body["id"], new.body["id"]);
+    let late = harness.client.stats().late_replies;
+    harness.event(listen.stream, None, &result(&old, json!({"content": []})));
+    assert!(!harness.is_settled(call));
+    assert_eq!(harness.client.stats().late_replies, late + 1);
+    harness.serve(&new);
+    assert!(harness.reply(call).is_ok());
+}
+
 #[test]
 fn f_037_redirect_to_a_page_without_a_reply_is_not_kept() {
     let mut harness = Harness::modern();

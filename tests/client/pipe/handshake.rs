@@ -624,6 +624,27 @@ fn f_060_each_epoch_is_initialized_once() {
 }
 
 /// S-LIFE-04: calls before the link is ready wait, in order.
+/// Only a relay with several hosts sends short calls first. All calls of one application are in its own order.
+#[test]
+fn f_061_short_call_does_not_pass_a_long_one_that_waits() {
+    let mut harness = Harness::new(config())
+        .served_by(|_| Peer::modern().on_open(vec![Act::Opened.after(seconds(1))]));
+    let long = "x".repeat(200 << 10);
+    harness.call(
+        "tools/call",
+        json!({"name": "long", "arguments": {"text": long}}),
+    );
+    let short = harness.call_tool("short");
+    harness.until_done(short);
+    let lines = harness.lines_of(1).into_iter();
+    let names: Vec<&str> = lines
+        .filter(|line| line["method"] == "tools/call")
+        .filter_map(|line| line["params"]["name"].as_str())
+        .collect();
+    assert_eq!(names, ["long", "short"]);
+    harness.finish();
+}
+
 #[test]
 fn f_061_calls_wait_in_order_until_the_handshake_is_over() {
     every_era(|chunking, peer| {

@@ -469,6 +469,75 @@ fn noise_closes_the_transport_only_if_noise_run_is_set() {
 }
 
 #[test]
+fn any_usable_message_resets_the_count_of_noise_lines() {
+    let mut config = config();
+    config.limits.noise_run = Some(2);
+    let mut harness = ready(config, || legacy().ignores("tools/call"));
+    let late = harness.call("tools/call", json!({"name": "add"}));
+    let request = harness.last_message("tools/call");
+    harness.cancel(late, "not needed");
+    for message in [
+        notify("notifications/a", json!({})),
+        ask(7, "ping", json!({})),
+        reply(&request, json!({"content": []})),
+    ] {
+        harness.perform_all(vec![line("chatter"); 2]);
+        harness.perform(message);
+        assert_eq!(harness.epoch_number(), 1);
+    }
+    harness.perform_all(vec![line("chatter"); 2]);
+    assert_eq!(harness.state(), State::Ready);
+    // An error without an id is one line of noise, and ends the run before it.
+    let nameless = json!({"jsonrpc": "2.0", "error": {"code": -32_600, "message": "what?"}});
+    harness.perform(line(&nameless.to_string()));
+    harness.perform(line("chatter"));
+    assert_eq!(harness.state(), State::Ready);
+    harness.perform(line("chatter"));
+    assert_ne!(harness.state(), State::Ready);
+    harness.finish();
+}
+
+#[test]
+fn stats_count_every_message_that_is_understood() {
+    let mut harness = ready(config(), legacy);
+    for message in [
+        notify("notifications/a", json!({})),
+        ask(7, "ping", json!({})),
+        line(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+    ] {
+        let before = harness.link().stats().messages_in;
+        harness.perform(message);
+        assert_eq!(harness.link().stats().messages_in, before + 1);
+    }
+    let before = harness.link().stats().messages_in;
+    harness.perform(line("chatter"));
+    assert_eq!(harness.link().stats().messages_in, before);
+    harness.finish();
+}
+
+/// The subscription may be one that is over, or one that never was.
+#[test]
+fn message_on_a_watch_that_is_over_counts_as_late_and_on_an_unknown_one_as_noise() {
+    let mut harness = ready(config(), Peer::modern);
+    let changed = |id: u64| {
+        let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
+        notify("notifications/tools/list_changed", json!({"_meta": meta}))
+    };
+    let late = harness.link().stats().late_replies;
+    // The first request was that of the handshake.
+    let first = harness.lines_of(1)[0]["id"].as_u64().expect("an id");
+    for count in 1..=2 {
+        harness.perform(changed(first));
+        assert_eq!(harness.link().stats().late_replies, late + count);
+    }
+    assert_eq!(harness.link().stats().noise, 0);
+    harness.perform(changed(999));
+    let stats = harness.link().stats();
+    assert_eq!((stats.late_replies, stats.noise), (late + 2, 1));
+    harness.finish();
+}
+
+#[test]
 fn f_109_call_queue_is_bounded_by_bytes_and_by_number() {
     let mut config = config();
     config.limits.queued_bytes = 10_000;

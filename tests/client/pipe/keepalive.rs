@@ -195,6 +195,24 @@ fn f_083_server_that_answered_a_probe_during_a_call_is_replaced_after_40_s() {
     }
 }
 
+/// It showed twice that it answers probes while it works, so its silence counts as before.
+#[test]
+fn f_083_server_that_answered_two_probes_during_a_call_is_replaced_30_s_after_the_second() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || {
+            answers_probes(server, 2)
+                .ignores("tools/call")
+                .with_activity(idle_process)
+        });
+        let call = harness.call_tool("crunch");
+        harness.until_done(call);
+        let (lived, sign) = unresponsive_end(&harness);
+        assert!(lived < seconds(60), "{lived:?}");
+        assert_eq!(sign, Sign::Idle);
+        harness.finish();
+    }
+}
+
 #[test]
 fn f_083_silent_server_without_calls_is_reported_once_and_kept() {
     for server in BOTH_ERAS {
@@ -307,6 +325,19 @@ fn f_083_timed_out_call_triggers_a_probe_at_once() {
     }
 }
 
+/// A server that had less than a second may be about to answer.
+#[test]
+fn f_083_call_that_times_out_triggers_a_probe_only_after_a_second_of_silence() {
+    for (idle, probes) in [(999, 0), (1_000, 1)] {
+        let mut harness = ready(config(), || unresponsive(legacy));
+        let brief = CallOptions::new().with_idle(Limit::After(Duration::from_millis(idle)));
+        let call = harness.call_with("tools/call", json!({"name": "slow"}), brief);
+        harness.until_done(call);
+        assert_eq!(harness.link().stats().probes, probes, "after {idle} ms");
+        harness.finish();
+    }
+}
+
 #[test]
 fn f_083_frozen_server_is_replaced_after_60_s_under_steady_calls() {
     for server in BOTH_ERAS {
@@ -409,6 +440,52 @@ fn f_084_lost_session_error_to_a_probe_is_no_sign_of_life() {
         );
         harness.finish();
     }
+}
+
+/// The error that a server gives a probe while it has no connection to its own server.
+fn wedged_for_a_while(probes: u32) -> Peer {
+    let mut left = probes;
+    legacy().on("ping", move |request| match left.checked_sub(1) {
+        Some(rest) => {
+            left = rest;
+            vec![error(request, -32_000, "Not connected")]
+        }
+        None => vec![reply(request, json!({}))],
+    })
+}
+
+#[test]
+fn f_084_server_that_has_its_session_back_is_kept_and_gets_the_calls_that_waited() {
+    let mut harness = ready(config(), || wedged_for_a_while(2));
+    harness.wake();
+    let wedged = harness.now();
+    harness.advance(seconds(2));
+    let call = harness.call_tool("add");
+    assert!(!harness.is_done(call), "it is held back");
+    harness.until_done(call);
+    assert_eq!(harness.result(call)["content"][0]["text"], "add");
+    assert_eq!(harness.epoch_number(), 1);
+    assert_eq!(silence_events(&harness), (1, 1));
+    // The silence is reported when the next probe is due, and ends with the first healthy reply.
+    let times: Vec<Duration> = harness
+        .events()
+        .iter()
+        .filter(|(_, event)| matches!(event, Event::Silent { .. } | Event::Responsive { .. }))
+        .map(|(at, _)| at.since(wedged))
+        .collect();
+    assert_eq!(times, [seconds(10), seconds(20)]);
+    harness.finish();
+}
+
+#[test]
+fn f_084_lost_session_is_reported_10_s_after_the_reply_that_says_so() {
+    let mut harness = ready(config(), || wedged_for_a_while(u32::MAX));
+    harness.wake();
+    harness.advance(seconds(9));
+    assert_eq!(silence_events(&harness), (0, 0));
+    harness.advance(seconds(1));
+    assert_eq!(silence_events(&harness), (1, 0));
+    harness.finish();
 }
 
 /// Without keepalive the link probes nothing and judges no server; only the limit of the call applies.

@@ -184,6 +184,26 @@ fn f_072_planned_reconnect_of_a_server_that_never_ends_counts_as_one_failure() {
     let ended = ended_epochs(&harness)[0];
     assert!(ended.abandoned && ended.counted);
     assert_eq!(harness.link().failures(), 1);
+    let stats = harness.link().stats();
+    assert_eq!(
+        (stats.abandoned, stats.failures, stats.free_ends),
+        (1, 1, 0)
+    );
+    harness.finish();
+}
+
+#[test]
+fn stats_count_each_planned_end_as_free() {
+    let mut harness = ready(config(), legacy);
+    for planned in 1..=3 {
+        harness.reconnect("new settings");
+        harness.until_ready();
+        let stats = harness.link().stats();
+        assert_eq!(
+            (stats.abandoned, stats.failures, stats.free_ends),
+            (0, 0, planned)
+        );
+    }
     harness.finish();
 }
 
@@ -478,6 +498,26 @@ fn f_078_call_to_a_parked_link_fails_at_once_if_call_patience_is_zero() {
     assert_eq!(harness.failure(call).kind, FailureKind::Down);
     assert_eq!(harness.epoch_number(), last_epoch);
     harness.finish();
+}
+
+/// A caller waits, so the pause of the budget does not apply. A server that dies at once is not started more often than once a second.
+#[test]
+fn f_078_call_to_a_parked_link_starts_an_attempt_no_sooner_than_1_s_after_the_last() {
+    for (called, opened) in [(0, 1_000), (300, 1_000), (1_000, 1_000), (3_000, 3_000)] {
+        let mut harness = parked_harness(|_| legacy());
+        let parked = harness.now();
+        harness.advance(millis(called));
+        let call = harness.call_tool("add");
+        harness.until_done(call);
+        assert_eq!(harness.result(call)["content"][0]["text"], "add");
+        let (at, _) = harness
+            .timed_commands()
+            .iter()
+            .rfind(|(_, command)| *command == Command::Open(7))
+            .expect("the seventh attempt");
+        assert_eq!(at.since(parked), millis(opened), "called after {called} ms");
+        harness.finish();
+    }
 }
 
 /// A `list` call also makes a parked link try again.

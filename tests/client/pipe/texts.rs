@@ -1,6 +1,7 @@
 //! The texts of the link: failures that explain themselves, one sequence of states, and no secrets. Rows F-116 to
 //! F-120 of the failures, and the rule that payloads are never shown.
 
+use core::error::Error as _;
 use core::time::Duration;
 
 use everlink::ErrorObject;
@@ -401,6 +402,22 @@ fn f_120_every_fault_is_kept_in_order_and_named_in_the_text() {
         &failure.to_string(),
         &["leaf 0", "leaf 1", "leaf 2", "leaf 3", "leaf 4"],
     );
+    harness.finish();
+}
+
+#[test]
+fn f_120_source_of_a_failure_is_the_end_of_the_epoch_and_then_its_first_fault() {
+    let mut harness = ready(config(), || legacy().ignores("tools/call"));
+    let call = harness.call_tool("t");
+    let first = Fault::with_detail(FaultKind::Tls, "the certificate is old".to_owned());
+    let faults = vec![first.clone(), Fault::new(FaultKind::Read)];
+    harness.perform(Act::End(faults));
+    let failure = harness.failure(call);
+    let ended = failure.source().expect("an epoch has ended");
+    let expected = failure.ended.as_ref().expect("an epoch has ended");
+    assert_eq!(ended.to_string(), expected.to_string());
+    let fault = ended.source().expect("there was a fault");
+    assert_eq!(fault.to_string(), first.to_string());
     harness.finish();
 }
 
