@@ -6,6 +6,7 @@
 //! - Ours keeps every text as it is. The standard reads `127.1` and `0x7f.1` as addresses and decodes names of other alphabets, and refuses the host
 //!   if that fails. So [`has_plain_host`] decides whether hosts are compared.
 //! - The standard reads `%2e` as a dot in a path.
+//! - The crate keeps a segment such as `h:` when `..` follows it, as the standard says for `file` only.
 //! - The standard takes `http:b` for `http://b`, or for a relative reference. RFC 3986 (5.2.2) allows to refuse it.
 
 use everlink::http::{BadUrl, Url};
@@ -50,7 +51,8 @@ pub fn url(data: &[u8]) {
     }
     agree(&resolved, peers.as_ref(), resolved.as_str());
     let has_encoded_dots = text.to_ascii_lowercase().contains("%2e");
-    if let (Ok(mut peer), false) = (peers, has_encoded_dots) {
+    let is_compared = !has_encoded_dots && !has_drive(text);
+    if let (Ok(mut peer), true) = (peers, is_compared) {
         peer.set_fragment(None);
         let again = Peer::parse(resolved.as_str());
         assert_eq!(again.as_ref(), Ok(&peer), "{reference} at {base}");
@@ -85,6 +87,14 @@ fn has_plain_host(host: &str) -> bool {
     let last = labels.last().copied().unwrap_or_default();
     let is_number = last.starts_with(|first: char| first.is_ascii_digit());
     !is_number && !last.is_empty() && labels.iter().all(|label| !label.starts_with("xn--"))
+}
+
+/// Whether a segment of a path looks like a drive of Windows.
+fn has_drive(text: &str) -> bool {
+    let mut segments = text.split(['/', '?', '#', '\n']);
+    segments.any(|segment| {
+        matches!(segment.as_bytes(), [letter, b':' | b'|'] if letter.is_ascii_alphabetic())
+    })
 }
 
 /// Whether our reason to refuse a text is true of it.
