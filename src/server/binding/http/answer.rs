@@ -168,8 +168,7 @@ impl HttpBinding {
     pub(super) fn retire(&mut self, cx: &mut Context, stream: StreamId) -> Option<Exchange> {
         let queue = self.queue_of(stream);
         let under_way = queue.map_or(0, |queue| cx.outgoing.under_way(queue));
-        let most = self.limits.exchanges;
-        let exchange = self.exchanges.finish(stream, under_way, most)?;
+        let exchange = self.exchanges.finish(stream, under_way)?;
         if under_way > 0 {
             self.arm_keepalive(stream, &mut cx.clock);
         } else {

@@ -270,21 +270,12 @@ impl Exchanges {
         }
     }
 
-    /// Removes an exchange that is finished, of which `under_way` bytes are unread. At most `most` finished exchanges are remembered; the
-    /// oldest is forgotten first.
-    pub(crate) fn finish(
-        &mut self,
-        stream: StreamId,
-        under_way: usize,
-        most: usize,
-    ) -> Option<Exchange> {
+    /// Removes an exchange that is finished, of which `under_way` bytes are unread.
+    pub(crate) fn finish(&mut self, stream: StreamId, under_way: usize) -> Option<Exchange> {
         let exchange = self.close(stream)?;
         let is_read = under_way == 0;
         if table::next(exchange.phase, Cue::Finished { is_read }) == Some(Phase::Unread) {
             self.unread.insert(stream, (under_way, 0));
-            if self.unread.len() > most {
-                self.unread.pop_first();
-            }
         }
         Some(exchange)
     }
