@@ -234,9 +234,7 @@ impl Exchanges {
     pub(crate) fn open(&mut self, stream: StreamId, exchange: Exchange) {
         self.carriers.insert(exchange.queue, stream);
         self.requests += usize::from(exchange.is_for_requests());
-        if let Some(before) = self.open.insert(stream, exchange) {
-            self.requests -= usize::from(before.is_for_requests());
-        }
+        self.open.insert(stream, exchange);
     }
 
     pub(crate) fn get(&self, stream: StreamId) -> Option<&Exchange> {
