@@ -595,3 +595,6 @@ impl Arriving {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
