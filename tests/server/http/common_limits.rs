@@ -132,6 +132,22 @@ fn messages_before_a_reply_also_close_the_connection_with_most_unread_bytes() {
     harness.finish();
 }
 
+#[test]
+fn reply_that_cannot_be_written_yet_counts_at_once() {
+    let mut tight = tight();
+    tight.limits.write_window = 1_000;
+    let mut harness = Harness::new(tight);
+    let (most, request) = send_unread(&mut harness, &modern_call(1));
+    harness.respond(request, result(12_000));
+    let (stuck, request) = send_unread(&mut harness, &modern_call(2));
+    report_progress(&mut harness, request, 1);
+    let written = harness.text(stuck).len();
+    harness.respond(request, result(12_000));
+    assert_eq!(harness.text(stuck).len(), written);
+    assert!(harness.exchange(most).is_aborted());
+    harness.finish();
+}
+
 /// The messages that the client had not read go to the new stream, and count there.
 #[test]
 fn messages_queued_for_a_stream_that_is_replaced_count_once() {

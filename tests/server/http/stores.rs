@@ -702,3 +702,15 @@ fn session_that_ends_for_good_is_removed_from_the_store_of_one_server_after_anot
     assert_eq!(harness.status(gone), 404);
     harness.finish();
 }
+
+#[test]
+fn message_is_stored_at_once_although_its_client_does_not_read() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    harness.stop_reading(stream);
+    let before = harness.store.requests;
+    harness.publish(Change::List(List::Tools));
+    assert_eq!(harness.store.requests, before + 1);
+    harness.finish();
+}

@@ -4,6 +4,7 @@ mod asks;
 mod cancel;
 mod failures;
 mod handshake;
+mod limits;
 mod messages;
 mod progress;
 mod requirements;
