@@ -291,6 +291,7 @@ fn request_on_whose_client_the_server_hung_up_gives_way() {
     assert!(harness.is_over(stream));
     harness.send_accepted(modern_call(2));
     assert_eq!(harness.cancellations(), [(request, Cancelled::PeerGone)]);
+    assert_eq!(harness.server.stats().displaced, 1);
     harness.finish();
 }
 
@@ -310,6 +311,20 @@ fn request_whose_client_left_while_the_store_was_asked_gives_way() {
     harness.answer_store();
     harness.send_accepted(modern_call(2));
     assert_eq!(harness.cancellations(), [(request, Cancelled::PeerGone)]);
+    harness.finish();
+}
+
+#[test]
+fn answered_request_makes_room_for_another_in_its_session() {
+    let mut config = config();
+    config.limits.requests_each = 1;
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    for id in 1..4 {
+        let (_, request) = harness.send_accepted(call(&session, id));
+        assert_eq!(harness.send_refused(call(&session, 9)).1, -32603);
+        harness.respond(request, result(0));
+    }
     harness.finish();
 }
 

@@ -2,6 +2,7 @@
 
 mod asks;
 mod cancel;
+mod deadlines;
 mod failures;
 mod handshake;
 mod limits;
