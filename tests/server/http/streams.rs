@@ -523,9 +523,10 @@ fn stream_that_is_silent_again_after_a_message_gets_keepalives() {
 fn message_of_a_session_during_the_drain_is_stored() {
     let mut harness = Harness::with_store(http_config(stored_http(1)), &Store::default());
     let session = harness.open_session("2025-11-25");
-    harness.send(session.get());
+    let stream = harness.send(session.get());
     let (_, request) = harness.send_accepted(call_with_progress(&session, 1));
     harness.shutdown();
+    assert!(harness.is_over(stream), "no client should wait on it");
     harness.store.holds = true;
     tools_changed(&mut harness);
     let held = &harness.store.held;
