@@ -244,6 +244,18 @@ fn session_with_an_open_request_does_not_give_way_to_another() {
     harness.finish();
 }
 
+#[test]
+fn session_that_gives_way_counts_as_displaced() {
+    let mut tight = config();
+    tight.limits.sessions = 1;
+    let mut harness = Harness::new(tight);
+    for displaced in 0..3 {
+        harness.open_session("2025-11-25");
+        assert_eq!(harness.server.stats().displaced, displaced);
+    }
+    harness.finish();
+}
+
 // Requests whose client no longer waits.
 
 /// A configuration in which one request may be open.
@@ -341,6 +353,7 @@ fn handshakes_that_the_store_refuses_take_no_room_from_notifications() {
         let refused = harness.send(initialize("2025-11-25"));
         harness.answer_with(everlink::StoreAnswer::Failed);
         assert_eq!(harness.status(refused), 503);
+        assert_eq!(harness.json(refused)["id"], 0);
         harness.store.held.clear();
     }
     harness.store.holds = false;

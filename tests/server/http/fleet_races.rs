@@ -508,3 +508,26 @@ fn client_that_does_not_read_is_dropped_although_a_request_of_another_server_was
     assert!(fleet.nodes[0].exchange(unread).is_aborted());
     fleet.finish();
 }
+
+#[test]
+fn lease_that_is_renewed_in_time_cuts_nothing() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let called = fleet.send(1, call(&session, 1));
+    for _ in 0..3 {
+        for node in &mut fleet.nodes {
+            node.feed(lease());
+            node.advance(seconds(4));
+        }
+        fleet.settle();
+    }
+    let before = fleet.nodes[0].store.requests;
+    let served = fleet.nodes[0].send(ping(&session, 2));
+    assert_eq!(fleet.nodes[0].status(served), 200);
+    assert_eq!(fleet.nodes[0].store.requests, before, "it asks nothing");
+    let request = fleet.nodes[0].newest_request();
+    fleet.nodes[0].respond(request, json!({"content": []}));
+    fleet.settle();
+    assert_eq!(fleet.nodes[1].result(called)["content"], json!([]));
+    fleet.finish();
+}

@@ -714,3 +714,34 @@ fn message_is_stored_at_once_although_its_client_does_not_read() {
     assert_eq!(harness.store.requests, before + 1);
     harness.finish();
 }
+
+#[test]
+fn client_of_each_session_from_the_store_is_reported() {
+    let store = Store::default();
+    for id in ["a", "b"] {
+        let mut record = SessionRecord::new(id, Version::V2025_11_25);
+        record.is_initialized = true;
+        store.put(record);
+    }
+    let mut harness = Harness::with_store(http_config(stored_http(1)), &store);
+    for (id, count) in [("a", 1), ("b", 2)] {
+        harness.send(ping(&Session::new(id, "2025-11-25"), 1));
+        assert_eq!(harness.met(), vec![Version::V2025_11_25; count]);
+    }
+    harness.finish();
+}
+
+#[test]
+fn session_from_the_store_watches_no_more_than_there_is_room_for() {
+    let store = Store::default();
+    let mut record = SessionRecord::new("a", Version::V2025_11_25);
+    record.is_initialized = true;
+    record.uris = ["file:///a", "file:///b"].map(Box::from).into();
+    store.put(record);
+    let mut config = http_config(stored_http(1));
+    config.limits.watched_uris = 1;
+    let mut harness = Harness::with_store(config, &store);
+    harness.send(ping(&Session::new("a", "2025-11-25"), 1));
+    assert_eq!(harness.server.watched().uris.len(), 1);
+    harness.finish();
+}

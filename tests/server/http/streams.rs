@@ -552,3 +552,22 @@ fn request_that_still_arrives_when_the_server_closes_is_aborted() {
     assert!(harness.exchange(late).is_aborted());
     harness.finish();
 }
+
+/// The client would wait for a reply that never comes.
+#[test]
+fn no_stream_of_a_request_is_resumed_if_its_reply_was_too_long_to_keep() {
+    let mut http = Http::new();
+    http.replay = Replay::new(8, 1_000);
+    let mut harness = Harness::new(http_config(http));
+    for id in 1..=16 {
+        let session = harness.open_session("2025-11-25");
+        let (lost, request) = harness.send_accepted(call_with_progress(&session, id));
+        harness.progress(request, 1.0);
+        let last = harness.last_event_id(lost);
+        harness.disconnect(lost);
+        harness.respond(request, json!({"content": ["x".repeat(2_000)]}));
+        let refused = harness.send(session.resume(&last));
+        assert_eq!(harness.status(refused), 400, "{id}");
+    }
+    harness.finish();
+}

@@ -1,8 +1,8 @@
 //! The exact boundaries of limits on a byte stream, and what the counters count.
 
 use everlink::protocol::{LogLevel, ServerCapabilities, Version};
-use everlink::server::{Event, Misuse, Offer, Progress, Server, State};
-use everlink::{Change, ErrorObject, Input, Instant, StreamId};
+use everlink::server::{Config, Event, Limits, Misuse, Offer, Progress, Server, State};
+use everlink::{Change, ErrorObject, Fault, Input, Instant, StreamId};
 use serde_json::{Value, json};
 
 use crate::server_pipe::{
@@ -216,5 +216,151 @@ fn client_whose_handshake_offered_no_subscriptions_is_not_told_of_changes() {
     });
     let updated = harness.messages_with("notifications/resources/updated");
     assert!(updated.is_empty(), "{updated:?}");
+    harness.finish();
+}
+
+#[test]
+fn input_of_a_server_over_http_is_stale_on_a_byte_stream() {
+    let mut server = Server::new(config());
+    let line = format!("{}\n", request(1, "ping", json!({})));
+    let stream = StreamId::new(5);
+    let bytes = line.as_bytes().into();
+    server.handle(Instant::ZERO, Input::Bytes { stream, bytes });
+    let note = "a note".into();
+    server.handle(Instant::ZERO, Input::Note { note });
+    let stats = server.stats();
+    assert_eq!((stats.stale_inputs, stats.bytes_in), (2, 0));
+    assert!(messages_after(&mut server, "").is_empty());
+}
+
+/// The documentation gives these reasons for the defaults.
+#[test]
+fn default_limits_hold_as_many_messages_and_clients_as_documented() {
+    let limits = Limits::default();
+    assert_eq!(limits.body_bytes, 4 * limits.message_bytes);
+    assert_eq!(limits.all_queued_bytes, 8 * limits.queued_bytes);
+    assert_eq!(limits.requests, 2 * limits.requests_each);
+    assert_eq!(limits.undelivered_bytes, 4 * 1_024 * 1_024);
+    assert_eq!(limits.write_window, 4 * 64 * 1_024, "four full pipes");
+}
+
+#[test]
+fn line_after_the_end_of_the_input_is_not_read() {
+    let mut server = Server::new(config());
+    let params = with_meta(json!({"name": "slow"}), default_capabilities());
+    let open = request(7, "tools/call", params).to_string();
+    assert!(messages_after(&mut server, &open).is_empty());
+    let faults = (&[] as &[Fault]).into();
+    let stream = StreamId::DUPLEX;
+    server.handle(Instant::ZERO, Input::End { stream, faults });
+    assert_eq!(server.state(), State::Draining);
+    let ping = request(8, "ping", json!({})).to_string();
+    assert!(messages_after(&mut server, &ping).is_empty());
+    assert_eq!(server.stats().messages_in, 1);
+}
+
+/// A server that does not know its offer yet.
+fn without_offer() -> Config {
+    let mut config = config();
+    config.offer = None;
+    config
+}
+
+/// A call with a name of so many bytes, and the bytes of its params.
+fn call_of(id: u64, bytes: usize) -> (String, usize) {
+    let params = with_meta(json!({"name": "x".repeat(bytes)}), default_capabilities());
+    let len = params.to_string().len();
+    (request(id, "tools/call", params).to_string(), len)
+}
+
+#[test]
+fn long_requests_wait_for_the_offer_up_to_exactly_the_limit_of_a_queue() {
+    let (first, len) = call_of(1, 70_000);
+    let (second, third) = (call_of(2, 70_000).0, call_of(4, 70_000).0);
+    let both = 2 * (len + "tools/call".len());
+    for (limit, is_refused) in [(both, false), (both - 1, true), (10, true)] {
+        let mut config = without_offer();
+        config.limits.queued_bytes = limit;
+        let mut server = Server::new(config);
+        assert!(messages_after(&mut server, &first).is_empty());
+        let replies = messages_after(&mut server, &second);
+        assert_eq!(replies.len(), usize::from(is_refused));
+        if is_refused {
+            assert_eq!(replies[0]["error"]["code"], -32603);
+            // A request that is cancelled makes room.
+            let cancel = notification("notifications/cancelled", json!({"requestId": 1}));
+            assert!(messages_after(&mut server, &cancel.to_string()).is_empty());
+            assert!(messages_after(&mut server, &third).is_empty());
+        }
+        assert!(server.is_deferring());
+    }
+}
+
+#[test]
+fn short_request_waits_for_the_offer_beside_any_other() {
+    let short = 64 * 1_024;
+    let around = call_of(2, 0).1;
+    let mut config = without_offer();
+    config.limits.queued_bytes = 10;
+    let mut server = Server::new(config);
+    for (id, bytes, replies) in [(1, 70_000, 0), (2, short, 0), (3, short + 1, 1)] {
+        let (call, len) = call_of(id, bytes - around);
+        assert_eq!(len, bytes);
+        assert_eq!(messages_after(&mut server, &call).len(), replies, "{bytes}");
+    }
+}
+
+#[test]
+fn watch_that_waited_for_the_offer_until_the_input_ended_ends_at_once() {
+    let mut server = Server::new(without_offer());
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let params = with_meta(wanted, default_capabilities());
+    let listen = request(1, "subscriptions/listen", params).to_string();
+    assert!(messages_after(&mut server, &listen).is_empty());
+    let faults = (&[] as &[Fault]).into();
+    let stream = StreamId::DUPLEX;
+    server.handle(Instant::ZERO, Input::End { stream, faults });
+    server.offer(Instant::ZERO, full_offer());
+    let messages = messages_after(&mut server, "");
+    let last = messages.last().expect("messages");
+    assert_eq!(
+        (&last["id"], last.get("result").is_some()),
+        (&json!(1), true)
+    );
+}
+
+#[test]
+fn handshake_with_the_id_of_a_modern_request_or_watch_is_refused() {
+    let mut server = Server::new(config());
+    for (id, method, params) in [
+        (1, "tools/call", json!({"name": "slow"})),
+        (2, "subscriptions/listen", json!({"notifications": {}})),
+    ] {
+        let params = with_meta(params, default_capabilities());
+        messages_after(&mut server, &request(id, method, params).to_string());
+        let handshake = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "scripted", "version": "1"},
+        });
+        let handshake = request(id, "initialize", handshake).to_string();
+        let replies = messages_after(&mut server, &handshake);
+        assert_eq!(replies.len(), 1);
+        assert_eq!(replies[0]["error"]["code"], -32600, "{method}");
+    }
+}
+
+#[test]
+fn application_is_told_from_which_level_modern_requests_want_log_messages() {
+    let mut harness = Harness::modern(config());
+    assert_eq!(harness.server.watched().logs, None);
+    for (level, least) in [
+        ("error", LogLevel::Error),
+        ("info", LogLevel::Info),
+        ("alert", LogLevel::Info),
+    ] {
+        let meta = json!({"io.modelcontextprotocol/logLevel": level});
+        harness.modern_call("tools/call", json!({"name": "slow", "_meta": meta}));
+        assert_eq!(harness.server.watched().logs, Some(least));
+    }
     harness.finish();
 }
