@@ -394,4 +394,44 @@ mod tests {
             assert_eq!(SessionRecord::from_json("id", 7, bad), None, "{bad}");
         }
     }
+
+    /// The limit of unpolled outputs counts these bytes.
+    #[test]
+    fn weight_of_a_request_is_its_own_and_that_of_all_texts_in_it() {
+        let mut record = SessionRecord::new("abc", Version::LATEST_LEGACY);
+        record.uris = [Box::from("a:"), Box::from("b:cd")].into();
+        let (lookup, session) = (LookupId::from_number(1), Box::from("abc"));
+        let append = StoreRequest::Append {
+            session,
+            stream: 1,
+            number: 1,
+            message: "hello".into(),
+            keep: Duration::ZERO,
+        };
+        let put = StoreRequest::Put {
+            lookup: None,
+            record: Box::new(record),
+            is_new: true,
+            keep: Duration::ZERO,
+        };
+        let find = StoreRequest::Find {
+            lookup,
+            session: "abcd".into(),
+        };
+        let tell = StoreRequest::Tell {
+            lookup: None,
+            to: None,
+            note: "a note".into(),
+        };
+        for (request, session, weight) in [
+            (append, "abc", 3 + 5),
+            (put, "abc", 3 + size_of::<SessionRecord>() + 2 + 4),
+            (find, "abcd", 4),
+            (tell, "", 6),
+            (StoreRequest::Leave, "", 0),
+        ] {
+            assert_eq!(request.session(), session);
+            assert_eq!(request.weight(), size_of::<StoreRequest>() + weight);
+        }
+    }
 }

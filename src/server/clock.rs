@@ -72,11 +72,6 @@ impl Clock {
         self.timers.disarm(timer);
     }
 
-    /// Returns when this timer fires. `None` if it is not armed.
-    pub(crate) fn deadline_of(&self, timer: Timer) -> Option<Instant> {
-        self.timers.at(timer)
-    }
-
     pub(crate) fn is_armed(&self, timer: Timer) -> bool {
         self.timers.at(timer).is_some()
     }

@@ -337,3 +337,112 @@ impl Weigh for Event {
         size_of::<Event>() + held
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{ClientCapabilities, Version};
+
+    fn payload(text: &str) -> Payload {
+        text.parse().unwrap()
+    }
+
+    fn answered(outcome: Result<Payload, Unanswered>) -> Event {
+        Event::Answered {
+            ask: AskId::from_number(1),
+            request: None,
+            outcome,
+        }
+    }
+
+    fn cancelled(why: Cancelled) -> Event {
+        let request = RequestId::from_number(1);
+        Event::Cancelled { request, why }
+    }
+
+    fn request(params: Option<Payload>, user: Option<&str>, input: Option<Supplied>) -> Event {
+        Event::Request(Request {
+            request: RequestId::from_number(1),
+            method: "tools/call".into(),
+            params,
+            peer: Arc::new(Peer {
+                version: Version::LATEST_LEGACY,
+                client: None,
+                capabilities: ClientCapabilities::default(),
+                introduction: None,
+            }),
+            user: user.map(Into::into),
+            trace: None,
+            caller: Caller::LINK,
+            wants_progress: false,
+            log_level: None,
+            input,
+        })
+    }
+
+    fn refused(path: Option<&str>) -> Event {
+        Event::Refused(Box::new(Refused {
+            verb: Verb::Get,
+            path: path.map(Into::into),
+            address: None,
+            status: 404,
+            why: "nothing here".into(),
+            cause: RefusalCause::Path,
+            count: 1,
+        }))
+    }
+
+    /// The limit of unpolled events counts these bytes.
+    #[test]
+    fn weight_of_an_event_is_its_own_and_that_of_all_texts_in_it() {
+        let error = ErrorObject {
+            data: Some(payload("[1]")),
+            ..ErrorObject::new(1, "what")
+        };
+        let by_peer = Cancelled::ByPeer {
+            reason: Some("late".into()),
+            meta: Some(payload("{\"a\":1}")),
+        };
+        let supplied = Supplied {
+            answers: Some(payload("{\"a\":{}}")),
+            state: Some("state".into()),
+        };
+        let mut update = WatchUpdate::default();
+        update.added.insert("a:".into());
+        update.removed.insert("b:cd".into());
+        let notified = Event::Notified {
+            method: "x/y".into(),
+            params: Some(payload("{}")),
+            caller: Caller::LINK,
+        };
+        for (event, held) in [
+            (answered(Ok(payload("{}"))), 2),
+            (answered(Err(Unanswered::Error(error))), 4 + 3),
+            (answered(Err(Unanswered::TimedOut)), 0),
+            (cancelled(by_peer), 4 + 7),
+            (cancelled(Cancelled::PeerGone), 0),
+            (notified, 3 + 2),
+            (request(None, None, None), 10),
+            (request(Some(payload("{}")), Some("ann"), None), 10 + 2 + 3),
+            (request(None, None, Some(supplied)), 10 + 8 + 5),
+            (Event::Watching(Box::new(update)), 2 + 4),
+            (refused(None), 12),
+            (refused(Some("/none")), 12 + 5),
+            (Event::Initialized, 0),
+        ] {
+            assert_eq!(event.weight(), size_of::<Event>() + held, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_client_in_a_session_over_http_has_a_session() {
+        assert!(Caller::session(1).is_session());
+        for other in [
+            Caller::LINK,
+            Caller::exchange(StreamId::new(1)),
+            Caller::user("ann".into()),
+        ] {
+            assert!(!other.is_session());
+        }
+    }
+}

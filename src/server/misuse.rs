@@ -128,3 +128,30 @@ impl Misuse {
         Misuse::OwnedByLink { method, instead }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The text of the mistake says what to call instead.
+    #[test]
+    fn method_that_the_server_sends_itself_names_the_function_to_call() {
+        for (name, instead) in [
+            (names::NOTIFICATIONS_PROGRESS, Some("progress")),
+            (names::NOTIFICATIONS_MESSAGE, Some("log")),
+            (names::NOTIFICATIONS_TOOLS_LIST_CHANGED, Some("publish")),
+            (names::NOTIFICATIONS_PROMPTS_LIST_CHANGED, Some("publish")),
+            (names::NOTIFICATIONS_RESOURCES_UPDATED, Some("publish")),
+            (names::NOTIFICATIONS_CANCELLED, Some("withdraw")),
+            (names::NOTIFICATIONS_INITIALIZED, None),
+        ] {
+            let facts = crate::protocol::method::find(name).unwrap();
+            let method = facts.name;
+            let expected = match instead {
+                Some(instead) => Misuse::OwnedByLink { method, instead },
+                None => Misuse::NotSendable { method },
+            };
+            assert_eq!(Misuse::not_a_notification(facts), expected);
+        }
+    }
+}

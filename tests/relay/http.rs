@@ -1316,3 +1316,13 @@ fn progress_or_reply(harness: &mut Harness, rng: &mut Rng) {
     let result = json!({"content": content});
     harness.server_sends(json!({"jsonrpc": "2.0", "id": call["id"], "result": result}));
 }
+
+#[test]
+fn refused_discovery_ends_the_stream_of_a_client_that_accepts_only_events() {
+    let mut harness = Harness::new();
+    let http_request = modern(1, "server/discover", json!({}));
+    let stream = harness.send(&http_request.with("accept", "text/event-stream"));
+    assert!(harness.exchanges[&stream].is_over);
+    assert!(harness.text(stream).contains("-32601"));
+    harness.finish();
+}

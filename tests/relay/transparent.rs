@@ -967,3 +967,20 @@ fn cancellations_are_passed_on_with_their_meta() {
     assert_eq!(cancelled["method"], "notifications/cancelled");
     assert_eq!(cancelled["params"], params);
 }
+
+/// The limit for messages to the host may be lower than that for messages of the server.
+#[test]
+fn notification_over_the_limit_of_the_host_is_not_passed_on() {
+    let mut harness = Harness::with(|config| config.downstream.limits.message_bytes = 2_000);
+    harness.do_handshake(initialize_params(), initialize_result());
+    let method = "notifications/x";
+    let params =
+        |bytes: usize| json!({"a": "x".repeat(bytes - method.len() - r#"{"a":""}"#.len())});
+    for bytes in [2_001, 2_000, 200] {
+        harness.server_sends(&line(json!({"method": method, "params": params(bytes)})));
+    }
+    for bytes in [2_000, 200] {
+        assert_eq!(harness.host_receives()["params"], params(bytes));
+    }
+    assert!(harness.to_host.is_empty());
+}

@@ -147,3 +147,81 @@ fn id_bytes(id: &Id) -> usize {
         Id::Text(text) => text.len(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBER: Id = Id::Number(12);
+
+    fn text() -> Id {
+        Id::Text("abc".into())
+    }
+
+    fn error() -> ErrorObject {
+        ErrorObject {
+            data: "[1]".parse().ok(),
+            ..ErrorObject::new(1, "what")
+        }
+    }
+
+    /// The limits of the queues count these bytes.
+    #[test]
+    fn bytes_of_a_message_are_its_own_and_those_of_all_texts_in_it() {
+        let data: Payload = "\"data\"".parse().unwrap();
+        let uri = Change::Resource { uri: "a:bc".into() };
+        let watch = Watch::none().and_uri("a:bc").and_uri("d:");
+        let request = RequestId::from_number(1);
+        let ask = AskId::from_number(1);
+        for (frame, held) in [
+            (Frame::Acknowledged(text(), watch.clone()), 3 + 4 + 2),
+            (Frame::Acknowledged(NUMBER, watch), 4 + 2),
+            (Frame::Answer(Some(text()), Answer::Empty), 3),
+            (Frame::Answer(None, Answer::CutShort), 0),
+            (
+                Frame::Answer(Some(text()), Answer::Discovery("{}".into())),
+                3 + 2,
+            ),
+            (Frame::Answer(None, Answer::Initialize("{}".into())), 2),
+            (
+                Frame::Answer(Some(text()), Answer::Error(error())),
+                3 + 4 + 3,
+            ),
+            (Frame::Answer(None, Answer::PassedError(error())), 4 + 3),
+            (Frame::Ask(ask), 0),
+            (Frame::AskCancelled(ask, Some("why".into())), 3),
+            (Frame::Changed(Some(text()), uri.clone()), 3 + 4),
+            (Frame::Changed(None, uri), 4),
+            (Frame::ListenCancelled(text()), 3),
+            (Frame::ListenEnd(text()), 3),
+            (
+                Frame::Log(None, LogLevel::Info, Some("log".into()), data.clone()),
+                3 + 6,
+            ),
+            (Frame::Notify("x/y".into(), Some(data)), 3 + 6),
+            (Frame::Notify("x/y".into(), None), 3),
+            (Frame::Progress(request), 0),
+            (Frame::Questions(request), 0),
+            (Frame::Reply(request, 5), 5),
+            (Frame::Signal(Signal::Comment), 0),
+            (Frame::Signal(Signal::Endpoint("/ab".into())), 3),
+            (Frame::Signal(Signal::Piece("ab".into())), 2),
+            (Frame::Signal(Signal::Replayed((2, 1), "{}".into())), 2),
+        ] {
+            assert_eq!(frame.bytes(), size_of::<Frame>() + held, "{frame:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_reply_of_the_application_names_its_request() {
+        let request = RequestId::from_number(1);
+        assert_eq!(Frame::Reply(request, 5).reply_to(), Some(request));
+        for other in [
+            Frame::Progress(request),
+            Frame::Questions(request),
+            Frame::Answer(Some(text()), Answer::Empty),
+        ] {
+            assert_eq!(other.reply_to(), None, "{other:?}");
+        }
+    }
+}

@@ -252,6 +252,7 @@ impl FrameQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::watch::List;
 
     fn frame(number: u64) -> Frame {
         let request = RequestId::from_number(number % 7);
@@ -305,5 +306,68 @@ mod tests {
             assert!(queue.frames.len() <= 2 * model.len() + FEW);
         }
         assert!(most > 4 * FEW, "{most}");
+    }
+
+    fn changed(list: List) -> Frame {
+        Frame::Changed(None, Change::List(list))
+    }
+
+    #[test]
+    fn change_that_was_written_is_queued_again_behind_others() {
+        let mut queue = FrameQueue::new();
+        for list in [List::Tools, List::Prompts, List::Tools] {
+            queue.push(changed(list));
+        }
+        assert_eq!(queue.len, 2, "each waits once");
+        queue.pop();
+        queue.push(changed(List::Tools));
+        assert_eq!(queue.len, 2);
+        assert!(matches!(
+            (queue.pop(), queue.pop()),
+            (
+                Some(Frame::Changed(_, Change::List(List::Prompts))),
+                Some(Frame::Changed(_, Change::List(List::Tools)))
+            )
+        ));
+    }
+
+    #[test]
+    fn queue_that_was_long_holds_no_memory_when_it_is_empty() {
+        let mut queue = FrameQueue::new();
+        for number in 0..100 {
+            queue.push(frame(number));
+        }
+        while queue.pop().is_some() {}
+        assert!(queue.frames.capacity() <= 2 && queue.more.is_none());
+    }
+
+    #[test]
+    fn long_queue_has_an_index_and_a_short_one_has_none() {
+        let mut queue = FrameQueue::new();
+        for number in 0..FEW as u64 {
+            queue.push(frame(number));
+        }
+        assert!(queue.index().is_none());
+        queue.push_front(frame(0));
+        let indexed = queue.index().map(|index| index.len());
+        assert_eq!(indexed, Some(FEW + 1));
+        // The messages stand at new places after their gaps are closed.
+        for number in 0..10 * FEW as u64 {
+            queue.push(frame(number));
+        }
+        queue.remove(&Subject::Ask(AskId::from_number(2)));
+        for request in 0..7 {
+            queue.remove(&Subject::Request(RequestId::from_number(request)));
+            queue.remove(&Subject::Questions(RequestId::from_number(request)));
+        }
+        assert!(queue.frames.len() <= 2 * queue.len + FEW);
+        let numbered: Vec<i64> = (queue.first..)
+            .zip(&queue.frames)
+            .filter_map(|(number, frame)| frame.as_ref().map(|_| number))
+            .collect();
+        let index = queue.index().expect("it has an index");
+        let mut indexed: Vec<i64> = index.iter().map(|(_, number)| *number).collect();
+        indexed.sort_unstable();
+        assert_eq!(indexed, numbered);
     }
 }

@@ -373,6 +373,8 @@ mod tests {
     use super::*;
     use crate::driver::StreamId;
     use crate::protocol::watch::{Change, List};
+    use crate::server::origin::SessionKey;
+    use crate::server::outgoing::frame::Answer;
 
     const ONE: QueueId = QueueId::Stream(StreamId::new(1));
     const TWO: QueueId = QueueId::Stream(StreamId::new(2));
@@ -489,5 +491,140 @@ mod tests {
         assert!(queues.pop(ONE).is_some() && queues.pop(ONE).is_none());
         queues.push(ONE, change());
         assert!(queues.pop(ONE).is_some() && queues.pop(TWO).is_some());
+    }
+
+    const SESSION: QueueId = QueueId::Session(SessionKey::from_number(1));
+
+    #[test]
+    fn messages_that_are_prepended_come_first_and_count() {
+        let mut queues = queues();
+        queues.prepend(ONE, alloc::vec![about(1), about(2)]);
+        assert_eq!(queues.next(), Some(ONE));
+        assert_eq!(queues.bytes, 2 * about(1).bytes());
+        queues.push(ONE, about(3));
+        queues.prepend(ONE, alloc::vec![about(0)]);
+        for request in 0..4 {
+            let wanted = RequestId::from_number(request);
+            let next = queues.pop(ONE);
+            assert!(matches!(next, Some(Frame::Progress(of)) if of == wanted));
+        }
+        assert_eq!(queues.bytes, 0);
+    }
+
+    #[test]
+    fn unread_bytes_are_those_under_way_and_those_that_wait() {
+        let mut queues = queues();
+        queues.push(ONE, about(1));
+        queues.wrote(ONE, 3);
+        assert_eq!(queues.under_way(ONE), 3);
+        assert_eq!(queues.unread_bytes(ONE), 3 + about(1).bytes());
+        queues.pop(ONE);
+        assert_eq!(queues.unread_bytes(ONE), 3);
+        queues.sent(ONE, 2);
+        assert_eq!((queues.under_way(ONE), queues.unread_bytes(ONE)), (1, 1));
+    }
+
+    #[test]
+    fn queue_has_room_below_its_limit_and_below_the_limit_of_all() {
+        let each = about(1).bytes();
+        let mut queues = Outgoing::with_limits(10, (2 * each, 3 * each));
+        for queue in [ONE, TWO] {
+            queues.add(queue, Lifetime::Lasting);
+            queues.attach(queue);
+        }
+        queues.push(ONE, about(1));
+        assert!(queues.has_room(ONE));
+        queues.push(ONE, about(2));
+        assert!(!queues.has_room(ONE), "it has as much as it may have");
+        assert!(queues.has_room(TWO), "it is empty");
+        queues.push(TWO, about(3));
+        assert!(!queues.has_room(TWO), "all have as much as they may have");
+        queues.pop(ONE);
+        assert!(queues.has_room(ONE) && queues.has_room(TWO));
+    }
+
+    #[test]
+    fn queue_is_read_if_a_client_is_attached_and_takes_what_is_written() {
+        let mut queues = queues();
+        assert!(queues.is_read(ONE));
+        queues.wrote(ONE, 10);
+        assert!(!queues.is_read(ONE), "the window is full");
+        queues.detach(TWO);
+        assert!(!queues.is_read(TWO), "nobody is there");
+    }
+
+    #[test]
+    fn queue_with_a_full_window_is_not_ready_for_its_next_message() {
+        let mut queues = queues();
+        queues.push(ONE, about(1));
+        queues.push(ONE, about(2));
+        queues.pop(ONE);
+        queues.wrote(ONE, 10);
+        assert_eq!(queues.next(), None);
+        queues.sent(ONE, 10);
+        assert_eq!(queues.next(), Some(ONE));
+    }
+
+    #[test]
+    fn sessions_are_flushed_when_all_messages_are_written_and_read() {
+        let mut queues = queues();
+        queues.add(SESSION, Lifetime::Lasting);
+        queues.attach(SESSION);
+        assert!(queues.is_flushed(None));
+        queues.push(SESSION, about(1));
+        assert!(!queues.is_flushed(None), "it is not written");
+        queues.pop(SESSION);
+        queues.wrote(SESSION, 4);
+        assert!(!queues.is_flushed(None), "it is not read");
+        queues.sent(SESSION, 3);
+        assert!(!queues.is_flushed(None));
+        queues.sent(SESSION, 1);
+        assert!(queues.is_flushed(None));
+        queues.wrote(SESSION, 4);
+        queues.detach(SESSION);
+        assert!(queues.is_flushed(None), "nobody reads it");
+    }
+
+    #[test]
+    fn shared_queue_is_flushed_when_it_is_empty_and_read() {
+        let mut queues = queues();
+        queues.push(ONE, about(1));
+        assert!(!queues.is_flushed(Some(ONE)));
+        queues.pop(ONE);
+        queues.wrote(ONE, 1);
+        assert!(!queues.is_flushed(Some(ONE)));
+        queues.sent(ONE, 1);
+        assert!(queues.is_flushed(Some(ONE)));
+    }
+
+    #[test]
+    fn retraction_removes_all_messages_of_its_subject() {
+        let (request, ask) = (RequestId::from_number(1), AskId::from_number(1));
+        let id = Id::from(7);
+        let mut queues = queues();
+        for (frame, retract) in [
+            (
+                about(1),
+                Outgoing::retract as fn(&mut Outgoing, QueueId, RequestId),
+            ),
+            (Frame::Questions(request), Outgoing::retract),
+            (Frame::Questions(request), Outgoing::retract_questions),
+        ] {
+            queues.push(ONE, frame);
+            retract(&mut queues, ONE, request);
+            assert!(queues.is_empty(ONE) && !queues.is_ready());
+        }
+        for frame in [
+            Frame::Answer(Some(id.clone()), Answer::Empty),
+            Frame::ListenEnd(id.clone()),
+        ] {
+            queues.push(ONE, frame);
+            queues.retract_id(ONE, &id);
+            assert!(queues.is_empty(ONE));
+        }
+        queues.push(ONE, Frame::Ask(ask));
+        queues.retract_ask(ONE, ask);
+        assert!(queues.is_empty(ONE));
+        assert_eq!(queues.bytes, 0);
     }
 }

@@ -371,4 +371,75 @@ mod tests {
         }
         assert!(asks.by_key.is_empty() && asks.by_session.is_empty());
     }
+
+    /// An ask of a request to the client of a session, with this key and these params.
+    fn roots(session: SessionKey, key: Option<&str>, params: Option<&str>) -> Ask {
+        Ask {
+            request: Some(ONE),
+            session: Some(session),
+            queue: QueueId::Stream(StreamId::DUPLEX),
+            key: key.map(Into::into),
+            method: "roots/list".into(),
+            params: params.map(|params| params.parse().unwrap()),
+            place: Place::Wire(true),
+        }
+    }
+
+    #[test]
+    fn open_asks_hold_as_many_bytes_as_the_limit_of_a_queue() {
+        let session = SessionKey::DUPLEX.next();
+        let of_first = "roots/list".len() + "name".len() + "{}".len();
+        let limits = Limits {
+            message_bytes: 100,
+            queued_bytes: of_first + 50,
+            ..Limits::default()
+        };
+        let mut asks = Asks::new();
+        let check = |asks: &Asks, bytes| {
+            let client = (Era::Legacy, Some(session), false);
+            asks.check_room(client, 0, bytes, &limits)
+        };
+        assert_eq!(check(&asks, 100), Ok(()), "one may always be asked");
+        let too_large = Misuse::TooLarge { bytes: 101 };
+        assert_eq!(check(&asks, 101), Err(too_large));
+        let first = asks.open(roots(session, Some("name"), Some("{}")));
+        assert_eq!(asks.bytes, of_first);
+        assert_eq!(check(&asks, 50), Ok(()));
+        let too_many = Misuse::TooManyAsks { open: 1 };
+        assert_eq!(check(&asks, 51), Err(too_many));
+        let second = asks.open(roots(session, None, None));
+        assert_eq!(asks.bytes, of_first + "roots/list".len());
+        asks.close(first);
+        assert_eq!(asks.bytes, "roots/list".len());
+        assert_eq!(check(&asks, 51), Ok(()));
+        asks.close(second);
+        assert_eq!((asks.bytes, asks.len()), (0, 0));
+    }
+
+    #[test]
+    fn ask_that_is_over_is_none_of_its_session() {
+        let (session, other) = (SessionKey::DUPLEX.next(), SessionKey::DUPLEX);
+        let mut asks = Asks::new();
+        let [first, second] = [(); 2].map(|()| asks.open(roots(session, None, None)));
+        assert_eq!(asks.of_session(session), [first, second]);
+        assert_eq!((asks.count_to(session), asks.count_to(other)), (2, 0));
+        asks.close(first);
+        assert_eq!(asks.of_session(session), [second]);
+        asks.close(second);
+        assert_eq!(asks.count_to(session), 0);
+        assert!(asks.by_session.is_empty());
+    }
+
+    #[test]
+    fn reply_of_another_client_answers_no_ask() {
+        let (session, other) = (SessionKey::DUPLEX.next(), SessionKey::DUPLEX);
+        let mut asks = Asks::new();
+        let ask = asks.open(roots(session, None, None));
+        let id = id(ask);
+        assert_eq!(asks.find(Some(session), &id), Found::Open(ask));
+        assert_eq!(asks.find(Some(other), &id), Found::Unknown);
+        assert_eq!(asks.find(None, &id), Found::Unknown);
+        asks.close(ask);
+        assert_eq!(asks.find(Some(session), &id), Found::Late);
+    }
 }

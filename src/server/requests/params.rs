@@ -266,6 +266,13 @@ mod tests {
                 r#"{"_meta":{"progressToken":1},"name":"add","inputResponses":null}"#,
                 r#"{"name":"add"}"#,
             ),
+            // Without `_meta`, and with one member of a round alone.
+            (r#"{"name":"add","inputResponses":{}}"#, r#"{"name":"add"}"#),
+            (r#"{"name":"add","requestState":"s"}"#, r#"{"name":"add"}"#),
+            (
+                r#"{"name":"add","requestState":null}"#,
+                r#"{"name":"add","requestState":null}"#,
+            ),
         ] {
             assert_eq!(rest(params).as_deref(), Some(left), "{params}");
         }
@@ -311,5 +318,78 @@ mod tests {
         let raw: Json<'_> =
             serde_json::from_str(r#"{"requestState":"a","requestState":"b"}"#).unwrap();
         assert!(Params::read(Some(raw), "").is_ambiguous);
+    }
+
+    #[test]
+    fn members_are_found_by_name() {
+        let text = r#"{"name":"a","arguments":{"b":1},"taskId":"c","uri":"d","level":"e"}"#;
+        let params = Params::read(Some(Json::read(text).unwrap()), "");
+        for (key, found) in [
+            ("name", "\"a\""),
+            ("arguments", r#"{"b":1}"#),
+            ("taskId", "\"c\""),
+            ("uri", "\"d\""),
+            ("level", "\"e\""),
+        ] {
+            let member = params.member(key).map(|member| member.as_str());
+            assert_eq!(member, Some(found), "{key}");
+        }
+        assert_eq!(params.text("uri").as_deref(), Some("d"));
+        assert!(params.text("arguments").is_none() && params.member("none").is_none());
+    }
+
+    #[test]
+    fn member_that_is_present_twice_is_ambiguous_however_often() {
+        let (version, client) = (meta::PROTOCOL_VERSION, meta::CLIENT_INFO);
+        let terms = alloc::format!(r#""{version}":"v""#);
+        let is_ambiguous = |text: &str| {
+            let params = Params::read(Some(Json::read(text).unwrap()), &terms);
+            params.is_ambiguous
+        };
+        for name in ["_meta", "arguments", "name", "taskId", "uri"] {
+            let member = alloc::format!(r#""{name}":{{}}"#);
+            assert!(!is_ambiguous(&alloc::format!("{{{member}}}")));
+            for times in 2..=5 {
+                let members = [&*member].repeat(times).join(",");
+                assert!(is_ambiguous(&alloc::format!("{{{members}}}")), "{members}");
+            }
+        }
+        // The terms that are known, once, thrice, and beside another member of the terms.
+        for (meta, expected) in [
+            (terms.clone(), false),
+            ([&*terms; 3].join(","), true),
+            (alloc::format!(r#"{terms},"a":1,"{client}":{{}}"#), true),
+        ] {
+            let text = alloc::format!(r#"{{"_meta":{{{meta}}}}}"#);
+            assert_eq!(is_ambiguous(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_member_of_the_terms_claims_that_a_request_is_modern() {
+        for (key, value, claims) in [
+            (meta::PROTOCOL_VERSION, "\"v\"", true),
+            (meta::CLIENT_CAPABILITIES, "{}", true),
+            (meta::CLIENT_INFO, "{}", false),
+            (meta::LOG_LEVEL, "\"info\"", false),
+        ] {
+            let text = alloc::format!(r#"{{"_meta":{{"{key}":{value}}}}}"#);
+            let params = Params::read(Some(Json::read(&text).unwrap()), "");
+            assert_eq!(params.claims_modern(), claims, "{key}");
+        }
+    }
+
+    #[test]
+    fn trace_context_is_read_from_meta() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let text = alloc::format!(r#"{{"_meta":{{"traceparent":"{parent}","tracestate":"a=b"}}}}"#);
+        let params = Params::read(Some(Json::read(&text).unwrap()), "");
+        let trace = params.trace_context().expect("it has one");
+        assert_eq!(
+            (&*trace.parent(), trace.state.as_deref()),
+            (parent, Some("a=b"))
+        );
+        let without = Params::read(Some(Json::read("{}").unwrap()), "");
+        assert!(without.trace_context().is_none());
     }
 }

@@ -187,3 +187,38 @@ pub(crate) fn excerpt_of(message: &str) -> Box<str> {
     let end = (0..=most).rev().find(|end| message.is_char_boundary(*end));
     message[..end.unwrap_or(0)].into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The limits count these bytes.
+    #[test]
+    fn bytes_of_an_answer_are_those_of_all_texts_in_it() {
+        let payload = |text: &str| -> Payload { text.parse().unwrap() };
+        let error = ErrorObject {
+            data: Some(payload("[1]")),
+            ..ErrorObject::new(1, "what")
+        };
+        let input = InputRequired::new()
+            .and_ask("who", "roots/list", Some(payload("{\"a\":1}")))
+            .and_ask("where", "roots/list", None);
+        for (verdict, bytes) in [
+            (Verdict::Error(error), 4 + 3),
+            (Verdict::Input(input.clone()), 3 + 7 + 5),
+            (Verdict::Input(input.with_state("state")), 3 + 7 + 5 + 5),
+            (Verdict::Input(InputRequired::new().with_state("state")), 5),
+            (Verdict::Result(payload("{}"), Shape::default()), 2),
+        ] {
+            assert_eq!(verdict.bytes(), bytes, "{verdict:?}");
+        }
+    }
+
+    #[test]
+    fn long_progress_message_is_cut_at_a_character() {
+        assert_eq!(&*excerpt_of("half way"), "half way");
+        let text = "x".repeat(PROGRESS_WORDS - 1);
+        let long = alloc::format!("{text}\u{e9}");
+        assert_eq!(&*excerpt_of(&long), text);
+    }
+}

@@ -179,4 +179,16 @@ mod tests {
             assert_eq!(request_of(state), None, "{state}");
         }
     }
+
+    #[test]
+    fn both_halves_of_a_key_count() {
+        let token = |key| {
+            let tokens = StateTokens::new(key, &[], None);
+            tokens.token(RequestId::from_number(7), 1, 0)
+        };
+        let (mut first, mut last) = ([7; 16], [7; 16]);
+        (first[0], last[15]) = (8, 8);
+        assert_ne!(token([7; 16]), token(first));
+        assert_ne!(token([7; 16]), token(last));
+    }
 }

@@ -848,6 +848,19 @@ fn session_restored_before_the_offer_gets_changes_and_replies() {
 }
 
 #[test]
+fn cancelled_request_that_waits_for_the_offer_ends_its_exchange() {
+    let (mut one, mut other) = servers_with_shared_stores(false);
+    let session = one.open_session("2025-11-25");
+    one.store.leave();
+    let waiting = other.send(call(&session, 1));
+    assert!(!other.is_over(waiting));
+    other.send(session.notification("notifications/cancelled", json!({"requestId": 1})));
+    assert!(other.is_over(waiting));
+    one.finish();
+    other.finish();
+}
+
+#[test]
 fn deleting_a_session_ends_its_requests_waiting_for_the_offer() {
     let (mut one, mut other) = servers_with_shared_stores(false);
     let session = one.open_session("2025-11-25");

@@ -3,7 +3,7 @@
 use crate::server_http::{
     Harness, NO_MESSAGES, config, get, http_config, initialize, modern, notification, post,
 };
-use everlink::server::{Cancelled, Http, SsePaths};
+use everlink::server::{Cancelled, Http, Replay, SsePaths};
 use serde_json::{Value, json};
 
 fn ping(id: u64) -> Value {
@@ -193,5 +193,21 @@ fn s_batch_08_each_message_of_a_batch_is_handled_separately() {
     assert_eq!(harness.reply(broken)["error"]["code"], -32600);
     let quiet = harness.send(session.post_message(&json!([custom_notification()])));
     assert_eq!(harness.messages(quiet), NO_MESSAGES);
+    harness.finish();
+}
+
+/// The client then knows that its batch arrived, also where no event is kept for it.
+#[test]
+fn response_to_a_batch_begins_at_once() {
+    let mut http = Http::new();
+    http.replay = Replay::new(0, 0);
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-03-26");
+    let sent = harness.send(session.post_message(&json!([call(1)])));
+    assert_eq!(harness.status(sent), 200);
+    assert!(!harness.is_over(sent));
+    let request = harness.newest_request();
+    harness.respond(request, json!({"content": []}));
+    assert_eq!(harness.messages(sent).len(), 1);
     harness.finish();
 }

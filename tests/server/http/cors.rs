@@ -1,7 +1,8 @@
 //! Requests of web pages in a browser (CORS), and the refused requests that the application is told of.
 
 use crate::server_http::{
-    Harness, HttpRequest, config, get, http_config, initialize, modern, post,
+    Harness, HttpRequest, config, get, http_config, initialize, modern, notification, post,
+    with_meta,
 };
 use everlink::http::Verb;
 use everlink::server::{Allowed, Config, Http, RefusalCause, SsePaths};
@@ -144,5 +145,49 @@ fn oversized_message_gets_413_and_a_size_refusal_event() {
         refused.last().map(|refused| refused.cause),
         Some(RefusalCause::Size)
     );
+    harness.finish();
+}
+
+#[test]
+fn any_origin_is_granted_with_a_star() {
+    let mut harness = Harness::new(cors_config(Allowed::Any));
+    let sent = harness.send(initialize("2025-11-25").with("origin", ORIGIN));
+    assert_eq!(harness.status(sent), 200);
+    assert_eq!(harness.field(sent, ALLOW_ORIGIN), Some("*"));
+    harness.finish();
+}
+
+/// An origin may send requests without being allowed to read the responses.
+#[test]
+fn origin_that_is_allowed_but_not_listed_for_cors_cannot_read_the_response() {
+    let mut harness = Harness::new(cors_config(Allowed::list([ORIGIN])));
+    let sent = harness.send(initialize("2025-11-25").with("origin", "http://localhost:3000"));
+    assert_eq!(harness.status(sent), 200);
+    assert_eq!(harness.field(sent, ALLOW_ORIGIN), None);
+    harness.finish();
+}
+
+#[test]
+fn responses_without_a_message_have_allow_origin() {
+    let mut config = cors_config(Allowed::list([ORIGIN]));
+    config.limits.exchanges = 1;
+    let mut harness = Harness::new(config);
+    let notified = notification("notifications/custom", with_meta(json!({})));
+    let sent = harness.send(notified.with("origin", ORIGIN));
+    assert_eq!(harness.status(sent), 202);
+    assert_eq!(harness.field(sent, ALLOW_ORIGIN), Some(ORIGIN));
+    harness.send_accepted(modern(1, "tools/call", json!({"name": "slow"})));
+    let refused = harness.begin(&initialize("2025-11-25").with("origin", ORIGIN));
+    assert_eq!(harness.status(refused), 503);
+    assert_eq!(harness.field(refused, ALLOW_ORIGIN), Some(ORIGIN));
+    harness.finish();
+}
+
+#[test]
+fn preflight_with_two_hosts_gets_400() {
+    let mut harness = Harness::new(cors_config(Allowed::list([ORIGIN])));
+    let sent = harness.send(preflight(ORIGIN).append("host", "localhost:8080"));
+    assert_eq!(harness.status(sent), 400);
+    assert_eq!(harness.field(sent, "access-control-allow-methods"), None);
     harness.finish();
 }

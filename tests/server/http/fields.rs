@@ -435,3 +435,22 @@ fn s_lhttp_22_unknown_version_field_in_a_session_gets_400() {
     assert!(harness.notified().is_empty());
     harness.finish();
 }
+
+#[test]
+fn trace_context_in_the_header_reaches_the_application_unless_the_message_has_one() {
+    let mut harness = Harness::new(config());
+    let parent =
+        |span: char| format!("00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333{span}-01");
+    let plain = json!({"name": "add"});
+    let with_own = json!({"name": "add", "_meta": {"traceparent": parent('2')}});
+    for (params, expected) in [(plain, '1'), (with_own, '2')] {
+        let http_request = modern(1, "tools/call", params)
+            .with("traceparent", parent('1'))
+            .with("tracestate", "a=b");
+        harness.send_accepted(http_request);
+        let trace = harness.requests().pop().and_then(|it| it.trace.as_deref());
+        let trace = trace.expect("the request has a trace context");
+        assert_eq!(trace.parent(), parent(expected));
+    }
+    harness.finish();
+}

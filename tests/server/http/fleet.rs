@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::server::{Cancelled, Http, SsePaths};
+use everlink::server::{Cancelled, Http, Limits, SsePaths};
 use everlink::{Change, Input, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
 
@@ -14,18 +14,26 @@ use crate::server_http::{
 const TOOLS: &str = "notifications/tools/list_changed";
 
 /// Servers with one store.
-struct Fleet {
-    nodes: [Harness; 2],
+pub(super) struct Fleet {
+    pub(super) nodes: [Harness; 2],
 }
 
 impl Fleet {
-    fn new() -> Fleet {
+    pub(super) fn new() -> Fleet {
         Fleet::with(|http| http)
     }
 
-    fn with(settings: impl Fn(Http) -> Http) -> Fleet {
+    pub(super) fn with(settings: impl Fn(Http) -> Http) -> Fleet {
+        Fleet::with_limits(settings, Limits::default())
+    }
+
+    pub(super) fn with_limits(settings: impl Fn(Http) -> Http, limits: Limits) -> Fleet {
         let store = Store::default();
-        let node = |n| Harness::with_store(http_config(settings(shared_http(n))), &store);
+        let node = |n| {
+            let mut config = http_config(settings(shared_http(n)));
+            config.limits = limits;
+            Harness::with_store(config, &store)
+        };
         let mut fleet = Fleet {
             nodes: [node(1), node(2)],
         };
@@ -37,33 +45,33 @@ impl Fleet {
     }
 
     /// Lets the servers read their notes until there are none.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         while self.nodes.iter_mut().any(Harness::take_notes) {}
     }
 
     /// Sends a request to a server, and lets the others answer.
-    fn send(&mut self, node: usize, request: HttpRequest) -> everlink::StreamId {
+    pub(super) fn send(&mut self, node: usize, request: HttpRequest) -> everlink::StreamId {
         let stream = self.nodes[node].send(request);
         self.settle();
         stream
     }
 
-    fn finish(self) {
+    pub(super) fn finish(self) {
         self.nodes.into_iter().for_each(Harness::finish);
     }
 }
 
-fn lease() -> Input<'static> {
+pub(super) fn lease() -> Input<'static> {
     Input::Lease {
         valid_for: seconds(5),
     }
 }
 
-fn call(session: &Session, id: u64) -> HttpRequest {
+pub(super) fn call(session: &Session, id: u64) -> HttpRequest {
     session.post(id, "tools/call", json!({"name": "slow"}))
 }
 
-fn ping(session: &Session, id: u64) -> HttpRequest {
+pub(super) fn ping(session: &Session, id: u64) -> HttpRequest {
     session.post(id, "ping", json!({}))
 }
 

@@ -308,3 +308,17 @@ fn declined_offer_is_an_error_with_status_200_and_the_client_may_ask_again() {
         harness.finish();
     }
 }
+
+#[test]
+fn declined_offer_ends_the_stream_of_a_client_that_accepts_only_events() {
+    let mut config = config();
+    config.offer = None;
+    let mut harness = Harness::new(config);
+    let waiting = modern(1, "tools/list", json!({})).with("accept", "text/event-stream");
+    let waiting = harness.send(waiting);
+    let error = ErrorObject::new(-32603, "not now");
+    harness.with_server(|server, now| server.decline(now, &error));
+    assert!(harness.is_over(waiting));
+    assert_eq!(harness.reply(waiting)["error"]["message"], "not now");
+    harness.finish();
+}

@@ -1,11 +1,11 @@
 //! Notifications to clients over HTTP: watches, progress and log messages.
 
 use crate::server_http::{
-    Harness, HttpRequest, NO_MESSAGES, config, declaring, full_offer, modern, notification,
-    offering, payload, seconds, with_meta,
+    Harness, HttpRequest, NO_MESSAGES, config, declaring, full_offer, initialize_with, modern,
+    notification, offering, payload, seconds, with_meta,
 };
 use everlink::protocol::{LogLevel, ServerCapabilities, ServerFeature};
-use everlink::server::{ListenEnd, Misuse, Progress};
+use everlink::server::{Event, ListenEnd, Misuse, Progress};
 use everlink::{Change, List, RequestId};
 use serde_json::{Value, json};
 
@@ -411,5 +411,84 @@ fn s_cap_08_unknown_log_level_is_refused() {
             "{level}"
         );
     }
+    harness.finish();
+}
+
+#[test]
+fn log_message_without_a_request_reaches_every_session() {
+    let mut harness = Harness::new(config());
+    let streams = [(); 3].map(|()| {
+        let session = harness.open_session("2025-11-25");
+        harness.send(session.get())
+    });
+    let data = payload(&json!("what happened"));
+    let level = LogLevel::Error;
+    let done = harness.with_server(|server, now| server.log(now, None, level, None, data));
+    done.expect("logging is offered");
+    for stream in streams {
+        let logged = harness.messages_with(stream, "notifications/message");
+        assert_eq!(logged.len(), 1);
+    }
+    harness.finish();
+}
+
+#[test]
+fn all_messages_of_one_session_and_of_no_other_are_of_one_caller() {
+    let mut harness = Harness::new(config());
+    let sessions = [(); 2].map(|()| harness.open_session("2025-11-25"));
+    for session in &sessions {
+        for _ in 0..2 {
+            harness.send(session.notification("notifications/custom", Value::Null));
+        }
+        harness.send_accepted(session.post(1, "tools/call", json!({"name": "slow"})));
+    }
+    let callers = harness.pick_events(|event| match event {
+        Event::Notified { caller, .. } => Some(caller),
+        Event::Request(request) => Some(&request.caller),
+        _ => None,
+    });
+    let [one, other] = [callers[0], callers[3]];
+    assert_eq!(callers, [one, one, one, other, other, other]);
+    assert!(one != other);
+    harness.finish();
+}
+
+/// The server remembers the last 64 visits that it asked each client for.
+#[test]
+fn end_of_a_visit_is_told_to_the_client_that_was_asked_for_it_lately() {
+    let mut harness = Harness::new(config());
+    let handshake = initialize_with("2025-11-25", &json!({"elicitation": {"url": {}}}));
+    let session = harness.open_session_with(handshake, "2025-11-25", None);
+    let stream = harness.send(session.get());
+    let call = session.post(1, "tools/call", json!({"name": "slow"}));
+    let (_, request) = harness.send_accepted(call);
+    let visit = |harness: &mut Harness, number: u64| {
+        let params = json!({
+            "mode": "url", "message": "sign in", "url": "https://a.example",
+            "elicitationId": number.to_string(),
+        });
+        harness.ask(request, "elicitation/create", params);
+        let id = harness.newest_ask_id("elicitation/create");
+        harness.send(session.answer(&id, json!({"action": "accept"})));
+    };
+    let is_told = |harness: &mut Harness, number: u64| {
+        let method = "notifications/elicitation/complete";
+        let before = harness.messages_with(stream, method).len();
+        let params = payload(&json!({"elicitationId": number.to_string()}));
+        let done = harness.with_server(|server, now| server.notify(now, method, Some(params)));
+        done.expect("the application may send this");
+        harness.messages_with(stream, method).len() > before
+    };
+    for number in 0..64 {
+        visit(&mut harness, number);
+    }
+    assert!(is_told(&mut harness, 0) && is_told(&mut harness, 63));
+    assert!(!is_told(&mut harness, 64), "nobody was asked for it");
+    // The first becomes the newest, so the second is the oldest.
+    visit(&mut harness, 0);
+    visit(&mut harness, 64);
+    assert!(is_told(&mut harness, 0) && is_told(&mut harness, 64));
+    assert!(!is_told(&mut harness, 1));
+    assert!(is_told(&mut harness, 2));
     harness.finish();
 }

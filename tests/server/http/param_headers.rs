@@ -231,3 +231,19 @@ fn s_xhdr_13_newest_tool_list_defines_the_required_fields() {
     harness.send_accepted(session.post(1, "tools/call", arguments));
     harness.finish();
 }
+
+/// No client has seen the list.
+#[test]
+fn list_of_tools_that_is_too_large_teaches_the_server_nothing() {
+    let mut config = config();
+    config.limits.message_bytes = 2_000;
+    let mut harness = Harness::new(config);
+    let (_, request) = harness.send_accepted(modern(1, "tools/list", json!({})));
+    let mut long = list(&region());
+    long["tools"][0]["description"] = "x".repeat(2_000).into();
+    let refused = harness.with_server(|server, now| server.respond(now, request, payload(&long)));
+    assert!(refused.is_err(), "it is too large");
+    harness.respond(request, json!({"tools": []}));
+    harness.send_accepted(call(&json!({"region": "eu"})));
+    harness.finish();
+}

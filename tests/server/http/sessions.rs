@@ -359,3 +359,45 @@ fn s_sess_04_request_without_a_valid_session_id_affects_no_session() {
     assert_eq!(harness.messages(stream).len(), 1);
     harness.finish();
 }
+
+#[test]
+fn message_without_a_reply_restarts_the_idle_time() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    for _ in 0..3 {
+        harness.advance(seconds(29 * 60));
+        let notified = session.notification("notifications/custom", Value::Null);
+        let notified = harness.send(notified);
+        assert_eq!(harness.status(notified), 202);
+    }
+    harness.finish();
+}
+
+#[test]
+fn idle_time_begins_when_the_last_response_ends() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let called = session.post(1, "tools/call", json!({"name": "slow"}));
+    let (_, request) = harness.send_accepted(called);
+    harness.advance(seconds(20 * 60));
+    harness.respond(request, json!({"content": []}));
+    harness.advance(seconds(29 * 60));
+    assert_eq!(harness.server.sessions(), 1);
+    harness.advance(seconds(60));
+    assert_eq!(harness.server.sessions(), 0);
+    harness.finish();
+}
+
+#[test]
+fn refusals_in_a_session_are_replies_and_not_reported() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let without_uri = session.post(1, "resources/subscribe", json!({}));
+    assert_eq!(harness.send_refused(without_uri), (200, -32602));
+    let unknown = session.post(2, "no/such", json!({}));
+    assert_eq!(harness.send_refused(unknown), (200, -32601));
+    let unknown = server_http::modern(3, "no/such", json!({}));
+    assert_eq!(harness.send_refused(unknown), (404, -32601));
+    assert!(harness.refusals().is_empty());
+    harness.finish();
+}

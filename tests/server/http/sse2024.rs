@@ -314,6 +314,7 @@ fn post_of_an_invalid_message_gets_400() {
         assert_eq!(harness.status(sent), 400, "{body:?}");
     }
     assert_eq!(harness.messages(client.stream).len(), before, "S-RPC-11");
+    assert_eq!(harness.server.stats().noise, 3, "`[]` is a batch");
     client.post_request(&mut harness, 1, "ping", Value::Null);
     assert_eq!(client.reply(&harness, 1)["result"], json!({}));
     harness.finish();

@@ -1,13 +1,15 @@
 //! Sessions and messages that the driver keeps: its store answers late, in another order, with a failure, or never.
 
 use everlink::protocol::Version;
-use everlink::server::{DriverStorage, EventStorage, Http, RefusalCause, SessionRecord, State};
+use everlink::server::{
+    DriverStorage, EventStorage, Http, RefusalCause, SessionRecord, State, Storage,
+};
 use everlink::{Change, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    Harness, HttpRequest, Session, Store, config, http_config, modern, seconds, shared_http,
-    stored_http,
+    Harness, HttpRequest, Session, Store, config, http_config, initialize, modern, seconds,
+    shared_http, stored_http,
 };
 
 const TOOLS: &str = "notifications/tools/list_changed";
@@ -476,5 +478,270 @@ fn nonsense_that_waits_for_the_store_is_counted_once() {
         2,
         "the body, and the reply to nothing that was asked"
     );
+    harness.finish();
+}
+
+fn is_append(request: &StoreRequest) -> bool {
+    matches!(request, StoreRequest::Append { .. })
+}
+
+/// The next server can then replay it, even if this one is gone by then.
+#[test]
+fn reply_that_waited_for_a_replay_is_stored_when_the_replay_fails_or_its_client_leaves() {
+    for fails in [true, false] {
+        let mut harness = Harness::new(http_config(stored_http(1)));
+        let session = harness.open_session("2025-11-25");
+        let (lost, request) = harness.send_accepted(call(&session, 1));
+        let last = harness.last_event_id(lost);
+        harness.disconnect(lost);
+        harness.store.holds = true;
+        let waiting = harness.send(session.resume(&last));
+        harness.respond(request, json!({"content": []}));
+        assert!(!harness.store.held.iter().any(is_append), "it waits");
+        if fails {
+            harness.answer_with(StoreAnswer::Failed);
+        } else {
+            harness.disconnect(waiting);
+        }
+        assert!(harness.store.held.iter().any(is_append), "{fails}");
+        harness.answer_store();
+        harness.finish();
+    }
+}
+
+#[test]
+fn error_that_waits_for_a_replay_at_the_drain_deadline_is_stored() {
+    let mut http = stored_http(1);
+    if let Storage::Driver(storage) = &mut http.storage {
+        storage.timeout = seconds(600);
+    }
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-11-25");
+    let (lost, _) = harness.send_accepted(call(&session, 1));
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.store.holds = true;
+    let waiting = harness.send(session.resume(&last));
+    harness.shutdown();
+    harness.advance(seconds(5));
+    assert_eq!(harness.status(waiting), 503);
+    assert!(harness.store.held.iter().any(is_append));
+    harness.finish();
+}
+
+#[test]
+fn replayed_message_that_the_client_has_is_not_repeated() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    harness.publish(Change::List(List::Tools));
+    let last = harness.last_event_id(stream);
+    harness.disconnect(stream);
+    harness.publish(Change::List(List::Prompts));
+    harness.store.holds = true;
+    let resumed = harness.send(session.resume(&last));
+    let message = |list: &str| {
+        let method = format!("notifications/{list}/list_changed");
+        json!({"jsonrpc": "2.0", "method": method}).to_string()
+    };
+    let events = vec![(1, message("tools").into()), (2, message("prompts").into())];
+    harness.answer_with(StoreAnswer::Events {
+        events,
+        is_complete: true,
+    });
+    assert_eq!(methods(&harness.messages(resumed)), [PROMPTS]);
+    harness.finish();
+}
+
+/// The client had the stream of a server that is gone. Meanwhile this server stored messages of its own for it.
+#[test]
+fn stream_of_another_server_is_followed_by_the_stored_messages_of_this_one() {
+    let store = Store::default();
+    let mut one = Harness::with_store(http_config(shared_http(1)), &store);
+    let mut other = Harness::with_store(http_config(shared_http(2)), &store);
+    let session = one.open_session("2025-11-25");
+    let stream = one.send(session.get());
+    let last = one.last_event_id(stream);
+    one.disconnect(stream);
+    one.publish(Change::List(List::Tools));
+    one.store.leave();
+    one.finish();
+    // It becomes the home, and stores that all that the client watches may have changed.
+    other.send(ping(&session, 1));
+    other.publish(Change::List(List::Prompts));
+    other.store.holds = true;
+    let resumed = other.send(session.resume(&last));
+    other.answer_nth(0);
+    assert!(!other.is_answered(resumed), "its own messages are missing");
+    other.answer_store();
+    let resources = "notifications/resources/list_changed";
+    let told = [TOOLS, PROMPTS, resources, TOOLS, PROMPTS];
+    assert_eq!(methods(&other.messages(resumed)), told);
+    // With the last event of this server, one question is enough.
+    let own = other.last_event_id(resumed);
+    other.disconnect(resumed);
+    other.store.holds = true;
+    let resumed = other.send(session.resume(&last));
+    other.answer_nth(0);
+    assert_eq!(methods(&other.messages(resumed)), [TOOLS]);
+    assert!(other.store.held.is_empty());
+    assert_ne!(own, last);
+    other.store.holds = false;
+    other.finish();
+}
+
+/// A stream that waits for its messages is in use. It no longer is when its client leaves, or gets an error.
+#[test]
+fn session_whose_stream_waits_for_the_store_does_not_give_way_to_another() {
+    for is_answered in [false, true] {
+        for fails in [false, true] {
+            let mut config = http_config(stored_http(1));
+            config.limits.sessions = 1;
+            let mut harness = Harness::new(config);
+            let session = harness.open_session("2025-11-25");
+            let (lost, request) = harness.send_accepted(call(&session, 1));
+            let last = harness.last_event_id(lost);
+            harness.disconnect(lost);
+            if is_answered {
+                harness.respond(request, json!({"content": []}));
+            }
+            harness.store.holds = true;
+            let waiting = harness.send(session.resume(&last));
+            let refused = harness.send(initialize("2025-11-25"));
+            assert_eq!(harness.status(refused), 503);
+            if fails {
+                harness.answer_with(StoreAnswer::Failed);
+                assert_eq!(harness.status(waiting), 503);
+            } else {
+                harness.disconnect(waiting);
+            }
+            if is_answered {
+                let begun = harness.send(initialize("2025-11-25"));
+                assert_eq!(harness.status(begun), 200, "{fails}");
+            }
+            harness.answer_store();
+            harness.finish();
+        }
+    }
+}
+
+#[test]
+fn requests_that_wait_in_a_session_that_gives_way_get_404_at_once() {
+    let store = Store::default();
+    let mut record = SessionRecord::new("abc", Version::V2025_11_25);
+    record.is_initialized = true;
+    store.put(record);
+    let mut config = http_config(stored_http(1));
+    config.limits.sessions = 1;
+    let mut harness = Harness::with_store(config, &store);
+    let session = Session::new("abc", "2025-11-25");
+    harness.store.holds = true;
+    let [first, second] = [1, 2].map(|id| harness.send(ping(&session, id)));
+    harness.answer_nth(0);
+    assert_eq!(harness.status(first), 200);
+    assert!(!harness.is_answered(second));
+    let begun = harness.send(initialize("2025-11-25"));
+    assert_eq!(harness.status(begun), 200);
+    assert_eq!(harness.status(second), 404);
+    harness.answer_store();
+    harness.finish();
+}
+
+#[test]
+fn body_that_waited_for_the_store_counts_no_longer() {
+    let mut config = http_config(shared_http(1));
+    config.limits.body_bytes = 4_000;
+    config.limits.message_bytes = 4_000;
+    let mut harness = Harness::new(config);
+    harness.store.holds = true;
+    let text = "x".repeat(2_500);
+    let session = Session::new("unknown", "2025-11-25");
+    let waited = harness.send(session.post(1, "tools/call", json!({"name": text})));
+    harness.answer_store();
+    assert_eq!(harness.status(waited), 404);
+    let streams = [(); 2].map(|()| harness.begin(&initialize("2025-11-25")));
+    for stream in streams {
+        harness.body(stream, &[b' '; 2_000]);
+    }
+    assert!(streams.iter().all(|stream| !harness.is_answered(*stream)));
+    harness.finish();
+}
+
+/// An early deadline would wake the driver for nothing.
+#[test]
+fn no_deadline_is_left_of_a_question_that_the_store_answered_or_whose_client_left() {
+    for leaves in [false, true] {
+        let (mut harness, _) = shared_and_held();
+        let unknown = Session::new("unknown", "2025-11-25");
+        let waiting = harness.send(ping(&unknown, 1));
+        assert!(harness.server.poll_timeout().is_some());
+        if leaves {
+            harness.disconnect(waiting);
+            harness.store.held.clear();
+        } else {
+            harness.answer_nth(0);
+            assert_eq!(harness.status(waiting), 404);
+        }
+        assert_eq!(harness.server.poll_timeout(), None, "{leaves}");
+        harness.store.holds = false;
+        harness.finish();
+    }
+}
+
+#[test]
+fn session_that_ends_for_good_is_removed_from_the_store_of_one_server_after_another() {
+    let mut config = http_config(stored_http(1));
+    config.limits.sessions = 1;
+    let mut harness = Harness::new(config);
+    let displaced = harness.open_session("2025-11-25");
+    let idle = harness.open_session("2025-11-25");
+    let gone = harness.send(ping(&displaced, 1));
+    assert_eq!(harness.status(gone), 404);
+    harness.advance(seconds(31 * 60));
+    let gone = harness.send(ping(&idle, 1));
+    assert_eq!(harness.status(gone), 404);
+    harness.finish();
+}
+
+#[test]
+fn message_is_stored_at_once_although_its_client_does_not_read() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    harness.stop_reading(stream);
+    let before = harness.store.requests;
+    harness.publish(Change::List(List::Tools));
+    assert_eq!(harness.store.requests, before + 1);
+    harness.finish();
+}
+
+#[test]
+fn client_of_each_session_from_the_store_is_reported() {
+    let store = Store::default();
+    for id in ["a", "b"] {
+        let mut record = SessionRecord::new(id, Version::V2025_11_25);
+        record.is_initialized = true;
+        store.put(record);
+    }
+    let mut harness = Harness::with_store(http_config(stored_http(1)), &store);
+    for (id, count) in [("a", 1), ("b", 2)] {
+        harness.send(ping(&Session::new(id, "2025-11-25"), 1));
+        assert_eq!(harness.met(), vec![Version::V2025_11_25; count]);
+    }
+    harness.finish();
+}
+
+#[test]
+fn session_from_the_store_watches_no_more_than_there_is_room_for() {
+    let store = Store::default();
+    let mut record = SessionRecord::new("a", Version::V2025_11_25);
+    record.is_initialized = true;
+    record.uris = ["file:///a", "file:///b"].map(Box::from).into();
+    store.put(record);
+    let mut config = http_config(stored_http(1));
+    config.limits.watched_uris = 1;
+    let mut harness = Harness::with_store(config, &store);
+    harness.send(ping(&Session::new("a", "2025-11-25"), 1));
+    assert_eq!(harness.server.watched().uris.len(), 1);
     harness.finish();
 }

@@ -500,3 +500,74 @@ fn s_canc_12_dropped_connection_cancels_nothing() {
         }
     }
 }
+
+#[test]
+fn stream_that_is_silent_again_after_a_message_gets_keepalives() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    harness.advance(seconds(10));
+    tools_changed(&mut harness);
+    let before = harness.sse(stream).len();
+    harness.advance(seconds(14));
+    assert_eq!(harness.sse(stream).len(), before);
+    harness.advance(seconds(1));
+    assert_eq!(harness.sse(stream).len(), before + 1);
+    harness.advance(seconds(15));
+    assert_eq!(harness.sse(stream).len(), before + 2);
+    harness.finish();
+}
+
+/// The server that continues the session gives it to the client.
+#[test]
+fn message_of_a_session_during_the_drain_is_stored() {
+    let mut harness = Harness::with_store(http_config(stored_http(1)), &Store::default());
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    let (_, request) = harness.send_accepted(call_with_progress(&session, 1));
+    harness.shutdown();
+    assert!(harness.is_over(stream), "no client should wait on it");
+    harness.store.holds = true;
+    tools_changed(&mut harness);
+    let held = &harness.store.held;
+    assert!(
+        matches!(held[..], [everlink::StoreRequest::Append { .. }]),
+        "{held:?}"
+    );
+    harness.respond(request, json!({"content": []}));
+    harness.finish();
+}
+
+#[test]
+fn request_that_still_arrives_when_the_server_closes_is_aborted() {
+    let mut harness = Harness::new(config());
+    let http_request = server_http::modern(1, "tools/call", json!({"name": "slow"}));
+    let (unread, request) = harness.send_accepted(http_request.clone());
+    harness.stop_reading(unread);
+    harness.shutdown();
+    let late = harness.begin(&http_request);
+    harness.respond(request, json!({"content": []}));
+    assert!(!harness.is_over(late));
+    harness.resume_reading(unread);
+    assert!(harness.exchange(late).is_aborted());
+    harness.finish();
+}
+
+/// The client would wait for a reply that never comes.
+#[test]
+fn no_stream_of_a_request_is_resumed_if_its_reply_was_too_long_to_keep() {
+    let mut http = Http::new();
+    http.replay = Replay::new(8, 1_000);
+    let mut harness = Harness::new(http_config(http));
+    for id in 1..=16 {
+        let session = harness.open_session("2025-11-25");
+        let (lost, request) = harness.send_accepted(call_with_progress(&session, id));
+        harness.progress(request, 1.0);
+        let last = harness.last_event_id(lost);
+        harness.disconnect(lost);
+        harness.respond(request, json!({"content": ["x".repeat(2_000)]}));
+        let refused = harness.send(session.resume(&last));
+        assert_eq!(harness.status(refused), 400, "{id}");
+    }
+    harness.finish();
+}

@@ -2,8 +2,10 @@
 
 mod asks;
 mod cancel;
+mod deadlines;
 mod failures;
 mod handshake;
+mod limits;
 mod messages;
 mod progress;
 mod requirements;

@@ -2,7 +2,7 @@
 //! requirements.
 
 use everlink::protocol::{ServerCapabilities, ServerFeature, code};
-use everlink::server::{Config, Event, ListenEnd, Misuse, State};
+use everlink::server::{Config, Event, ListenEnd, Misuse, Offer, State};
 use everlink::{Change, List, Watch};
 use serde_json::{Value, json};
 
@@ -976,5 +976,23 @@ fn notify_refuses_the_servers_own_notifications() {
         assert!(is_refused, "{method}: {done:?}");
         assert_eq!(harness.received().len(), before, "{method}");
     }
+    harness.finish();
+}
+
+/// The client could not end its subscription otherwise.
+#[test]
+fn client_can_unsubscribe_when_subscriptions_are_no_longer_offered() {
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let uri = json!({"uri": "file:///a"});
+    let id = harness.call("resources/subscribe", uri.clone());
+    assert_eq!(harness.result(&id), json!({}));
+    let offer = Offer::new("site", "1");
+    harness.with_server(|server, now| server.offer(now, offer));
+    let id = harness.call("resources/subscribe", uri.clone());
+    assert_eq!(harness.code(&id), -32601);
+    let id = harness.call("resources/unsubscribe", uri.clone());
+    assert_eq!(harness.result(&id), json!({}));
+    let id = harness.call("resources/unsubscribe", uri);
+    assert_eq!(harness.code(&id), -32601, "there is no subscription left");
     harness.finish();
 }

@@ -327,6 +327,14 @@ impl Harness {
         }
     }
 
+    /// Carries out one of the requests to the store that were held. Returns its answer, which is still on its way.
+    #[track_caller]
+    pub(crate) fn carry_out_nth(&mut self, nth: usize) -> Input<'static> {
+        let request = self.store.held.remove(nth);
+        let answer = self.store.carry_out(request);
+        answer.expect("the request wants an answer")
+    }
+
     /// Takes all notes of other servers. Returns whether there were any.
     pub(crate) fn take_notes(&mut self) -> bool {
         let mut has_any = false;

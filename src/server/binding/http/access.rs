@@ -318,8 +318,7 @@ impl HttpBinding {
             }
         }
         // Activity does not arm the timer again. If it fires early, `session_idle` arms it for the new deadline.
-        let armed = clock.deadline_of(Timer::Idle(key));
-        if armed.is_none_or(|at| at > session.ends) {
+        if !clock.is_armed(Timer::Idle(key)) {
             clock.arm_at(Timer::Idle(key), session.ends);
         }
         self.rank(key, clock);

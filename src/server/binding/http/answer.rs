@@ -9,6 +9,7 @@ use crate::protocol::{Version, code};
 use crate::server::binding::http::HttpBinding;
 use crate::server::binding::http::cors;
 use crate::server::binding::http::exchange::{Accepts, Exchange};
+use crate::server::binding::http::lookups::Lookups;
 use crate::server::binding::http::validate::{self, Blame, JSON, Refusal};
 use crate::server::clock::{Clock, Timer};
 use crate::server::context::Context;
@@ -60,11 +61,10 @@ impl HttpBinding {
     ) {
         let queue = QueueId::Stream(stream);
         cx.outgoing.add(queue, Lifetime::UntilAnswered);
-        self.carry(cx, stream, queue, accepts, session);
         if let Some(session) = session {
             self.sessions.begin_stream(session, stream);
-            self.rank(session, &cx.clock);
         }
+        self.carry(cx, stream, queue, accepts, session);
     }
 
     /// Makes an exchange the carrier of a queue.
@@ -168,8 +168,7 @@ impl HttpBinding {
     pub(super) fn retire(&mut self, cx: &mut Context, stream: StreamId) -> Option<Exchange> {
         let queue = self.queue_of(stream);
         let under_way = queue.map_or(0, |queue| cx.outgoing.under_way(queue));
-        let most = self.limits.exchanges;
-        let exchange = self.exchanges.finish(stream, under_way, most)?;
+        let exchange = self.exchanges.finish(stream, under_way)?;
         if under_way > 0 {
             self.arm_keepalive(stream, &mut cx.clock);
         } else {
@@ -241,7 +240,7 @@ impl HttpBinding {
     /// Ends all open exchanges. The streams of sessions finish orderly; all other exchanges are aborted.
     pub(crate) fn abort(&mut self, cx: &mut Context) {
         self.granted.clear();
-        self.lookups.clear();
+        self.lookups = Lookups::default();
         let exchanges = core::mem::take(&mut self.exchanges);
         let epoch = Epoch::FIRST;
         let arriving = exchanges.arriving().into_iter();

@@ -277,3 +277,30 @@ impl Default for SsePaths {
         SsePaths::new("/sse", "/messages")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_origins_are_allowed_by_list_or_if_they_are_this_machine() {
+        let list = Allowed::list(["example.com", "https://example.com"]);
+        for (allowed, host, origin, is_allowed) in [
+            (&Allowed::Any, "example.org", "https://example.org", true),
+            (&Allowed::Loopback, "localhost:80", "http://localhost", true),
+            (
+                &Allowed::Loopback,
+                "example.com",
+                "https://example.com",
+                false,
+            ),
+            (&list, "example.com:80", "https://example.com", true),
+            (&list, "localhost", "http://localhost", false),
+        ] {
+            assert_eq!(allowed.allows_host(Some(host)), is_allowed, "{host}");
+            assert_eq!(allowed.allows_origin(origin), is_allowed, "{origin}");
+        }
+        assert!(Allowed::Any.allows_host(None));
+        assert!(!list.allows_host(None) && !Allowed::Loopback.allows_host(None));
+    }
+}

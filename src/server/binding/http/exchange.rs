@@ -234,9 +234,7 @@ impl Exchanges {
     pub(crate) fn open(&mut self, stream: StreamId, exchange: Exchange) {
         self.carriers.insert(exchange.queue, stream);
         self.requests += usize::from(exchange.is_for_requests());
-        if let Some(before) = self.open.insert(stream, exchange) {
-            self.requests -= usize::from(before.is_for_requests());
-        }
+        self.open.insert(stream, exchange);
     }
 
     pub(crate) fn get(&self, stream: StreamId) -> Option<&Exchange> {
@@ -270,21 +268,12 @@ impl Exchanges {
         }
     }
 
-    /// Removes an exchange that is finished, of which `under_way` bytes are unread. At most `most` finished exchanges are remembered; the
-    /// oldest is forgotten first.
-    pub(crate) fn finish(
-        &mut self,
-        stream: StreamId,
-        under_way: usize,
-        most: usize,
-    ) -> Option<Exchange> {
+    /// Removes an exchange that is finished, of which `under_way` bytes are unread.
+    pub(crate) fn finish(&mut self, stream: StreamId, under_way: usize) -> Option<Exchange> {
         let exchange = self.close(stream)?;
         let is_read = under_way == 0;
         if table::next(exchange.phase, Cue::Finished { is_read }) == Some(Phase::Unread) {
             self.unread.insert(stream, (under_way, 0));
-            if self.unread.len() > most {
-                self.unread.pop_first();
-            }
         }
         Some(exchange)
     }

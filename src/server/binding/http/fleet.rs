@@ -74,11 +74,11 @@ impl Fleet {
         self.taken.contains_key(&stream)
     }
 
-    /// Forgets an exchange whose client is at another server. Returns that server, and its number for the exchange.
-    fn release(&mut self, stream: StreamId) -> Option<(u32, u64)> {
-        let (source, _) = self.taken.remove(&stream)?;
-        self.by_source.remove(&source);
-        Some(source)
+    /// Forgets an exchange whose client is at another server.
+    fn release(&mut self, stream: StreamId) {
+        if let Some((source, _)) = self.taken.remove(&stream) {
+            self.by_source.remove(&source);
+        }
     }
 }
 

@@ -346,14 +346,4 @@ impl Lookups {
         }
         None
     }
-
-    pub(crate) fn clear(&mut self) {
-        self.waiting.clear();
-        self.sessions.clear();
-        self.changed.clear();
-        self.replays.clear();
-        self.replayed.clear();
-        self.pending.clear();
-        self.settled.clear();
-    }
 }

@@ -361,12 +361,15 @@ impl HttpBinding {
             }
             Halt::Wait(wait) => wait,
         };
-        if let Wait::Replay(resuming) = &wait {
-            if let Some(queue) = resuming.queue {
-                self.hold(cx, queue);
-            }
+        let Wait::Replay(resuming) = &wait else {
+            return self.wait(stream, arrived, wait, &mut cx.clock);
+        };
+        let key = resuming.key;
+        if let Some(queue) = resuming.queue {
+            self.hold(cx, queue);
         }
         self.wait(stream, arrived, wait, &mut cx.clock);
+        self.rank(key, &cx.clock);
     }
 
     /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
@@ -592,3 +595,6 @@ impl Arriving {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,10 +60,7 @@ impl Arriving {
                     era,
                 }
             }
-            Message::Notification { params, .. } => {
-                noted.complete(params);
-                Posted::Notification(message, self.era(&noted, spoken))
-            }
+            Message::Notification { .. } => Posted::Notification(message, self.era(&noted, spoken)),
             Message::Response { .. } => {
                 if !self.names_session(spoken) {
                     let text = "a response is no part of the modern era";

@@ -166,6 +166,7 @@ mod tests {
         idle.set(unused, Some((Standing::Unused, at(1))));
         idle.set(new, Some((Standing::Unfinished, at(2))));
         assert_eq!(idle.first(at(3)), Some(unused));
+        assert_eq!(idle.first(at(2) + HANDSHAKE), Some(unused), "it may");
         let late = at(3) + HANDSHAKE;
         assert_eq!(idle.first(late), Some(new), "it takes too long");
         idle.set(new, Some((Standing::Unused, at(2))));

@@ -274,8 +274,10 @@ impl HttpBinding {
         match self.replayed(stream, resuming, replayed) {
             Ok(resumed) => self.attach(cx, stream, key, arrived.accepts, resumed),
             Err(halt) => {
-                if let (Halt::Refused(_), Some(queue)) = (&halt, queue) {
-                    cx.outgoing.detach(queue);
+                if let Halt::Refused(_) = halt {
+                    if let Some(queue) = queue {
+                        cx.outgoing.detach(queue);
+                    }
                     self.touch(Some(key), &mut cx.clock);
                 }
                 self.halt(cx, stream, arrived, halt);

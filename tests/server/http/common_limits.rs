@@ -1,0 +1,373 @@
+//! Limits that all clients share: what counts towards them and for how long, and who gives way.
+
+use everlink::protocol::LogLevel;
+use everlink::server::{Cancelled, Config, Progress, RefusalCause};
+use everlink::{Input, RequestId, StreamId};
+use serde_json::{Value, json};
+
+use crate::server_http::{
+    Harness, HttpRequest, Session, Store, config, http_config, initialize, modern, seconds,
+    stored_http,
+};
+
+/// A configuration in which the clients together may leave 20,000 bytes unread.
+fn tight() -> Config {
+    let mut config = config();
+    config.limits.queued_bytes = 20_000;
+    config.limits.all_queued_bytes = 20_000;
+    config
+}
+
+fn modern_call(id: u64) -> HttpRequest {
+    let meta = json!({"progressToken": "p"});
+    modern(id, "tools/call", json!({"name": "slow", "_meta": meta}))
+}
+
+fn call(session: &Session, id: u64) -> HttpRequest {
+    let meta = json!({"progressToken": "p"});
+    session.post(id, "tools/call", json!({"name": "slow", "_meta": meta}))
+}
+
+/// Sends a request whose client reads nothing of the response.
+fn send_unread(harness: &mut Harness, http_request: &HttpRequest) -> (StreamId, RequestId) {
+    let stream = harness.begin(http_request);
+    harness.stop_reading(stream);
+    harness.body(stream, &http_request.body);
+    harness.end(stream);
+    (stream, harness.newest_request())
+}
+
+fn result(bytes: usize) -> Value {
+    json!({"content": [{"type": "text", "text": "x".repeat(bytes)}]})
+}
+
+/// Reports progress with texts of 3,000 bytes.
+fn report_progress(harness: &mut Harness, request: RequestId, times: u32) {
+    for step in 1..=times {
+        let progress = Progress::new(f64::from(step)).with_message("x".repeat(3_000));
+        let done = harness.with_server(|server, now| server.progress(now, request, progress));
+        done.expect("the request is open");
+    }
+}
+
+/// Answers one more request, after which the limits are checked.
+fn answer_another(harness: &mut Harness) {
+    let stream = harness.send_and_respond(modern_call(99), result(0));
+    assert_eq!(harness.status(stream), 200);
+}
+
+#[test]
+fn bodies_may_arrive_up_to_exactly_the_common_limit() {
+    let mut tight = config();
+    tight.limits.message_bytes = 1_000;
+    tight.limits.body_bytes = 1_000;
+    let mut harness = Harness::new(tight);
+    let handshake = initialize("2025-11-25");
+    let (one, other) = (harness.begin(&handshake), harness.begin(&handshake));
+    harness.body(one, &[b' '; 400]);
+    harness.body(other, &[b' '; 600]);
+    assert!(!harness.is_answered(one) && !harness.is_answered(other));
+    harness.body(one, b" ");
+    assert_eq!(harness.status(other), 503, "it is the larger");
+    assert!(!harness.is_answered(one));
+    harness.finish();
+}
+
+#[test]
+fn unread_bytes_may_reach_exactly_the_common_limit() {
+    let mut harness = Harness::new(config());
+    let read = harness.send_and_respond(modern_call(1), result(6_000));
+    let len = harness.text(read).len();
+    harness.finish();
+    for (limit, is_cut) in [(2 * len, false), (2 * len - 1, true)] {
+        let mut tight = tight();
+        tight.limits.queued_bytes = len;
+        tight.limits.all_queued_bytes = limit;
+        let mut harness = Harness::new(tight);
+        let unread = [1, 1].map(|id| {
+            let (stream, request) = send_unread(&mut harness, &modern_call(id));
+            harness.respond(request, result(6_000));
+            stream
+        });
+        answer_another(&mut harness);
+        assert_eq!(harness.exchange(unread[0]).is_aborted(), is_cut);
+        assert!(!harness.exchange(unread[1]).is_aborted());
+        harness.finish();
+    }
+}
+
+#[test]
+fn bytes_that_were_read_make_room_for_those_of_others() {
+    for is_finished in [false, true] {
+        let mut harness = Harness::new(tight());
+        let streams = [1, 2].map(|id| {
+            let (stream, request) = send_unread(&mut harness, &modern_call(id));
+            if is_finished {
+                harness.respond(request, result(12_000));
+            } else {
+                report_progress(&mut harness, request, 4);
+            }
+            if id == 1 {
+                harness.resume_reading(stream);
+            }
+            stream
+        });
+        answer_another(&mut harness);
+        assert_eq!(harness.server.stats().displaced, 0, "{is_finished}");
+        assert!(!harness.exchange(streams[0]).is_aborted());
+        assert!(!harness.exchange(streams[1]).is_aborted());
+        harness.finish();
+    }
+}
+
+#[test]
+fn messages_before_a_reply_also_close_the_connection_with_most_unread_bytes() {
+    let mut harness = Harness::new(tight());
+    let (most, request) = send_unread(&mut harness, &modern_call(1));
+    report_progress(&mut harness, request, 5);
+    let (less, request) = send_unread(&mut harness, &modern_call(2));
+    report_progress(&mut harness, request, 3);
+    assert!(harness.exchange(most).is_aborted());
+    assert!(!harness.exchange(less).is_aborted());
+    harness.finish();
+}
+
+#[test]
+fn reply_that_cannot_be_written_yet_counts_at_once() {
+    let mut tight = tight();
+    tight.limits.write_window = 1_000;
+    let mut harness = Harness::new(tight);
+    let (most, request) = send_unread(&mut harness, &modern_call(1));
+    harness.respond(request, result(12_000));
+    let (stuck, request) = send_unread(&mut harness, &modern_call(2));
+    report_progress(&mut harness, request, 1);
+    let written = harness.text(stuck).len();
+    harness.respond(request, result(12_000));
+    assert_eq!(harness.text(stuck).len(), written);
+    assert!(harness.exchange(most).is_aborted());
+    harness.finish();
+}
+
+/// The messages that the client had not read go to the new stream, and count there.
+#[test]
+fn messages_queued_for_a_stream_that_is_replaced_count_once() {
+    let mut tight = tight();
+    tight.limits.write_window = 1_000;
+    let mut harness = Harness::new(tight);
+    let session = harness.open_session("2025-11-25");
+    let (old, request) = send_unread(&mut harness, &call(&session, 1));
+    report_progress(&mut harness, request, 1);
+    let primer = harness.sse(old)[0].id.clone().expect("a primer has an id");
+    harness.respond(request, result(12_000));
+    let new = harness.send(session.resume(&primer));
+    assert!(harness.is_over(new));
+    let (_, request) = send_unread(&mut harness, &modern_call(2));
+    harness.respond(request, result(12_000));
+    answer_another(&mut harness);
+    assert_eq!(harness.server.stats().displaced, 0);
+    assert!(!harness.exchange(old).is_aborted());
+    harness.finish();
+}
+
+#[test]
+fn client_that_reads_a_part_of_a_response_and_stops_is_dropped() {
+    let mut harness = Harness::new(config());
+    let (unread, request) = send_unread(&mut harness, &modern_call(1));
+    harness.respond(request, result(100));
+    harness.advance(seconds(40));
+    let (stream, len) = (unread, 1);
+    harness.feed(Input::Sent { stream, len });
+    // The fourth keepalive after that is due at 90 s.
+    harness.advance(seconds(49));
+    assert!(!harness.exchange(unread).is_aborted());
+    harness.advance(seconds(1));
+    assert!(harness.exchange(unread).is_aborted());
+    harness.finish();
+}
+
+#[test]
+fn client_has_four_keepalives_from_the_end_of_the_response_to_read_it() {
+    let mut harness = Harness::new(config());
+    let http_request = modern_call(1).with("accept", "application/json");
+    let (unread, request) = send_unread(&mut harness, &http_request);
+    harness.advance(seconds(14));
+    harness.respond(request, result(100));
+    harness.advance(seconds(59));
+    assert!(!harness.exchange(unread).is_aborted());
+    harness.advance(seconds(1));
+    assert!(harness.exchange(unread).is_aborted());
+    harness.finish();
+}
+
+#[test]
+fn request_without_a_place_is_refused_counted_and_reported() {
+    let mut tight = config();
+    tight.limits.exchanges = 1;
+    let mut harness = Harness::new(tight);
+    harness.send_accepted(modern_call(1));
+    let refused = harness.begin(&modern_call(2));
+    assert_eq!(harness.status(refused), 503);
+    assert!(harness.field(refused, "retry-after").is_some());
+    assert_eq!(harness.server.stats().refused, 1);
+    let reported = harness.refusals();
+    let reported: Vec<_> = reported.iter().map(|it| (it.status, it.cause)).collect();
+    assert_eq!(reported, [(503, RefusalCause::Other)]);
+    harness.finish();
+}
+
+#[test]
+fn unfinished_request_that_gives_way_is_reported() {
+    let mut tight = config();
+    tight.limits.exchanges = 1;
+    let mut harness = Harness::new(tight);
+    let slow = harness.begin(&modern_call(1));
+    harness.send_accepted(modern_call(2));
+    assert_eq!(harness.status(slow), 503);
+    let reported = harness.refusals();
+    assert_eq!(reported.len(), 1);
+    assert!(reported[0].why.contains("had not arrived whole"));
+    harness.finish();
+}
+
+#[test]
+fn session_with_an_open_request_does_not_give_way_to_another() {
+    let mut tight = config();
+    tight.limits.sessions = 1;
+    let mut harness = Harness::new(tight);
+    let session = harness.open_session("2025-11-25");
+    let (_, request) = harness.send_accepted(call(&session, 1));
+    let refused = harness.send(initialize("2025-11-25"));
+    assert_eq!(harness.status(refused), 503);
+    harness.respond(request, result(0));
+    let begun = harness.send(initialize("2025-11-25"));
+    assert_eq!(harness.status(begun), 200);
+    harness.finish();
+}
+
+#[test]
+fn session_that_gives_way_counts_as_displaced() {
+    let mut tight = config();
+    tight.limits.sessions = 1;
+    let mut harness = Harness::new(tight);
+    for displaced in 0..3 {
+        harness.open_session("2025-11-25");
+        assert_eq!(harness.server.stats().displaced, displaced);
+    }
+    harness.finish();
+}
+
+// Requests whose client no longer waits.
+
+/// A configuration in which one request may be open.
+fn one_request() -> Config {
+    let mut config = config();
+    config.limits.requests = 1;
+    config
+}
+
+#[test]
+fn request_whose_client_came_back_does_not_give_way() {
+    let mut harness = Harness::new(one_request());
+    let session = harness.open_session("2025-11-25");
+    let (lost, request) = harness.send_accepted(call(&session, 1));
+    let primer = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    let resumed = harness.send(session.resume(&primer));
+    assert_eq!(harness.send_refused(modern_call(2)), (503, -32603));
+    assert!(harness.cancellations().is_empty());
+    harness.respond(request, result(0));
+    assert_eq!(harness.messages(resumed).len(), 1);
+    harness.finish();
+}
+
+#[test]
+fn abandoned_request_gives_way_also_after_another_one_was_answered() {
+    let mut harness = Harness::new(one_request());
+    let session = harness.open_session("2025-11-25");
+    let (lost, answered) = harness.send_accepted(call(&session, 1));
+    harness.disconnect(lost);
+    harness.respond(answered, result(0));
+    let (lost, abandoned) = harness.send_accepted(call(&session, 2));
+    harness.disconnect(lost);
+    harness.send_accepted(modern_call(3));
+    assert_eq!(harness.cancellations(), [(abandoned, Cancelled::PeerGone)]);
+    harness.finish();
+}
+
+#[test]
+fn request_on_whose_client_the_server_hung_up_gives_way() {
+    let mut harness = Harness::new(one_request());
+    let session = harness.open_session("2025-11-25");
+    let (stream, request) = harness.send_accepted(call(&session, 1));
+    harness.hang_up(request);
+    assert!(harness.is_over(stream));
+    harness.send_accepted(modern_call(2));
+    assert_eq!(harness.cancellations(), [(request, Cancelled::PeerGone)]);
+    assert_eq!(harness.server.stats().displaced, 1);
+    harness.finish();
+}
+
+/// The client replaces its stream by one that waits for the store, and then leaves.
+#[test]
+fn request_whose_client_left_while_the_store_was_asked_gives_way() {
+    let mut config = http_config(stored_http(1));
+    config.limits.requests = 1;
+    let mut harness = Harness::with_store(config, &Store::default());
+    let session = harness.open_session("2025-11-25");
+    let (stream, request) = harness.send_accepted(call(&session, 1));
+    let primer = harness.last_event_id(stream);
+    harness.store.holds = true;
+    let waiting = harness.send(session.resume(&primer));
+    assert!(harness.is_over(stream));
+    harness.disconnect(waiting);
+    harness.answer_store();
+    harness.send_accepted(modern_call(2));
+    assert_eq!(harness.cancellations(), [(request, Cancelled::PeerGone)]);
+    harness.finish();
+}
+
+#[test]
+fn answered_request_makes_room_for_another_in_its_session() {
+    let mut config = config();
+    config.limits.requests_each = 1;
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    for id in 1..4 {
+        let (_, request) = harness.send_accepted(call(&session, id));
+        assert_eq!(harness.send_refused(call(&session, 9)).1, -32603);
+        harness.respond(request, result(0));
+    }
+    harness.finish();
+}
+
+/// Each refused handshake leaves nothing behind that counts towards the limit.
+#[test]
+fn handshakes_that_the_store_refuses_take_no_room_from_notifications() {
+    let mut config = http_config(crate::server_http::shared_http(1));
+    config.limits.write_window = 1_000;
+    config.limits.queued_bytes = 4_000;
+    config.limits.all_queued_bytes = 8_000;
+    let mut harness = Harness::with_store(config, &Store::default());
+    for _ in 0..50 {
+        harness.store.holds = true;
+        let refused = harness.send(initialize("2025-11-25"));
+        harness.answer_with(everlink::StoreAnswer::Failed);
+        assert_eq!(harness.status(refused), 503);
+        assert_eq!(harness.json(refused)["id"], 0);
+        harness.store.held.clear();
+    }
+    harness.store.holds = false;
+    // No handshake was completed, so the sessions end.
+    harness.advance(seconds(61));
+    let session = harness.open_session("2025-11-25");
+    let stream = harness.send(session.get());
+    harness.stop_reading(stream);
+    for _ in 0..3 {
+        let data = crate::server_http::payload(&json!("x".repeat(1_000)));
+        let level = LogLevel::Error;
+        let done = harness.with_server(|server, now| server.log(now, None, level, None, data));
+        done.expect("logging is offered");
+    }
+    assert_eq!(harness.server.stats().news_dropped, 0);
+    harness.finish();
+}
