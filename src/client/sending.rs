@@ -143,8 +143,7 @@ impl Client {
             return;
         }
         for list in self.catalog.to_fetch() {
-            let missing =
-                method::find(list.method()).and_then(|facts| self.session.missing(facts, None));
+            let missing = method::find(list.method()).and_then(|facts| self.session.missing(facts));
             if let Some(what) = missing {
                 for call in self.catalog.give_up(list) {
                     self.fail(call, FailureKind::NotOffered { what: what.clone() });
@@ -313,8 +312,7 @@ impl Client {
     pub(super) fn fail_if_not_offered(&mut self, id: CallId) {
         let era = self.requests.era_for(id);
         let method = self.requests.method_of(id);
-        let method = method.filter(|_| !self.session.passes_call(era));
-        if let Some(what) = method.and_then(|method| self.session.missing(method, era)) {
+        if let Some(what) = method.and_then(|method| self.session.missing_for(era, method)) {
             self.fail(id, FailureKind::NotOffered { what });
         }
     }

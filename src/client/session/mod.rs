@@ -251,14 +251,23 @@ impl SessionState {
         era.is_some() && era == self.era()
     }
 
-    /// Returns the feature or version that the server lacks for this method, if any. `era` is that of the relay's client which calls it: a
-    /// request that this era does not have could mean something else to the server than to the client.
-    pub(super) fn missing(&self, method: &Method, era: Option<Era>) -> Option<Box<str>> {
-        let session = self.agreed.as_ref()?;
+    /// What is missing for a call of a relay's client that speaks this era. A request that this era does not have could mean something else to a
+    /// server of the other era.
+    pub(super) fn missing_for(&self, era: Option<Era>, method: &Method) -> Option<Box<str>> {
+        self.agreed.as_ref()?;
+        if self.passes_call(era) {
+            return None;
+        }
         if era.is_some_and(|era| method.to_server.newest_of(era).is_none()) {
             let what = format!("`{}` to clients of another era", method.name);
             return Some(what.into());
         }
+        self.missing(method)
+    }
+
+    /// Returns the feature or version that the server lacks for this method, if any.
+    pub(super) fn missing(&self, method: &Method) -> Option<Box<str>> {
+        let session = self.agreed.as_ref()?;
         if !method.to_server.contains(session.version) {
             let what = format!("`{}`, which {} does not have", method.name, session.version);
             return Some(what.into());
