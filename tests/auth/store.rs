@@ -612,7 +612,7 @@ fn process_at_its_limit_of_three_sign_ins_uses_the_tokens_of_a_sibling() {
     let mut one = Process::start(usual_web(), |_| {});
     for _ in 0..4 {
         one.unauthorized();
-        // Nobody completes the sign-in, so it times out after 600 s.
+        // The sign-in times out after 600 s.
         one.pass(Duration::from_secs(601));
     }
     assert_eq!(one.visits.len(), 3);

@@ -477,7 +477,7 @@ impl Oracle {
             process.obtained = None;
         }
         if let Some(open) = process.open.as_mut().filter(|_| token.is_some()) {
-            // What was renewed before the first challenge was renewed because the application asked for it.
+            // A renewal before the first challenge was one that the application asked for.
             let has_reason = open.refused.0.is_some() || open.renewals > 0;
             let is_other = has_reason && open.refused.0 != token;
             open.refused = (token, open.refused.1 + u32::from(is_other));

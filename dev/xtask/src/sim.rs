@@ -91,8 +91,8 @@ pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
         "build --release --package everlink-sim --package everlink-auth-sim --package everlink-fleet-sim --package model --bins --example explore",
     )?;
     let parts = parts(runs);
-    let is_known = |word: &&&str| !parts.iter().any(|part| part.is_named(word));
-    if let Some(word) = wanted.iter().find(is_known) {
+    let is_unknown = |word: &&&str| !parts.iter().any(|part| part.is_named(word));
+    if let Some(word) = wanted.iter().find(is_unknown) {
         return Err(format!("there is no part `{word}`"));
     }
     let committed = step::read(PAGE).unwrap_or_default();
@@ -100,11 +100,11 @@ pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
         .iter()
         .map(|part| part.committed(&committed))
         .collect();
-    for (part, section) in parts.iter().zip(0..) {
+    for (at, part) in parts.iter().enumerate() {
         if wanted.is_empty() || wanted.iter().any(|word| part.is_named(word)) {
-            sections[section] = part.run(runs >= RUNS)?;
+            sections[at] = part.run(runs >= RUNS)?;
+            write_sections(&sections)?;
         }
-        write_sections(&sections)?;
     }
     eprintln!("written to {PAGE}");
     Ok(())

@@ -251,8 +251,8 @@ impl SessionState {
         era.is_some() && era == self.era()
     }
 
-    /// What is missing for a call of a relay's client that speaks this era. A request that this era does not have could mean something else to a
-    /// server of the other era.
+    /// Returns what the server lacks for a call of a relay's client that speaks this era. A server of the other era could take a request that
+    /// this era does not have for something else.
     pub(super) fn missing_for(&self, era: Option<Era>, method: &Method) -> Option<Box<str>> {
         self.agreed.as_ref()?;
         if self.passes_call(era) {

@@ -1,4 +1,4 @@
-//! What the server over HTTP still holds of clients that are gone.
+//! Tests that a server over HTTP keeps nothing of clients that are gone, and no large buffer.
 
 use super::*;
 use crate::server::config::Offer;
