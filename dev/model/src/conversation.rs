@@ -139,10 +139,9 @@ impl Conversation {
         owed.map(|(of, _)| of)
     }
 
-    /// How many replies must still come, the ends of watches included.
-    pub(crate) fn owed(&self) -> usize {
-        let owed = self.tallies.values().map(|tally| tally.owed - tally.seen);
-        owed.filter_map(|owed| usize::try_from(owed).ok()).sum()
+    /// How many replies may still come, the ends of watches included.
+    pub(crate) fn possible(&self) -> i64 {
+        self.tallies.values().map(Tally::most).sum()
     }
 
     /// The server read everything and wrote everything: it owes nothing.
