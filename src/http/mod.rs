@@ -80,8 +80,8 @@ pub struct RequestHead<'a> {
     pub fields: Fields<'a>,
     /// At the server's end: the authenticated user, if the driver checked credentials. A session belongs to the user that opened it.
     pub user: Option<Cow<'a, str>>,
-    /// At the server's end: the network address that the request came from, if the driver knows it. It is reported with a refusal and
-    /// decides nothing.
+    /// At the server's end: the network address that the request came from, if the driver knows it. It is reported with a refusal.
+    /// Without a user and a session, it says whose request gives way when too many are open.
     pub address: Option<IpAddr>,
 }
 

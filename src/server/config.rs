@@ -246,8 +246,9 @@ pub struct Limits {
     /// Requests without a reply. Default: 1,024; further ones are refused.
     pub requests: usize,
     /// Requests without a reply in one session over HTTP. Default: 512, half of all; further ones are refused. When all
-    /// [`requests`](Limits::requests) are in use, requests whose client no longer waits are cancelled first. Next are those of the session
-    /// that has most.
+    /// [`requests`](Limits::requests) are in use, requests whose client no longer waits are cancelled first. Next is the oldest of the
+    /// client that has most, if it has more than the sender would have. Each session is one client. Outside of sessions, each user is one,
+    /// or each network address if no user is known. All requests without either are those of one client.
     pub requests_each: usize,
     /// Bytes that wait to be written to one client. Default: 8 MiB. Above it, log messages and other notifications to this client are
     /// dropped. On a byte stream, no input is wanted either.

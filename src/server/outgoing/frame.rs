@@ -66,7 +66,7 @@ pub(crate) enum Answer {
     Error(ErrorObject),
     /// The offer in the agreed version, as a result of `initialize`.
     Initialize(String),
-    /// The error of the server behind a relay.
+    /// The error of the server behind a relay, or about a request that may have run.
     PassedError(ErrorObject),
 }
 

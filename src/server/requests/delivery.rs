@@ -15,6 +15,7 @@ use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::outgoing::writer::MessageWriter;
 use crate::server::requests::admission::{self, Round, too_many};
 use crate::server::requests::params::Params;
+use crate::server::requests::places::Holder;
 use crate::server::requests::reply::{Progress, Verdict, excerpt_of};
 use crate::server::requests::{Arrival, Concluded, Requests};
 use crate::wire::ErrorObject;
@@ -80,20 +81,20 @@ impl Requests {
         Ok(())
     }
 
-    /// Checks whether the sender may have one more request in flight, beside `deferred` that wait for the offer. Each session has a share
-    /// of its own. If all places are taken, requests whose client no longer waits are cancelled; `next_abandoned` names their streams.
-    /// Otherwise the session with most requests loses one, if it has more than the sender would have.
+    /// Checks whether `sender` may have one more request in flight, beside `deferred` that wait for the offer. Each session has a share of
+    /// its own. If all places are taken, requests whose client no longer waits are cancelled; `next_abandoned` names their streams.
+    /// Otherwise the holder with most requests loses one, if it has more than the sender would have. On a byte stream, there is no other.
     pub(crate) fn make_room(
         &mut self,
         cx: &mut Context,
-        scope: IdScope,
+        sender: Option<&Holder>,
         deferred: usize,
         mut next_abandoned: impl FnMut() -> Option<(StreamId, SessionKey)>,
     ) -> Result<(), ErrorObject> {
         let limits = &cx.config.limits;
         let (most, most_each) = (limits.requests, limits.requests_each);
-        let mine = self.share_of(scope);
-        if mine >= most_each {
+        let mine = sender.map_or(0, |sender| self.places.count(sender));
+        if matches!(sender, Some(Holder::Session(_))) && mine >= most_each {
             let text = alloc::format!(
                 "{mine} requests of this session are not answered yet; ask again when some are"
             );
@@ -112,7 +113,7 @@ impl Requests {
                 return Ok(());
             }
         }
-        let heaviest = self.of_heaviest(mine);
+        let heaviest = self.places.of_heaviest(mine);
         heaviest
             .map(|request| self.displace(cx, request))
             .ok_or_else(|| too_many(most))
@@ -128,7 +129,7 @@ impl Requests {
         self.cancel(cx, request, Cancelled::PeerGone);
         let text = "the request was cancelled: too many are in flight, and others needed its place; it may have run";
         let error = ErrorObject::new(code::INTERNAL_ERROR, text);
-        cx.reply(queue, id, Answer::Error(error));
+        cx.reply(queue, id, Answer::PassedError(error));
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! - This module holds the requests; `asks` holds the asks.
 //! - `progress` holds reports that wait to be written; `state_token` makes the states that clients return.
+//! - `places` counts the requests of each client.
 
 pub(crate) mod admission;
 pub(crate) mod asking;
@@ -15,18 +16,20 @@ pub(crate) mod asks;
 pub(crate) mod checks;
 mod delivery;
 pub(crate) mod params;
+pub(crate) mod places;
 mod progress;
 pub(crate) mod reply;
 mod state_token;
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use asks::Asks;
 use params::Params;
+use places::{Holder, Places};
 use progress::ProgressReports;
 use reply::{Progress, Verdict};
 use state_token::StateTokens;
@@ -139,6 +142,8 @@ pub(crate) struct Arrival {
     pub(crate) queue: QueueId,
     /// The session that it belongs to, in the legacy era.
     pub(crate) session: Option<SessionKey>,
+    /// Whose place it takes. `None` on a byte stream.
+    pub(crate) holder: Option<Holder>,
     pub(crate) peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
@@ -203,10 +208,8 @@ pub(crate) struct Requests {
     answered: usize,
     /// The number of open requests that want log messages from each level on. Their clients wait, and the application works on them.
     levels: Sorted<LogLevel, usize>,
-    /// The number of requests that the clients of each session over HTTP wait for.
-    in_sessions: BTreeMap<SessionKey, usize>,
-    /// The same, ordered by number.
-    by_count: BTreeSet<(usize, SessionKey)>,
+    /// The requests that clients over HTTP wait for.
+    places: Places,
     asks: Asks,
     tokens: StateTokens,
     /// The longest message.
@@ -223,32 +226,11 @@ impl Requests {
             by_session: Sorted::new(),
             answered: 0,
             levels: Sorted::new(),
-            in_sessions: BTreeMap::new(),
-            by_count: BTreeSet::new(),
+            places: Places::default(),
             asks: Asks::new(),
             tokens: StateTokens::new(config.secret, &config.accepted_secrets, node),
             message_bytes: config.limits.message_bytes,
         }
-    }
-
-    /// The number of requests that the client of one session over HTTP waits for.
-    fn in_session(&self, session: SessionKey) -> usize {
-        self.in_sessions.get(&session).copied().unwrap_or(0)
-    }
-
-    /// The number of requests that the sender of a message waits for, if it is in a session over HTTP.
-    fn share_of(&self, scope: IdScope) -> usize {
-        match scope {
-            IdScope::Session(session) => self.in_session(session),
-            IdScope::Stream(_) => 0,
-        }
-    }
-
-    /// The oldest request of the session that has most, if it has more than a sender with one more than `mine` would have.
-    fn of_heaviest(&self, mine: usize) -> Option<RequestId> {
-        let (count, session) = *self.by_count.last()?;
-        let requests = (count > mine + 1).then(|| self.of(IdScope::Session(session)))?;
-        requests.into_iter().min()
     }
 
     /// The requests of a session whose replies go to this queue.
@@ -259,18 +241,11 @@ impl Requests {
         requests
     }
 
-    fn recount(&mut self, scope: IdScope, comes: bool) {
-        let IdScope::Session(session) = scope else {
-            return;
-        };
-        let before = self.in_session(session);
-        let now = if comes { before + 1 } else { before - 1 };
-        self.by_count.remove(&(before, session));
-        if now == 0 {
-            self.in_sessions.remove(&session);
-        } else {
-            self.in_sessions.insert(session, now);
-            self.by_count.insert((now, session));
+    /// Lets a request be found by its id, and count for its client, while this client waits.
+    fn join(&mut self, arrival: &Arrival, request: RequestId) {
+        self.by_id.insert(arrival.wire.clone(), request);
+        if let Some(holder) = &arrival.holder {
+            self.places.take(holder, request);
         }
     }
 
@@ -365,12 +340,11 @@ impl Requests {
     ) -> RequestId {
         let request = RequestId::from_number(self.next);
         self.next += 1;
-        self.by_id.insert(arrival.wire.clone(), request);
+        self.join(&arrival, request);
         if let Some(session) = arrival.session {
             self.by_session.insert((session, request), ());
         }
         self.count(Standing::Open, arrival.log_level, true);
-        self.recount(arrival.wire.scope, true);
         let entry = Entry {
             method,
             facts,
@@ -420,14 +394,15 @@ impl Requests {
         let Some(entry) = self.table.get(request) else {
             return;
         };
-        let (scope, is_away) = (entry.arrival.wire.scope, entry.is_away());
         let (standing, level) = (Standing::of(&entry.phase), entry.arrival.log_level);
         if let Some(session) = entry.arrival.session {
             self.by_session.remove(&(session, request));
         }
-        if !is_away {
+        if !entry.is_away() {
             self.by_id.remove(&entry.arrival.wire);
-            self.recount(scope, false);
+            if let Some(holder) = &entry.arrival.holder {
+                self.places.free(holder, request);
+            }
         }
         self.count(standing, level, false);
         self.table.discard(request);
@@ -493,6 +468,9 @@ impl Requests {
         if let Some(entry) = self.table.get_mut(request) {
             entry.round += 1;
             self.by_id.remove(&entry.arrival.wire);
+            if let Some(holder) = &entry.arrival.holder {
+                self.places.free(holder, request);
+            }
         }
     }
 
@@ -545,8 +523,8 @@ impl Requests {
 
     /// Records that the client is back. Returns the verdict that the application gave in the meantime, if any.
     fn bring_back(&mut self, request: RequestId, arrival: Arrival) -> Option<Verdict> {
+        self.join(&arrival, request);
         let entry = self.table.get_mut(request)?;
-        self.by_id.insert(arrival.wire.clone(), request);
         let level = arrival.log_level;
         entry.arrival = arrival;
         entry.progress = None;

@@ -6,8 +6,8 @@ use everlink::{Change, Fault, FaultKind, Input, List, RequestId, StoreRequest, S
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    self, Harness, HttpRequest, Session, Store, config, full_offer, get, http_config, initialize,
-    modern, notification, payload, post, seconds, shared_http, stored_http,
+    self, Harness, HttpRequest, Session, Store, config, declaring, full_offer, get, http_config,
+    initialize, modern, notification, payload, post, seconds, shared_http, stored_http,
 };
 
 fn call(session: &Session, id: u64) -> HttpRequest {
@@ -430,6 +430,81 @@ fn session_with_most_requests_loses_one_when_the_limit_is_reached() {
             .0,
         503
     );
+    harness.finish();
+}
+
+/// A client cannot use up what others need: requests outside of sessions count for their user or address. So a flood of them displaces no
+/// request of a session, and gives way when a session needs a place.
+#[test]
+fn requests_outside_of_sessions_displace_none_of_sessions_that_have_fewer() {
+    let mut tight = config();
+    tight.limits.requests = 6;
+    let mut harness = Harness::new(tight);
+    let ann = harness.open_session("2025-11-25");
+    for id in 1..=2 {
+        harness.send_accepted(call(&ann, id));
+    }
+    let flood = || modern(1, "tools/call", json!({"name": "x"}));
+    let calls = [1, 2, 3, 4].map(|_| harness.send_accepted(flood()));
+    assert_eq!(harness.send_refused(flood()).0, 503);
+    assert_eq!(harness.cancellations(), []);
+    harness.send_accepted(call(&ann, 3));
+    let (stream, oldest) = calls[0];
+    assert_eq!(harness.cancellations(), [(oldest, Cancelled::PeerGone)]);
+    // It may have run, so no status says that it can be repeated.
+    assert_eq!(harness.status(stream), 200);
+    let message = harness.reply(stream)["error"]["message"].to_string();
+    assert!(message.contains("it may have run"), "{message}");
+    harness.finish();
+}
+
+#[test]
+fn user_or_address_with_most_requests_outside_of_sessions_loses_one_to_another() {
+    let by = |user, address| {
+        modern(1, "tools/call", json!({"name": "x"}))
+            .by(user)
+            .coming_from(address)
+    };
+    for (eve, ann) in [
+        (by(Some("eve"), "192.0.2.1"), by(Some("ann"), "192.0.2.1")),
+        (by(None, "192.0.2.1"), by(None, "192.0.2.2")),
+        (by(None, "2001:db8::1"), by(None, "2001:db8:0:1::1")),
+    ] {
+        let mut tight = config();
+        tight.limits.requests = 4;
+        let mut harness = Harness::new(tight);
+        let [oldest, ..] = [1, 2, 3].map(|_| harness.send_accepted(eve.clone()).1);
+        harness.send_accepted(ann.clone());
+        harness.send_refused(eve.clone());
+        harness.send_accepted(ann.clone());
+        assert_eq!(harness.cancellations(), [(oldest, Cancelled::PeerGone)]);
+        harness.send_refused(ann);
+        harness.send_refused(eve);
+        harness.finish();
+    }
+}
+
+/// A client that is asked for input holds no place until it comes back.
+#[test]
+fn request_whose_client_is_asked_for_input_counts_for_its_user_when_it_comes_back() {
+    let mut tight = config();
+    tight.limits.requests = 4;
+    let mut harness = Harness::new(tight);
+    let params = || declaring(&json!({"roots": {}}), json!({"name": "x"}));
+    let eve = |params| modern(1, "tools/call", params).by(Some("eve"));
+    let ann = || modern(1, "tools/call", json!({"name": "x"})).by(Some("ann"));
+    let (asked, oldest) = harness.send_accepted(eve(params()));
+    harness.ask(oldest, "roots/list", Value::Null);
+    let mut again = params();
+    again["requestState"] = harness.result(asked)["requestState"].clone();
+    again["inputResponses"] = json!({"1": {"roots": []}});
+    harness.send_accepted(eve(params()));
+    harness.send_accepted(eve(params()));
+    harness.send_accepted(ann());
+    harness.send(eve(again));
+    harness.send_accepted(ann());
+    assert_eq!(harness.cancellations(), [(oldest, Cancelled::PeerGone)]);
+    harness.send_refused(ann());
     harness.finish();
 }
 

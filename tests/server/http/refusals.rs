@@ -389,14 +389,14 @@ fn s_inh_06_open_requests_and_watched_uris_are_limited() {
     tight.limits.watched_uris = 2;
     let mut harness = Harness::new(tight);
     let call = || modern(1, "tools/call", json!({"name": "slow"}));
+    let session = harness.open_session("2025-11-25");
+    let legacy = |id: u64| session.post(id, "tools/call", json!({"name": "slow"}));
     let (_, first) = harness.send_accepted(call());
-    harness.send_accepted(call());
+    harness.send_accepted(legacy(1));
     let third = harness.send(call());
     assert_eq!((harness.status(third), harness.code(third)), (503, -32603));
     assert!(harness.field(third, "retry-after").is_some());
-    let session = harness.open_session("2025-11-25");
-    let fourth = session.post(1, "tools/call", json!({"name": "slow"}));
-    assert_eq!(harness.send_refused(fourth), (200, -32603));
+    assert_eq!(harness.send_refused(legacy(2)), (200, -32603));
     harness.respond(first, json!({"content": []}));
     let (_, again) = harness.send_accepted(call());
     harness.respond(again, json!({"content": []}));

@@ -1,6 +1,7 @@
 //! The HTTP requests of clients: a head whose fields can be changed, and a body.
 
 use core::fmt;
+use core::net::IpAddr;
 
 use everlink::http::{Fields, RequestHead, Verb};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ pub(crate) struct HttpRequest {
     pub(crate) target: String,
     pub(crate) fields: Vec<(String, Vec<u8>)>,
     pub(crate) user: Option<String>,
+    pub(crate) address: Option<IpAddr>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -22,6 +24,7 @@ impl HttpRequest {
             target: "/mcp".to_owned(),
             fields: Vec::new(),
             user: None,
+            address: None,
             body: body.into(),
         }
         .with("host", "localhost:8080")
@@ -58,12 +61,19 @@ impl HttpRequest {
         self
     }
 
+    /// Sets the network address that it comes from.
+    pub(crate) fn coming_from(mut self, address: &str) -> HttpRequest {
+        self.address = Some(address.parse().expect("an address"));
+        self
+    }
+
     pub(crate) fn head(&self) -> RequestHead<'_> {
         let fields = self.fields.iter();
         let fields: Fields<'_> = fields
             .map(|(name, value)| (name.as_str(), value.as_slice()))
             .collect();
-        let head = RequestHead::new(self.verb, self.target.as_str()).with_fields(fields);
+        let mut head = RequestHead::new(self.verb, self.target.as_str()).with_fields(fields);
+        head.address = self.address;
         match &self.user {
             Some(user) => head.by(user.as_str()),
             None => head,

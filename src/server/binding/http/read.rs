@@ -136,6 +136,7 @@ impl Arriving {
             session: Some(session),
             era: Some(Era::Legacy),
             user: self.user.clone(),
+            address: self.address,
             trace: self.trace.clone(),
         }
     }
@@ -148,6 +149,7 @@ impl Arriving {
             session: None,
             era: Some(Era::Modern),
             user: self.user.clone(),
+            address: self.address,
             trace: self.trace.clone(),
         }
     }

@@ -7,17 +7,28 @@ fn config() -> Config {
     Config::new(Offer::new("site", "1"), [7; 16])
 }
 
-#[test]
-fn nothing_is_held_of_a_client_that_left_before_its_request_was_complete() {
-    let mut cx = Context::new(config());
-    let mut http = HttpBinding::new(Http::new().with_cors(Allowed::Any), &cx.config);
+/// A request of a browser, whose body is complete.
+fn arriving(cx: &mut Context, http: &mut HttpBinding, stream: StreamId) -> Arriving {
+    begin(cx, http, stream);
+    http.take(stream, &mut cx.clock).expect("it is complete")
+}
+
+/// Sends the head of a request of a browser.
+fn begin(cx: &mut Context, http: &mut HttpBinding, stream: StreamId) {
     let fields = Fields::new()
         .and("host", "localhost")
         .and("origin", "https://app.example");
     let head = RequestHead::new(Verb::Post, "/mcp").with_fields(fields);
+    http.new_exchange(cx, stream, &head);
+    http.begin(cx, stream, &head);
+}
+
+#[test]
+fn nothing_is_held_of_a_client_that_left_before_its_request_was_complete() {
+    let mut cx = Context::new(config());
+    let mut http = HttpBinding::new(Http::new().with_cors(Allowed::Any), &cx.config);
     let stream = StreamId::new(1);
-    http.new_exchange(&mut cx, stream, &head);
-    http.begin(&mut cx, stream, &head);
+    begin(&mut cx, &mut http, stream);
     assert_eq!((http.granted.len(), http.exchanges.len()), (1, 1));
     http.client_gone(&mut cx, stream);
     assert_eq!((http.granted.len(), http.exchanges.len()), (0, 0));
