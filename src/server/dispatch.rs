@@ -296,8 +296,7 @@ impl Server {
         let from = arrived.origin_in(stream, session);
         if !http::wants_replies(&batch) {
             self.on_batch(&from, batch, text);
-            self.binding.respond_empty(&mut self.cx, stream, 202);
-            return Ok(());
+            return self.binding.respond_when_saved(&mut self.cx, stream, 202);
         }
         if !arrived.accepts.sse {
             let text = "the answers to an array are a stream of events, which is not accepted";

@@ -150,12 +150,15 @@ impl Server {
 
     /// Handles the end of a legacy client's handshake, and sends the asks that waited for it.
     pub(super) fn finish_handshake(&mut self, session: SessionKey) {
-        let Some(legacy) = self.sessions.finish_handshake(session) else {
+        if let Some(legacy) = self.sessions.finish_handshake(session) {
+            self.watches.hears_lists(session, &legacy.offered);
+            self.cx.report(Event::Initialized);
+            self.requests.handshake_over(&mut self.cx, session);
+        }
+        if !self.sessions.is_initialized(session) {
             return;
-        };
-        self.watches.hears_lists(session, &legacy.offered);
-        self.cx.report(Event::Initialized);
-        self.requests.handshake_over(&mut self.cx, session);
+        }
+        // Also if the client repeats it: the store may not have taken it before.
         self.save_session(session, false, None);
         self.binding.initialized(&mut self.cx, session);
     }

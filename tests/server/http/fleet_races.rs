@@ -178,6 +178,80 @@ fn notification_whose_change_the_store_does_not_take_gets_503() {
     }
 }
 
+/// How the store does not take a change.
+type Refusal = fn(&mut Harness);
+
+#[test]
+fn repeated_notification_is_stored_although_the_store_did_not_take_the_first() {
+    let answers: [Refusal; 3] = [
+        |home| home.answer_with(StoreAnswer::Failed),
+        |home| home.answer_with(StoreAnswer::Done(false)),
+        |home| home.advance(seconds(5)),
+    ];
+    for answer in answers {
+        let mut fleet = Fleet::new();
+        let home = &mut fleet.nodes[0];
+        let begun = home.send(initialize_with("2025-11-25", &json!({})));
+        let id = home.field(begun, "mcp-session-id").expect("an id");
+        let session = Session::new(id, "2025-11-25");
+        home.store.holds = true;
+        let initialized = session.notification("notifications/initialized", Value::Null);
+        let refused = home.send(initialized.clone());
+        answer(home);
+        assert_eq!(home.status(refused), 503);
+        let text = home.text(refused);
+        assert!(!text.contains("not processed"), "it was: {text}");
+        home.store.holds = false;
+        home.store.held.clear();
+        let again = home.send(initialized);
+        assert_eq!(home.status(again), 202);
+        home.store.leave();
+        let stream = fleet.nodes[1].send(session.get());
+        let told = methods(&fleet.nodes[1], stream);
+        assert!(told.contains(&"notifications/tools/list_changed".to_owned()));
+        fleet.finish();
+    }
+}
+
+#[test]
+fn batch_of_notifications_whose_change_the_store_does_not_take_gets_503() {
+    let mut fleet = Fleet::new();
+    let home = &mut fleet.nodes[0];
+    let begun = home.send(initialize_with("2025-03-26", &json!({})));
+    let id = home.field(begun, "mcp-session-id").expect("an id");
+    let session = Session::new(id, "2025-03-26");
+    home.store.holds = true;
+    let initialized = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}]);
+    let refused = home.send(session.post_message(&initialized));
+    assert!(!home.is_answered(refused));
+    home.answer_with(StoreAnswer::Failed);
+    assert_eq!(home.status(refused), 503);
+    home.answer_store();
+    fleet.finish();
+}
+
+#[test]
+fn setting_that_the_store_does_not_take_is_not_said_to_be_unprocessed() {
+    for answer in [StoreAnswer::Failed, StoreAnswer::Done(false)] {
+        let mut fleet = Fleet::new();
+        let session = fleet.nodes[0].open_session("2025-11-25");
+        let home = &mut fleet.nodes[0];
+        home.store.holds = true;
+        let subscribe = |id| session.post(id, "resources/subscribe", json!({"uri": "a:b"}));
+        let refused = home.send(subscribe(1));
+        home.answer_with(answer);
+        assert_eq!(home.status(refused), 503);
+        let text = home.text(refused);
+        assert!(!text.contains("not processed"), "it was: {text}");
+        home.answer_store();
+        home.send(subscribe(2));
+        home.store.leave();
+        fleet.nodes[1].send(session.get());
+        assert!(fleet.nodes[1].server.is_watched("a:b"));
+        fleet.finish();
+    }
+}
+
 #[test]
 fn delete_that_the_store_does_not_carry_out_gets_503_and_forgets_the_messages() {
     let mut fleet = Fleet::new();

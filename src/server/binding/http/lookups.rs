@@ -38,7 +38,7 @@ impl Failure {
         matches!(self, Failure::Reported)
     }
 
-    /// Returns the HTTP refusal for the client whose request waited for this look-up.
+    /// Returns the HTTP refusal for the client whose request waited for this look-up, before anything of it was processed.
     pub(crate) fn refusal(self) -> Refusal {
         let text = match self {
             Failure::Reported => {
@@ -46,6 +46,19 @@ impl Failure {
             }
             Failure::TimedOut => {
                 "the store of the sessions did not answer in time, and the request was not processed; come back later"
+            }
+        };
+        Refusal::busy(text).because(RefusalCause::Store)
+    }
+
+    /// Returns the HTTP refusal for the client whose request made a change that the store may not have.
+    pub(crate) fn unsaved(self) -> Refusal {
+        let text = match self {
+            Failure::Reported => {
+                "the store of the sessions failed, so what the request changed may be lost; send it again"
+            }
+            Failure::TimedOut => {
+                "the store of the sessions did not answer in time, so what the request changed may be lost; send it again"
             }
         };
         Refusal::busy(text).because(RefusalCause::Store)

@@ -518,7 +518,7 @@ impl HttpBinding {
                 let text = "the session moved to another server, or it is over; come back later";
                 Some(Refusal::busy(text))
             }
-            Settled::Failed(failure) => Some(failure.refusal()),
+            Settled::Failed(failure) => Some(failure.unsaved()),
         }
     }
 
