@@ -252,6 +252,70 @@ fn setting_that_the_store_does_not_take_is_not_said_to_be_unprocessed() {
     }
 }
 
+/// A batch whose stream waits for the store, because it subscribes to something.
+fn batch(session: &Session, subscriptions: &[u64]) -> HttpRequest {
+    let mut batch = vec![
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "slow"}}),
+    ];
+    batch.extend(subscriptions.iter().map(|id| {
+        let params = json!({"uri": format!("a:{id}")});
+        json!({"jsonrpc": "2.0", "id": id, "method": "resources/subscribe", "params": params})
+    }));
+    session.post_message(&Value::Array(batch))
+}
+
+fn ids(harness: &Harness, stream: StreamId) -> Vec<(u64, bool)> {
+    let replies = harness.messages(stream).into_iter();
+    let replies = replies.map(|reply| (reply["id"].as_u64(), reply.get("error").is_some()));
+    replies
+        .map(|(id, is_error)| (id.expect("an id"), is_error))
+        .collect()
+}
+
+#[test]
+fn other_requests_of_a_batch_are_answered_although_the_store_does_not_take_a_change() {
+    for answer in [StoreAnswer::Failed, StoreAnswer::Done(false)] {
+        for is_answered_before in [false, true] {
+            let mut fleet = Fleet::new();
+            let home = &mut fleet.nodes[0];
+            let session = home.open_session("2025-03-26");
+            home.store.holds = true;
+            let (stream, request) = home.send_accepted(batch(&session, &[2]));
+            if is_answered_before {
+                home.respond(request, json!({"content": []}));
+            }
+            home.answer_with(answer.clone());
+            if !is_answered_before {
+                home.respond(request, json!({"content": []}));
+            }
+            let mut replies = ids(home, stream);
+            replies.sort_unstable();
+            assert_eq!(replies, [(1, false), (2, true)]);
+            assert_eq!((home.status(stream), home.server.requests()), (200, 0));
+            assert!(home.is_over(stream));
+            home.answer_store();
+            fleet.finish();
+        }
+    }
+}
+
+#[test]
+fn batch_with_two_changes_waits_until_the_store_has_both() {
+    let mut fleet = Fleet::new();
+    let home = &mut fleet.nodes[0];
+    let session = home.open_session("2025-03-26");
+    home.store.holds = true;
+    let (stream, request) = home.send_accepted(batch(&session, &[2, 3]));
+    home.answer_with(StoreAnswer::Done(true));
+    assert!(!home.is_answered(stream), "the second is not stored yet");
+    home.answer_with(StoreAnswer::Failed);
+    assert_eq!(ids(home, stream), [(2, false), (3, true)]);
+    home.respond(request, json!({"content": []}));
+    assert!(home.is_over(stream));
+    home.answer_store();
+    fleet.finish();
+}
+
 #[test]
 fn delete_that_the_store_does_not_carry_out_gets_503_and_forgets_the_messages() {
     let mut fleet = Fleet::new();

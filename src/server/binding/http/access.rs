@@ -10,7 +10,7 @@ use crate::server::binding::http::HttpBinding;
 use crate::server::binding::http::config::{SessionStorage, Storage};
 use crate::server::binding::http::exchange::Arriving;
 use crate::server::binding::http::fleet::Missing;
-use crate::server::binding::http::lookups::{Found, Halt, Pending, Wait};
+use crate::server::binding::http::lookups::{Found, Halt, Pending, Settled, Wait};
 use crate::server::binding::http::session::STANDALONE;
 use crate::server::binding::http::shares::Standing;
 use crate::server::binding::http::store::Events;
@@ -19,6 +19,7 @@ use crate::server::clock::{Clock, Timer};
 use crate::server::context::Context;
 use crate::server::origin::{Origin, QueueId, SessionKey};
 use crate::server::outgoing::Lifetime;
+use crate::server::outgoing::frame::Answer;
 use crate::wire::Id;
 
 /// The error text for a client for which no session is left (F-110).
@@ -454,6 +455,57 @@ impl HttpBinding {
             is_new,
             keep: idle.saturating_mul(2),
         });
+    }
+
+    /// Sends a reply that waited for the store, or a refusal in its place.
+    pub(super) fn release_reply(
+        &mut self,
+        cx: &mut Context,
+        queue: QueueId,
+        id: Id,
+        settled: &Settled,
+    ) {
+        let Some(stream) = self.carrier(queue) else {
+            return cx.outgoing.detach(queue);
+        };
+        let exchange = self.exchanges.get_mut(stream);
+        let key = exchange.and_then(|exchange| exchange.session);
+        if let Some(refusal) = self.unsaved(settled, key) {
+            if key.is_some() {
+                // In a batch, the replies to other requests are on the same queue.
+                cx.outgoing.retract_id(queue, &id);
+            } else {
+                cx.outgoing.remove(queue);
+                cx.outgoing.add(queue, Lifetime::UntilAnswered);
+            }
+            if cx.outgoing.is_done(queue) {
+                self.set_head(stream, refusal.status, refusal.fields);
+            }
+            cx.reply(queue, id, Answer::Error(refusal.error));
+        }
+        if !self.lookups.holds(queue) {
+            cx.outgoing.attach(queue);
+        }
+    }
+
+    /// The refusal of a request in this session whose change is not in the store.
+    pub(super) fn unsaved(
+        &mut self,
+        settled: &Settled,
+        key: Option<SessionKey>,
+    ) -> Option<Refusal> {
+        match settled {
+            Settled::Done(true) => None,
+            Settled::Done(false) => {
+                let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else {
+                    return Some(Refusal::no_session());
+                };
+                session.is_doubtful = true;
+                let text = "the session moved to another server, or it is over; come back later";
+                Some(Refusal::busy(text))
+            }
+            Settled::Failed(failure) => Some(failure.unsaved()),
+        }
     }
 
     pub(crate) fn is_shared(&self) -> bool {

@@ -200,6 +200,12 @@ impl Lookups {
         }
     }
 
+    /// Whether a reply on this queue waits for a change.
+    pub(crate) fn holds(&self, queue: QueueId) -> bool {
+        let mut pending = self.pending.values();
+        pending.any(|pending| matches!(pending, Pending::Reply(of, _) if *of == queue))
+    }
+
     /// Lets something wait for a change.
     pub(crate) fn await_change(&mut self, lookup: LookupId, pending: Pending) {
         self.pending.insert(lookup, pending);

@@ -70,10 +70,7 @@ use crate::server::config::{Config, Limits};
 use crate::server::context::Context;
 use crate::server::event::RefusalCause;
 use crate::server::origin::{QueueId, SessionKey};
-use crate::server::outgoing::Lifetime;
-use crate::server::outgoing::frame::Answer;
 use crate::util::noise::NoiseMeter;
-use crate::wire::Id;
 
 /// The state of a server over HTTP.
 pub(crate) struct HttpBinding {
@@ -487,38 +484,6 @@ impl HttpBinding {
                     self.release_reply(cx, queue, id, &settled);
                 }
             }
-        }
-    }
-
-    /// Sends a reply that waited for the store, or a refusal in its place.
-    fn release_reply(&mut self, cx: &mut Context, queue: QueueId, id: Id, settled: &Settled) {
-        let Some(stream) = self.carrier(queue) else {
-            return cx.outgoing.detach(queue);
-        };
-        let exchange = self.exchanges.get_mut(stream);
-        let key = exchange.and_then(|exchange| exchange.session);
-        if let Some(refusal) = self.unsaved(settled, key) {
-            cx.outgoing.remove(queue);
-            cx.outgoing.add(queue, Lifetime::UntilAnswered);
-            self.set_head(stream, refusal.status, refusal.fields);
-            cx.reply(queue, id, Answer::Error(refusal.error));
-        }
-        cx.outgoing.attach(queue);
-    }
-
-    /// The refusal of a request in this session whose change is not in the store.
-    fn unsaved(&mut self, settled: &Settled, key: Option<SessionKey>) -> Option<Refusal> {
-        match settled {
-            Settled::Done(true) => None,
-            Settled::Done(false) => {
-                let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else {
-                    return Some(Refusal::no_session());
-                };
-                session.is_doubtful = true;
-                let text = "the session moved to another server, or it is over; come back later";
-                Some(Refusal::busy(text))
-            }
-            Settled::Failed(failure) => Some(failure.unsaved()),
         }
     }
 
