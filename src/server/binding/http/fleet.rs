@@ -178,9 +178,7 @@ impl HttpBinding {
             Settled::Failed(failure) if failure.is_certain() => failure.refusal(),
             // The other server may have the request. So the client must not be told that it was not processed.
             Settled::Failed(_) => {
-                self.passed_client_gone(stream, forward.to);
-                let epoch = Epoch::FIRST;
-                cx.outputs.push(Output::Abort { epoch, stream });
+                self.cut_passed(cx, stream, forward.to);
                 return None;
             }
         };
@@ -234,6 +232,14 @@ impl HttpBinding {
             cx.outgoing.reply_done(queue);
         }
         Noted::Done
+    }
+
+    /// Closes the connection of a client whose request was passed on and is not waited for any longer.
+    pub(super) fn cut_passed(&mut self, cx: &mut Context, stream: StreamId, to: u32) {
+        self.granted.remove(&stream);
+        self.passed_client_gone(stream, to);
+        let epoch = Epoch::FIRST;
+        cx.outputs.push(Output::Abort { epoch, stream });
     }
 
     /// Tells the other server that the client of a request that was passed on is gone.

@@ -61,7 +61,7 @@ use session::SessionTable;
 use shares::Shares;
 use store::{Events, MemoryEvents};
 
-use crate::driver::{Epoch, Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
+use crate::driver::{Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
 use crate::http::{Fields, RequestHead, Verb, names};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
@@ -389,9 +389,7 @@ impl HttpBinding {
         if let Some(node) = self.lookups.forwarded_to(lookup) {
             // The other server may have the request. So the client must not be told that it was not processed.
             self.cancel_lookup(lookup, &mut cx.clock);
-            self.passed_client_gone(stream, node);
-            let epoch = Epoch::FIRST;
-            return cx.outputs.push(Output::Abort { epoch, stream });
+            return self.cut_passed(cx, stream, node);
         }
         if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
             cx.outgoing.detach(queue);

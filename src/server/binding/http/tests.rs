@@ -35,6 +35,30 @@ fn nothing_is_held_of_a_client_that_left_before_its_request_was_complete() {
     assert_eq!(cx.clock.next(), None);
 }
 
+/// The other server may have the request, so the connection breaks.
+#[test]
+fn nothing_is_held_of_a_request_that_was_passed_on_in_vain() {
+    for is_draining in [false, true] {
+        let mut cx = Context::new(config());
+        let http = Http::new().with_cors(Allowed::Any);
+        let http = http.with_storage(DriverStorage::new(1));
+        let mut http = HttpBinding::new(http, &cx.config);
+        let stream = StreamId::new(1);
+        let arrived = arriving(&mut cx, &mut http, stream);
+        let (to, missing) = (2, Missing::LookAgain);
+        let forward = Halt::Forward(fleet::Forward { to, missing });
+        http.halt(&mut cx, stream, arrived, forward);
+        assert_eq!((http.granted.len(), http.exchanges.len()), (1, 1));
+        if is_draining {
+            http.refuse_all_waiting(&mut cx);
+        } else {
+            http.lookup_overdue(LookupId::from_number(1));
+            assert!(http.next_ready(&mut cx).is_none());
+        }
+        assert_eq!((http.granted.len(), http.exchanges.len()), (0, 0));
+    }
+}
+
 #[test]
 fn buffer_of_a_long_message_is_not_kept() {
     let config = config();
