@@ -194,6 +194,8 @@ impl Server {
                 self.binding
                     .refuse(&mut self.cx, from.queue, id.clone(), error)
             }
+            // S-RPC-15, as in `on_malformed`.
+            None if skimmed.needs_no_answer => {}
             Some(_) | None => self.send_error(from, None, error.code, &error.message),
         }
     }

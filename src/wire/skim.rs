@@ -22,6 +22,8 @@ pub struct Skimmed {
     pub id: Option<Id>,
     /// Whether it is the reply to the request with that id: it has a result or an error, and no method.
     pub is_response: bool,
+    /// Whether nobody answers it: it is a reply, or it is whole and a notification.
+    pub needs_no_answer: bool,
 }
 
 /// The scan of one message, fed in pieces of any size.
@@ -103,12 +105,16 @@ impl Skim {
 
     /// Returns the facts. A message that was cut short is judged by the bytes that came, because the rest will not come.
     pub(super) fn finish(self) -> Skimmed {
-        let known = self.position != Position::Opaque && self.ids == 1;
-        let id = self.id.filter(|_| known);
+        let is_object = self.position != Position::Opaque;
+        let is_reply = is_object && self.has_outcome && !self.has_method;
+        // The id of a message that was cut short may not have come yet.
+        let is_whole = self.position == Position::After;
+        let id = self.id.filter(|_| is_object && self.ids == 1);
         Skimmed {
             len: self.len,
-            is_response: id.is_some() && self.has_outcome && !self.has_method,
+            is_response: id.is_some() && is_reply,
             id,
+            needs_no_answer: is_reply || is_whole && self.has_method && self.ids == 0,
         }
     }
 

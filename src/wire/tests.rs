@@ -9,8 +9,8 @@ use alloc::{
 };
 
 use super::{
-    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, Skimmed, TEXT_ID_LIMIT,
-    encode, parse, parse_visiting,
+    Id, Inbound, Line, LineReader, Malformed, MalformedKind, Message, TEXT_ID_LIMIT, encode, parse,
+    parse_visiting,
 };
 use crate::json::Json;
 use crate::json::object::{self, ObjectError, Part, Plan, Sought};
@@ -19,7 +19,7 @@ use crate::json::object::{self, ObjectError, Part, Plan, Sought};
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Owned {
     NotUtf8(Vec<u8>),
-    Oversized(Skimmed),
+    Oversized(u64, Option<Id>, bool),
     Text(String),
 }
 
@@ -27,7 +27,9 @@ impl From<Line<'_>> for Owned {
     fn from(line: Line<'_>) -> Self {
         match line {
             Line::NotUtf8(bytes) => Self::NotUtf8(bytes.to_owned()),
-            Line::Oversized(skimmed) => Self::Oversized(skimmed),
+            Line::Oversized(skimmed) => {
+                Self::Oversized(skimmed.len, skimmed.id, skimmed.is_response)
+            }
             Line::Text(text) => Self::Text(text.to_owned()),
         }
     }
@@ -38,11 +40,7 @@ fn text(line: &str) -> Owned {
 }
 
 fn oversized(len: u64, id: Option<Id>, is_response: bool) -> Owned {
-    Owned::Oversized(Skimmed {
-        len,
-        id,
-        is_response,
-    })
+    Owned::Oversized(len, id, is_response)
 }
 
 /// Reads chunks to the end of the stream, and checks that the reader keeps to its limit.
@@ -598,13 +596,30 @@ fn skimming_agrees_with_parsing() {
             members.swap(at, rng.below(at + 1));
         }
         let line = format!("{{{}}}", members.join(","));
-        let (id, is_response) = match parse(&line) {
-            Ok(Inbound::One(Message::Notification { .. })) => (None, false),
-            Ok(Inbound::One(Message::Request { id, .. })) => (Some(id), false),
-            Ok(Inbound::One(Message::Response { id, .. })) => (id.clone(), id.is_some()),
+        let (id, is_response, needs_no_answer) = match parse(&line) {
+            Ok(Inbound::One(Message::Notification { .. })) => (None, false, true),
+            Ok(Inbound::One(Message::Request { id, .. })) => (Some(id), false, false),
+            Ok(Inbound::One(Message::Response { id, .. })) => (id.clone(), id.is_some(), true),
             Ok(Inbound::Batch(_)) => panic!("{line}"),
-            Err(malformed) => (malformed.id, false),
+            Err(malformed) => {
+                let is_unanswered = malformed.is_response || malformed.is_notification;
+                (malformed.id, false, is_unanswered)
+            }
         };
+        let mut reader = LineReader::new(0);
+        assert!(reader.next(&mut line.as_bytes()).is_none());
+        let Some(Line::Oversized(skimmed)) = reader.finish() else {
+            panic!("{line}");
+        };
+        assert_eq!(skimmed.needs_no_answer, needs_no_answer, "{line}");
+        // The rest of a message that was cut short may have its id.
+        let mut cut = &line.as_bytes()[..line.len() - 1];
+        assert!(reader.next(&mut cut).is_none());
+        let is_reply = match reader.finish() {
+            Some(Line::Oversized(skimmed)) => skimmed.needs_no_answer,
+            _ => false,
+        };
+        assert_eq!(is_reply, needs_no_answer && kind > 0, "{line}");
         assert_eq!(
             read_whole(0, line.as_bytes()),
             [oversized(line.len() as u64, id, is_response)],

@@ -12,7 +12,7 @@ use core::time::Duration;
 use proptest::{collection, prelude::*};
 
 use super::{ID_LIMIT, NAME_LIMIT, SseEvent, SseReader, begin, comment, end, prime};
-use crate::wire::{Id, Skimmed, buffer::KEPT_CAPACITY, encode};
+use crate::wire::{Id, buffer::KEPT_CAPACITY, encode};
 
 /// An item of the stream, and the last id after it.
 type Report = (Owned, Option<String>);
@@ -22,7 +22,7 @@ type Report = (Owned, Option<String>);
 enum Owned {
     Message(String, String),
     NotUtf8,
-    Oversized(Skimmed),
+    Oversized(u64, Option<Id>, bool),
     Primed,
     Retry(Duration),
 }
@@ -32,7 +32,9 @@ impl From<SseEvent<'_>> for Owned {
         match event {
             SseEvent::Message { name, data } => Self::Message(name.to_owned(), data.to_owned()),
             SseEvent::NotUtf8 => Self::NotUtf8,
-            SseEvent::Oversized(skimmed) => Self::Oversized(skimmed),
+            SseEvent::Oversized(skimmed) => {
+                Self::Oversized(skimmed.len, skimmed.id, skimmed.is_response)
+            }
             SseEvent::Primed => Self::Primed,
             SseEvent::Retry(wait) => Self::Retry(wait),
         }
@@ -48,11 +50,7 @@ fn named(name: &str, data: &str) -> Owned {
 }
 
 fn oversized(len: u64, id: Option<i64>) -> Owned {
-    Owned::Oversized(Skimmed {
-        len,
-        id: id.map(Id::Number),
-        is_response: id.is_some(),
-    })
+    Owned::Oversized(len, id.map(Id::Number), id.is_some())
 }
 
 fn retry(millis: u64) -> Owned {

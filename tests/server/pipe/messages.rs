@@ -267,6 +267,29 @@ fn oversized_reply_is_not_answered() {
     });
 }
 
+/// S-RPC-15: neither is an oversized notification, nor an oversized reply without a usable id.
+#[test]
+fn oversized_notification_is_not_answered() {
+    every_era(|chunking, version| {
+        let mut config = config();
+        config.limits.message_bytes = 1_000;
+        let mut harness = Harness::new(config).chunked(chunking).with_version(version);
+        let before = harness.received().len();
+        let long = "x".repeat(2_000);
+        for message in [
+            json!({"jsonrpc": "2.0", "method": "notifications/x", "params": {"long": long}}),
+            json!({"jsonrpc": "2.0", "method": "tools/call", "params": {"long": long}}),
+            json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": long}}),
+            json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": long}}),
+        ] {
+            harness.send(message);
+        }
+        assert_eq!(harness.received()[before..], NO_MESSAGES);
+        assert!(!harness.noise().is_empty());
+        harness
+    });
+}
+
 /// S-RPC-07: two replies with one id could not be distinguished. A request with an open id is therefore refused, and the
 /// first one is served.
 #[test]
