@@ -276,7 +276,7 @@ pub struct Limits {
     pub peer_bytes: usize,
     /// Sessions of legacy clients over HTTP. Default: 1,024. Beyond it, the least used session is ended, of those with nothing in flight.
     pub sessions: usize,
-    /// HTTP exchanges that are open at once, including streams. Default: 4,096. Beyond it, the server ends the oldest exchange whose
+    /// HTTP exchanges that are open at once, including streams and the requests of servers with the same store. Default: 4,096. Beyond it, the server ends the oldest exchange whose
     /// request is incomplete, or else whose response is not read.
     pub exchanges: usize,
     /// Bytes of all bodies that are still arriving. Default: 64 MiB, four messages of the greatest length.

@@ -60,7 +60,7 @@ impl Server {
             Noted::Gone(stream) => {
                 self.client_gone(stream);
             }
-            Noted::Request(stream, arrived) => self.on_body(stream, *arrived),
+            Noted::Request(stream, arrived) => self.on_passed(stream, *arrived),
         }
         true
     }
@@ -215,6 +215,15 @@ impl Server {
             }
         }
         true
+    }
+
+    /// Serves a request that another server passed on, within the limits of this one.
+    fn on_passed(&mut self, stream: StreamId, arrived: Arriving) {
+        let is_full = self.binding.is_full() && !self.free_exchange();
+        match self.binding.check_passed(&arrived, is_full) {
+            Ok(()) => self.on_body(stream, arrived),
+            Err(halt) => self.binding.halt(&mut self.cx, stream, arrived, halt),
+        }
     }
 
     pub(super) fn on_body(&mut self, stream: StreamId, arrived: Arriving) {

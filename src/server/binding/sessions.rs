@@ -225,6 +225,17 @@ impl Binding {
         }
     }
 
+    /// Whether as many exchanges are open as may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.http().is_some_and(HttpBinding::is_full)
+    }
+
+    /// Checks that a request of another server keeps to the limits of this one.
+    pub(crate) fn check_passed(&self, arrived: &Arriving, is_full: bool) -> Result<(), Halt> {
+        self.http()
+            .map_or(Ok(()), |http| http.check_passed(arrived, is_full))
+    }
+
     pub(crate) fn read_note(&mut self, cx: &mut Context, note: &str) -> Noted {
         self.http_mut()
             .map_or(Noted::Stale, |http| http.read_note(cx, note))

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::fleet::{Fleet, call, lease, ping};
 use crate::server_http::{
-    Harness, HttpRequest, Session, declaring, initialize_with, modern, post, seconds,
+    Harness, HttpRequest, Session, declaring, http_config, initialize_with, modern, post, seconds,
+    shared_http,
 };
 
 /// Settings with which the store has as much time as it wants.
@@ -313,6 +314,36 @@ fn batch_with_two_changes_waits_until_the_store_has_both() {
     home.respond(request, json!({"content": []}));
     assert!(home.is_over(stream));
     home.answer_store();
+    fleet.finish();
+}
+
+#[test]
+fn request_of_another_server_needs_a_place_at_the_home() {
+    let mut limits = Limits::default();
+    limits.exchanges = 2;
+    let mut fleet = Fleet::with_limits(|http| http, limits);
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    for id in 1..=2 {
+        let own = modern(id, "tools/call", json!({"name": "x"}));
+        fleet.nodes[0].send_accepted(own);
+    }
+    let refused = fleet.send(1, ping(&session, 1));
+    assert_eq!(fleet.nodes[1].status(refused), 503);
+    assert!(fleet.nodes[1].field(refused, "retry-after").is_some());
+    fleet.finish();
+}
+
+#[test]
+fn request_of_another_server_may_be_as_long_as_the_home_allows() {
+    let mut limits = Limits::default();
+    limits.message_bytes = 1_000;
+    let mut fleet = Fleet::with_limits(|http| http, limits);
+    let larger = http_config(shared_http(2));
+    fleet.nodes[1] = Harness::with_store(larger, &fleet.nodes[0].store);
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let long = session.post(1, "ping", json!({"_meta": {"x": "y".repeat(1_000)}}));
+    let refused = fleet.send(1, long);
+    assert_eq!(fleet.nodes[1].status(refused), 413);
     fleet.finish();
 }
 
@@ -628,11 +659,10 @@ fn store_is_told_to_keep_a_session_whose_client_only_listens() {
     fleet.finish();
 }
 
-/// Requests of other servers count towards no limit, so they take no place of a client here.
 #[test]
 fn client_that_does_not_read_is_dropped_although_a_request_of_another_server_was_answered_since() {
     let mut limits = Limits::default();
-    limits.exchanges = 1;
+    limits.exchanges = 2;
     let mut fleet = Fleet::with_limits(|http| http, limits);
     let session = fleet.nodes[0].open_session("2025-11-25");
     let discover = modern(1, "server/discover", json!({}));

@@ -121,6 +121,14 @@ impl HttpBinding {
         Halt::Forward(Forward { to, missing })
     }
 
+    /// Checks that a request of another server keeps to the limits of this one. Its connection is at the other.
+    pub(crate) fn check_passed(&self, arrived: &Arriving, is_full: bool) -> Result<(), Halt> {
+        if is_full {
+            return Err(Refusal::no_place().into());
+        }
+        Ok(self.check_length(arrived.body.len())?)
+    }
+
     /// Passes a request on to another server.
     pub(super) fn forward(
         &mut self,

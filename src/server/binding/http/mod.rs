@@ -174,7 +174,7 @@ impl HttpBinding {
         if self.exchanges.has(stream) {
             return NewExchange::Known;
         }
-        let is_full = self.exchanges.len() >= self.limits.exchanges;
+        let is_full = self.is_full();
         if let Some(fields) = validate::preflight(&self.config, self.speaks_legacy(), head) {
             self.respond_empty(cx, stream, 204, fields);
             return NewExchange::Preflight;
@@ -205,15 +205,26 @@ impl HttpBinding {
         let Some((body, all)) = self.exchanges.grow(stream, bytes) else {
             return false;
         };
-        let most = self.limits.message_bytes;
-        if body > most {
-            let text = alloc::format!("the message is longer than {most} bytes, which is the most");
-            let refusal = Refusal::new(413, text).because(RefusalCause::Size);
-            self.refuse_arriving(cx, stream, refusal);
-        } else {
-            self.refuse_overrun(cx, all);
+        match self.check_length(body) {
+            Ok(()) => self.refuse_overrun(cx, all),
+            Err(refusal) => self.refuse_arriving(cx, stream, refusal),
         }
         true
+    }
+
+    /// Checks that a body may have this many bytes.
+    pub(super) fn check_length(&self, body: usize) -> Result<(), Refusal> {
+        let most = self.limits.message_bytes;
+        if body <= most {
+            return Ok(());
+        }
+        let text = alloc::format!("the message is longer than {most} bytes, which is the most");
+        Err(Refusal::new(413, text).because(RefusalCause::Size))
+    }
+
+    /// Whether as many exchanges are open as may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.exchanges.len() >= self.limits.exchanges
     }
 
     /// Refuses the largest arriving request if all of them together are too large. Clients that send little are not affected.

@@ -118,7 +118,7 @@ impl HttpBinding {
         stream: StreamId,
         head: &RequestHead<'_>,
     ) {
-        let refusal = Refusal::busy("as many requests are open as may be");
+        let refusal = Refusal::no_place();
         cx.stats.refused += 1;
         self.report_refusal(cx, Source::of_head(head), &refusal);
         self.respond_empty(cx, stream, refusal.status, refusal.fields);

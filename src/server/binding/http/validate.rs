@@ -75,6 +75,11 @@ impl Refusal {
         }
     }
 
+    /// The refusal of a request that comes while all exchanges are in use.
+    pub(crate) fn no_place() -> Refusal {
+        Refusal::busy("as many requests are open as may be")
+    }
+
     /// The refusal of a request that names no session, or that of another user.
     pub(crate) fn no_session() -> Refusal {
         let text = "there is no such session, or it is over: send `initialize` for a new one";
