@@ -418,7 +418,9 @@ impl Server {
         self.cx.outgoing.wrote(queue, len);
         let output = self.binding.written(&mut self.cx, queue, form, len);
         if let Some(stream) = form.stream() {
-            self.disconnect_slow(stream);
+            if self.disconnect_slow(stream) {
+                self.settle();
+            }
         }
         Some(output)
     }
@@ -482,15 +484,6 @@ impl Server {
             }
         }
         self.binding.give_scratch(message);
-    }
-
-    /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
-    /// its client could not read yet.
-    fn disconnect_slow(&mut self, newest: StreamId) {
-        while let Some(stream) = self.binding.heaviest_unread(newest) {
-            self.cx.stats.displaced += 1;
-            self.disconnect(stream);
-        }
     }
 }
 

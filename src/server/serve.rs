@@ -574,6 +574,17 @@ impl Server {
         self.client_gone(stream);
     }
 
+    /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
+    /// its client could not read yet. Returns whether any was closed: a drain may have waited for its requests.
+    pub(super) fn disconnect_slow(&mut self, newest: StreamId) -> bool {
+        let before = self.cx.stats.displaced;
+        while let Some(stream) = self.binding.heaviest_unread(newest) {
+            self.cx.stats.displaced += 1;
+            self.disconnect(stream);
+        }
+        self.cx.stats.displaced > before
+    }
+
     pub(super) fn send_keepalive(&mut self, stream: StreamId) {
         let deferred = self.offer.deferred();
         let is_deferred = |queue| deferred.awaits_reply_on(queue);

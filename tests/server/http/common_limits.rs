@@ -1,7 +1,7 @@
 //! Limits that all clients share: what counts towards them and for how long, and who gives way.
 
 use everlink::protocol::LogLevel;
-use everlink::server::{Cancelled, Config, Progress, RefusalCause};
+use everlink::server::{Cancelled, Config, Progress, RefusalCause, State};
 use everlink::{Input, RequestId, StreamId};
 use serde_json::{Value, json};
 
@@ -130,6 +130,29 @@ fn messages_before_a_reply_also_close_the_connection_with_most_unread_bytes() {
     assert!(harness.exchange(most).is_aborted());
     assert!(!harness.exchange(less).is_aborted());
     harness.finish();
+}
+
+/// The last message that is written makes all of them too many. The connection that is closed for it has the last open request.
+#[test]
+fn drain_goes_on_when_the_last_request_ends_with_its_unread_connection() {
+    let mut limit = 1 << 20;
+    for is_cut in [false, true] {
+        let mut tight = tight();
+        tight.limits.queued_bytes = limit;
+        tight.limits.all_queued_bytes = limit;
+        let mut harness = Harness::new(tight);
+        let (most, unanswered) = send_unread(&mut harness, &modern_call(1));
+        report_progress(&mut harness, unanswered, 5);
+        let (last, request) = send_unread(&mut harness, &modern_call(2));
+        harness.shutdown();
+        harness.respond(request, result(12_000));
+        assert_eq!(harness.exchange(most).is_aborted(), is_cut);
+        limit = harness.text(most).len() + harness.text(last).len() - 1;
+        let flush = harness.server.config().flush;
+        harness.advance(flush);
+        assert_eq!(harness.server.state() == State::Closed, is_cut);
+        harness.finish();
+    }
 }
 
 #[test]
