@@ -526,6 +526,28 @@ fn param_headers_of_one_user_are_not_required_of_another() {
     harness.finish();
 }
 
+/// The lists of many users fill the room for what must be repeated. The oldest of them gives way, so that the newest is checked.
+#[test]
+fn calls_of_a_user_are_checked_although_others_listed_many_tools_before() {
+    let mut harness = Harness::new(config());
+    let schema =
+        json!({"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "X"}}});
+    let name = |n: u64| format!("{n:03}{}", "x".repeat(3_000));
+    let tools = (0..100).map(|n| json!({"name": name(n), "inputSchema": schema}));
+    let list = json!({"tools": Value::from_iter(tools)});
+    let users = ["ann", "bob", "cat", "eve"].map(Some);
+    for user in users {
+        let listing = modern(1, "tools/list", json!({})).by(user);
+        harness.send_and_respond(listing, list.clone());
+    }
+    for user in &users[1..] {
+        let params = json!({"name": name(99), "arguments": {"x": "1"}});
+        let pay = modern(2, "tools/call", params).by(*user);
+        assert_eq!(harness.send_refused(pay).0, 400, "{user:?}");
+    }
+    harness.finish();
+}
+
 /// Each watch keeps its own copy of its URIs. All watches together have a limit.
 #[test]
 fn watched_uris_of_all_clients_count_towards_one_limit() {

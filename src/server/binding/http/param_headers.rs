@@ -11,13 +11,18 @@ use crate::http::Fields;
 use crate::json::Json;
 use crate::protocol::param_headers::{Mirrored, survey};
 
-/// The most bytes that are kept, enough for thousands of tools. Tools beyond are not checked.
+/// The most bytes that are kept, enough for thousands of tools. Beyond, the tools that were listed first are forgotten. Their calls are not
+/// checked until they are listed again.
 const MOST_BYTES: usize = 1 << 20;
 
 /// The tools with such arguments, by audience and name. The tools of one user say nothing of those of another.
 #[derive(Debug, Default)]
 pub(crate) struct ParamHeaders {
-    table: BTreeMap<Key, Mirrored>,
+    /// The arguments of each tool, and its number in `order`.
+    table: BTreeMap<Key, (u64, Mirrored)>,
+    /// The tools that users were told of, in the order in which they were listed.
+    order: BTreeMap<u64, Key>,
+    next: u64,
     bytes: usize,
 }
 
@@ -78,23 +83,35 @@ impl ParamHeaders {
         let own = (Audience::User(user.map(Into::into)), tool.into());
         let own = self.table.get(&own);
         match own.or_else(|| self.table.get(&(Audience::All, tool.into()))) {
-            Some(mirrored) => mirrored.check(fields, arguments),
+            Some((_, mirrored)) => mirrored.check(fields, arguments),
             None => Ok(()),
         }
     }
 
     fn add(&mut self, audience: &Audience, name: Box<str>, mirrored: Mirrored) {
         let bytes = audience.bytes() + name.len() + mirrored.bytes();
-        if self.bytes + bytes <= MOST_BYTES {
-            let key = (audience.clone(), name);
-            self.forget(&key);
-            self.bytes += bytes;
-            self.table.insert(key, mirrored);
+        let key = (audience.clone(), name);
+        self.forget(&key);
+        if bytes > MOST_BYTES {
+            return;
         }
+        while self.bytes + bytes > MOST_BYTES {
+            let Some(oldest) = self.order.first_key_value().map(|(_, key)| key.clone()) else {
+                return;
+            };
+            self.forget(&oldest);
+        }
+        self.next += 1;
+        if *audience != Audience::All {
+            self.order.insert(self.next, key.clone());
+        }
+        self.bytes += bytes;
+        self.table.insert(key, (self.next, mirrored));
     }
 
     fn forget(&mut self, key: &Key) {
-        if let Some(mirrored) = self.table.remove(key) {
+        if let Some((number, mirrored)) = self.table.remove(key) {
+            self.order.remove(&number);
             self.bytes -= key.0.bytes() + key.1.len() + mirrored.bytes();
         }
     }
@@ -135,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_tools_are_known_as_there_is_room_for() {
+    fn newest_tools_are_known_for_which_there_is_room() {
         let mut tools = ParamHeaders::default();
         let names = ["a", "b", "c"].map(|name| name.repeat(MOST_BYTES * 2 / 5));
         for name in &names {
@@ -149,7 +166,7 @@ mod tests {
             let checked = tools.check(None, name, &Fields::new(), Some(arguments.json()));
             checked.is_err()
         });
-        assert_eq!(are_checked, [true, true, false]);
+        assert_eq!(are_checked, [false, true, true]);
     }
 
     #[test]
@@ -179,10 +196,31 @@ mod tests {
         let (name, mirrored) = survey(list(MARKED).json()).tools.remove(0);
         tools.add(&user, name, mirrored.clone());
         assert_eq!(tools.bytes, once);
-        let room = MOST_BYTES - tools.bytes - mirrored.bytes();
-        tools.add(&ANYBODY, "x".repeat(room + 1).into(), mirrored.clone());
-        assert_eq!(tools.bytes, once);
-        tools.add(&ANYBODY, "x".repeat(room).into(), mirrored);
+        let most = MOST_BYTES - mirrored.bytes();
+        tools.add(&ANYBODY, "x".repeat(most + 1).into(), mirrored.clone());
+        assert_eq!(tools.bytes, once, "it is never kept");
+        let room = "x".repeat(most - once);
+        tools.add(&ANYBODY, room.as_str().into(), mirrored.clone());
         assert_eq!(tools.bytes, MOST_BYTES);
+        let more = "y".repeat(most - once + 1);
+        tools.add(&ANYBODY, more.into(), mirrored.clone());
+        assert_eq!(tools.bytes, MOST_BYTES - once + 1);
+        assert_eq!((tools.table.len(), tools.order.len()), (1, 1));
+    }
+
+    /// They are those of the application, and are as many as it wants.
+    #[test]
+    fn tools_of_all_users_do_not_give_way() {
+        let mut tools = ParamHeaders::default();
+        tools.learn(&Audience::All, list(MARKED).json());
+        let (_, mirrored) = survey(list(MARKED).json()).tools.remove(0);
+        for name in ["x", "y"] {
+            let name = name.repeat(MOST_BYTES / 2);
+            tools.add(&ANYBODY, name.into(), mirrored.clone());
+        }
+        let arguments: Payload = r#"{"x":"1"}"#.parse().unwrap();
+        let checked = tools.check(None, "a", &Fields::new(), Some(arguments.json()));
+        assert!(checked.is_err());
+        assert_eq!(tools.table.len(), 2);
     }
 }
