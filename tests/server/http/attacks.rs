@@ -661,6 +661,27 @@ fn resuming_a_stream_whose_reply_is_too_long_to_store_gets_400() {
     harness.finish();
 }
 
+/// Many other replies were too long since then, and the client is still told.
+#[test]
+fn resuming_a_stream_whose_long_reply_was_dropped_long_ago_gets_400() {
+    let mut http = Http::new();
+    http.replay = Replay::new(256, 1_000);
+    let mut harness = Harness::new(http_config(http));
+    let session = harness.open_session("2025-11-25");
+    let long = || json!({"content": [], "x": "y".repeat(2_000)});
+    let (lost, request) = harness.send_accepted(call(&session, 1));
+    log(&mut harness, Some(request), "a".into());
+    let last = harness.last_event_id(lost);
+    harness.disconnect(lost);
+    harness.respond(request, long());
+    for id in 2..=100 {
+        harness.send_and_respond(call(&session, id), long());
+    }
+    let resumed = harness.send(session.resume(&last));
+    assert_eq!(harness.status(resumed), 400, "{}", harness.text(resumed));
+    harness.finish();
+}
+
 /// The client of a request has lost its stream. An ask for this request goes to a stream that the client reads.
 #[test]
 fn ask_goes_to_the_session_stream_if_the_request_stream_is_lost() {

@@ -33,8 +33,7 @@ pub(crate) struct Session {
     pub(crate) is_initialized: bool,
     /// Whether a request was ever made in it.
     pub(crate) is_used: bool,
-    /// The streams with unanswered requests, by their names in event ids, with the numbers of their last events that were given to the
-    /// driver's store.
+    /// The streams with unanswered requests, by their names in event ids, with the numbers of their last events.
     streams: BTreeMap<u64, (StreamId, u64)>,
     /// The idle deadline. The session is checked no later than then.
     pub(crate) ends: Instant,
@@ -52,7 +51,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Returns the number of the next event of a stream that the driver's store keeps. The numbers have no gaps.
+    /// Returns the number of the next event of a stream of requests, or of a stream that the driver's store keeps. The numbers have no gaps.
     pub(crate) fn next_number(&mut self, name: u64) -> Option<u64> {
         let last = if name == self.standalone {
             &mut self.last_standalone

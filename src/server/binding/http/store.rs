@@ -232,31 +232,32 @@ pub(crate) struct MemoryEvents {
     bytes: usize,
 }
 
+/// A message with its number. `None` stands for a message that is too long to keep.
+type Numbered = (u64, Option<Box<str>>);
+
 /// The messages of one session.
 #[derive(Default)]
 struct Kept {
     /// The number of messages that there were.
     last: u64,
-    /// The kept messages of each stream, with their numbers.
-    streams: BTreeMap<u64, VecDeque<(u64, Box<str>)>>,
+    /// The kept messages of each stream.
+    streams: BTreeMap<u64, VecDeque<Numbered>>,
     /// The streams of the kept messages that belong to requests, in the order in which the messages came.
     of_requests: BTreeMap<u64, u64>,
     /// The number of kept messages.
     messages: usize,
     bytes: usize,
-    /// The last dropped message of each stream, for the last `GAPS_KNOWN` streams that have one.
-    gaps: VecDeque<(u64, u64)>,
 }
 
 impl Kept {
-    fn keep(&mut self, stream: u64, number: u64, message: &str) {
-        self.bytes += message.len();
+    fn keep(&mut self, stream: u64, number: u64, message: Option<&str>) {
+        self.bytes += message.map_or(0, str::len);
         self.messages += 1;
         if !is_standalone(stream) {
             self.of_requests.insert(self.last, stream);
         }
         let messages = self.streams.entry(stream).or_default();
-        messages.push_back((number, message.into()));
+        messages.push_back((number, message.map(Into::into)));
     }
 
     /// Drops the message that is missed least. Returns its length.
@@ -269,29 +270,16 @@ impl Kept {
             self.of_requests.pop_first()?.1
         };
         let messages = self.streams.get_mut(&stream)?;
-        let (number, message) = messages.pop_front()?;
+        let (_, message) = messages.pop_front()?;
         if messages.is_empty() {
             self.streams.remove(&stream);
         }
         self.messages -= 1;
-        self.bytes -= message.len();
-        self.note_gap(stream, number);
-        Some(message.len())
-    }
-
-    fn note_gap(&mut self, stream: u64, number: u64) {
-        // Most streams have one message.
-        if let Some(at) = self.gaps.iter().position(|(of, _)| *of == stream) {
-            self.gaps.remove(at);
-        } else if self.gaps.len() >= GAPS_KNOWN {
-            self.gaps.pop_front();
-        }
-        self.gaps.push_back((stream, number));
+        let lost = message.map_or(0, |message| message.len());
+        self.bytes -= lost;
+        Some(lost)
     }
 }
-
-/// The number of streams of a session for which the last dropped message is remembered.
-const GAPS_KNOWN: usize = 64;
 
 impl MemoryEvents {
     /// An empty store with these limits.
@@ -317,7 +305,7 @@ impl MemoryEvents {
 
 impl MemoryEvents {
     /// Stores a message with this number, or else with the next number of the session. Returns its number. Numbers begin with 1, and grow in
-    /// each stream.
+    /// each stream. Those of a stream of requests have no gaps.
     pub(crate) fn append(
         &mut self,
         session: &str,
@@ -331,11 +319,10 @@ impl MemoryEvents {
         let before = kept.bytes;
         kept.last += 1;
         let number = number.unwrap_or(kept.last);
-        // A message over the limit would displace all others.
-        if message.len() <= self.replay.bytes {
-            kept.keep(stream, number, message);
-        } else {
-            kept.note_gap(stream, number);
+        // A message over the limit would displace all others. In a stream of requests, it is known that there was one.
+        let fits = message.len() <= self.replay.bytes;
+        if fits || !is_standalone(stream) {
+            kept.keep(stream, number, fits.then_some(message));
         }
         while kept.messages > self.replay.events || kept.bytes > self.replay.bytes {
             if kept.drop_one().is_none() {
@@ -370,14 +357,17 @@ impl MemoryEvents {
         let Some(kept) = self.sessions.get(session) else {
             return false;
         };
-        let mut gone = kept.gaps.iter();
-        let has_gap = gone.any(|(of, number)| *of == stream && *number > after);
         let Some(messages) = kept.streams.get(&stream) else {
             return false;
         };
         let start = messages.partition_point(|(number, _)| *number <= after);
+        let (mut last, mut has_gap) = (after, false);
         for (number, message) in messages.range(start..) {
-            show(*number, message);
+            has_gap |= message.is_none() || *number != last + 1;
+            last = *number;
+            if let Some(message) = message {
+                show(*number, message);
+            }
         }
         // The stream of a request cannot be resumed if a message is missing. The standalone stream can.
         is_standalone(stream) || !has_gap
@@ -423,12 +413,12 @@ mod tests {
     #[test]
     fn a_stream_is_replayed_after_a_number_and_no_other() {
         let mut store = MemoryEvents::new(Replay::new(8, 100));
-        for (stream, message) in [(1, "a"), (2, "b"), (1, "c")] {
-            store.append("s", stream, None, message);
+        for (stream, number, message) in [(1, 1, "a"), (3, 1, "b"), (1, 2, "c")] {
+            store.append("s", stream, Some(number), message);
         }
         store.append("t", 1, None, "of another session");
-        assert_eq!(replayed(&mut store, 1, 1), (true, [(3, "c".into())].into()));
-        assert_eq!(replayed(&mut store, 1, 3), (true, Vec::new()));
+        assert_eq!(replayed(&mut store, 1, 1), (true, [(2, "c".into())].into()));
+        assert_eq!(replayed(&mut store, 1, 2), (true, Vec::new()));
         assert_eq!(replayed(&mut store, 9, 0), (false, Vec::new()));
         store.forget("s");
         assert_eq!(replayed(&mut store, 1, 0), (false, Vec::new()));
@@ -462,12 +452,17 @@ mod tests {
     #[test]
     fn of_each_stream_it_is_known_that_it_has_a_gap() {
         let mut store = MemoryEvents::new(Replay::new(2, 100));
-        for (stream, message) in [(1, "a"), (3, "b"), (1, "c"), (3, "d")] {
-            store.append("s", stream, None, message);
+        for (stream, number) in [(1, 1), (3, 1), (1, 2), (3, 2)] {
+            store.append("s", stream, Some(number), "a");
         }
-        for (stream, last) in [(1, 1), (3, 2)] {
+        for stream in [1, 3] {
             assert!(!replayed(&mut store, stream, 0).0, "{stream}");
-            assert!(replayed(&mut store, stream, last).0, "{stream}");
+            assert!(replayed(&mut store, stream, 1).0, "{stream}");
+        }
+        // Also if it is the last message, and no other is kept.
+        store.append("s", 1, Some(3), &"long".repeat(100));
+        for (after, is_complete) in [(1, false), (2, false), (3, true)] {
+            assert_eq!(replayed(&mut store, 1, after), (is_complete, Vec::new()));
         }
     }
 
@@ -600,20 +595,6 @@ mod tests {
         assert_eq!(replayed(&mut store, 1, 2), (true, left.into()));
         // Nothing is kept of this stream, so it may never have existed.
         assert_eq!(replayed(&mut store, STANDALONE, 1), (false, Vec::new()));
-    }
-
-    #[test]
-    fn gaps_are_known_of_the_last_streams_and_once_of_each() {
-        let mut kept = Kept::default();
-        for number in 1..=3 {
-            kept.note_gap(1, number);
-        }
-        assert_eq!(kept.gaps, [(1, 3)]);
-        for stream in 2..=GAPS_KNOWN as u64 + 1 {
-            kept.note_gap(stream, 9);
-        }
-        assert_eq!(kept.gaps.len(), GAPS_KNOWN);
-        assert_eq!(kept.gaps.front(), Some(&(2, 9)));
     }
 
     #[test]

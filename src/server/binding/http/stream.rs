@@ -91,7 +91,14 @@ impl HttpBinding {
         let session = session.filter(|session| !session.is_sse)?;
         let message = core::str::from_utf8(message).ok()?;
         let number = match &mut self.events {
-            Events::Memory(events) => events.append(&session.id, name, None, message),
+            Events::Memory(events) => {
+                let number = if is_standalone(name) {
+                    None
+                } else {
+                    Some(session.next_number(name)?)
+                };
+                events.append(&session.id, name, number, message)
+            }
             Events::Driver => {
                 let number = session.next_number(name)?;
                 self.lookups.request(StoreRequest::Append {
