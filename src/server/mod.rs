@@ -206,7 +206,8 @@ impl Server {
         self.cx.clock.next()
     }
 
-    /// The configuration of this server.
+    /// The configuration of this server. Its [`offer`](Config::offer) and its [`http`](Config::http) are `None`, because the server has taken
+    /// both.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.cx.config
