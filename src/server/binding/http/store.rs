@@ -21,7 +21,7 @@ pub(crate) enum Events {
 /// driver's store must do.
 ///
 /// Each server is named by its [number](super::DriverStorage::instance). A server is alive from its first request until it
-/// [leaves](MemoryStore::leave).
+/// [leaves](MemoryStore::leave), and again from its next request on.
 ///
 /// ```
 /// use everlink::server::{MemoryStore, Replay};
@@ -67,6 +67,8 @@ impl MemoryStore {
     }
 
     /// Records that a server is gone. The sessions that it served get another home, and the notes to it are dropped.
+    ///
+    /// A request of the server after that says that it is back. So drop the requests of a server that is gone for good.
     pub fn leave(&mut self, node: u32) {
         self.nodes.remove(&node);
         self.leaving.remove(&node);
