@@ -74,6 +74,7 @@ impl Client {
                 // The server may not have reported changes before this.
                 self.catalog.all_changed(&mut self.cx);
             }
+            Heard::ListenedAgain => self.catalog.outdate(),
             Heard::Lost { wires, is_suspect } => {
                 for wire in wires {
                     self.request_lost(wire, FailureKind::Cut);

@@ -149,6 +149,8 @@ pub(in crate::client) enum Heard<'r> {
     Gone,
     /// `notifications/initialized` was accepted, after the server had refused it.
     InitializedLate,
+    /// The listen stream is open again, after a gap that it does not repeat.
+    ListenedAgain,
     /// These requests get no reply. `is_suspect`: the whole server may be gone.
     Lost {
         wires: Vec<u64>,
