@@ -463,7 +463,7 @@ impl Client {
         if self.binding.repeats_params() && self.requests.lacks_fields(id, &error) {
             // The header fields are then built from the new list (S-XHDR-12).
             self.catalog.outdated(List::Tools);
-            self.requests.await_schema(id);
+            self.requests.await_schema(&mut self.cx, id);
             return self.catalog.want(List::Tools, id);
         }
         let is_of_version = error.code == code::UNSUPPORTED_PROTOCOL_VERSION;
