@@ -43,7 +43,7 @@ pub(in crate::client) struct Call {
     /// Whether it has already waited once for a new list of tools.
     pub(in crate::client) has_new_schema: bool,
     resends: u32,
-    /// How often a server turned it away.
+    /// How often a server turned it away, or lost the list that it waits for.
     refusals: u32,
     clock: Clock,
 }
@@ -417,12 +417,12 @@ impl Calls {
     }
 
     /// Counts a server that ended while it sent the list for this call. Returns whether the next server may be asked.
-    pub(in crate::client) fn page_lost(&mut self, id: CallId, resends: u32) -> bool {
+    pub(in crate::client) fn page_lost(&mut self, id: CallId, most: u32) -> bool {
         let Some(call) = self.table.get_mut(id) else {
             return false;
         };
-        call.resends += 1;
-        call.resends <= resends
+        call.refusals += 1;
+        call.refusals <= most
     }
 
     /// Puts the call back into the queue after its server ended. Returns false if it must not be repeated.
