@@ -16,7 +16,6 @@ use super::requests::invalid;
 use super::requests::pending::{Found, Purpose, id_of, wire_of};
 use super::requests::progress::cancelled_id;
 use super::requests::reply::{Meaning, Reply, as_ref, refusal};
-use super::session::HandshakeCue;
 use super::session::handshake::HandshakeStep;
 use super::session::result_head::ResultHead;
 use crate::driver::CallId;
@@ -88,8 +87,6 @@ impl Client {
                 self.noise(&what, &text);
             }
             Heard::NoContact(lost) => self.no_contact(*lost),
-            Heard::EndpointMissed => self.session.step(HandshakeCue::MissEndpoint),
-            Heard::EndpointSought => self.session.step(HandshakeCue::SeekEndpoint),
             Heard::NoEndpoint(why) => self.handshake_step(HandshakeStep::Refused(why)),
             Heard::Noise(what, bytes) => self.noise(what, bytes),
             Heard::Nothing => {}

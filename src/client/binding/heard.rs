@@ -139,10 +139,6 @@ pub(in crate::client) enum Heard<'r> {
     CredentialsAsked,
     /// The server named the URL for messages.
     Endpoint,
-    /// The server is not behind the old transport, which was only a guess.
-    EndpointMissed,
-    /// The old transport is tried, because `initialize` has no reply.
-    EndpointSought,
     /// These faults were reported, and then this was heard.
     Faulty(&'r [Fault], Box<Heard<'r>>),
     /// The server's session has ended, as far as this link can end it.
