@@ -7,7 +7,8 @@ mod rig;
 
 use alloc_count::{Counting, Counts, count, live};
 use everlink::client::Event;
-use everlink::{Client, Input, Output, Payload};
+use everlink::protocol::Era;
+use everlink::{Client, Input, Instant, Output, Payload};
 use rig::pair::Pair;
 use rig::{ERAS, Rig, params};
 
@@ -164,6 +165,24 @@ fn finished_calls_leave_no_memory_allocated() {
             assert_eq!(round(&mut rig), before, "{era:?}");
         }
     }
+}
+
+/// A legacy server can stop and restart the clocks of all calls with each question, as often as it likes.
+#[test]
+fn clocks_of_all_calls_are_stopped_and_restarted_at_no_cost_for_each() {
+    let mut rig = Rig::ready(Era::Legacy);
+    let hold = |rig: &mut Rig| {
+        let ((), counts) = count(|| {
+            for is_held in [true, false] {
+                rig.link.hold_back(Instant::ZERO, is_held);
+            }
+        });
+        rig.drain();
+        counts
+    };
+    let alone = hold(&mut rig);
+    rig.put_in_flight(500);
+    assert_eq!(hold(&mut rig), alone);
 }
 
 /// Events and outputs are moved through a queue and out of `poll_output`, so rare and large parts are boxed. The size is

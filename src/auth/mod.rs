@@ -445,7 +445,7 @@ impl Authorizer {
         else {
             return false;
         };
-        // Only origins that this authorizer sends to are noted, so there are few.
+        // Only origins that this authorizer sends to are noted, and few are kept; see `settle`.
         self.exchanges.nonces.insert(origin.into(), nonce.into());
         true
     }
@@ -535,8 +535,14 @@ impl Authorizer {
             .extend(key.map(|key| Output::Unlock { key, lock }));
     }
 
-    /// Goes to rest: signed in if there are tokens, else signed out.
+    /// Goes to rest: signed in if there are tokens, else signed out. Keeps only the nonces of the server and of the authorization server in use.
     fn settle(&mut self) {
+        let server = self.config.server.origin();
+        let held = self.held.as_ref();
+        let issuer = held.and_then(|held| Url::parse(&held.token_endpoint).ok());
+        let issuer = issuer.map(|url| url.origin());
+        let is_used = |of: &String| *of == server || issuer.as_ref() == Some(of);
+        self.exchanges.nonces.retain(|origin, _| is_used(origin));
         let has_tokens = self.access_token().is_some();
         self.go(if has_tokens {
             Cue::Usable

@@ -131,12 +131,12 @@ impl Authorizer {
         let is_place_new = self.store.place.as_ref() != Some(&held.place) || !self.store.is_stored;
         let place = is_place_new.then(|| record::write(&held.place));
         self.outputs.push_back(Output::Save { key, record });
-        self.store.saves = 1;
+        self.store.saves += 1;
         self.store.is_save_due = false;
         if let Some(record) = place {
             let key = self.server_key();
             self.outputs.push_back(Output::Save { key, record });
-            self.store.saves = 2;
+            self.store.saves += 1;
         }
         self.arm(self.config.exchange_timeout);
     }
@@ -150,12 +150,9 @@ impl Authorizer {
     }
 
     pub(super) fn saved(&mut self) {
-        if self.store.is_save_due {
-            // One of two records was saved. Both are saved again.
-            return;
-        }
         self.store.saves = self.store.saves.saturating_sub(1);
-        if self.store.saves > 0 {
+        // If one of two records was not saved, both are saved again.
+        if self.store.is_save_due || self.store.saves > 0 {
             return;
         }
         match self.state {
@@ -241,6 +238,7 @@ impl Authorizer {
                 | State::Leaving
                 | State::Deleting
         );
+        self.store.saves = self.store.saves.saturating_sub(1);
         if !is_of_store || self.store.is_save_due {
             return;
         }

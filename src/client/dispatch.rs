@@ -16,7 +16,6 @@ use super::requests::invalid;
 use super::requests::pending::{Found, Purpose, id_of, wire_of};
 use super::requests::progress::cancelled_id;
 use super::requests::reply::{Meaning, Reply, as_ref, refusal};
-use super::session::HandshakeCue;
 use super::session::handshake::HandshakeStep;
 use super::session::result_head::ResultHead;
 use crate::driver::CallId;
@@ -74,6 +73,7 @@ impl Client {
                 // The server may not have reported changes before this.
                 self.catalog.all_changed(&mut self.cx);
             }
+            Heard::ListenedAgain => self.catalog.outdate(),
             Heard::Lost { wires, is_suspect } => {
                 for wire in wires {
                     self.request_lost(wire, FailureKind::Cut);
@@ -87,8 +87,6 @@ impl Client {
                 self.noise(&what, &text);
             }
             Heard::NoContact(lost) => self.no_contact(*lost),
-            Heard::EndpointMissed => self.session.step(HandshakeCue::MissEndpoint),
-            Heard::EndpointSought => self.session.step(HandshakeCue::SeekEndpoint),
             Heard::NoEndpoint(why) => self.handshake_step(HandshakeStep::Refused(why)),
             Heard::Noise(what, bytes) => self.noise(what, bytes),
             Heard::Nothing => {}
@@ -462,7 +460,7 @@ impl Client {
         if self.binding.repeats_params() && self.requests.lacks_fields(id, &error) {
             // The header fields are then built from the new list (S-XHDR-12).
             self.catalog.outdated(List::Tools);
-            self.requests.await_schema(id);
+            self.requests.await_schema(&mut self.cx, id);
             return self.catalog.want(List::Tools, id);
         }
         let is_of_version = error.code == code::UNSUPPORTED_PROTOCOL_VERSION;

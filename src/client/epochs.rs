@@ -14,7 +14,6 @@ use super::lifecycle::table::{After, Cue, State};
 use super::lifecycle::{AfterEnd, Opened, Probing, Surroundings};
 use super::requests::pending::Purpose;
 use super::session::handshake::{HandshakeRequest, HandshakeStep, Terms};
-use super::session::{HandshakeCue, HandshakePhase};
 use crate::driver::{CallId, ExitStatus, Fault, Instant, LAST_WORDS};
 use crate::protocol::{Era, code};
 use crate::util::noise::excerpt;
@@ -36,9 +35,8 @@ impl Client {
                 let is_same = !self.session.take_capabilities(&mut self.cx);
                 match self.binding.start(&mut self.cx, is_same) {
                     Start::Fresh => self.begin_handshake(),
-                    Start::OldSse => self.session.step(HandshakeCue::SeekEndpoint),
+                    Start::OldSse => {}
                     Start::Revive(version) => {
-                        self.session.step(HandshakeCue::Revive);
                         self.session.speak(&self.cx.config, version, None);
                         self.requests
                             .request(&mut self.cx, Purpose::Revive, Frame::Ping);
@@ -297,12 +295,10 @@ impl Client {
         match step {
             HandshakeStep::Agreed(terms) => self.agreed(*terms, false),
             HandshakeStep::Refused(why) => {
-                self.session.step(HandshakeCue::Refuse);
                 let why = excerpt(&why).into();
                 self.take_down(Cause::HandshakeRefused { why });
             }
             HandshakeStep::Send(HandshakeRequest::Discover(version)) => {
-                self.session.step(HandshakeCue::Discover);
                 self.requests.forget_late_probe();
                 let logs = self.catalog.wanted_logs(&self.cx.config);
                 self.session.speak(&self.cx.config, version, logs);
@@ -312,10 +308,8 @@ impl Client {
             }
             HandshakeStep::Send(HandshakeRequest::Initialize(version)) => {
                 if let Some(patience) = self.session.introduction_patience(&self.cx.config) {
-                    self.session.step(HandshakeCue::Hold);
                     return self.cx.arm_in(Timer::Probe, patience);
                 }
-                self.session.step(HandshakeCue::Initialize);
                 self.cx.timers.disarm(Timer::Probe);
                 self.session.speak(&self.cx.config, version, None);
                 let frame = |wire| Frame::Initialize(wire, version);
@@ -417,17 +411,10 @@ impl Client {
     /// Handles `Timer::Probe`: no reply to `server/discover` or to the ping that revives a session, or no `initialize` from
     /// the relay's client.
     pub(super) fn probe_unanswered(&mut self) {
-        match self.session.phase() {
-            HandshakePhase::Held => {
-                self.send_held_initialize();
-            }
-            HandshakePhase::Reviving => self.stop_reviving(false),
-            HandshakePhase::Idle
-            | HandshakePhase::Probing
-            | HandshakePhase::Initializing
-            | HandshakePhase::SeekingEndpoint
-            | HandshakePhase::Agreed
-            | HandshakePhase::Refused => self.probe_is_silent(),
+        if self.requests.wire_for(&Purpose::Revive).is_some() {
+            self.stop_reviving(false);
+        } else if !self.send_held_initialize() {
+            self.probe_is_silent();
         }
     }
 
@@ -468,7 +455,6 @@ impl Client {
                 self.handshake_step(step);
             }
             HandshakeRefusal::OldSse(why) => {
-                self.session.step(HandshakeCue::SeekEndpoint);
                 self.binding.try_old_sse(&mut self.cx, why, false);
             }
             HandshakeRefusal::Unavailable { how, is_its_own } => {

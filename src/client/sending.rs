@@ -83,7 +83,8 @@ impl Client {
 
     /// The cached list, if it is fresh at this time.
     pub(super) fn fresh(&self, list: List, now: Instant) -> Option<Arc<Listing>> {
-        self.catalog.fresh(self.session()?, list, now)
+        let hears = self.binding.hears_changes();
+        self.catalog.fresh(self.session()?, list, now, hears)
     }
 
     /// Sends the requests that follow from another wanted watch.
@@ -414,9 +415,7 @@ impl Client {
             return;
         }
         // S-CACHE-08: a list may differ under other credentials.
-        for list in List::ALL {
-            self.catalog.outdated(list);
-        }
+        self.catalog.outdate();
         self.requests.freeze(&mut self.cx, false);
         if self.lifecycle.state() == State::Handshaking {
             self.resume_handshake();

@@ -134,6 +134,37 @@ fn authorization_server_that_always_wants_another_nonce_is_given_up() {
     assert_eq!(process.web.borrow().to(TOKEN).len(), 1 + 2);
 }
 
+/// A server may name another authorization server at each sign-in.
+#[test]
+fn nonce_of_an_authorization_server_that_is_not_used_any_more_is_forgotten() {
+    let mut web = dpop_web();
+    web.at(TOKEN, |_| {
+        Answer::json(200, bound(1)).with("DPoP-Nonce", "old")
+    });
+    add_issuer(&mut web, "https://b.example");
+    let mut process = signed_in(web);
+    for issuer in ["https://b.example", ISSUER] {
+        {
+            let mut web = process.web.borrow_mut();
+            let servers = json!({"resource": SERVER, "authorization_servers": [issuer]});
+            web.document(RESOURCE, servers);
+            let refused = if issuer == ISSUER {
+                web.at(TOKEN, |_| Answer::json(200, bound(2)));
+                "https://b.example/token"
+            } else {
+                TOKEN
+            };
+            web.at(refused, |_| refusal(400, "invalid_grant"));
+        }
+        process.unauthorized();
+        process.sign_in();
+        assert_eq!(process.auth.authorized().unwrap().issuer.as_ref(), issuer);
+    }
+    let web = process.web.borrow();
+    let last = web.to(TOKEN).last().unwrap().nonce.clone();
+    assert_eq!(last, None, "it begins anew");
+}
+
 /// A-DPOP-03: the server's nonce is no challenge: the same token is sent again, and no sign-in is spent.
 #[test]
 fn nonce_of_the_server_repeats_the_request_with_the_same_token() {

@@ -731,6 +731,35 @@ fn record_is_saved_again_after_one_two_and_four_seconds() {
     assert_eq!(process.events.iter().filter(is_told).count(), 4);
 }
 
+/// At a sign-in, two records are saved. One fails at once, and the store answers late for the other.
+#[test]
+fn lock_is_held_until_the_store_has_answered_every_save() {
+    let mut process = Process::start(usual_web(), |_| {});
+    process.unauthorized();
+    let store = process.store.clone();
+    process.web.borrow_mut().at(TOKEN, move |_| {
+        store.get().is_silent = true;
+        Answer::json(200, tokens(1))
+    });
+    process.sign_in();
+    let answer = |process: &mut Process, input: Input<'_>| {
+        let now = process.now();
+        process.auth.handle(now, input);
+        process.run();
+    };
+    answer(&mut process, Input::Locked { record: None });
+    assert_eq!(process.auth.state(), State::Saving);
+    answer(&mut process, Input::StoreFailed { why: "disk full" });
+    process.pass(Duration::from_secs(1));
+    for missing in [3, 2, 1] {
+        assert_eq!(process.auth.state(), State::Saving, "{missing} are missing");
+        assert!(!process.locks().is_empty());
+        answer(&mut process, Input::Saved);
+    }
+    assert_eq!(process.auth.state(), State::SignedIn);
+    assert!(process.locks().is_empty());
+}
+
 /// The store falls silent when the authorization server has answered a renewal.
 #[test]
 fn store_that_falls_silent_during_a_renewal_is_given_up_after_a_deadline() {

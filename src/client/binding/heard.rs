@@ -139,16 +139,14 @@ pub(in crate::client) enum Heard<'r> {
     CredentialsAsked,
     /// The server named the URL for messages.
     Endpoint,
-    /// The server is not behind the old transport, which was only a guess.
-    EndpointMissed,
-    /// The old transport is tried, because `initialize` has no reply.
-    EndpointSought,
     /// These faults were reported, and then this was heard.
     Faulty(&'r [Fault], Box<Heard<'r>>),
     /// The server's session has ended, as far as this link can end it.
     Gone,
     /// `notifications/initialized` was accepted, after the server had refused it.
     InitializedLate,
+    /// The listen stream is open again, after a gap that it does not repeat.
+    ListenedAgain,
     /// These requests get no reply. `is_suspect`: the whole server may be gone.
     Lost {
         wires: Vec<u64>,

@@ -488,6 +488,11 @@ impl Binding {
         matches!(self, Binding::Http(_))
     }
 
+    /// Whether changes that a legacy server reports reach the link. Over HTTP, they need a stream.
+    pub(super) fn hears_changes(&self) -> bool {
+        self.http().is_none_or(|http| http.hears_changes())
+    }
+
     /// Whether header fields repeat parameters of a call.
     pub(super) const fn repeats_params(&self) -> bool {
         matches!(self, Binding::Http(_))

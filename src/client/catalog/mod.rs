@@ -158,6 +158,13 @@ impl Catalog {
         self.lists.changed(list);
     }
 
+    /// Marks all lists as changed, without an event.
+    pub(super) fn outdate(&mut self) {
+        for list in List::ALL {
+            self.outdated(list);
+        }
+    }
+
     /// Handles a changed resource.
     fn updated(&mut self, cx: &mut Context, params: Option<Json<'_>>) -> Result<(), Unusable> {
         let on = self.watch_of(params)?;
@@ -371,14 +378,15 @@ impl Catalog {
         self.lists.listing(list).map(|listing| &**listing)
     }
 
-    /// The cached list, if it is fresh.
+    /// The cached list, if it is fresh. `hears`: what a legacy server reports by itself reaches the link.
     pub(super) fn fresh(
         &self,
         session: &Session,
         list: List,
         now: Instant,
+        hears: bool,
     ) -> Option<Arc<Listing>> {
-        let announced = session.capabilities.offers(list.announcement());
+        let announced = hears && session.capabilities.offers(list.announcement());
         self.lists.fresh(list, now, announced)
     }
 

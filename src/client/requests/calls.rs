@@ -5,10 +5,11 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::client::requests::behalf::Behalf;
-use crate::client::requests::deadlines::Clock;
+use crate::client::requests::deadlines::{Clock, Stops};
 use crate::client::requests::options::CallOptions;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
@@ -42,7 +43,7 @@ pub(in crate::client) struct Call {
     /// Whether it has already waited once for a new list of tools.
     pub(in crate::client) has_new_schema: bool,
     resends: u32,
-    /// How often a server turned it away.
+    /// How often a server turned it away, or lost the list that it waits for.
     refusals: u32,
     clock: Clock,
 }
@@ -251,6 +252,11 @@ pub(in crate::client) struct Calls {
     held: bool,
     /// Whether all clocks are stopped, because nothing can be sent without credentials.
     frozen: bool,
+    /// The stops of the clocks of sent calls, and those of the others.
+    sent_stops: Stops,
+    other_stops: Stops,
+    /// The calls whose timers were armed while their clocks were stopped. They are armed again when the clocks restart.
+    stopped: BTreeSet<CallId>,
 }
 
 impl Calls {
@@ -265,6 +271,9 @@ impl Calls {
             in_flight: 0,
             held: false,
             frozen: false,
+            sent_stops: Stops::Before(Duration::ZERO),
+            other_stops: Stops::Before(Duration::ZERO),
+            stopped: BTreeSet::new(),
         }
     }
 
@@ -340,9 +349,7 @@ impl Calls {
     pub(in crate::client) fn accept(&mut self, mut call: Call, now: Instant) -> CallId {
         let id = CallId::from_number(self.next);
         self.next += 1;
-        if self.stands_still(call.phase) {
-            call.clock.pause(now);
-        }
+        call.clock.change_kind(self.stops(call.phase, now));
         if call.phase == Phase::Waiting {
             let bytes = call.bytes();
             call.rank = call.rank_among(self.short_first, bytes);
@@ -377,15 +384,11 @@ impl Calls {
 
     /// Records that the call is handed to the driver.
     pub(in crate::client) fn sent(&mut self, id: CallId, wire: u64, now: Instant) {
-        self.enter(id, Phase::Sent(wire));
-        let stands_still = self.stands_still(Phase::Sent(wire));
+        self.enter(id, Phase::Sent(wire), now);
         if let Some(call) = self.table.get_mut(id) {
             // Each time it is sent, the call has a new progress token.
             call.progress = None;
             call.clock.start(now);
-            if stands_still {
-                call.clock.pause(now);
-            }
         }
     }
 
@@ -402,25 +405,24 @@ impl Calls {
 
     /// Puts the call back into the queue.
     pub(in crate::client) fn send_later(&mut self, id: CallId, now: Instant) {
-        self.enter(id, Phase::Waiting);
-        self.run_again(id, now);
+        self.enter(id, Phase::Waiting, now);
     }
 
     /// Makes the call wait until the list of tools is read again.
-    pub(in crate::client) fn await_schema(&mut self, id: CallId) {
-        self.enter(id, Phase::Schema);
+    pub(in crate::client) fn await_schema(&mut self, id: CallId, now: Instant) {
+        self.enter(id, Phase::Schema, now);
         if let Some(call) = self.table.get_mut(id) {
             call.has_new_schema = true;
         }
     }
 
     /// Counts a server that ended while it sent the list for this call. Returns whether the next server may be asked.
-    pub(in crate::client) fn page_lost(&mut self, id: CallId, resends: u32) -> bool {
+    pub(in crate::client) fn page_lost(&mut self, id: CallId, most: u32) -> bool {
         let Some(call) = self.table.get_mut(id) else {
             return false;
         };
-        call.resends += 1;
-        call.resends <= resends
+        call.refusals += 1;
+        call.refusals <= most
     }
 
     /// Puts the call back into the queue after its server ended. Returns false if it must not be repeated.
@@ -440,10 +442,7 @@ impl Calls {
 
     /// Makes the call wait for answers to asks. Its clock stops until all are there.
     pub(in crate::client) fn asked(&mut self, id: CallId, now: Instant) {
-        self.enter(id, Phase::Asking);
-        if let Some(call) = self.table.get_mut(id) {
-            call.clock.pause(now);
-        }
+        self.enter(id, Phase::Asking, now);
     }
 
     /// Queues the call again, because all answers are there.
@@ -453,16 +452,16 @@ impl Calls {
 
     /// Removes a call that has ended. Returns its last phase, and when it was accepted.
     pub(in crate::client) fn forget(&mut self, id: CallId) -> Option<(Phase, Instant)> {
-        let call = self.table.get(id)?;
-        let known = (call.phase, call.clock.accepted());
-        self.leave(id);
+        let accepted = self.table.get(id)?.clock.accepted();
+        let phase = self.leave(id)?;
+        self.stopped.remove(&id);
         self.table.discard(id);
-        Some(known)
+        Some((phase, accepted))
     }
 
     pub(in crate::client) fn touch(&mut self, id: CallId, now: Instant) {
-        if let Some(call) = self.table.get_mut(id) {
-            call.clock.touch(now);
+        if let Some((clock, _)) = self.clock(id, now) {
+            clock.touch(now);
         }
     }
 
@@ -479,42 +478,57 @@ impl Calls {
         call.is_some_and(|call| call.clock.has_waited_enough(now))
     }
 
-    pub(in crate::client) fn due(&self, id: CallId) -> Option<Instant> {
-        self.table.get(id)?.clock.due()
+    /// When to check the clock of a call next.
+    pub(in crate::client) fn due(&mut self, id: CallId, now: Instant) -> Option<Instant> {
+        let (clock, is_stopped) = self.clock(id, now)?;
+        let due = clock.due(is_stopped.then_some(now));
+        if is_stopped && (self.held || self.frozen) {
+            self.stopped.insert(id);
+        }
+        due
     }
 
     /// The limit that the call has hit, if any.
     pub(in crate::client) fn overdue(&mut self, id: CallId, now: Instant) -> Option<TimeLimit> {
-        self.table.get_mut(id)?.clock.overdue(now)
+        let (clock, is_stopped) = self.clock(id, now)?;
+        clock.overdue(now, is_stopped)
     }
 
-    /// Stops or restarts the clocks of sent calls. Returns the calls whose deadlines may have moved.
-    pub(in crate::client) fn hold(&mut self, held: bool, now: Instant) -> Vec<CallId> {
+    /// The clock of a call, which has caught up, and whether it is stopped.
+    fn clock(&mut self, id: CallId, now: Instant) -> Option<(&mut Clock, bool)> {
+        let phase = self.table.get(id)?.phase;
+        let (stops, is_stopped) = (self.stops(phase, now), self.stands_still(phase));
+        let clock = &mut self.table.get_mut(id)?.clock;
+        clock.catch_up(stops);
+        Some((clock, is_stopped))
+    }
+
+    /// Stops or restarts the clocks of sent calls. Returns the calls whose timers must be armed again.
+    pub(in crate::client) fn hold(&mut self, held: bool, now: Instant) -> BTreeSet<CallId> {
         if held == self.held {
-            return Vec::new();
+            return BTreeSet::new();
         }
         self.held = held;
-        self.set_clocks(now)
+        self.set_clocks(held, now)
     }
 
-    /// Stops or restarts all clocks, because credentials are missing or there again. Returns the calls whose deadlines may have moved.
-    pub(in crate::client) fn freeze(&mut self, frozen: bool, now: Instant) -> Vec<CallId> {
+    /// Stops or restarts all clocks, because credentials are missing or there again. Returns the calls whose timers must be armed again.
+    pub(in crate::client) fn freeze(&mut self, frozen: bool, now: Instant) -> BTreeSet<CallId> {
         if frozen == self.frozen {
-            return Vec::new();
+            return BTreeSet::new();
         }
         self.frozen = frozen;
-        self.set_clocks(now)
+        self.set_clocks(frozen, now)
     }
 
-    fn set_clocks(&mut self, now: Instant) -> Vec<CallId> {
-        let all: Vec<CallId> = self.table.keys().collect();
-        for id in &all {
-            let phase = self.table.get(*id).map(|call| call.phase);
-            if phase.is_some_and(|phase| phase != Phase::Asking) {
-                self.run_again(*id, now);
-            }
+    /// Timers that were armed before a stop fire too early. Then they are armed again.
+    fn set_clocks(&mut self, is_stop: bool, now: Instant) -> BTreeSet<CallId> {
+        self.sent_stops.set(self.held || self.frozen, now);
+        self.other_stops.set(self.frozen, now);
+        if is_stop || self.frozen {
+            return BTreeSet::new();
         }
-        all
+        core::mem::take(&mut self.stopped)
     }
 
     /// Whether the clock of a call in this phase is stopped.
@@ -526,24 +540,25 @@ impl Calls {
         }
     }
 
-    /// Stops or restarts the clock of a call, as its phase requires.
-    fn run_again(&mut self, id: CallId, now: Instant) {
-        let phase = self.table.get(id).map(|call| call.phase);
-        let stands_still = phase.is_some_and(|phase| self.stands_still(phase));
-        if let Some(call) = self.table.get_mut(id) {
-            if stands_still {
-                call.clock.pause(now);
-            } else {
-                call.clock.resume(now);
-            }
+    /// How long the clocks of calls in this phase were stopped in all. Only the difference between two times counts.
+    fn stops(&self, phase: Phase, now: Instant) -> Duration {
+        match phase {
+            Phase::Listing(_) | Phase::Sent(_) => self.sent_stops.in_all(now),
+            Phase::Schema | Phase::Waiting => self.other_stops.in_all(now),
+            Phase::Asking => now.since(Instant::ZERO),
         }
     }
 
-    fn enter(&mut self, id: CallId, phase: Phase) {
-        self.leave(id);
+    fn enter(&mut self, id: CallId, phase: Phase, now: Instant) {
+        let Some(before) = self.leave(id) else {
+            return;
+        };
+        let (stops, next) = (self.stops(before, now), self.stops(phase, now));
         let Some(call) = self.table.get_mut(id) else {
             return;
         };
+        call.clock.catch_up(stops);
+        call.clock.change_kind(next);
         call.phase = phase;
         match phase {
             Phase::Waiting => {
@@ -560,11 +575,11 @@ impl Calls {
         }
     }
 
-    fn leave(&mut self, id: CallId) {
-        let Some(call) = self.table.get(id) else {
-            return;
-        };
-        match call.phase {
+    /// Takes a call out of its phase, and returns the phase.
+    fn leave(&mut self, id: CallId) -> Option<Phase> {
+        let call = self.table.get(id)?;
+        let phase = call.phase;
+        match phase {
             Phase::Waiting => {
                 self.waiting.remove(&(call.rank, id));
                 self.waiting_bytes -= call.bytes();
@@ -575,6 +590,7 @@ impl Calls {
             Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
             Phase::Listing(_) | Phase::Schema => {}
         }
+        Some(phase)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The clock of one call: its two time limits, and the pauses that do not count. It knows neither the method nor the server.
+//! The clock of one call: its two time limits, and the stops that do not count. It knows neither the method nor the server.
 
 use core::time::Duration;
 
@@ -7,7 +7,36 @@ use crate::client::failure::TimeLimit;
 use crate::client::requests::options::CallOptions;
 use crate::driver::Instant;
 
-/// The two time limits of a call, and its pauses.
+/// The stops of all clocks of one kind. To stop or restart them costs the same for any number of clocks: each catches up when it is looked at.
+#[derive(Debug)]
+pub(in crate::client) enum Stops {
+    /// The clocks run, and were stopped for this long in all.
+    Before(Duration),
+    /// The clocks are stopped. The time since this instant is as long as they were stopped in all.
+    Since(Instant),
+}
+
+impl Stops {
+    /// Stops or restarts the clocks.
+    pub(in crate::client) fn set(&mut self, is_stopped: bool, now: Instant) {
+        let in_all = self.in_all(now);
+        *self = if is_stopped {
+            Stops::Since(Instant::from_origin(now.since(Instant::ZERO + in_all)))
+        } else {
+            Stops::Before(in_all)
+        };
+    }
+
+    /// How long the clocks were stopped in all.
+    pub(in crate::client) fn in_all(&self, now: Instant) -> Duration {
+        match self {
+            Stops::Before(in_all) => *in_all,
+            Stops::Since(start) => now.since(*start),
+        }
+    }
+}
+
+/// The two time limits of a call, and its stops.
 #[derive(Debug)]
 pub(in crate::client) struct Clock {
     accepted: Instant,
@@ -16,8 +45,8 @@ pub(in crate::client) struct Clock {
     idle: Option<Duration>,
     idle_at: Option<Instant>,
     total_at: Option<Instant>,
-    /// Since when the clock is stopped.
-    paused: Option<Instant>,
+    /// The stops that the limits allow for: what [`Stops::in_all`] was when they were last moved.
+    stops: Duration,
     /// How long the clock may still be stopped.
     patience: Duration,
     /// How long the call waits while there is no server.
@@ -48,7 +77,7 @@ impl Clock {
             idle,
             idle_at: idle.map(|idle| now + idle),
             total_at: total.map(|total| now + total),
-            paused: None,
+            stops: Duration::ZERO,
             patience: policy.pause_total,
             server_wait: ServerWait::Off,
         }
@@ -64,10 +93,10 @@ impl Clock {
         now.since(self.accepted)
     }
 
-    /// When to check the clock next: at a limit, or at the end of the longest pause.
-    pub(in crate::client) fn due(&self) -> Option<Instant> {
-        match self.paused {
-            Some(since) => Some(since + self.patience),
+    /// When to check the clock next: at a limit, or at the end of the longest stop. `stopped`: the present time, if the clock is stopped.
+    pub(in crate::client) fn due(&self, stopped: Option<Instant>) -> Option<Instant> {
+        match stopped.filter(|_| self.is_patient()) {
+            Some(now) => Some(now + self.patience),
             None => {
                 let limit = match (self.idle_at, self.total_at) {
                     (Some(idle), Some(total)) => Some(idle.min(total)),
@@ -109,39 +138,35 @@ impl Clock {
         self.started
     }
 
-    /// Restarts the idle limit, because there was progress.
+    /// Restarts the idle limit, because there was progress. The clock has caught up.
     pub(in crate::client) fn touch(&mut self, now: Instant) {
-        let from = self.paused.unwrap_or(now);
-        self.idle_at = self.idle.map(|idle| from + idle);
+        self.idle_at = self.idle.map(|idle| now + idle);
     }
 
-    pub(in crate::client) fn pause(&mut self, now: Instant) {
-        if !self.patience.is_zero() {
-            self.paused.get_or_insert(now);
-        }
-    }
-
-    pub(in crate::client) fn resume(&mut self, now: Instant) {
-        let Some(since) = self.paused.take() else {
-            return;
-        };
-        let stood = now.since(since).min(self.patience);
+    /// Moves the limits by the stops since the last time. `stops`: those of its kind, in all.
+    pub(in crate::client) fn catch_up(&mut self, stops: Duration) {
+        let stood = stops.saturating_sub(self.stops).min(self.patience);
+        self.stops = stops;
         self.patience -= stood;
         self.idle_at = self.idle_at.map(|at| at + stood);
         self.total_at = self.total_at.map(|at| at + stood);
     }
 
-    /// The limit that was hit, if any. A clock that has been stopped for too long is restarted.
-    pub(in crate::client) fn overdue(&mut self, now: Instant) -> Option<TimeLimit> {
-        if self
-            .paused
-            .is_some_and(|since| since + self.patience <= now)
-        {
-            self.resume(now);
-        }
+    /// Makes it a clock of another kind, whose stops in all are these.
+    pub(in crate::client) const fn change_kind(&mut self, stops: Duration) {
+        self.stops = stops;
+    }
+
+    /// Whether the clock may still be stopped.
+    const fn is_patient(&self) -> bool {
+        !self.patience.is_zero()
+    }
+
+    /// The limit that was hit, if any. The clock has caught up. One that was stopped for too long runs again.
+    pub(in crate::client) fn overdue(&self, now: Instant, is_stopped: bool) -> Option<TimeLimit> {
         let past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         match (past(self.total_at), past(self.idle_at)) {
-            _ if self.paused.is_some() => None,
+            _ if is_stopped && self.is_patient() => None,
             (true, _) => Some(TimeLimit::Total),
             (false, true) => Some(TimeLimit::Idle),
             (false, false) => None,
@@ -168,31 +193,46 @@ mod tests {
         for minute in 1..20 {
             clock.touch(at(minute * 50));
         }
-        assert_eq!(clock.due(), Some(at(600)));
-        assert_eq!(clock.overdue(at(599)), None);
-        assert_eq!(clock.overdue(at(600)), Some(TimeLimit::Total));
+        assert_eq!(clock.due(None), Some(at(600)));
+        assert_eq!(clock.overdue(at(599), false), None);
+        assert_eq!(clock.overdue(at(600), false), Some(TimeLimit::Total));
     }
 
     #[test]
-    fn a_pause_moves_both_limits_by_its_length() {
-        let mut clock = clock();
-        clock.pause(at(50));
-        assert_eq!(clock.overdue(at(1_000)), None);
-        clock.pause(at(1_000));
-        clock.resume(at(1_050));
-        assert_eq!(clock.due(), Some(at(1_060)));
-        assert_eq!(clock.overdue(at(1_060)), Some(TimeLimit::Idle));
+    fn a_stop_moves_both_limits_by_its_length() {
+        let (mut clock, mut stops) = (clock(), Stops::Before(Duration::ZERO));
+        stops.set(true, at(50));
+        clock.catch_up(stops.in_all(at(1_000)));
+        assert_eq!(clock.overdue(at(1_000), true), None);
+        stops.set(true, at(1_000));
+        stops.set(false, at(1_050));
+        clock.catch_up(stops.in_all(at(1_050)));
+        assert_eq!(clock.due(None), Some(at(1_060)));
+        assert_eq!(clock.overdue(at(1_059), false), None);
+        assert_eq!(clock.overdue(at(1_060), false), Some(TimeLimit::Idle));
+    }
+
+    #[test]
+    fn stops_of_another_kind_do_not_count() {
+        let (mut clock, mut stops) = (clock(), Stops::Before(Duration::ZERO));
+        stops.set(true, at(0));
+        clock.change_kind(stops.in_all(at(20)));
+        stops.set(false, at(30));
+        clock.catch_up(stops.in_all(at(40)));
+        assert_eq!(clock.due(None), Some(at(70)));
     }
 
     #[test]
     fn patience_ends() {
-        let mut clock = clock();
-        clock.pause(at(0));
-        assert_eq!(clock.due(), Some(at(1_800)));
-        assert_eq!(clock.overdue(at(1_800)), None);
-        clock.pause(at(1_800));
-        assert_eq!(clock.due(), Some(at(1_860)));
-        assert_eq!(clock.overdue(at(1_860)), Some(TimeLimit::Idle));
+        let (mut clock, mut stops) = (clock(), Stops::Before(Duration::ZERO));
+        stops.set(true, at(0));
+        assert_eq!(clock.due(Some(at(0))), Some(at(1_800)));
+        clock.catch_up(stops.in_all(at(1_799)));
+        assert_eq!(clock.due(Some(at(1_799))), Some(at(1_800)));
+        clock.catch_up(stops.in_all(at(1_860)));
+        assert_eq!(clock.due(Some(at(1_860))), Some(at(1_860)));
+        assert_eq!(clock.overdue(at(1_859), true), None);
+        assert_eq!(clock.overdue(at(1_860), true), Some(TimeLimit::Idle));
     }
 
     #[test]
@@ -200,9 +240,9 @@ mod tests {
         let options = CallOptions::new()
             .with_idle(Limit::Never)
             .with_total(Limit::Never);
-        let mut clock = Clock::new(at(0), &options, &Policy::interactive());
-        assert_eq!(clock.due(), None);
-        assert_eq!(clock.overdue(Instant::MAX), None);
+        let clock = Clock::new(at(0), &options, &Policy::interactive());
+        assert_eq!(clock.due(None), None);
+        assert_eq!(clock.overdue(Instant::MAX, false), None);
     }
 
     #[test]
@@ -210,10 +250,10 @@ mod tests {
         let mut clock = clock();
         clock.await_server(at(4));
         clock.await_server(at(9));
-        assert_eq!(clock.due(), Some(at(4)));
+        assert_eq!(clock.due(None), Some(at(4)));
         assert!(!clock.has_waited_enough(at(3)));
         assert!(clock.has_waited_enough(at(4)));
-        assert_eq!(clock.due(), Some(at(60)), "it is not due twice");
+        assert_eq!(clock.due(None), Some(at(60)), "it is not due twice");
         clock.start(at(5));
         assert!(!clock.has_waited_enough(at(6)));
     }

@@ -469,8 +469,9 @@ impl Requests {
     }
 
     /// Makes a call wait until the list of tools is read again.
-    pub(super) fn await_schema(&mut self, id: CallId) {
-        self.calls.await_schema(id);
+    pub(super) fn await_schema(&mut self, cx: &mut Context, id: CallId) {
+        self.calls.await_schema(id, cx.now);
+        self.arm(cx, id);
     }
 
     /// Queues a call again if it waited for the list of tools only to build its header fields. Returns whether it did.
@@ -497,8 +498,8 @@ impl Requests {
         }
     }
 
-    fn arm(&self, cx: &mut Context, id: CallId) {
-        if let Some(at) = self.calls.due(id) {
+    fn arm(&mut self, cx: &mut Context, id: CallId) {
+        if let Some(at) = self.calls.due(id, cx.now) {
             cx.arm_at(Timer::Call(id), at);
         }
     }

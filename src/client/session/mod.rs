@@ -1,7 +1,6 @@
 //! The handshake of an epoch, and what was agreed in it. It knows neither the transport nor calls in flight.
 
 pub(in crate::client) mod handshake;
-mod phase;
 pub(in crate::client) mod result_head;
 pub(in crate::client) mod writer;
 
@@ -24,7 +23,6 @@ use crate::protocol::{
 use crate::util::Arc;
 use crate::wire::{self, Inbound, Malformed};
 use handshake::{Handshake, Terms};
-pub(in crate::client) use phase::{Cue as HandshakeCue, Phase as HandshakePhase};
 use result_head::{KnownPrefix, ResultHead};
 use writer::MessageWriter;
 
@@ -37,7 +35,6 @@ pub(super) struct SessionState {
     /// The agreed session, as long as the server can still reply.
     agreed: Option<Arc<Session>>,
     handshake: Handshake,
-    phase: HandshakePhase,
     writer: MessageWriter,
     /// The capabilities to declare in the next handshake, if they differ from the present ones.
     next_capabilities: Option<Box<ClientCapabilities>>,
@@ -50,7 +47,6 @@ impl SessionState {
         SessionState {
             agreed: None,
             handshake: Handshake::new(config.dialect, config.versions, config.remembered_era),
-            phase: HandshakePhase::Idle,
             writer: MessageWriter::new(config, Version::LATEST_LEGACY, None),
             next_capabilities: None,
             known_prefix: KnownPrefix::default(),
@@ -90,15 +86,6 @@ impl SessionState {
 
     pub(super) const fn handshake(&mut self) -> &mut Handshake {
         &mut self.handshake
-    }
-
-    pub(super) const fn phase(&self) -> HandshakePhase {
-        self.phase
-    }
-
-    /// Moves the handshake to the phase that follows on this cue, if there is one.
-    pub(super) fn step(&mut self, cue: HandshakeCue) {
-        self.phase = phase::next(self.phase, cue).unwrap_or(self.phase);
     }
 }
 
@@ -140,7 +127,6 @@ impl SessionState {
         logs: Option<LogLevel>,
         is_revived: bool,
     ) {
-        self.step(HandshakeCue::Agree);
         let version = terms.version;
         if version.era() == Era::Modern {
             self.take_capabilities(cx);
@@ -162,7 +148,6 @@ impl SessionState {
 
     /// Ends the session.
     pub(super) fn end(&mut self) {
-        self.step(HandshakeCue::End);
         self.agreed = None;
         self.known_prefix = KnownPrefix::default();
     }

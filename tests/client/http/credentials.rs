@@ -2,7 +2,7 @@
 //! them.
 
 use crate::client_http::{
-    self, Harness, LEGACY, VERSIONS, config, every_chunking, result, seconds,
+    self, Exchange, Harness, LEGACY, VERSIONS, config, every_chunking, result, seconds,
 };
 use everlink::client::{Cause, Event, FailureKind, State};
 use everlink::http::Verb;
@@ -236,6 +236,30 @@ fn s_auth_08_listen_resume_and_delete_may_be_refused_without_a_failure() {
         harness.status(delete.stream, 401);
         assert_eq!(harness.client.state(), State::Closed);
     }
+}
+
+/// The application may need longer to find credentials than the link asks for the listen stream in vain.
+#[test]
+fn listen_stream_that_was_open_is_opened_again_by_late_credentials() {
+    let is_get = |exchange: &Exchange| exchange.verb == Verb::Get;
+    let mut harness = Harness::legacy_awaiting_listen();
+    let mut listen = harness.next_exchange(Verb::Get);
+    harness.begin_stream(listen.stream);
+    harness.end(listen.stream);
+    for _ in 0..600 {
+        harness.advance_serving(seconds(1));
+        while let Some(get) = harness.find(is_get) {
+            harness.status(get.stream, 401);
+            listen = get;
+        }
+    }
+    assert!(harness.now.since(listen.at) > seconds(200), "given up");
+    harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 401);
+    authorize(&mut harness);
+    let again = harness.find(is_get);
+    assert!(again.is_some(), "new credentials open the stream");
 }
 
 /// S-AUTH-02: the link holds no credentials and adds none to any request.

@@ -390,6 +390,23 @@ fn s_xhdr_12_call_refused_for_its_headers_is_sent_again_once_with_a_fresh_schema
     assert_eq!(harness.unseen_count(), 0);
 }
 
+/// The refused call did not run, whatever becomes of the list that it waits for.
+#[test]
+fn call_that_waits_for_its_schema_was_not_sent_when_pages_of_the_list_are_lost() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "query"}));
+    let post = harness.next_post("tools/call");
+    harness.json(post.stream, 400, &error(&post, -32_020));
+    while !harness.is_settled(call) {
+        let list = harness.next_post("tools/list");
+        harness.begin_stream(list.stream);
+        harness.end(list.stream);
+    }
+    let failure = harness.failure(call);
+    assert_eq!(failure.kind, FailureKind::Cut);
+    assert_eq!(failure.delivery, Delivery::NotSent);
+}
+
 /// S-XHDR-16: a request that is too large is refused, and only this call fails.
 #[test]
 fn s_xhdr_16_request_refused_as_too_large_fails_only_its_call() {

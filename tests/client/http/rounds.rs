@@ -327,6 +327,24 @@ fn s_mrtr_14_call_fails_after_ten_rounds() {
     assert_eq!(harness.unseen_count(), 0);
 }
 
+/// An answer goes back under the key of its question, so a key can have only one.
+#[test]
+fn round_with_two_questions_under_one_key_is_invalid() {
+    for second in ["a", r"\u0061"] {
+        let (mut harness, call, post) = start_call("tools/call", json!({"name": "add"}));
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{},"result":{{"resultType":"input_required","inputRequests":{{"a":{asked},"{second}":{asked}}}}}}}"#,
+            post.body["id"],
+            asked = roots_request(),
+        );
+        let fields = [("content-type", "application/json")];
+        harness.respond(post.stream, 200, &fields, &body);
+        assert!(harness.find_ask().is_none());
+        let why = "its questions cannot be read".into();
+        assert_eq!(harness.failure(call).kind, FailureKind::Invalid { why });
+    }
+}
+
 /// S-RPC-19: in the legacy era such a result is an ordinary result.
 #[test]
 fn legacy_result_with_input_required_members_is_an_ordinary_result() {

@@ -342,6 +342,80 @@ fn s_cache_09_change_notification_makes_the_cached_list_stale() {
     assert_eq!(harness.listed(call).len(), 0);
 }
 
+/// A server that declares `listChanged` reports changes only on a stream that is open.
+#[test]
+fn legacy_list_is_read_again_while_no_stream_reports_its_changes() {
+    let is_get = |exchange: &Exchange| exchange.verb == Verb::Get;
+    let mut refused = Harness::legacy();
+    read_tools(&mut refused);
+    let mut given_up = Harness::legacy_awaiting_listen();
+    for _ in 0..600 {
+        while let Some(get) = given_up.find(is_get) {
+            given_up.status(get.stream, 503);
+        }
+        given_up.advance_serving(seconds(1));
+    }
+    read_tools(&mut given_up);
+    let mut settings = config();
+    settings.binding.http_mut().expect("over HTTP").listens = false;
+    let mut unwanted = Harness::legacy_with(settings, "2025-11-25");
+    read_tools(&mut unwanted);
+    for (mut harness, why) in [
+        (refused, "refused"),
+        (given_up, "given up"),
+        (unwanted, "not wanted"),
+    ] {
+        assert!(
+            !harness.client.is_fresh(harness.now, List::Tools),
+            "the stream was {why}"
+        );
+        read_tools(&mut harness);
+    }
+}
+
+#[test]
+fn legacy_list_is_kept_while_a_stream_reports_its_changes() {
+    let mut harness = Harness::legacy_awaiting_listen();
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    read_tools(&mut harness);
+    harness.advance(seconds(3_600));
+    assert!(harness.client.is_fresh(harness.now, List::Tools));
+
+    let (mut old, stream) = Harness::sse2024();
+    let call = old.list(List::Tools);
+    let post = old.next_post("tools/list");
+    old.status(post.stream, 202);
+    old.event(stream, None, &result(&post, json!({"tools": []})));
+    assert_eq!(old.listed(call).len(), 0);
+    assert!(old.client.is_fresh(old.now, List::Tools));
+}
+
+/// While a listen stream is not open, the server can report nothing. Only a stream that is resumed repeats what was missed.
+#[test]
+fn legacy_list_is_read_again_after_a_gap_in_the_stream_that_reports_its_changes() {
+    for (event, is_kept) in [("", false), ("id: 1\ndata:\n\n", true)] {
+        let mut harness = Harness::legacy_awaiting_listen();
+        let get = harness.next_exchange(Verb::Get);
+        harness.begin_stream(get.stream);
+        harness.bytes(get.stream, event.as_bytes());
+        read_tools(&mut harness);
+        harness.end(get.stream);
+        harness.advance(seconds(2));
+        let again = harness.next_exchange(Verb::Get);
+        harness.begin_stream(again.stream);
+        let is_fresh = harness.client.is_fresh(harness.now, List::Tools);
+        assert_eq!(is_fresh, is_kept, "{event:?}");
+    }
+}
+
+/// Reads the list of tools from the server, not from the cache.
+fn read_tools(harness: &mut Harness) {
+    let call = harness.list(List::Tools);
+    page(harness, &tools(&["a"]), json!({}));
+    assert_eq!(harness.listed(call).len(), 1);
+}
+
 /// S-CACHE-03: only the same list is answered from the cache, and a direct call always goes to the server.
 #[test]
 fn s_cache_03_04_only_the_same_list_is_answered_from_the_cache() {

@@ -64,7 +64,12 @@ impl HttpBinding {
             // No call needs this stream, so the application is not asked. If the stream worked before, it is tried again, because somebody may renew
             // the credentials anyway.
             ExchangeKind::Listen if exchange.resume.was_open => {
-                self.stream_failed(cx, facts, exchange)
+                let heard = self.stream_failed(cx, facts, exchange);
+                if !self.is_listening() {
+                    // It was given up. New credentials open it again.
+                    self.listen.step(ListenCue::Unauthorized);
+                }
+                heard
             }
             ExchangeKind::Listen => self.stop_listening(cx, facts, ListenCue::Unauthorized),
             ExchangeKind::DeleteSession(..) => Heard::Gone,

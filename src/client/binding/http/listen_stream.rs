@@ -46,12 +46,14 @@ impl ListenStream {
             (Off | Unauthorized, ListenCue::Open) => On,
             (On, ListenCue::Abandoned | ListenCue::EpochEnded)
             | (Unauthorized, ListenCue::EpochEnded) => Off,
-            (On, ListenCue::Unauthorized) => Unauthorized,
+            // A stream that is off was given up at this refusal.
+            (Off | On, ListenCue::Unauthorized) => Unauthorized,
 
             // It is open already.
             (On, ListenCue::Open) => return None,
             // There is no stream that could be refused or end.
-            (Off | Unauthorized, ListenCue::Abandoned | ListenCue::Unauthorized)
+            (Off | Unauthorized, ListenCue::Abandoned)
+            | (Unauthorized, ListenCue::Unauthorized)
             | (Off, ListenCue::EpochEnded) => return None,
         })
     }

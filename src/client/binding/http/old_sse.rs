@@ -103,7 +103,7 @@ impl HttpBinding {
         if is_guess {
             cx.timers.disarm(Timer::Endpoint);
             self.transport = Transport::Streamable;
-            Heard::EndpointMissed
+            Heard::Nothing
         } else {
             Heard::NoEndpoint(both.into())
         }
@@ -130,7 +130,7 @@ impl HttpBinding {
             }
             Transport::Streamable => {
                 self.try_old_sse(cx, "`initialize` was not answered".into(), true);
-                Heard::EndpointSought
+                Heard::Nothing
             }
             Transport::OldSse { .. } => Heard::Nothing,
         }

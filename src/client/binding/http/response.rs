@@ -267,8 +267,12 @@ impl HttpBinding {
                 if is_stream =>
             {
                 exchange.step(PhaseCue::Events);
-                exchange.resume.was_open = true;
+                let was_open = mem::replace(&mut exchange.resume.was_open, true);
+                let is_resumed = exchange.resume.cursor.is_some();
                 exchange.body = reader(exchange);
+                if was_open && !is_resumed {
+                    return Heard::ListenedAgain;
+                }
             }
             ExchangeKind::Listen | ExchangeKind::OldStream | ExchangeKind::Resume(_) => {
                 self.abort(cx, stream);

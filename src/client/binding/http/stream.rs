@@ -148,6 +148,11 @@ impl HttpBinding {
         self.listen == ListenStream::On
     }
 
+    /// Whether there is a stream for messages that a legacy server sends by itself.
+    pub(in crate::client::binding) fn hears_changes(&self) -> bool {
+        self.is_listening() || self.transport.is_old_sse()
+    }
+
     /// Waits for the reply to an acknowledged request on the listen stream.
     pub(in crate::client::binding) fn await_elsewhere(&mut self, wire: u64) {
         let elsewhere = Exchange::following(ExchangeKind::Resume(wire), ResumeState::default());
