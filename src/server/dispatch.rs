@@ -158,7 +158,7 @@ impl Server {
         let plan = Params::plan(self.sessions.known_terms());
         match wire::parse_visiting(text, plan, |part| noted.note(part)) {
             Ok(Inbound::One(Message::Request { id, method, params })) => {
-                self.binding.understood(&mut self.cx);
+                self.cx.stats.messages_in += 1;
                 noted.complete(params);
                 self.on_request(from, id, &method, &noted);
             }
@@ -270,7 +270,7 @@ impl Server {
                 }
                 self.binding
                     .open_exchange(&mut self.cx, stream, arrived.accepts, None);
-                self.binding.understood(&mut self.cx);
+                self.cx.stats.messages_in += 1;
                 match self.check_fields(arrived, &method, &params) {
                     Ok(()) => self.on_request(&from, id, &method, &params),
                     Err(error) => self.binding.refuse(&mut self.cx, from.queue, id, error),
@@ -398,7 +398,7 @@ impl Server {
                 .open_exchange(&mut self.cx, stream, arrived.accepts, Some(session));
             arrived.origin_in(stream, session)
         };
-        self.binding.understood(&mut self.cx);
+        self.cx.stats.messages_in += 1;
         self.on_request(&from, id, name, params);
         Ok(())
     }
@@ -518,7 +518,7 @@ impl Server {
     }
 
     fn on_message(&mut self, from: &Origin, message: Message<'_>) {
-        self.binding.understood(&mut self.cx);
+        self.cx.stats.messages_in += 1;
         match message {
             Message::Notification { method, params } => {
                 self.on_notification(from, &method, params);

@@ -570,7 +570,6 @@ impl Server {
         self.requests.clear(&mut self.cx);
         self.cx.outgoing.clear();
         self.cx.clock.clear();
-        self.binding.flush_store_requests(&mut self.cx);
         self.binding.abort(&mut self.cx);
         let epoch = Epoch::FIRST;
         self.cx.outputs.push(Output::Release { epoch });

@@ -49,17 +49,18 @@ impl Server {
         if !matches!(terms, Ok(Terms::Initialize)) && self.is_in_flight(wire) {
             return Err(admission::in_use());
         }
+        // S-TIME-08: a ping is answered promptly, in every state, and needs no handshake.
+        let is_legacy = !matches!(terms, Ok(Terms::Modern)) && self.sessions.speaks(Era::Legacy);
+        if is_legacy && name == names::PING {
+            self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
+            return Ok(());
+        }
         let peer = match terms {
             Err(_) if self.awaits_agreement(from) => return self.defer(from, wire, name, params),
             Err(error) => return Err(error),
             Ok(Terms::Initialize) => return self.admit_initialize(from, wire, params),
             Ok(Terms::Legacy(peer)) => peer,
             Ok(Terms::Modern) => self.sessions.modern_terms(params, None)?,
-            Ok(Terms::Ping) => {
-                // S-TIME-08: a ping is answered promptly, in every state.
-                self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
-                return Ok(());
-            }
         };
         if !self.cx.lifecycle.is_serving()
             && !self.requests.resumes(name, params, from.user.as_deref())
@@ -308,10 +309,6 @@ impl Server {
             }
             Terms::Legacy(peer) => peer,
             Terms::Modern => self.sessions.modern_terms(params, None)?,
-            Terms::Ping => {
-                self.cx.reply(from.queue, wire.id.clone(), Answer::Empty);
-                return Ok(());
-            }
         };
         self.serve(from, wire, name, &peer, params)
     }

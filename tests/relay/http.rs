@@ -180,6 +180,20 @@ impl Harness {
         self.server_sends(json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
+    /// Makes the server answer the newest request with this method.
+    fn reply_to_newest(&mut self, method: &str, result: Value) {
+        let newest = self.received(method).last().copied();
+        let id = newest.expect("a request")["id"].clone();
+        self.server_sends(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    /// The number of notifications of the server that the relay reported as not passed on.
+    fn not_passed(&self, method: &str) -> usize {
+        let text = format!("could not be passed on to the host: {method}");
+        let events = self.events.iter();
+        events.filter(|event| event.contains(&text)).count()
+    }
+
     /// The number of replies to the server's ask with this id.
     fn replies_to_ask(&self, id: u64) -> usize {
         let received = self.received.iter();
@@ -202,6 +216,14 @@ impl Harness {
                 "requestedSchema": {"type": "object", "properties": {}},
             }}),
         );
+    }
+
+    /// Replaces the server, and returns the capabilities that the next one is told.
+    fn declared_to_the_next_server(&mut self) -> Value {
+        self.kill_server();
+        self.advance(seconds(60));
+        let request = self.received("initialize").last().copied();
+        request.expect("a handshake")["params"]["capabilities"].clone()
     }
 
     fn kill_server(&mut self) {
@@ -414,7 +436,12 @@ impl Harness {
             }}),
             Some("initialize") => json!({"result": {
                 "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+                "capabilities": {
+                    "tools": {"listChanged": true},
+                    "prompts": {"listChanged": true},
+                    "resources": {"listChanged": true},
+                    "logging": {},
+                },
                 "serverInfo": {"name": "behind", "version": "1"},
             }}),
             Some("server/discover") => {
@@ -559,6 +586,21 @@ fn clients_that_left_are_forgotten_after_a_server_restart() {
     let eve = harness.send(&call("eve"));
     harness.ask_for_ann();
     assert!(harness.text(eve).contains("your number"));
+    harness.finish();
+}
+
+/// The server may ask as soon as it has read the call.
+#[test]
+fn ask_for_a_call_that_waited_for_the_next_server_reaches_its_client() {
+    let mut harness = Harness::new();
+    harness.open_session("bob");
+    harness.send(&call("eve"));
+    harness.kill_server();
+    let ann = harness.send(&call("ann"));
+    harness.advance(seconds(5));
+    assert_eq!(harness.newest_call().0["name"], "ann");
+    harness.ask_for_ann();
+    assert!(harness.text(ann).contains("your number"));
     harness.finish();
 }
 
@@ -783,11 +825,38 @@ fn capabilities_of_all_clients_together_are_bounded() {
             &json!({"experimental": made_up}),
         ));
     }
-    let declared = &harness.relay.upstream().config().capabilities;
-    let declared = serde_json::to_string(declared).expect("capabilities are JSON");
+    let declared = harness.declared_to_the_next_server().to_string();
     assert!(declared.len() <= 64 << 10, "{} bytes", declared.len());
     assert!(declared.len() > 30 << 10, "as many as fit are declared");
     harness.finish();
+}
+
+/// A server may send any ask that one of the clients can answer, so it is told of all of them.
+#[test]
+fn server_is_told_the_capabilities_of_all_clients() {
+    let mut harness = Harness::new();
+    harness.open_session_with("ann", &json!({"roots": {}}));
+    harness.open_session_with("eve", &json!({"sampling": {}}));
+    let declared = harness.declared_to_the_next_server();
+    assert_eq!(declared, json!({"roots": {}, "sampling": {}}));
+    harness.finish();
+}
+
+/// The limit is inclusive.
+#[test]
+fn capabilities_of_exactly_the_limit_are_declared() {
+    let made_up =
+        |name: &str, bytes: usize| json!({"experimental": {name: {"x": "x".repeat(bytes)}}});
+    let both = json!({"experimental": {"a": {"x": "x".repeat(900)}, "b": {"x": "x".repeat(900)}}});
+    for (spare, is_declared) in [(0, true), (1, false)] {
+        let limit = both.to_string().len() - spare;
+        let mut harness = Harness::with(|config| config.downstream.limits.peer_bytes = limit);
+        harness.open_session_with("ann", &made_up("a", 900));
+        harness.open_session_with("eve", &made_up("b", 900));
+        let declared = harness.declared_to_the_next_server();
+        assert_eq!(declared == both, is_declared, "{declared}");
+        harness.finish();
+    }
 }
 
 /// Lists may differ between users. The list that one client read says nothing about another's.
@@ -836,6 +905,26 @@ fn log_message_for_one_client_is_not_sent_to_others() {
     harness.finish();
 }
 
+/// The server sees all clients as one, so a changed list is for all of them.
+#[test]
+fn changed_lists_are_announced_to_all_clients() {
+    let mut harness = Harness::new();
+    let sessions = [harness.open_session("ann"), harness.open_session("eve")];
+    let streams = [0, 1].map(|at: usize| harness.send(&sessions[at].get()));
+    for session in &sessions {
+        harness.send(&session.post(1, "tools/call", json!({"name": "x"})));
+    }
+    for list in ["tools", "prompts", "resources"] {
+        let method = format!("notifications/{list}/list_changed");
+        harness.server_sends(json!({"jsonrpc": "2.0", "method": method}));
+        for stream in streams {
+            assert!(harness.text(stream).contains(&method));
+        }
+        assert_eq!(harness.not_passed(&method), 0);
+    }
+    harness.finish();
+}
+
 /// A server may report a resource without a subscription. The report goes to the only client, or to nobody if there are
 /// several.
 #[test]
@@ -855,6 +944,8 @@ fn resource_update_without_subscription_is_sent_only_if_there_is_one_client() {
             }}),
         );
         assert_eq!(harness.text(listen_stream).contains("a:b"), is_alone);
+        let not_passed = harness.not_passed("notifications/resources/updated");
+        assert_eq!(not_passed, usize::from(!is_alone));
         harness.finish();
     }
 }
@@ -868,11 +959,44 @@ fn updates_reach_subscribers_of_a_server_that_does_not_declare_subscriptions() {
     harness.send(&ann.post(1, "resources/subscribe", json!({"uri": "a:b"})));
     let id = harness.received("resources/subscribe")[0]["id"].clone();
     harness.server_sends(json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+    // The server knows both clients.
+    harness.send(&eve.post(1, "tools/call", json!({"name": "x"})));
     harness.server_sends(
         json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "a:b"}}),
     );
     assert!(harness.text(ann_stream).contains("a:b"));
     assert!(!harness.text(eve_stream).contains("a:b"));
+    harness.finish();
+}
+
+/// The server sees all clients as one, so it must not hear that one of several subscribers leaves.
+#[test]
+fn server_is_told_only_of_the_last_subscriber_that_unsubscribes() {
+    let mut harness = Harness::new();
+    let sessions = [harness.open_session("ann"), harness.open_session("eve")];
+    let streams = [0, 1].map(|at: usize| harness.send(&sessions[at].get()));
+    let resource = || json!({"uri": "a:b"});
+    for session in &sessions {
+        let stream = harness.send(&session.post(1, "resources/subscribe", resource()));
+        harness.reply_to_newest("resources/subscribe", json!({}));
+        assert!(harness.text(stream).contains(r#""result":{}"#));
+    }
+    let update = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": resource()});
+    let updates = |harness: &Harness| {
+        streams.map(|stream| harness.text(stream).matches("resources/updated").count())
+    };
+    harness.server_sends(update.clone());
+    assert_eq!(updates(&harness), [1, 1]);
+
+    let stream = harness.send(&sessions[0].post(2, "resources/unsubscribe", resource()));
+    assert!(harness.text(stream).contains(r#""result":{}"#));
+    assert!(harness.received("resources/unsubscribe").is_empty());
+    harness.server_sends(update);
+    assert_eq!(updates(&harness), [1, 2]);
+
+    let stream = harness.send(&sessions[1].post(2, "resources/unsubscribe", resource()));
+    harness.reply_to_newest("resources/unsubscribe", json!({}));
+    assert!(harness.text(stream).contains(r#""result":{}"#));
     harness.finish();
 }
 
@@ -932,6 +1056,8 @@ fn log_message_of_a_modern_server_reaches_the_only_client_with_a_request() {
         for other in others {
             assert!(!harness.text(other).contains("ann's own"));
         }
+        let not_passed = harness.not_passed("notifications/message");
+        assert_eq!(not_passed, usize::from(!is_alone));
         harness.finish();
     }
 }
@@ -968,6 +1094,11 @@ fn log_message_goes_to_a_request_with_a_log_level() {
         }}),
     );
     assert!(harness.text(with_level).contains("ann's own"));
+    // Any other notification may be for no request of hers.
+    let method = "notifications/com.example/own";
+    harness.server_sends(json!({"jsonrpc": "2.0", "method": method}));
+    assert!(!harness.text(with_level).contains(method));
+    assert_eq!(harness.not_passed(method), 1);
     harness.finish();
 }
 
@@ -1173,7 +1304,10 @@ fn short_call_passes_the_long_ones_of_another_client() {
 /// A long call gives way to a much shorter one, so the client that sends most is refused when the queue is full.
 #[test]
 fn longest_waiting_call_is_refused_when_the_queue_is_full() {
-    let mut harness = Harness::with(|config| config.upstream.limits.queued_bytes = 640 << 10);
+    let mut harness = Harness::with(|config| {
+        config.upstream.limits.queued_bytes = 640 << 10;
+        config.traces = true;
+    });
     let (eve, ann) = (harness.open_session("eve"), harness.open_session("ann"));
     harness.server_reads = false;
     let of = |kib: usize| json!({"name": "t", "arguments": {"text": "x".repeat(kib << 10)}});
@@ -1188,6 +1322,11 @@ fn longest_waiting_call_is_refused_when_the_queue_is_full() {
     assert!(!refused(shorter));
     let refused: Vec<bool> = long.iter().map(|stream| refused(*stream)).collect();
     assert_eq!(refused, [false, false, true]);
+    let traced = harness
+        .events
+        .iter()
+        .filter(|event| *event == "answered: tools/call");
+    assert_eq!(traced.count(), 1, "the refused call is over");
     harness.finish();
 }
 

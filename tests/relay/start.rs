@@ -1,5 +1,7 @@
 //! The messages of a relay to its host while the server is not ready, or can never start.
 
+use core::time::Duration;
+
 use crate::relay_chain::exchanges::list_changes;
 use crate::relay_chain::script::{initialize, modern, request};
 use crate::relay_chain::{self, Backend, Chain, Eras, relay_config, seconds};
@@ -32,6 +34,12 @@ fn refused(chain: &mut Chain, request: &Value) -> String {
     error["message"].as_str().expect("a text").to_owned()
 }
 
+/// The number of offers that were made before the server was ready.
+fn offers_in_advance(chain: &Chain) -> usize {
+    let is_one = |event: &_| matches!(event, relay::Event::OfferedInAdvance).then_some(());
+    chain.pick_relay_events(is_one).len()
+}
+
 /// A failure that waiting cannot repair is reported to the host at once, in full. The relay neither retries nor makes
 /// an offer.
 #[test]
@@ -53,6 +61,9 @@ fn initialize_fails_at_once_when_the_command_does_not_exist() {
         assert_eq!(chain.now().as_nanos(), 0);
         assert_eq!(chain.newest_epoch(), 1);
         assert_eq!(chain.relay().upstream().state(), State::Parked);
+        // Nothing waits for an offer any more.
+        chain.advance(seconds(60));
+        assert_eq!(offers_in_advance(&chain), 0);
         chain.finish();
     }
 }
@@ -208,6 +219,7 @@ fn a_remembered_offer_is_made_after_three_seconds() {
     first.settle();
     let offers = first.pick_relay_events(relay::Event::offer);
     let [remembered]: [Offer; 1] = offers.try_into().expect("one server was ready");
+    assert_eq!(remembered.era, Some(Era::Legacy));
     let first_reply = first
         .reply_to(&json!("hello"))
         .expect("the request was answered");
@@ -220,10 +232,6 @@ fn a_remembered_offer_is_made_after_three_seconds() {
         _ => Backend::of(Era::Legacy),
     });
     chain.send_as_host(&initialize_request());
-    let offers_in_advance = |chain: &Chain| {
-        let is_one = |event: &_| matches!(event, relay::Event::OfferedInAdvance).then_some(());
-        chain.pick_relay_events(is_one).len()
-    };
     chain.advance(seconds(2));
     assert_eq!(chain.reply_to(&json!("hello")), None);
     assert_eq!(offers_in_advance(&chain), 0);
@@ -288,4 +296,16 @@ fn call_of_a_host_fails_with_the_reason_of_the_relay() {
         assert_eq!(ends.len(), 1);
         chain.finish();
     }
+}
+
+/// The deadline of the offer passes while the server is being ended.
+#[test]
+fn no_offer_is_made_in_advance_to_a_host_that_cannot_be_written_to() {
+    let mut chain = scripted_host(relay_config(), |_| Backend::Mute);
+    chain.send_as_host(&initialize_request());
+    chain.advance(Duration::from_millis(54_800));
+    chain.disconnect_host();
+    chain.until("the relay is closed", |chain| chain.relay().is_closed());
+    assert_eq!(chain.now().as_nanos(), 55_300_000_000);
+    assert_eq!(offers_in_advance(&chain), 0);
 }

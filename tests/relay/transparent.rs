@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use everlink::protocol::Era;
+use everlink::protocol::{Era, ServerCapabilities};
 use everlink::relay::Side;
 use everlink::{Dialect, Epoch, Input, Instant, Output, Relay, StreamId, relay};
 use serde_json::{Value, json};
@@ -333,6 +333,38 @@ fn notifications_of_the_host_wait_for_the_server_and_are_passed_on() {
     }
 }
 
+/// At most 64 notifications wait for a server that is starting.
+#[test]
+fn oldest_waiting_notifications_are_dropped_and_reported() {
+    let mut harness = Harness::new();
+    harness.host_sends(&line(
+        json!({"id": 0, "method": "initialize", "params": initialize_params()}),
+    ));
+    let request = harness.server_receives();
+    let method = "notifications/com.example/own";
+    for number in 0..66 {
+        harness.host_sends(&line(
+            json!({"method": method, "params": {"number": number}}),
+        ));
+    }
+    let text = format!("could not be passed on to the server: {method} (number ");
+    let counts = harness
+        .events
+        .iter()
+        .filter_map(|event| event.split_once(&text));
+    let counts: Vec<&str> = counts.map(|(_, count)| count).collect();
+    assert_eq!(counts, ["1)", "2)"], "{:?}", harness.events);
+    harness.server_sends(&line(
+        json!({"id": request["id"], "result": initialize_result()}),
+    ));
+    let received = harness.to_server.iter().map(|line| parse_line(line));
+    let passed = received.filter(|message| message["method"] == method);
+    let numbers: Vec<u64> = passed
+        .filter_map(|message| message["params"]["number"].as_u64())
+        .collect();
+    assert_eq!(numbers, (2..66).collect::<Vec<u64>>());
+}
+
 /// A server of 2026-07-28 has no notification for changed roots.
 #[test]
 fn notifications_unknown_to_the_era_of_the_server_are_counted_and_reported() {
@@ -411,6 +443,70 @@ fn progress_keeps_its_digits_and_its_other_members() {
     assert!(received.contains(r#""progressToken":"mine""#), "{received}");
 }
 
+/// The operator can switch progress off for all requests.
+#[test]
+fn relay_that_is_configured_without_progress_asks_for_none() {
+    let mut harness = Harness::with(|config| config.calls = config.calls.without_progress());
+    harness.do_handshake(initialize_params(), initialize_result());
+    for (id, meta) in [
+        (1, json!({"k": "v"})),
+        (2, json!({"k": "v", "progressToken": "mine"})),
+    ] {
+        let params = json!({"name": "t", "_meta": meta});
+        harness.host_sends(&line(
+            json!({"id": id, "method": "tools/call", "params": params}),
+        ));
+        let sent = harness.server_receives();
+        assert_eq!(sent["params"]["_meta"], json!({"k": "v"}));
+    }
+}
+
+/// A subscription can be repeated without harm. The operator can say the same of all requests. The host is told that a resource to which it
+/// subscribed meanwhile may have changed.
+#[test]
+fn request_that_may_be_repeated_is_sent_again_to_the_next_server() {
+    for (is_idempotent, method, params) in [
+        (false, "resources/subscribe", json!({"uri": "a:b"})),
+        (true, "resources/subscribe", json!({"uri": "a:b"})),
+        (true, "tools/call", json!({"name": "t"})),
+    ] {
+        let mut harness = Harness::with(|config| config.calls.idempotent = is_idempotent);
+        harness.do_handshake(initialize_params(), initialize_result());
+        harness.host_sends(&line(json!({"id": 1, "method": method, "params": params})));
+        assert_eq!(harness.server_receives()["method"], method);
+        harness.restart_server();
+        let request = harness.server_receives();
+        harness.server_sends(&line(
+            json!({"id": request["id"], "result": initialize_result()}),
+        ));
+        assert_eq!(
+            harness.server_receives()["method"],
+            "notifications/initialized"
+        );
+        let again = harness.server_receives();
+        assert_eq!(
+            (&again["method"], &again["params"]),
+            (&json!(method), &params)
+        );
+        harness.server_sends(&line(json!({"id": again["id"], "result": {}})));
+        let received: Vec<Value> = harness
+            .to_host
+            .iter()
+            .map(|line| parse_line(line))
+            .collect();
+        let replies = received.iter().filter(|message| message["id"] == 1);
+        let replies: Vec<&Value> = replies.map(|reply| &reply["result"]).collect();
+        assert_eq!(replies, [&json!({})]);
+        let updates = received
+            .iter()
+            .filter(|message| message["method"] == "notifications/resources/updated");
+        assert_eq!(
+            updates.count(),
+            usize::from(method == "resources/subscribe")
+        );
+    }
+}
+
 /// The relay repeats the host's subscriptions and log level to the next server.
 #[test]
 fn subscriptions_and_log_level_are_repeated_to_the_next_server() {
@@ -428,6 +524,7 @@ fn subscriptions_and_log_level_are_repeated_to_the_next_server() {
             "the request is sent once: {:?}",
             harness.to_server
         );
+        assert!(harness.to_host.is_empty(), "{:?}", harness.to_host);
     }
     let before = harness.epoch;
     harness.restart_server();
@@ -455,6 +552,40 @@ fn subscriptions_and_log_level_are_repeated_to_the_next_server() {
             Some(&params),
             "{received:?}"
         );
+    }
+}
+
+/// The relay cannot read the list of the next server while its queue is full, so it assumes a change. It compares again in the epoch after.
+#[test]
+fn list_that_cannot_be_compared_is_announced_as_changed() {
+    let mut harness = Harness::with(|config| config.upstream.limits.queued_calls = 1);
+    harness.do_handshake(initialize_params(), initialize_result());
+    harness.host_sends(&line(json!({"id": 1, "method": "tools/list"})));
+    let request = harness.server_receives();
+    harness.server_sends(&line(json!({"id": request["id"], "result": {"tools": []}})));
+    assert_eq!(harness.host_receives()["id"], 1);
+    for is_queue_full in [true, false] {
+        harness.restart_server();
+        harness.to_host.clear();
+        if is_queue_full {
+            harness.host_sends(&line(
+                json!({"id": 2, "method": "tools/call", "params": {"name": "t"}}),
+            ));
+        }
+        let request = harness.server_receives();
+        harness.server_sends(&line(
+            json!({"id": request["id"], "result": initialize_result()}),
+        ));
+        let sent: Vec<Value> = harness
+            .to_server
+            .drain(..)
+            .map(|line| parse_line(&line))
+            .collect();
+        let is_compared = sent.iter().any(|message| message["method"] == "tools/list");
+        assert_eq!(is_compared, !is_queue_full);
+        let mut received = harness.to_host.iter();
+        let is_announced = received.any(|line| line.contains("tools/list_changed"));
+        assert_eq!(is_announced, is_queue_full);
     }
 }
 
@@ -623,6 +754,38 @@ fn relay_stops_reading_from_the_host_while_the_server_does_not_read() {
         .map(|_| harness.server_receives()["params"]["name"].clone())
         .collect();
     assert_eq!(names, ["t", "t", "t", "late"], "in the order of the host");
+}
+
+/// A server may wait for the answer to its ask before it reads on.
+#[test]
+fn relay_reads_the_answer_of_the_host_although_the_server_does_not_read() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    harness.server_reads = false;
+    let wants_input = |harness: &Harness| {
+        harness
+            .relay
+            .wants_input(Side::Downstream, StreamId::DUPLEX)
+    };
+    let params = json!({"name": "t", "arguments": {"text": "x".repeat(5 << 20)}});
+    let mut sent = 0;
+    while wants_input(&harness) {
+        sent += 1;
+        harness.host_sends(&line(
+            json!({"id": sent, "method": "tools/call", "params": params}),
+        ));
+    }
+    harness.server_sends(&line(json!({"id": "s", "method": "roots/list"})));
+    let ask = harness.host_receives();
+    assert_eq!(ask["method"], "roots/list");
+    assert!(wants_input(&harness));
+    harness.host_sends(&line(json!({"id": ask["id"], "result": {"roots": []}})));
+    assert!(!wants_input(&harness), "the ask has its answer");
+    harness.server_reads = true;
+    harness.acknowledge_writes();
+    harness.drain_outputs();
+    let mut received = harness.to_server.iter().map(|line| parse_line(line));
+    let answer = received.find(|message| message["id"] == "s");
+    assert_eq!(answer.expect("an answer")["result"], json!({"roots": []}));
 }
 
 /// The server's error codes pass unchanged, even if the host's version has another code.
@@ -887,6 +1050,20 @@ fn relay_initializes_the_server_within_5_s_if_the_host_is_silent_after_a_refused
     assert_eq!(harness.server_receives()["method"], "initialize");
 }
 
+/// Nothing waits for an offer after `server/discover` was refused.
+#[test]
+fn no_offer_is_made_in_advance_to_a_host_that_is_silent_after_a_refused_discover() {
+    let mut harness = after_refused_discover();
+    let end = Instant::ZERO + Duration::from_secs(60);
+    while let Some(deadline) = harness.relay.poll_timeout().filter(|next| next.at <= end) {
+        harness.relay.handle_timeout(deadline.at);
+        harness.drain_outputs();
+    }
+    let mut events = harness.events.iter();
+    let offer = events.find(|event| event.contains("answered before the server is ready"));
+    assert_eq!(offer, None);
+}
+
 #[test]
 fn modern_host_that_sends_no_discover_is_translated_at_once() {
     let mut harness = Harness::new();
@@ -933,7 +1110,9 @@ fn remembered_offer_of_a_legacy_server_does_not_answer_server_discover() {
         harness.relay.handle_timeout(soon);
         harness.drain_outputs();
         assert_eq!(harness.to_host.is_empty(), era == Era::Legacy);
-        if era == Era::Legacy {
+        if era == Era::Modern {
+            assert!(harness.host_receives()["result"].is_object());
+        } else {
             // The host gives up on `server/discover`, and its `initialize` does not wait as long again.
             harness.host_sends(&line(
                 json!({"id": 2, "method": "initialize", "params": initialize_params()}),
@@ -949,6 +1128,40 @@ fn remembered_offer_of_a_legacy_server_does_not_answer_server_discover() {
             assert_eq!(received["result"]["serverInfo"]["name"], "server");
         }
     }
+}
+
+/// A host that watches before its first server is ready has missed no change of it.
+#[test]
+fn resource_watched_before_the_first_server_is_ready_is_not_announced_as_changed() {
+    let mut harness = Harness::with(|config| {
+        let capabilities = ServerCapabilities::default().with_resources(false, true);
+        let offer = everlink::server::Offer::new("server", "9").with_capabilities(capabilities);
+        config.remembered = Some(offer);
+    });
+    let watched = json!({"resourceSubscriptions": ["a:b"]});
+    let params = json!({"notifications": watched, "_meta": modern_meta()});
+    harness.host_sends(&line(
+        json!({"id": 1, "method": "subscriptions/listen", "params": params}),
+    ));
+    let probe = harness.server_receives();
+    let soon = Instant::ZERO + Duration::from_secs(4);
+    harness.relay.handle_timeout(soon);
+    harness.drain_outputs();
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    assert_eq!(harness.host_receives()["method"], acknowledged);
+    let found = json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"resources": {"subscribe": true}},
+    });
+    harness.server_sends(&line(json!({"id": probe["id"], "result": found})));
+    let listen = harness.server_receives();
+    assert_eq!(listen["method"], "subscriptions/listen");
+    let meta = json!({"io.modelcontextprotocol/subscriptionId": listen["id"]});
+    let params = json!({"notifications": watched, "_meta": meta});
+    harness.server_sends(&line(json!({"method": acknowledged, "params": params})));
+    let mut received = harness.to_host.iter();
+    assert!(!received.any(|line| line.contains("resources/updated")));
 }
 
 #[test]
@@ -983,4 +1196,28 @@ fn notification_over_the_limit_of_the_host_is_not_passed_on() {
         assert_eq!(harness.host_receives()["params"], params(bytes));
     }
     assert!(harness.to_host.is_empty());
+}
+
+/// The same holds for replies and errors. The host's request is answered anyway.
+#[test]
+fn host_is_told_that_a_reply_or_an_error_is_over_its_limit() {
+    let mut harness = Harness::with(|config| config.downstream.limits.message_bytes = 2_000);
+    harness.do_handshake(initialize_params(), initialize_result());
+    let text = "x".repeat(2_001);
+    for (id, what, outcome) in [
+        (1, "reply", json!({"result": {"text": text}})),
+        (2, "error", json!({"error": {"code": 7, "message": text}})),
+    ] {
+        harness.host_sends(&line(
+            json!({"id": id, "method": "tools/call", "params": {"name": "t"}}),
+        ));
+        let mut answer = outcome;
+        answer["id"] = harness.server_receives()["id"].clone();
+        harness.server_sends(&line(answer));
+        let received = harness.host_receives();
+        assert_eq!(received["id"], id);
+        let why = received["result"]["content"][0]["text"].to_string();
+        let text = format!("the {what} could not be passed on");
+        assert!(why.contains(&text), "{received}");
+    }
 }

@@ -112,12 +112,6 @@ impl Binding {
         }
     }
 
-    /// Counts a message that was understood.
-    pub(crate) fn understood(&mut self, cx: &mut Context) {
-        cx.stats.messages_in += 1;
-        self.noise().made_sense();
-    }
-
     /// Counts unusable input, and reports samples of it.
     pub(crate) fn heard_noise(
         &mut self,

@@ -84,9 +84,9 @@ impl Lifecycle {
         self.has_input_ended
     }
 
-    /// Records that no more input arrives. Returns whether this is new.
-    pub(crate) const fn end_input(&mut self) -> bool {
-        !core::mem::replace(&mut self.has_input_ended, true)
+    /// Records that no more input arrives.
+    pub(crate) const fn end_input(&mut self) {
+        self.has_input_ended = true;
     }
 
     /// Records faults of the transport.

@@ -34,8 +34,6 @@ pub(crate) enum Terms {
     Legacy(Arc<Peer>),
     /// The terms that the request carries.
     Modern,
-    /// No terms: the request is a ping.
-    Ping,
 }
 
 impl Sessions {
@@ -56,9 +54,6 @@ impl Sessions {
         }
         if name == names::INITIALIZE {
             return Ok(Terms::Initialize);
-        }
-        if name == names::PING && speaks(Era::Legacy) {
-            return Ok(Terms::Ping);
         }
         if let Some(legacy) = from.session.and_then(|session| self.legacy.get(&session)) {
             return Ok(Terms::Legacy(legacy.peer.clone()));
