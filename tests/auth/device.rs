@@ -110,6 +110,19 @@ fn refusal_or_expiry_at_the_other_device_ends_the_sign_in() {
     }
 }
 
+#[test]
+fn time_that_a_person_had_is_told_in_seconds_if_it_was_less_than_two_minutes() {
+    for (expires_in, told) in [(1, "1 s"), (119, "119 s"), (120, "2 minutes")] {
+        let mut web = device_web("authorization_pending");
+        let answer = merged(device_answer(), json!({"expires_in": expires_in}));
+        web.document(DEVICE, answer);
+        let mut process = polling(web);
+        process.pass(Duration::from_secs(expires_in));
+        let text = process.refusal();
+        assert!(text.contains(&format!("within {told}")), "{text}");
+    }
+}
+
 /// A-DEV-01: faults while the person is busy are no reason to give up.
 #[test]
 fn faults_between_two_questions_are_survived() {

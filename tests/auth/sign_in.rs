@@ -115,3 +115,14 @@ fn the_client_registers_again_if_it_did_not_register_with_a_scope_of_a_step_up()
     assert_eq!(process.visits.len(), 3);
     assert!(matches!(process.events.last(), Some(Event::Refused(_))));
 }
+
+#[test]
+fn person_is_awaited_from_the_visit_to_the_redirect() {
+    let mut process = Process::start(usual_web(), |_| {});
+    assert!(!process.auth.state().awaits_person());
+    process.unauthorized();
+    assert_eq!(process.visits.len(), 1);
+    assert!(process.auth.state().awaits_person());
+    process.sign_in();
+    assert!(!process.auth.state().awaits_person());
+}

@@ -55,6 +55,28 @@ fn explicit_sign_in_during_a_step_up_waits_for_the_wider_token() {
     assert_eq!((process.visits.len(), process.outcomes()), (2, 2));
 }
 
+/// Requests with an older token may be refused late. They go on with the present token, and the step-up goes on, too.
+#[test]
+fn challenge_of_an_older_token_during_a_step_up_does_not_end_it() {
+    let mut process = signed_in_for_read();
+    let (older, _) = process.token().expect("a token");
+    process.unauthorized();
+    step_up(&mut process);
+    let outcomes = process.outcomes();
+    process.challenge(401, &["Bearer"], Some(older));
+    assert_eq!(process.outcomes(), outcomes + 1);
+    assert!(matches!(process.events.last(), Some(Event::Authorized(_))));
+    // The step-up still waits for the wider token, so an explicit sign-in does so, too.
+    let now = process.now();
+    process.auth.sign_in(now);
+    process.run();
+    assert_eq!(process.auth.state(), State::Asking);
+    assert_eq!(process.outcomes(), outcomes + 1);
+    process.sign_in();
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+    assert_eq!(process.outcomes(), outcomes + 2);
+}
+
 /// A-SCOPE-04, A-SCOPE-05: after a restart the store knows what was requested.
 #[test]
 fn next_process_steps_up_from_the_scopes_of_the_store() {

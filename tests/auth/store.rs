@@ -717,6 +717,26 @@ fn lock_is_held_until_both_records_are_saved() {
 }
 
 #[test]
+fn token_that_is_refused_while_it_is_saved_is_renewed_afterwards() {
+    let mut process = Process::signed_in(usual_web());
+    let store = process.store.clone();
+    let mut answer = counted_tokens();
+    process.web.borrow_mut().at(TOKEN, move |sent| {
+        store.get().is_silent = true;
+        answer(sent)
+    });
+    process.pass(Duration::from_secs(3540));
+    assert_eq!(process.auth.state(), State::Saving);
+    process.unauthorized();
+    assert_eq!(process.outcomes(), 1);
+    process.store.get().is_silent = false;
+    let now = process.now();
+    process.auth.handle(now, Input::Saved);
+    process.run();
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 3);
+}
+
+#[test]
 fn record_is_saved_again_after_one_two_and_four_seconds() {
     let mut process = Process::signed_in(usual_web());
     process.store.get().is_read_only = true;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::auth::{Config, Event, Grant, KnownClient, Secret, State, TokenPoll};
+use everlink::auth::{Config, Event, Grant, KnownClient, Secret, State, TokenId, TokenPoll};
 use everlink::http::Fields;
 use serde_json::{Value, json};
 
@@ -349,4 +349,13 @@ fn caller_waits_for_the_sign_in_of_a_program_only_while_it_is_under_way() {
     process.unauthorized();
     assert_eq!(process.auth.state(), State::Asking);
     assert!(!is_pending(&mut process), "a person is asked");
+}
+
+/// A driver keeps the number of the token with each request.
+#[test]
+fn token_is_found_by_its_number_and_zero_is_the_number_of_none() {
+    let mut process = answered(Answer::json(200, tokens(1)), |_| {});
+    let (token, _) = process.token().expect("a token");
+    assert_eq!(TokenId::from_number(token.number()), Some(token));
+    assert_eq!(TokenId::from_number(0), None);
 }

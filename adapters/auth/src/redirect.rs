@@ -194,3 +194,127 @@ fn escape(text: &str) -> String {
         .replace('>', "&gt;")
         .replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listen(redirect: &Redirect, registered_uri: Option<&str>) -> Listener {
+        let answer = |query: String| match &*query {
+            "code=1" => Page::SignedIn,
+            _ => Page::Failed(format!("<b>\"{query}\"</b> & more")),
+        };
+        Listener::start(redirect, registered_uri, answer).expect("it listens")
+    }
+
+    fn port(listener: &Listener) -> u16 {
+        let (_, rest) = listener.uri().rsplit_once(':').expect("a port");
+        let (port, _) = rest.split_once('/').expect("a path");
+        port.parse().expect("a number")
+    }
+
+    /// The answer to this request.
+    fn page(listener: &Listener, request: &str) -> String {
+        let mut browser = TcpStream::connect(("127.0.0.1", port(listener))).expect("it listens");
+        browser
+            .set_read_timeout(Some(REQUEST_TIMEOUT))
+            .expect("a timeout");
+        browser.write_all(request.as_bytes()).expect("it is sent");
+        let mut page = String::new();
+        browser.read_to_string(&mut page).expect("a page");
+        page
+    }
+
+    #[test]
+    fn only_a_request_to_the_path_with_a_query_is_an_answer() {
+        let listener = listen(&Redirect::default(), None);
+        assert!(listener.uri().starts_with("http://127.0.0.1:"));
+        assert!(listener.uri().ends_with("/callback"));
+        let head = "HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n";
+        for target in [
+            "GET /callback?code=1",
+            "GET /other?code=1",
+            "GET /callback",
+            "POST /callback?code=1",
+        ] {
+            let page = page(&listener, &format!("{target} {head}"));
+            let is_answer = target == "GET /callback?code=1";
+            assert_eq!(page.starts_with("HTTP/1.1 200 "), is_answer, "{page}");
+            assert_eq!(page.starts_with("HTTP/1.1 404 "), !is_answer, "{page}");
+            let (head, body) = page.split_once("\r\n\r\n").expect("a body");
+            let length = format!("Content-Length: {}", body.len());
+            assert!(head.contains(&length), "{head}");
+        }
+    }
+
+    #[test]
+    fn reason_of_a_failure_is_shown_as_text() {
+        let listener = listen(&Redirect::default(), None);
+        let page = page(&listener, "GET /callback?<i>' HTTP/1.1\r\n\r\n");
+        let shown = "&lt;b&gt;&quot;&lt;i&gt;'&quot;&lt;/b&gt; &amp; more";
+        assert!(page.contains(shown), "{page}");
+    }
+
+    #[test]
+    fn browser_is_sent_to_the_page_for_success_only_after_a_success() {
+        let redirect = Redirect {
+            success_url: Some("https://app.example/welcome".into()),
+            ..Redirect::default()
+        };
+        let listener = listen(&redirect, None);
+        for (query, is_sent) in [("code=1", true), ("error=x", false)] {
+            let page = page(
+                &listener,
+                &format!("GET /callback?{query} HTTP/1.1\r\n\r\n"),
+            );
+            let location = "\r\nLocation: https://app.example/welcome\r\n";
+            assert_eq!(page.contains(location), is_sent, "{page}");
+        }
+    }
+
+    #[test]
+    fn registered_port_is_used_again_if_it_is_free_and_of_the_same_host() {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let number = free.local_addr().expect("an address").port();
+        let uri = format!("http://127.0.0.1:{number}/callback");
+        let taken = listen(&Redirect::default(), Some(&uri));
+        assert_ne!(port(&taken), number, "it is taken");
+        drop(free);
+        let elsewhere = format!("http://localhost:{number}/callback");
+        for other in [&*elsewhere, "http://127.0.0.1/callback", "nonsense"] {
+            let listener = listen(&Redirect::default(), Some(other));
+            assert_ne!(port(&listener), number, "{other}");
+        }
+        assert_eq!(listen(&Redirect::default(), Some(&uri)).uri(), uri);
+    }
+
+    #[test]
+    fn port_of_the_settings_is_used_or_named_in_the_error() {
+        let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let number = taken.local_addr().expect("an address").port();
+        let redirect = Redirect {
+            host: "localhost".into(),
+            port: Some(number),
+            ..Redirect::default()
+        };
+        let start = || Listener::start(&redirect, None, |_| Page::SignedIn);
+        let error = start().err().expect("it is taken").to_string();
+        assert!(error.contains(&number.to_string()), "{error}");
+        drop(taken);
+        let listener = start().expect("it is free");
+        let uri = format!("http://localhost:{number}/callback");
+        assert_eq!(listener.uri(), uri);
+    }
+
+    #[test]
+    fn nobody_listens_after_the_end() {
+        let listener = listen(&Redirect::default(), None);
+        let address = ("127.0.0.1", port(&listener));
+        drop(listener);
+        let is_over = (0..400).any(|_| {
+            thread::sleep(PAUSE);
+            TcpStream::connect(address).is_err()
+        });
+        assert!(is_over);
+    }
+}

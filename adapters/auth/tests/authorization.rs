@@ -1,18 +1,21 @@
 //! Tests the driver with an authorization server in memory, a browser that is a socket, and real files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 use std::{env, fs, process, thread};
 
 use everlink::auth::{Config, DeviceCode, Key, Lock, Request};
 use everlink::http::{Fields, ResponseHead, Url, Verb};
 use everlink::{Fault, FaultKind};
 use everlink_auth::{
-    Authorization, FileStore, Options, Person, RedirectSender, Store, Web, WebResponse,
+    Authorization, FileStore, MemoryStore, Options, Person, RedirectSender, Store, Web,
+    WebResponse, record_name,
 };
 use everlink_handle::{Credentials, wait};
 use serde_json::{Value, json};
@@ -305,6 +308,120 @@ fn records_come_back_and_only_their_owner_can_read_them() {
         for entry in fs::read_dir(directory.path()).expect("a directory") {
             assert_eq!(mode(&entry.expect("an entry").path()), 0o600);
         }
+    }
+}
+
+#[test]
+fn records_of_different_keys_do_not_meet() {
+    let server = |server: &str, account: &str| Key::Server {
+        server: server.into(),
+        account: account.into(),
+    };
+    let tokens = |issuer: &str, resource: &str, account: &str| Key::Tokens {
+        issuer: issuer.into(),
+        resource: resource.into(),
+        account: account.into(),
+    };
+    let keys = [
+        server("a", ""),
+        server("", "a"),
+        server("ab", "c"),
+        server("a", "bc"),
+        tokens("a", "b", ""),
+        tokens("ab", "", ""),
+        tokens("a", "", "b"),
+    ];
+    let names: BTreeSet<String> = keys.iter().map(record_name).collect();
+    assert_eq!(names.len(), keys.len(), "{names:?}");
+    for name in names {
+        let is_safe = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        assert!(name.chars().all(is_safe) && name.len() < 64, "{name}");
+    }
+}
+
+/// A process that was killed during a save leaves a file with tokens behind.
+#[test]
+fn leftovers_of_killed_processes_are_removed_when_no_process_can_be_writing_them() {
+    let directory = Directory::new("leftovers");
+    let store = FileStore::new(directory.path());
+    store.save(&key("a"), b"one").expect("it is saved");
+    let file = |key: &Key, extension: &str| {
+        let name = format!("{}.{extension}", record_name(key));
+        directory.path().join(name)
+    };
+    let (old, new, other) = (
+        file(&key("a"), "111.new"),
+        file(&key("a"), "222.new"),
+        file(&key("b"), "111.new"),
+    );
+    for path in [&old, &new, &other] {
+        fs::write(path, b"tokens").expect("it is written");
+    }
+    let minutes_ago = |minutes: u64| SystemTime::now() - Duration::from_secs(60 * minutes);
+    for path in [&old, &other] {
+        let file = File::options().write(true).open(path).expect("a file");
+        file.set_modified(minutes_ago(2)).expect("a time");
+    }
+    store.save(&key("a"), b"two").expect("it is saved");
+    assert!(!old.exists(), "it is a leftover");
+    assert!(new.exists(), "another process may be writing it");
+    assert!(other.exists(), "it is of another record");
+    assert!(file(&key("a"), "json").exists());
+
+    // After a sign-out no token is left, whoever writes it.
+    store.delete(&key("a")).expect("it is deleted");
+    assert!(!new.exists() && other.exists());
+    assert_eq!(store.load(&key("a")).expect("no error"), None);
+}
+
+#[test]
+fn store_that_fails_names_its_directory() {
+    let directory = Directory::new("failing");
+    let store = FileStore::new(directory.path());
+    // A directory where the files should be.
+    for extension in ["json", "lock"] {
+        let name = format!("{}.{extension}", record_name(&key("a")));
+        fs::create_dir_all(directory.path().join(name)).expect("a directory");
+    }
+    let errors = [
+        store.load(&key("a")).map(drop),
+        store.save(&key("a"), b"one"),
+        store.delete(&key("a")),
+        store.try_lock(&key("a"), Lock::Record).map(drop),
+    ];
+    for (at, error) in errors.into_iter().enumerate() {
+        let text = error.err().map(|error| error.to_string());
+        let text = text.unwrap_or_else(|| panic!("access {at} has no error"));
+        assert!(
+            text.contains(&*directory.path().to_string_lossy()),
+            "{text}"
+        );
+    }
+    assert_eq!(store.directory(), directory.path());
+}
+
+#[test]
+fn store_of_the_user_is_in_the_directory_for_states() {
+    let store = FileStore::of_user().expect("the environment names a home");
+    let end: PathBuf = ["everlink", "auth"].iter().collect();
+    assert!(store.directory().ends_with(end), "{store:?}");
+    assert!(store.directory().is_absolute(), "{store:?}");
+}
+
+#[test]
+fn store_in_memory_gives_back_what_it_was_given() {
+    let store = Arc::new(MemoryStore::default());
+    assert_eq!(store.load(&key("a")).expect("no error"), None);
+    store.save(&key("a"), b"one").expect("it is saved");
+    store.save(&key("b"), b"two").expect("it is saved");
+    let load = |name| store.load(&key(name)).expect("no error");
+    assert_eq!(load("a").as_deref(), Some(&b"one"[..]));
+    store.delete(&key("a")).expect("it is deleted");
+    assert_eq!(load("a"), None);
+    assert_eq!(load("b").as_deref(), Some(&b"two"[..]));
+    for _ in 0..2 {
+        let lock = store.try_lock(&key("a"), Lock::Record).expect("no error");
+        assert!(lock.is_some(), "its locks are always free");
     }
 }
 

@@ -560,15 +560,16 @@ fn ready_fails_with_the_reason_when_the_link_parks() {
     assert!(matches!(polled, Poll::Ready(Ok(_))), "{polled:?}");
 }
 
+struct CountingWaker(AtomicUsize);
+
+impl Wake for CountingWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn commands_wake_the_driver_once_per_batch() {
-    struct CountingWaker(AtomicUsize);
-    impl Wake for CountingWaker {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
     let (link, mut owner) = Link::new(Config::child("handles", "1.0"));
     link.wake();
     let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
@@ -591,6 +592,8 @@ fn commands_wake_the_driver_once_per_batch() {
 fn slow_listener_misses_the_oldest_events() {
     let mut pair = Pair::new();
     let mut events = pair.link().events();
+    let mut reading_events = pair.link().events();
+    let mut sent = 0;
     drop(pair.link().ready());
     pair.run();
     for _ in 0..3000 {
@@ -602,13 +605,61 @@ fn slow_listener_misses_the_oldest_events() {
                 .give(Err(ErrorObject::new(code::INTERNAL_ERROR, "not now")));
         }
         pair.run();
+        sent += received(&mut reading_events).len() as u64;
     }
-    let mut received = 0;
-    while events.try_recv().is_some() {
-        received += 1;
+    assert_eq!(received(&mut events).len(), 1024);
+    assert_eq!(events.missed(), sent - 1024);
+    assert_eq!(reading_events.missed(), 0);
+}
+
+#[test]
+fn each_listener_gets_each_event_and_its_time() {
+    let mut pair = Pair::new();
+    let mut listeners: Vec<Events<Event>> = (0..10).map(|_| pair.link().events()).collect();
+    pair.advance_time(Duration::from_secs(3));
+    drop(pair.link().ready());
+    pair.run();
+    for events in &mut listeners {
+        assert_eq!(events.at(), Instant::ZERO, "nothing was received");
+        let received = received(events);
+        let is_ready = |event: &Arc<Event>| matches!(**event, Event::Ready(_));
+        assert_eq!(received.iter().filter(|it| is_ready(it)).count(), 1);
+        assert_eq!(events.at(), pair.now);
     }
-    assert_eq!(received, 1024);
-    assert!(events.missed() > 0);
+}
+
+#[test]
+fn event_wakes_the_task_that_waits_for_it() {
+    let mut pair = Pair::new();
+    let mut events = pair.link().events();
+    let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut next = pin!(events.recv());
+    let polled = next.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    drop(pair.link().ready());
+    pair.run();
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    let polled = next.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled, Poll::Ready(Some(_))));
+}
+
+#[test]
+fn states_do_not_accumulate_for_a_listener_that_never_reads() {
+    let mut pair = Pair::new();
+    let mut events = pair.link().events();
+    for _ in 0..300 {
+        drop(pair.link().ready());
+        pair.run();
+        assert_eq!(pair.link().state(), State::Ready);
+        pair.kill_server();
+        pair.advance_time(Duration::from_secs(60));
+    }
+    assert!(events.missed() > 0, "there were not enough changes");
+    let received = received(&mut events);
+    assert_eq!(received.len(), 1024);
+    let state = received.iter().rev().find_map(|event| event.state());
+    assert_eq!(state, Some(pair.link().state()));
 }
 
 /// Returns a link whose server may ask for roots, with one call in flight.
@@ -721,6 +772,47 @@ fn newest_state_reaches_a_listener_that_fell_behind() {
     assert!(events.missed() > 0, "the flood was not long enough");
     let state = received.iter().rev().find_map(|event| event.state());
     assert_eq!(state, Some(pair.link().state()));
+}
+
+#[test]
+fn newest_watch_reaches_a_listener_that_fell_behind() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    pair.link().watch(Watch::lists());
+    pair.run();
+    flood(&mut pair);
+    let received = received(&mut events);
+    assert!(events.missed() > 0, "the flood was not long enough");
+    let is_watch = |event: &Arc<Event>| matches!(**event, Event::Watching { .. });
+    assert_eq!(received.iter().filter(|it| is_watch(it)).count(), 1);
+}
+
+/// What a server reports to its own application.
+#[test]
+fn watch_and_end_of_service_reach_a_listener_of_the_server_that_fell_behind() {
+    let mut pair = Pair::new();
+    drop(pair.link().ready());
+    pair.run();
+    let mut events = pair.service.events();
+    pair.link().watch(Watch::none());
+    let call = pair.link().call_tool("say", json!({})).start();
+    pair.run();
+    drop(pair.service.shutdown());
+    pair.server_owner.advance(pair.now);
+    let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\"}\n";
+    let mut buf = Vec::new();
+    for _ in 0..3000 {
+        pair.server_owner.handle(pair.now, Input::bytes(&line[..]));
+        while pair.server_owner.poll_output(&mut buf).is_some() {}
+    }
+    assert!(events.missed() > 0, "the flood was not long enough");
+    let received: Vec<_> = std::iter::from_fn(|| events.try_recv()).collect();
+    for is_kept in [
+        |event: &server::Event| matches!(event, server::Event::Watching(_)),
+        |event: &server::Event| matches!(event, server::Event::Draining { .. }),
+    ] {
+        assert!(received.iter().any(|event| is_kept(event)));
+    }
+    drop(call);
 }
 
 #[test]
