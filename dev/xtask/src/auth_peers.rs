@@ -1,14 +1,16 @@
 //! `cargo xtask auth-peers`: signs in with the program at authorization servers of other projects. Must not depend on what the scripts check.
 
 use std::path::PathBuf;
-use std::process::Command;
-use std::time::Instant;
 
-use crate::install::{node_modules, python, python_source, run_command, skip_without};
-use crate::step::{Done, cargo, root, target};
+use anyhow::Result;
+use pico_args::Arguments;
+use xshell::cmd;
+
+use crate::install::{need_programs, node_modules, python, python_source};
+use crate::step::{cargo, root, run_named, run_one, shell, target, words};
 
 /// The scripts in `tests/auth-peers`.
-const SCRIPTS: &[&str] = &["peers", "together", "killed", "search", "person"];
+const SCRIPTS: [&str; 5] = ["peers", "together", "killed", "search", "person"];
 
 /// The authorization server on Node.
 const PACKAGES: &[&str] = &["oidc-provider@9.13.3"];
@@ -17,49 +19,23 @@ const PACKAGES: &[&str] = &["oidc-provider@9.13.3"];
 const SDK: &str = "mcp==2.3.0";
 
 /// Runs the scripts with these names, or all, and prints how each ended.
-pub(crate) fn run(names: &[String]) -> Result<(), String> {
-    if let Some(name) = names.iter().find(|name| !SCRIPTS.contains(&name.as_str())) {
-        let known = SCRIPTS.join(", ");
-        return Err(format!("there is no `{name}`; there are {known}"));
-    }
-    if let Some(outcome) = skip_without(&["python3", "node", "npm"]) {
-        if let Done::Skipped(reason) = outcome? {
-            eprintln!("skipped: {reason}");
-        }
-        return Ok(());
-    }
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
+    let names = words(arguments)?;
+    run_one(|| run_scripts(&names))
+}
+
+fn run_scripts(names: &[String]) -> Result<()> {
+    need_programs(&["python3", "node", "npm"])?;
     let python = python(&script("requirements.txt"))?;
     let modules = node_modules("auth-peers", PACKAGES)?;
     let examples = python_source(&python, SDK)?.join("examples");
     cargo("build --package everlink-cli")?;
-    let mut table = Vec::new();
-    let mut failed = 0;
-    for name in SCRIPTS {
-        if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
-            continue;
-        }
-        let start = Instant::now();
-        let mut command = Command::new(&python);
-        command
-            .arg("-B")
-            .arg(script(&format!("{name}.py")))
-            .arg(target().join("debug/everlink"))
-            .args([&modules, &examples]);
-        let outcome = run_command(&mut command).map_or_else(
-            |reason| {
-                failed += 1;
-                format!("FAILED: {reason}")
-            },
-            |_| "passed".to_owned(),
-        );
-        let seconds = start.elapsed().as_secs();
-        table.push(format!("{name:<10} {seconds:>4} s  {outcome}"));
-    }
-    eprintln!("\n{}", table.join("\n"));
-    match failed {
-        0 => Ok(()),
-        _ => Err(format!("{failed} of {} failed", table.len())),
-    }
+    let program = target().join("debug/everlink");
+    let scripts = SCRIPTS.map(|name| (name.to_owned(), script(&format!("{name}.py"))));
+    run_named(&scripts, names, |script| {
+        let shell = shell()?;
+        Ok(cmd!(shell, "{python} -B {script} {program} {modules} {examples}").run()?)
+    })
 }
 
 fn script(name: &str) -> PathBuf {

@@ -1,11 +1,13 @@
 //! `cargo xtask browser`: runs the status page and the timeline in a real browser, and takes the screenshots of the documentation. Must not depend on what
 //! the scripts check.
 
-use std::fs;
-use std::process::Command;
+use anyhow::Result;
+use fs_err as fs;
+use pico_args::Arguments;
+use xshell::cmd;
 
-use crate::install::{node_modules, run_command, skip_without, skipped, system_program};
-use crate::step::{Done, Outcome, cargo, root, target};
+use crate::install::{need_program, need_programs, node_modules};
+use crate::step::{cargo, root, run_one, shell, target, words};
 
 const SCRIPTS: [&str; 2] = ["status.mjs", "timeline.mjs"];
 
@@ -13,42 +15,31 @@ const SCRIPTS: [&str; 2] = ["status.mjs", "timeline.mjs"];
 const PLAYWRIGHT: &str = "playwright-core@1.65.1";
 
 /// Runs every script. With `--screenshots`, also writes the pictures in `docs/pictures`.
-pub(crate) fn run(words: &[String]) -> Result<(), String> {
-    let takes_screenshots = match words {
-        [] => false,
-        [word] if word == "--screenshots" => true,
-        _ => return Err("the only option is --screenshots".into()),
-    };
-    if let Done::Skipped(reason) = check(takes_screenshots)? {
-        eprintln!("skipped: {reason}");
-    }
-    Ok(())
+pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
+    let takes_screenshots = arguments.contains("--screenshots");
+    words(arguments)?;
+    run_one(|| check(takes_screenshots))
 }
 
-fn check(takes_screenshots: bool) -> Outcome {
-    if let Some(outcome) = skip_without(&["node", "npm"]) {
-        return outcome;
-    }
-    if !system_program("chromium", "chromium fonts-dejavu-core") {
-        return skipped("chromium");
-    }
+fn check(takes_screenshots: bool) -> Result<()> {
+    need_programs(&["node", "npm"])?;
+    need_program("chromium", "chromium fonts-dejavu-core")?;
     cargo("build --release --package everlink-cli")?;
     let modules = node_modules("browser", &[PLAYWRIGHT])?;
     let pictures = root().join("docs/pictures");
+    let shell = shell()?;
     for script in SCRIPTS {
-        eprintln!("\n{script}");
-        let mut node = Command::new("node");
-        node.arg(root().join("cli/tests/browser").join(script))
+        let script = root().join("cli/tests/browser").join(script);
+        let mut node = cmd!(shell, "node {script}")
             .env("MODULES", &modules)
             .env("CHROMIUM", "chromium")
             .env("EVERLINK", target().join("release/everlink"));
         if takes_screenshots {
-            let failed = |error| format!("{} cannot be created: {error}", pictures.display());
-            fs::create_dir_all(&pictures).map_err(failed)?;
+            fs::create_dir_all(&pictures)?;
             // Two minutes of traffic fill the plots.
-            node.env("SCREENSHOTS", &pictures).env("FILL_MS", "100000");
+            node = node.env("SCREENSHOTS", &pictures).env("FILL_MS", "100000");
         }
-        run_command(&mut node)?;
+        node.run()?;
     }
-    Ok(Done::Passed)
+    Ok(())
 }

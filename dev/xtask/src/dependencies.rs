@@ -1,12 +1,13 @@
 //! Checks the dependencies of the library and of the published packages. Must not judge the tools and tests of the project.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
+use anyhow::{Result, ensure};
 use serde_json::Value;
+use xshell::cmd;
 
-use crate::install::{run_command, rust_program};
-use crate::step::{self, Done, Outcome, cargo_output, root};
+use crate::install::rust_program;
+use crate::step::{self, cargo_in, check_none, shell, skip};
 
 /// Has a note on each package that a published package names.
 const NOTES: &str = "docs/DEPENDENCIES.md";
@@ -37,63 +38,53 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// Fails with the name of every unexpected package in the library's dependency tree.
-pub(crate) fn check() -> Outcome {
-    let tree = cargo_output(
-        "tree --package everlink --edges normal,build --all-features --target all --prefix none",
-    )?;
+pub(crate) fn check() -> Result<()> {
+    let tree =
+        "tree --package everlink --edges normal,build --all-features --target all --prefix none";
+    let tree = cargo_in(&shell()?, tree).read()?;
     let unexpected = unexpected(&tree);
-    if unexpected.is_empty() {
-        return Ok(Done::Passed);
-    }
-    Err(format!(
+    ensure!(
+        unexpected.is_empty(),
         "the library now depends on {}; if that is meant, add it to ALLOWED in {}",
         unexpected.join(", "),
         file!()
-    ))
+    );
+    Ok(())
 }
 
 /// Runs all checks. Fails if the database of known defects cannot be reached.
-pub(crate) fn run() -> Result<(), String> {
-    let advisories = || run_command(&mut deny("check advisories")?);
+pub(crate) fn run() -> Result<()> {
+    let advisories = || deny("check advisories");
     [check, check_notes, check_licences, advisories]
         .into_iter()
         .try_for_each(step::run_one)
 }
 
 /// Fails if a dependency of a published package has no note, or if a note is about no dependency.
-pub(crate) fn check_notes() -> Outcome {
-    let metadata = cargo_output("metadata --format-version 1 --no-deps")?;
-    let metadata: Value = serde_json::from_str(&metadata).map_err(|error| error.to_string())?;
-    let flaws = note_flaws(&metadata, &step::read(NOTES)?);
-    if flaws.is_empty() {
-        return Ok(Done::Passed);
-    }
-    Err(flaws.join("\n"))
+pub(crate) fn check_notes() -> Result<()> {
+    let metadata = cargo_in(&shell()?, "metadata --format-version 1 --no-deps").read()?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    check_none(&note_flaws(&metadata, &step::read(NOTES)?))
 }
 
 /// Fails if a package has a licence or a source that `deny.toml` does not allow.
-pub(crate) fn check_licences() -> Outcome {
-    run_command(&mut deny("check bans licenses sources")?)
+pub(crate) fn check_licences() -> Result<()> {
+    deny("check bans licenses sources")
 }
 
 /// Fails if a package has a known defect. Without a network there is no database to compare with, and the step is skipped.
-pub(crate) fn check_advisories() -> Outcome {
-    match run_command(&mut deny("fetch db")?) {
-        Ok(_) => run_command(&mut deny("check advisories")?),
-        Err(_) => Ok(Done::Skipped(
-            "the database of RustSec cannot be reached; `cargo xtask dependencies --check` insists on it".into(),
-        )),
-    }
+pub(crate) fn check_advisories() -> Result<()> {
+    deny("fetch db").map_err(|_| {
+        skip("the database of RustSec cannot be reached; `cargo xtask dependencies --check` insists on it")
+    })?;
+    deny("check advisories")
 }
 
-/// `cargo-deny` with these arguments. It is installed if it is missing.
-fn deny(arguments: &str) -> Result<Command, String> {
-    let (name, version) = CARGO_DENY;
-    let mut command = Command::new(rust_program(name, version)?);
-    command
-        .args(arguments.split_whitespace())
-        .current_dir(root());
-    Ok(command)
+/// Runs `cargo-deny` with these arguments. It is installed if it is missing.
+fn deny(arguments: &str) -> Result<()> {
+    let (shell, program) = (shell()?, rust_program(CARGO_DENY)?);
+    let deny = cmd!(shell, "{program}");
+    Ok(deny.args(arguments.split_whitespace()).run()?)
 }
 
 /// Compares the dependencies of the published packages, tests aside, with the first column of the tables in the notes.
@@ -121,14 +112,11 @@ fn note_flaws(metadata: &Value, notes: &str) -> Vec<String> {
 
 /// The packages of a `cargo tree` without prefixes that are not allowed.
 fn unexpected(tree: &str) -> Vec<&str> {
-    let mut names: Vec<&str> = tree
+    let names = tree
         .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| !ALLOWED.contains(name))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+        .filter_map(|line| line.split_whitespace().next());
+    let names: BTreeSet<&str> = names.filter(|name| !ALLOWED.contains(name)).collect();
+    names.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Draws the state diagram in the README from the transition table. Must not contain a transition, only labels for them.
 
-use core::fmt::Write;
+use anyhow::{Context as _, Result, bail};
 
-use crate::step::{self, Done, Outcome};
+use crate::step::{self, check_page};
 
 /// The transition table, which a test compares with the machine.
 const TABLE: &str = "src/client/lifecycle/table.txt";
@@ -25,50 +25,39 @@ const LABELS: &[(&str, &str, &str)] = &[
 ];
 
 /// Draws the diagram again.
-pub(crate) fn run() -> Result<(), String> {
-    let (readme, updated) = compare()?;
-    if readme != updated {
-        step::write("README.md", updated)?;
-    }
-    Ok(())
+pub(crate) fn run() -> Result<()> {
+    step::write("README.md", readme()?)
 }
 
 /// Fails if the diagram does not match the table.
-pub(crate) fn check() -> Outcome {
-    let (readme, updated) = compare()?;
-    if readme == updated {
-        Ok(Done::Passed)
-    } else {
-        Err("the picture in the README is old: run `cargo xtask docs`".into())
-    }
+pub(crate) fn check() -> Result<()> {
+    check_page("README.md", &readme()?, "docs")
 }
 
-/// The README as it is, and as it should be.
-fn compare() -> Result<(String, String), String> {
-    let read = |name: &str| step::read(name);
-    let (readme, table) = (read("README.md")?, read(TABLE)?);
-    let begin = readme.find(BEGIN).ok_or("the README has no picture")? + BEGIN.len();
-    let end = readme[begin..].find(END).ok_or("the picture has no end")? + begin;
-    let updated = format!("{}{}{}", &readme[..begin], draw(&table)?, &readme[end..]);
-    Ok((readme, updated))
+/// The README as it should be.
+fn readme() -> Result<String> {
+    let (readme, table) = (step::read("README.md")?, step::read(TABLE)?);
+    let (before, rest) = readme
+        .split_once(BEGIN)
+        .context("the README has no picture")?;
+    let (_, after) = rest.split_once(END).context("the picture has no end")?;
+    Ok(format!("{before}{BEGIN}{}{END}{after}", draw(&table)?))
 }
 
-fn draw(table: &str) -> Result<String, String> {
+fn draw(table: &str) -> Result<String> {
     let mut diagram = String::from("stateDiagram-v2\n    [*] --> Idle\n");
     for line in table.lines().skip(1) {
         let [from, event, to] = line.split_whitespace().collect::<Vec<_>>()[..] else {
-            return Err(format!("{TABLE} has a line that is no transition: {line}"));
+            bail!("{TABLE} has a line that is no transition: {line}");
         };
-        let label = LABELS
-            .iter()
-            .find(|(state, cue, _)| (state.is_empty() || *state == from) && *cue == event);
+        let mut labels = LABELS.iter().filter(|(_, cue, _)| *cue == event);
+        let label = labels.find(|(state, ..)| state.is_empty() || *state == from);
         let (_, _, label) =
-            label.ok_or_else(|| format!("there are no words for {event} in {from}"))?;
+            label.with_context(|| format!("there are no words for {event} in {from}"))?;
         let (from, to) = (capitalised(from), capitalised(to));
-        let _ = writeln!(diagram, "    {from} --> {to}: {label}");
+        diagram += &format!("    {from} --> {to}: {label}\n");
     }
-    diagram.push_str("    Closed --> [*]\n");
-    Ok(diagram)
+    Ok(diagram + "    Closed --> [*]\n")
 }
 
 fn capitalised(state: &str) -> String {

@@ -3,87 +3,63 @@
 //! Each long command begins a [`Run`] and ends it with its result. The rows are in `docs/evidence.tsv`, and `docs/EVIDENCE.md` shows them. Must not
 //! run or judge a check.
 
-use core::fmt::Write;
 use std::collections::BTreeMap;
-use std::fs;
-use std::process::Command;
-use std::thread;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::size;
-use crate::step::{self, Done, Outcome, commit, output, root};
+use crate::step::{self, commit, cores, read, write_page};
 
 const TABLE: &str = "docs/evidence.tsv";
 const PAGE: &str = "docs/EVIDENCE.md";
-const HEAD: &str = "check\tcommand\tcommit\tdate\tseconds\tcores\tcode\tresult";
+/// The page, with a place for the table.
+const TEMPLATE: &str = include_str!("evidence.md");
 
-/// A check that takes too long for every change.
-struct Check {
-    name: &'static str,
-    /// The page that tells the result whole, if there is one.
-    page: Option<&'static str>,
-    code: Code,
-}
-
-/// The code that a check is about: what the page calls it, and its directories.
-type Code = (&'static str, &'static [&'static str]);
-
-const fn check(name: &'static str, page: Option<&'static str>, code: Code) -> Check {
-    Check { name, page, code }
-}
-
-const SRC: Code = ("`src`", &["src"]);
-const ADAPTERS: Code = ("`src`, `adapters`", &["src", "adapters"]);
-const PROGRAM: Code = ("`src`, `adapters`, `cli`", &["src", "adapters", "cli"]);
-
-/// Parts of the core, with those that every part may import.
-macro_rules! with_imports {
-    ($($part:literal),+) => {
-        (
-            concat!($("`", $part, "`, ",)+ "with imports"),
-            &[$($part,)+ "src/driver", "src/http", "src/json", "src/protocol", "src/util", "src/wire"],
-        )
-    };
-}
-
-const AUTH: Code = with_imports!("src/auth");
-const CLIENT: Code = with_imports!("src/client");
-const SERVER: Code = with_imports!("src/server");
-const LINKS: Code = with_imports!("src/client", "src/relay", "src/server");
-
-const SIMULATION: Option<&str> = Some("SIMULATION.md");
+/// A check that takes too long for every change: its name, the page that tells the result whole, if there is one, and the directories with the code that
+/// it is about.
+type Check = (&'static str, &'static str, &'static str);
 
 const CHECKS: &[Check] = &[
-    check("mutants", Some("MUTANTS.md"), ADAPTERS),
-    check("fuzz", Some("FUZZING.md"), SRC),
-    check("sim", SIMULATION, LINKS),
-    check("auth-sim", SIMULATION, AUTH),
-    check("fleet-sim", SIMULATION, SERVER),
-    check("explore client", SIMULATION, CLIENT),
-    check("explore client-http", SIMULATION, CLIENT),
-    check("explore server", SIMULATION, SERVER),
-    check("explore server-http", SIMULATION, SERVER),
-    check("explore server-shared", SIMULATION, SERVER),
-    check("explore relay", SIMULATION, LINKS),
-    check("explore auth", SIMULATION, AUTH),
-    check("miri", None, SRC),
-    check("address sanitizer", None, ADAPTERS),
-    check("thread sanitizer", None, ADAPTERS),
-    check("soak", Some("SOAK.md"), PROGRAM),
+    ("mutants", "MUTANTS.md", "src adapters"),
+    ("fuzz", "FUZZING.md", "src"),
+    ("sim", "SIMULATION.md", "src/client src/relay src/server"),
+    ("auth-sim", "SIMULATION.md", "src/auth"),
+    ("fleet-sim", "SIMULATION.md", "src/server"),
+    ("explore client", "SIMULATION.md", "src/client"),
+    ("explore client-http", "SIMULATION.md", "src/client"),
+    ("explore server", "SIMULATION.md", "src/server"),
+    ("explore server-http", "SIMULATION.md", "src/server"),
+    ("explore server-shared", "SIMULATION.md", "src/server"),
+    (
+        "explore relay",
+        "SIMULATION.md",
+        "src/client src/relay src/server",
+    ),
+    ("explore auth", "SIMULATION.md", "src/auth"),
+    ("miri", "", "src"),
+    ("address sanitizer", "", "src adapters"),
+    ("thread sanitizer", "", "src adapters"),
+    ("soak", "SOAK.md", "src adapters cli"),
 ];
 
-const INTRODUCTION: &str = "\
-# Evidence
+/// The parts of the core that every part of it may import.
+const IMPORTS: &str = " src/driver src/http src/json src/protocol src/util src/wire";
 
-These checks take from minutes to hours, so `cargo xtask test` does not run them. Each command writes its row here when it ends. A row has a hash of the code that
-the check is about, without tests, comments and blank lines. `cargo xtask test` fails if this page does not say which rows are older than the code. A release needs
-`cargo xtask evidence --check`, which fails if there is such a row.
-";
-
-/// The text below the table.
-const REST: &str = include_str!("evidence.md");
+/// The directories with the code of a check, and those that it imports.
+fn with_imports(parts: &str) -> impl Iterator<Item = String> {
+    let imports = match parts.contains('/') {
+        true => IMPORTS,
+        false => "",
+    };
+    let all: Vec<String> = format!("{parts}{imports}")
+        .split(' ')
+        .map(str::to_owned)
+        .collect();
+    all.into_iter()
+}
 
 /// A check that runs.
 pub(crate) struct Run {
@@ -93,26 +69,19 @@ pub(crate) struct Run {
 
 impl Run {
     /// Remembers the command, the commit and the code at the beginning.
-    pub(crate) fn begin(check: &str, command: &str) -> Result<Run, String> {
-        let row = Row {
-            check: check.to_owned(),
-            command: format!("cargo xtask {command}"),
-            commit: commit()?,
-            date: date()?,
-            seconds: 0,
-            cores: cores(),
-            code: hash_for(check)?,
-            result: String::new(),
-        };
-        let start = Instant::now();
-        Ok(Run { row, start })
+    pub(crate) fn begin(check: &str, command: &str) -> Result<Run> {
+        Ok(Run {
+            row: Row::begin(check, command)?,
+            start: Instant::now(),
+        })
     }
 
     /// Writes the row of a check that passed, with a result for the reader. The code must be the one at the beginning.
-    pub(crate) fn end(mut self, result: &str) -> Result<(), String> {
-        if hash_for(&self.row.check)? != self.row.code {
-            return Err("the code was changed while the check ran: run it again".into());
-        }
+    pub(crate) fn end(mut self, result: &str) -> Result<()> {
+        ensure!(
+            hash_for(&self.row.check)? == self.row.code,
+            "the code was changed while the check ran: run it again"
+        );
         self.row.seconds = self.start.elapsed().as_secs();
         self.row.result = result.to_owned();
         record(self.row)
@@ -120,7 +89,7 @@ impl Run {
 }
 
 /// The last run of a check that passed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Row {
     pub(crate) check: String,
     pub(crate) command: String,
@@ -134,126 +103,89 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn parse(line: &str) -> Option<Row> {
-        let cells: Vec<&str> = line.split('\t').collect();
-        let &[check, command, commit, date, seconds, cores, code, result] = &*cells else {
-            return None;
-        };
-        Some(Row {
-            check: check.into(),
-            command: command.into(),
-            commit: commit.into(),
-            date: date.into(),
-            seconds: seconds.parse().ok()?,
-            cores: cores.parse().ok()?,
-            code: code.into(),
-            result: result.into(),
+    /// The row of a check that begins now.
+    pub(crate) fn begin(check: &str, command: &str) -> Result<Row> {
+        Ok(Row {
+            check: check.to_owned(),
+            command: format!("cargo xtask {command}"),
+            commit: commit()?,
+            date: date()?,
+            seconds: 0,
+            cores: cores(),
+            code: hash_for(check)?,
+            result: String::new(),
         })
-    }
-
-    fn line(&self) -> String {
-        let Row {
-            check,
-            command,
-            commit,
-            date,
-            seconds,
-            cores,
-            code,
-            result,
-        } = self;
-        format!("{check}\t{command}\t{commit}\t{date}\t{seconds}\t{cores}\t{code}\t{result}\n")
     }
 }
 
 /// Writes the page, and prints the checks that have to run again.
-pub(crate) fn run() -> Result<(), String> {
+pub(crate) fn run() -> Result<()> {
     let rows = rows()?;
-    write_page(&rows)?;
     for flaw in flaws(&rows)? {
         eprintln!("{flaw}");
     }
-    eprintln!("written to {PAGE}");
-    Ok(())
+    write_page(PAGE, &page(&rows)?)
 }
 
 /// Fails if the page does not show the rows as they are.
-pub(crate) fn check_page() -> Outcome {
-    if step::read(PAGE)? == page(&rows()?)? {
-        return Ok(Done::Passed);
-    }
-    Err(format!(
-        "{PAGE} does not say which checks are older than the code: run `cargo xtask evidence`"
-    ))
+pub(crate) fn check_page() -> Result<()> {
+    step::check_page(PAGE, &page(&rows()?)?, "evidence")
 }
 
 /// Fails if a check did not run on the code as it is.
-pub(crate) fn check_all() -> Outcome {
-    let flaws = flaws(&rows()?)?;
-    if flaws.is_empty() {
-        return check_page();
-    }
-    Err(flaws.join("\n"))
+pub(crate) fn check_all() -> Result<()> {
+    step::check_none(&flaws(&rows()?)?)?;
+    check_page()
 }
 
 /// Replaces the row of a check, and writes the page again.
-pub(crate) fn record(row: Row) -> Result<(), String> {
+pub(crate) fn record(row: Row) -> Result<()> {
     let mut rows = rows()?;
     rows.retain(|other| other.check != row.check);
     rows.push(row);
-    let place = |row: &Row| CHECKS.iter().position(|check| check.name == row.check);
-    rows.sort_by_key(place);
-    let lines: String = rows.iter().map(Row::line).collect();
-    step::write(TABLE, format!("{HEAD}\n{lines}"))?;
-    write_page(&rows)
+    rows.sort_by_key(|row| CHECKS.iter().position(|(name, ..)| *name == row.check));
+    step::write(TABLE, step::format_rows(&rows, true)?)?;
+    step::write(PAGE, page(&rows)?)
 }
 
-/// Returns the hash of the code that a check is about.
-pub(crate) fn hash_for(check: &str) -> Result<String, String> {
-    let known = CHECKS.iter().find(|known| known.name == check);
-    let known = known.ok_or_else(|| format!("there is no check `{check}`"))?;
-    Hashes::default().of(known.code.1)
+/// The hash of the code that a check is about.
+fn hash_for(check: &str) -> Result<String> {
+    let known = CHECKS.iter().find(|(name, ..)| *name == check);
+    let (_, _, parts) = known.with_context(|| format!("there is no check `{check}`"))?;
+    Hashes::default().of(parts)
 }
 
-pub(crate) fn date() -> Result<String, String> {
-    output(Command::new("date").args(["-u", "+%Y-%m-%d"]))
+/// Today, in UTC.
+pub(crate) fn date() -> Result<String> {
+    step::date("+%Y-%m-%d")
 }
 
-pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn rows() -> Result<Vec<Row>, String> {
-    let table = fs::read_to_string(root().join(TABLE)).unwrap_or_default();
-    let lines = table.lines().skip(1);
-    let rows = lines.map(|line| Row::parse(line).ok_or_else(|| format!("{TABLE}: {line}")));
-    rows.collect()
+fn rows() -> Result<Vec<Row>> {
+    step::parse_rows(&read(TABLE)?).context(TABLE)
 }
 
 /// The digest of the code below each directory that a check is about.
 #[derive(Default)]
-struct Hashes(BTreeMap<&'static str, Vec<u8>>);
+struct Hashes(BTreeMap<String, Vec<u8>>);
 
 impl Hashes {
     /// The hash of the code in these directories: eight bytes in hexadecimal.
-    fn of(&mut self, parts: &[&'static str]) -> Result<String, String> {
+    fn of(&mut self, parts: &str) -> Result<String> {
         let mut hasher = Sha256::new();
-        for part in parts {
-            if !self.0.contains_key(part) {
-                self.0.insert(part, digest(part)?);
+        for part in with_imports(parts) {
+            if !self.0.contains_key(&part) {
+                self.0.insert(part.clone(), digest(&part)?);
             }
-            hasher.update(&self.0[part]);
+            hasher.update(&self.0[&part]);
         }
         let bytes = hasher.finalize();
-        Ok(bytes[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect())
+        let digits = bytes[..8].iter().map(|byte| format!("{byte:02x}"));
+        Ok(digits.collect())
     }
 }
 
 /// SHA-256 over the code below a directory.
-fn digest(part: &str) -> Result<Vec<u8>, String> {
+fn digest(part: &str) -> Result<Vec<u8>> {
     let mut hasher = Sha256::new();
     for (path, code) in size::code(part)? {
         hasher.update(path.to_string_lossy().replace('\\', "/"));
@@ -267,70 +199,67 @@ fn digest(part: &str) -> Result<Vec<u8>, String> {
 /// A check with its row, if it ever ran, and whether that row is about the code as it is.
 type State<'a> = (&'static Check, Option<&'a Row>, bool);
 
-fn states(rows: &[Row]) -> Result<Vec<State<'_>>, String> {
+fn states(rows: &[Row]) -> Result<Vec<State<'_>>> {
     let mut hashes = Hashes::default();
     let state = |check: &'static Check| {
-        let hash = hashes.of(check.code.1)?;
-        let row = rows.iter().find(|row| row.check == check.name);
+        let hash = hashes.of(check.2)?;
+        let row = rows.iter().find(|row| row.check == check.0);
         Ok((check, row, row.is_some_and(|row| row.code == hash)))
     };
     CHECKS.iter().map(state).collect()
 }
 
 /// The checks that have to run, with the reason.
-fn flaws(rows: &[Row]) -> Result<Vec<String>, String> {
-    let mut flaws = Vec::new();
-    for (check, row, is_current) in states(rows)? {
-        match row {
-            None => flaws.push(format!("{}: never run", check.name)),
-            Some(row) if !is_current => flaws.push(format!(
-                "{}: the code was changed after {}: run `{}`",
-                check.name, row.commit, row.command
-            )),
-            Some(_) => {}
-        }
-    }
-    Ok(flaws)
+fn flaws(rows: &[Row]) -> Result<Vec<String>> {
+    let states = states(rows)?.into_iter();
+    let flaws = states.filter_map(|((name, ..), row, is_current)| match row {
+        None => Some(format!("{name}: never run")),
+        Some(Row {
+            commit, command, ..
+        }) => (!is_current)
+            .then(|| format!("{name}: the code was changed after {commit}: run `{command}`")),
+    });
+    Ok(flaws.collect())
 }
 
-fn write_page(rows: &[Row]) -> Result<(), String> {
-    step::write(PAGE, page(rows)?)
+fn page(rows: &[Row]) -> Result<String> {
+    let states = states(rows)?.into_iter();
+    let lines: String = states
+        .map(|(check, row, is_current)| line(check, row, is_current))
+        .collect();
+    Ok(TEMPLATE.replace("{table}\n", &lines))
 }
 
-fn page(rows: &[Row]) -> Result<String, String> {
-    let mut page = format!("{INTRODUCTION}\n");
-    page += "| check | of | result | state | command | commit | date | duration | machine |\n|---|---|---|---|---|---|---|--:|---|\n";
-    for (check, row, is_current) in states(rows)? {
-        let (parts, _) = check.code;
-        let Some(row) = row else {
-            let name = check.name;
-            let _ = writeln!(page, "| {name} | {parts} | | **never run** | | | | | |");
-            continue;
-        };
-        let name = match check.page {
-            Some(page) => format!("[{}]({page})", check.name),
-            None => check.name.to_owned(),
-        };
-        let state = match is_current {
-            true => "this code",
-            false => "**older than the code**",
-        };
-        let Row {
-            command,
-            commit,
-            date,
-            seconds,
-            cores,
-            result,
-            ..
-        } = row;
-        let (minutes, seconds) = (seconds / 60, seconds % 60);
-        let _ = writeln!(
-            page,
-            "| {name} | {parts} | {result} | {state} | `{command}` | {commit} | {date} | {minutes} min {seconds} s | {cores} cores |"
-        );
-    }
-    Ok(format!("{page}\n{REST}"))
+fn line(&(name, page, parts): &Check, row: Option<&Row>, is_current: bool) -> String {
+    let imports = match parts.contains('/') {
+        true => ", with imports",
+        false => "",
+    };
+    let parts = format!("`{}`{imports}", parts.replace(' ', "`, `"));
+    let Some(row) = row else {
+        return format!("| {name} | {parts} | | **never run** | | | | | |\n");
+    };
+    let name = match page {
+        "" => name.to_owned(),
+        page => format!("[{name}]({page})"),
+    };
+    let state = match is_current {
+        true => "this code",
+        false => "**older than the code**",
+    };
+    let Row {
+        command,
+        commit,
+        date,
+        seconds,
+        cores,
+        result,
+        ..
+    } = row;
+    let (minutes, seconds) = (seconds / 60, seconds % 60);
+    format!(
+        "| {name} | {parts} | {result} | {state} | `{command}` | {commit} | {date} | {minutes} min {seconds} s | {cores} cores |\n"
+    )
 }
 
 #[cfg(test)]
@@ -338,16 +267,27 @@ mod tests {
     use super::*;
 
     fn soak_on(code: &str) -> Row {
-        let line =
-            format!("soak\tcargo xtask soak --hours 2\tabc\t2026-01-01\t7201\t2\t{code}\tflat");
-        Row::parse(&line).expect("it has eight cells")
+        Row {
+            check: "soak".to_owned(),
+            command: "cargo xtask soak --hours 2".to_owned(),
+            commit: "abc".to_owned(),
+            date: "2026-01-01".to_owned(),
+            seconds: 7_201,
+            cores: 2,
+            code: code.to_owned(),
+            result: "flat".to_owned(),
+        }
     }
 
     #[test]
     fn row_is_what_was_written() {
-        let row = soak_on("00");
-        assert_eq!(Row::parse(row.line().trim_end()), Some(row));
-        assert_eq!(Row::parse("soak\tcargo"), None);
+        let line = "soak\tcargo xtask soak --hours 2\tabc\t2026-01-01\t7201\t2\t00\tflat\n";
+        let table = step::format_rows(&[soak_on("00")], true).expect("text");
+        assert!(table.ends_with(line), "{table}");
+        let parsed: Vec<Row> = step::parse_rows(&table).expect("a row");
+        assert_eq!(parsed, [soak_on("00")]);
+        let short = table.replace("\tflat", "");
+        assert!(step::parse_rows::<Row>(&short).is_err());
     }
 
     #[test]
@@ -363,17 +303,17 @@ mod tests {
     #[test]
     fn check_is_about_all_that_its_code_imports() {
         for check in CHECKS {
-            let (_, parts) = check.code;
+            let parts: Vec<String> = with_imports(check.2).collect();
             for part in parts.iter().filter(|part| part.starts_with("src/")) {
                 for (path, code) in size::code(part).expect("the code can be read") {
                     for (at, _) in code.match_indices("crate::") {
                         let rest = &code[at + "crate::".len()..];
                         let end = rest.find(|c: char| !c.is_alphanumeric());
                         let import = format!("src/{}", &rest[..end.unwrap_or(rest.len())]);
-                        let is_outside = root().join(&import).is_dir()
+                        let is_outside = step::root().join(&import).is_dir()
                             && import != "src/"
-                            && !parts.contains(&&*import);
-                        assert!(!is_outside, "{}: {path:?} has {import}", check.name);
+                            && !parts.contains(&import);
+                        assert!(!is_outside, "{}: {path:?} has {import}", check.0);
                     }
                 }
             }

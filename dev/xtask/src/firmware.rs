@@ -1,7 +1,6 @@
 //! `cargo xtask firmware`: runs `examples/firmware` in QEMU behind the guard, and resets the board in the middle of calls.
 
 use core::time::Duration;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,10 +8,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+use object::Endianness;
+use object::elf::{FileHeader32, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
 use serde_json::{Value, json};
 
-use crate::install::{rust_target, skipped, system_program};
-use crate::step::{Done, Outcome, cargo, cargo_with, root, target};
+use crate::install::{need_program, need_target};
+use crate::step::{cargo, cargo_in, shell, skip, target};
 
 /// The instruction set of the board, and the limit for the bytes in flash, so that growth is noticed. The linker allows 512 KiB.
 const TARGET: (&str, u64) = ("thumbv7em-none-eabi", 450_000);
@@ -29,18 +33,13 @@ const MAX_STACK: u64 = 12 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Builds the firmware, measures it, and runs it under load and under resets.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<()> {
     if !cfg!(unix) {
-        return Ok(Done::Skipped("the guard runs on Unix".into()));
+        return Err(skip("the guard runs on Unix"));
     }
-    for (target, _) in [TARGET, SMALL_TARGET] {
-        if !rust_target(target) {
-            return skipped(&format!("the target {target}"));
-        }
-    }
-    if !system_program(QEMU, QEMU) {
-        return skipped(QEMU);
-    }
+    need_target(TARGET.0)?;
+    need_target(SMALL_TARGET.0)?;
+    need_program(QEMU, QEMU)?;
     in_firmware("fmt --check")?;
     in_firmware("clippy --locked --release -- --deny warnings")?;
     let monitor = target().join("firmware.monitor");
@@ -48,31 +47,30 @@ pub(crate) fn check() -> Outcome {
     let board = board(&built(TARGET)?, &monitor);
     load(&board)?;
     cargo("build --package everlink-cli")?;
-    resets(&board, &monitor)?;
-    Ok(Done::Passed)
+    resets(&board, &monitor)
 }
 
 /// Builds the firmware for this target, and checks its size. Returns the file.
-fn built((name, max_flash): (&str, u64)) -> Result<PathBuf, String> {
+fn built((name, max_flash): (&str, u64)) -> Result<PathBuf> {
     in_firmware(&format!("build --locked --release --target {name}"))?;
     let firmware = target().join(name).join("release/firmware");
-    let (flash, ram) = sizes(&firmware)?;
+    let (flash, ram) = sizes(&fs::read(&firmware)?)?;
     eprintln!(
         "firmware for {name}: {flash} bytes of flash; {ram} bytes of RAM for the heap and static variables"
     );
-    if flash > max_flash {
-        return Err(format!("{flash} bytes of flash, of at most {max_flash}"));
-    }
+    ensure!(
+        flash <= max_flash,
+        "{flash} bytes of flash, of at most {max_flash}"
+    );
     Ok(firmware)
 }
 
 /// Runs cargo in the directory of the firmware, whose configuration names the target.
-fn in_firmware(arguments: &str) -> Outcome {
-    cargo_with(arguments, |command| {
-        command
-            .current_dir(root().join("examples/firmware"))
-            .env("CARGO_TARGET_DIR", target());
-    })
+fn in_firmware(arguments: &str) -> Result<()> {
+    let shell = shell()?;
+    shell.change_dir("examples/firmware");
+    let cargo = cargo_in(&shell, arguments);
+    Ok(cargo.env("CARGO_TARGET_DIR", target()).run()?)
 }
 
 /// The command for the board: the one in the README, and a socket for QEMU's monitor.
@@ -90,7 +88,7 @@ fn board(firmware: &Path, monitor: &Path) -> Vec<String> {
 // ---- the worst load ----
 
 /// Talks to the board without a guard. Makes it hold as much as its limits allow, and checks that it stays within its memory.
-fn load(board: &[String]) -> Result<(), String> {
+fn load(board: &[String]) -> Result<()> {
     // QEMU does not exit when its input ends.
     let mut host = Host::start(board, Duration::ZERO)?;
     let idle = memory(&mut host)?;
@@ -106,27 +104,26 @@ fn load(board: &[String]) -> Result<(), String> {
         let reply = host.reply(&json!(name))?;
         answered += u32::from(reply.get("result").is_some());
     }
-    if answered < 8 {
-        return Err(format!(
-            "the board answered {answered} calls at a time, not 8"
-        ));
-    }
+    ensure!(
+        answered >= 8,
+        "the board answered {answered} calls at a time, not 8"
+    );
     // The longest message that fits is read. It is no good call, but it gets an answer that says so.
     let long = json!({"text": "x".repeat(8_000)});
     host.send(&tool_call(json!("long"), "led", long, None))?;
     let refused = host.reply(&json!("long"))?;
-    if refused["error"]["code"] != json!(-32602) {
-        return Err(format!(
-            "a call with wrong arguments was answered with {refused}"
-        ));
-    }
+    ensure!(
+        refused["error"]["code"] == json!(-32602),
+        "a call with wrong arguments was answered with {refused}"
+    );
     // A message that is larger than the heap is refused, and the next one is served.
     let large = json!({"text": "x".repeat(100_000)});
     host.send(&tool_call(json!("large"), "led", large, None))?;
     let refused = host.reply(&json!("large"))?;
-    if !refused["error"]["message"].to_string().contains("bytes") {
-        return Err(format!("a message of 100 kB was answered with {refused}"));
-    }
+    ensure!(
+        refused["error"]["message"].to_string().contains("bytes"),
+        "a message of 100 kB was answered with {refused}"
+    );
     // Neither does a deep one exhaust the stack, nor one that is no JSON.
     let deep = format!("{}1{}", "[".repeat(1_200), "]".repeat(1_200));
     let call =
@@ -138,17 +135,20 @@ fn load(board: &[String]) -> Result<(), String> {
     eprintln!("firmware: after the handshake {idle}");
     eprintln!("firmware: after the load {busy}");
     for (name, most) in [("heapReach", MAX_HEAP), ("stackPeak", MAX_STACK)] {
-        if busy[name].as_u64().is_none_or(|bytes| bytes > most) {
-            return Err(format!("{name} is {}, of at most {most}", busy[name]));
-        }
+        let bytes = &busy[name];
+        ensure!(
+            bytes.as_u64().is_some_and(|bytes| bytes <= most),
+            "{name} is {bytes}, of at most {most}"
+        );
     }
-    if busy["uptimeMs"].as_u64() < idle["uptimeMs"].as_u64() {
-        return Err("the board was reset under load".into());
-    }
+    ensure!(
+        busy["uptimeMs"].as_u64() >= idle["uptimeMs"].as_u64(),
+        "the board was reset under load"
+    );
     Ok(())
 }
 
-fn memory(host: &mut Host) -> Result<Value, String> {
+fn memory(host: &mut Host) -> Result<Value> {
     let result = host.call("memory", json!({}))?;
     Ok(result["structuredContent"].clone())
 }
@@ -156,7 +156,7 @@ fn memory(host: &mut Host) -> Result<Value, String> {
 // ---- resets ----
 
 /// Resets the board in the middle of calls. The host's connection must survive every reset.
-fn resets(board: &[String], monitor: &Path) -> Result<(), String> {
+fn resets(board: &[String], monitor: &Path) -> Result<()> {
     let guard = target().join("debug/everlink");
     let words = ["guard", "--remember", "off", "--log", "off", "--"];
     let mut command = vec![guard.display().to_string()];
@@ -165,17 +165,16 @@ fn resets(board: &[String], monitor: &Path) -> Result<(), String> {
     let mut host = Host::start(&command, Duration::from_secs(5))?;
     let listed = host.request("tools/list", json!({}))?;
     let tools = listed["result"]["tools"].as_array().map_or(0, Vec::len);
-    if tools != 4 {
-        return Err(format!("the board has four tools, not {listed}"));
-    }
+    ensure!(tools == 4, "the board has four tools, not {listed}");
     let lit = host.call("led", json!({"led": 0, "on": true}))?;
-    if lit["structuredContent"]["on"] != json!(true) {
-        return Err(format!("LED 0 did not go on: {lit}"));
-    }
+    ensure!(
+        lit["structuredContent"]["on"] == json!(true),
+        "LED 0 did not go on: {lit}"
+    );
     let (mut slowest, mut first_text) = (Duration::ZERO, String::new());
     for number in 0..RESETS {
-        let (text, time) = reset_during_call(&mut host, monitor)
-            .map_err(|error| format!("reset {number}: {error}"))?;
+        let (text, time) =
+            reset_during_call(&mut host, monitor).with_context(|| format!("reset {number}"))?;
         slowest = slowest.max(time);
         first_text = if number == 0 { text } else { first_text };
     }
@@ -189,7 +188,7 @@ fn resets(board: &[String], monitor: &Path) -> Result<(), String> {
 
 /// Resets the board when a call has begun. Returns the text that the call failed with, and the time from the reset to the result of the
 /// next call.
-fn reset_during_call(host: &mut Host, monitor: &Path) -> Result<(String, Duration), String> {
+fn reset_during_call(host: &mut Host, monitor: &Path) -> Result<(String, Duration)> {
     let id = json!(host.next_id());
     host.send(&tool_call(
         id.clone(),
@@ -206,41 +205,38 @@ fn reset_during_call(host: &mut Host, monitor: &Path) -> Result<(String, Duratio
     let text = reply["result"]["content"][0]["text"].as_str().unwrap_or("");
     let is_clear =
         text.contains("the server ended before it replied") && text.contains("may have run");
-    if !is_clear || reply["result"]["isError"] != json!(true) {
-        return Err(format!("the call in flight was answered with {reply}"));
-    }
+    ensure!(
+        is_clear && reply["result"]["isError"] == json!(true),
+        "the call in flight was answered with {reply}"
+    );
     let next = host.call("temperature", json!({}))?;
     let time = start.elapsed();
-    if !next["structuredContent"]["celsius"].is_number() {
-        return Err(format!("the next call was answered with {next}"));
-    }
+    ensure!(
+        next["structuredContent"]["celsius"].is_number(),
+        "the next call was answered with {next}"
+    );
     let uptime = memory(host)?["uptimeMs"].as_u64().unwrap_or(u64::MAX);
-    if u128::from(uptime) > start.elapsed().as_millis() {
-        return Err(format!(
-            "the board runs for {uptime} ms, so there was no reset"
-        ));
-    }
+    ensure!(
+        u128::from(uptime) <= start.elapsed().as_millis(),
+        "the board runs for {uptime} ms, so there was no reset"
+    );
     Ok((text.to_owned(), time))
 }
 
 /// Presses the reset button.
 #[cfg(unix)]
-fn reset(monitor: &Path) -> Result<(), String> {
-    use std::os::unix::net::UnixStream;
-
-    let failed = |error| format!("QEMU's monitor cannot be used: {error}");
-    let mut socket = UnixStream::connect(monitor).map_err(failed)?;
-    socket.write_all(b"system_reset\n").map_err(failed)?;
+fn reset(monitor: &Path) -> Result<()> {
+    let mut socket = std::os::unix::net::UnixStream::connect(monitor)?;
+    socket.write_all(b"system_reset\n")?;
     // QEMU drops a command whose sender is gone before QEMU has read it. With the reset, QEMU exits and closes the socket.
-    let timeout = socket.set_read_timeout(Some(PATIENCE));
-    timeout.map_err(failed)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
     let _ = std::io::copy(&mut socket, &mut std::io::sink());
     Ok(())
 }
 
 #[cfg(not(unix))]
-fn reset(_: &Path) -> Result<(), String> {
-    Err("this needs a Unix socket".into())
+fn reset(_: &Path) -> Result<()> {
+    Err(skip("this needs a Unix socket"))
 }
 
 // ---- a host ----
@@ -258,7 +254,7 @@ struct Host {
     server: Child,
     stdin: Option<ChildStdin>,
     /// Messages of the server, or a line that is none.
-    messages: Receiver<Result<Value, String>>,
+    messages: Receiver<Result<Value>>,
     /// Messages that arrived and that nobody has waited for yet.
     early: Vec<Value>,
     last_id: u32,
@@ -268,21 +264,20 @@ struct Host {
 
 impl Host {
     /// Starts the server, and does the handshake.
-    fn start(command: &[String], grace: Duration) -> Result<Host, String> {
-        let (program, arguments) = command.split_first().ok_or("no command")?;
+    fn start(command: &[String], grace: Duration) -> Result<Host> {
+        let (program, arguments) = command.split_first().context("no command")?;
         let mut server = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("`{program}` could not start: {error}"))?;
+            .spawn()?;
         let stdin = server.stdin.take();
-        let stdout = server.stdout.take().ok_or("the output is not piped")?;
+        let stdout = server.stdout.take().context("the output is not piped")?;
         let (sender, messages) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let message = serde_json::from_str(&line);
-                let message = message.map_err(|error| format!("{error} in the line {line:?}"));
+                let message = message.with_context(|| format!("in the line {line:?}"));
                 if sender.send(message).is_err() {
                     return;
                 }
@@ -302,9 +297,10 @@ impl Host {
             "clientInfo": {"name": "xtask", "version": "1.0"},
         });
         let met = host.request("initialize", about)?;
-        if met["result"]["serverInfo"]["name"] != json!("everlink-firmware") {
-            return Err(format!("`initialize` was answered with {met}"));
-        }
+        ensure!(
+            met["result"]["serverInfo"]["name"] == json!("everlink-firmware"),
+            "`initialize` was answered with {met}"
+        );
         host.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))?;
         Ok(host)
     }
@@ -314,28 +310,26 @@ impl Host {
         self.last_id
     }
 
-    fn send(&mut self, message: &Value) -> Result<(), String> {
+    fn send(&mut self, message: &Value) -> Result<()> {
         self.send_text(&message.to_string())
     }
 
-    fn send_text(&mut self, line: &str) -> Result<(), String> {
-        let mut stdin = self.stdin.as_ref().ok_or("the input is not piped")?;
+    fn send_text(&mut self, line: &str) -> Result<()> {
+        let mut stdin = self.stdin.as_ref().context("the input is not piped")?;
         let sent = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
-        sent.map_err(|error| format!("the connection to the server is lost: {error}"))
+        sent.context("the connection to the server is lost")
     }
 
     /// Waits for a message.
-    fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Result<Value, String> {
+    fn wait_for(&mut self, what: &str, is_it: impl Fn(&Value) -> bool) -> Result<Value> {
         if let Some(at) = self.early.iter().position(&is_it) {
             return Ok(self.early.swap_remove(at));
         }
         let end = Instant::now() + PATIENCE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let message = self
-                .messages
-                .recv_timeout(left)
-                .map_err(|error| format!("no {what} within {PATIENCE:?}: {error}"))??;
+            let message = self.messages.recv_timeout(left);
+            let message = message.with_context(|| format!("no {what} within {PATIENCE:?}"))??;
             if is_it(&message) {
                 return Ok(message);
             }
@@ -343,26 +337,25 @@ impl Host {
         }
     }
 
-    fn reply(&mut self, id: &Value) -> Result<Value, String> {
+    fn reply(&mut self, id: &Value) -> Result<Value> {
         self.wait_for("reply", |message| {
             message["id"] == *id && message.get("method").is_none()
         })
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Result<Value, String> {
+    fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         let id = json!(self.next_id());
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))?;
         self.reply(&id)
     }
 
     /// Calls a tool that must succeed, and returns its result.
-    fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, String> {
+    fn call(&mut self, tool: &str, arguments: Value) -> Result<Value> {
         let id = json!(self.next_id());
         self.send(&tool_call(id.clone(), tool, arguments, None))?;
         let reply = self.reply(&id)?;
-        if reply.get("result").is_none() || reply["result"]["isError"] == json!(true) {
-            return Err(format!("`{tool}` failed: {reply}"));
-        }
+        let is_good = reply.get("result").is_some() && reply["result"]["isError"] != json!(true);
+        ensure!(is_good, "`{tool}` failed: {reply}");
         Ok(reply["result"].clone())
     }
 }
@@ -383,34 +376,15 @@ impl Drop for Host {
 // ---- sizes ----
 
 /// The bytes that an ELF file takes in flash, and those of RAM that it reserves.
-fn sizes(file: &PathBuf) -> Result<(u64, u64), String> {
-    let failed = |why: &str| format!("{}: {why}", file.display());
-    let bytes = fs::read(file).map_err(|error| failed(&error.to_string()))?;
-    let number = |at: usize, len: usize| {
-        let bytes = bytes.get(at..at + len)?;
-        let digits = bytes.iter().rev();
-        Some(digits.fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte)))
-    };
-    // The table of segments in a file of 32 bits: its place, the size of an entry, and the number of entries.
-    let table = || Some((number(28, 4)?, number(42, 2)?, number(44, 2)?));
-    let (start, size, count) = table().ok_or_else(|| failed("no ELF file"))?;
+fn sizes(file: &[u8]) -> Result<(u64, u64)> {
+    let header = FileHeader32::<Endianness>::parse(file)?;
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, file)?.iter();
     let (mut flash, mut ram) = (0, 0);
-    for index in 0..count {
-        let at = usize::try_from(start + index * size).map_err(|_| failed("too large"))?;
-        let segment = || {
-            let is_loaded = number(at, 4)? == 1;
-            Some((
-                is_loaded,
-                number(at + 8, 4)?,
-                number(at + 16, 4)?,
-                number(at + 20, 4)?,
-            ))
-        };
-        let (is_loaded, address, in_file, in_memory) =
-            segment().ok_or_else(|| failed("the table of segments is cut"))?;
-        if is_loaded {
-            flash += in_file;
-            ram += if address >= 0x2000_0000 { in_memory } else { 0 };
+    for segment in segments.filter(|segment| segment.p_type(endian) == PT_LOAD) {
+        flash += u64::from(segment.p_filesz(endian));
+        if segment.p_vaddr(endian) >= 0x2000_0000 {
+            ram += u64::from(segment.p_memsz(endian));
         }
     }
     Ok((flash, ram))

@@ -1,12 +1,14 @@
 //! `cargo xtask hostile`: runs the attacks on a real guard.
 
-use crate::step::cargo;
+use anyhow::Result;
+use pico_args::Arguments;
 
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+use crate::step::{all_words, cargo};
+
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     cargo("build --release --package everlink-cli")?;
-    let arguments = arguments.join(" ");
+    let words = all_words(arguments).join(" ");
     cargo(&format!(
-        "run --release --quiet --package hostile -- target/release/everlink {arguments}"
+        "run --release --quiet --package hostile -- target/release/everlink {words}"
     ))
-    .map(drop)
 }

@@ -37,13 +37,17 @@ mod wasm;
 mod windows;
 
 use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
+
+use anyhow::Result;
+use pico_args::Arguments;
 
 /// A command of `cargo xtask`: the words after that, the arguments that may follow, what it does, and the function. Each subject has its own
 /// module.
 type Command = (&'static str, &'static str, &'static str, Run);
 
-type Run = fn(&[String]) -> Result<(), String>;
+type Run = fn(Arguments) -> Result<()>;
 
 // One line for each command.
 #[rustfmt::skip]
@@ -57,7 +61,7 @@ const COMMANDS: &[Command] = &[
     ("browser", "[--screenshots]", "run the status page and the timeline in a real browser, which is installed; write their pictures", browser::run),
     ("conformance", "[--repeats N]", "run the public conformance suite with our client and server, and write docs/CONFORMANCE.md", conformance::run),
     ("coverage", "", "write docs/COVERAGE.md: the tests of each requirement and each failure", |_| coverage::run()),
-    ("coverage --check", "", "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers", |_| coverage::check().map(drop)),
+    ("coverage --check", "", "check that docs/COVERAGE.md is up to date, and that a test shows every rule for servers", |_| coverage::check()),
     ("dependencies --check", "", "check the notes on dependencies, their licences and sources, and their known defects", |_| dependencies::run()),
     ("docs", "", "draw the state diagram in the README from the transition table", |_| diagram::run()),
     ("evidence", "", "write docs/EVIDENCE.md: which long checks ran on this code, and which are older", |_| evidence::run()),
@@ -82,7 +86,7 @@ const COMMANDS: &[Command] = &[
     ("mutants", "[--all | FILE...] [--survivors] ...", "change the library in thousands of ways, and run the tests that should notice; write docs/MUTANTS.md", mutants::run),
     ("no-std", "", "run a program without std, and compile the core for targets without an operating system", |_| step::run_one(no_std::check)),
     ("observe", "", "measure what --status, --record, --otlp and tracing cost a guarded call", |_| step::run_one(observe::check)),
-    ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| package::run_check()),
+    ("package --check", "", "build the packages twice in different directories, compare them, and install those for this machine", |_| step::run_one(package::run_check)),
     ("package --install", "", "pack the debug program twice, compare, and install the packages without a network", |_| step::run_one(package::check)),
     ("package --kills", "[N]", "kill each process between a host and the packaged program N times, and measure what each way to start it costs", package::run_kills),
     ("package", "[--out DIR] [--target NAME]...", "build the program for each platform, and pack wheels, npm packages and archives", package::run),
@@ -124,10 +128,11 @@ fn main() -> ExitCode {
     let Some((run, arguments)) = matching else {
         return usage(&format!("there is no command `{command_line}`"));
     };
-    match run(arguments) {
+    let arguments = arguments.iter().map(OsString::from).collect();
+    match run(Arguments::from_vec(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nxtask {command_line}: {error}");
+            eprintln!("\nxtask {command_line}: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,9 +1,11 @@
 //! `cargo xtask msrv`: builds all published packages with the minimum supported compiler. Installs no compiler.
 
 use std::env;
-use std::process::Command;
 
-use crate::step::{self, Done, Outcome, Step, cargo_with};
+use anyhow::{Context as _, Result, ensure};
+use xshell::cmd;
+
+use crate::step::{self, Step, cargo_in, shell};
 
 /// The `rust-version` of the workspace.
 const MSRV: &str = env!("CARGO_PKG_RUST_VERSION");
@@ -28,39 +30,34 @@ const STEPS: &[Step] = &[
     ("the program", || build("--package everlink-cli")),
 ];
 
-pub(crate) fn run() -> Result<(), String> {
+pub(crate) fn run() -> Result<()> {
     step::run_all(STEPS)
 }
 
-fn version() -> Outcome {
-    let rustc = compiler()?;
-    let output = Command::new(&rustc)
-        .arg("--version")
-        .output()
-        .map_err(|error| format!("`{rustc}` could not start: {error}"))?;
-    let version = String::from_utf8_lossy(&output.stdout);
-    eprintln!("{}", version.trim_end());
-    if is_msrv(&version) {
-        Ok(Done::Passed)
-    } else {
-        Err(format!("{RUSTC_VARIABLE} must name a rustc {MSRV}"))
-    }
+fn version() -> Result<()> {
+    let (shell, rustc) = (shell()?, compiler()?);
+    let version = cmd!(shell, "{rustc} --version").read()?;
+    eprintln!("{version}");
+    ensure!(
+        is_msrv(&version),
+        "{RUSTC_VARIABLE} must name a rustc {MSRV}"
+    );
+    Ok(())
 }
 
-fn build(packages: &str) -> Outcome {
-    let rustc = compiler()?;
-    let arguments = format!("build {packages}");
-    cargo_with(&arguments, |command| {
-        command.env("RUSTC", rustc);
-    })
+fn build(packages: &str) -> Result<()> {
+    let build = format!("build {packages}");
+    Ok(cargo_in(&shell()?, &build)
+        .env("RUSTC", compiler()?)
+        .run()?)
 }
 
-fn compiler() -> Result<String, String> {
-    env::var(RUSTC_VARIABLE).map_err(|_| {
+fn compiler() -> Result<String> {
+    env::var(RUSTC_VARIABLE).with_context(|| {
         format!(
             "set {RUSTC_VARIABLE} to the path of a rustc {MSRV}; with rustup:\n\n  \
              rustup toolchain install {MSRV} --profile minimal\n  \
-             {RUSTC_VARIABLE}=$(rustup which --toolchain {MSRV} rustc) cargo xtask msrv"
+             {RUSTC_VARIABLE}=$(rustup which --toolchain {MSRV} rustc) cargo xtask msrv\n\n"
         )
     })
 }

@@ -1,21 +1,25 @@
 //! `cargo xtask mutants`: changes the library, and runs the tests that should notice. `dev/mutants` does the work.
 
+use anyhow::Result;
+use pico_args::Arguments;
+
 use crate::evidence::Run;
-use crate::step::{self, Outcome, cargo};
+use crate::step::{all_words, cargo, read};
 
 /// Has a row for each file.
 const TABLE: &str = "docs/mutants.tsv";
 
 /// Runs mutants. They are evidence when the table is whole.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let words = arguments.join(" ");
-    let evidence = Run::begin("mutants", &format!("mutants {words}"))?;
-    run_package(&words)?;
-    let only_writes = arguments.iter().any(|word| word == "--page");
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
+    let words = all_words(arguments);
+    let command = words.join(" ");
+    let evidence = Run::begin("mutants", &format!("mutants {command}"))?;
+    run_package(&command)?;
+    let only_writes = words.iter().any(|word| word == "--page");
     if only_writes || check().is_err() {
         return Ok(());
     }
-    evidence.end(&result(&step::read(TABLE)?))
+    evidence.end(&result(&read(TABLE)?))
 }
 
 /// The sums of the table.
@@ -26,15 +30,15 @@ fn result(table: &str) -> String {
 }
 
 /// Fails if a file has no row in `docs/mutants.tsv`, or one with too many survivors. Runs no mutant.
-pub(crate) fn check_share() -> Outcome {
+pub(crate) fn check_share() -> Result<()> {
     run_package("--check-share")
 }
 
 /// Also fails if a row is about older code.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<()> {
     run_package("--check")
 }
 
-fn run_package(arguments: &str) -> Outcome {
+fn run_package(arguments: &str) -> Result<()> {
     cargo(&format!("run --quiet --package mutants -- {arguments}"))
 }

@@ -2,15 +2,18 @@
 //! `tracing` of the adapters.
 
 use core::time::Duration;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
-use std::{env, fs, process, thread};
+use std::{env, process, thread};
 
-use crate::install::skip_without;
-use crate::step::{Done, Outcome, cargo, target};
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+
+use crate::install::need_programs;
+use crate::step::{cargo, check_none, target};
 
 /// A guard to measure: the words for the reader, its options, the growth that is allowed in percent, and whether it is built with `tracing`. The
 /// first is the reference.
@@ -39,15 +42,13 @@ const ROUNDS: usize = 9;
 const TEXT_LEN: usize = 100;
 
 /// Measures, and fails if instructions grow too much. Times depend on the machine, so they are only shown.
-pub(crate) fn check() -> Outcome {
-    if let Some(outcome) = skip_without(&["valgrind"]) {
-        return outcome;
-    }
+pub(crate) fn check() -> Result<()> {
+    need_programs(&["valgrind"])?;
     let directory = env::temp_dir().join(format!("everlink-observe-{}", process::id()));
-    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    fs::create_dir_all(&directory)?;
     let measured = Setting::prepare(&directory).and_then(|setting| measure(&setting));
     let _ = fs::remove_dir_all(&directory);
-    measured.map(|()| Done::Passed)
+    measured
 }
 
 /// What all guards share.
@@ -59,13 +60,12 @@ struct Setting {
 }
 
 impl Setting {
-    fn prepare(directory: &Path) -> Result<Setting, String> {
+    fn prepare(directory: &Path) -> Result<Setting> {
         let build = |name: &str, features: &str| {
             cargo(&format!("build --release --package everlink-cli{features}"))?;
             let copy = directory.join(name);
-            let built = target().join("release/everlink");
-            fs::copy(built, &copy).map_err(|error| error.to_string())?;
-            Ok::<_, String>(copy)
+            fs::copy(target().join("release/everlink"), &copy)?;
+            Ok::<_, anyhow::Error>(copy)
         };
         Ok(Setting {
             programs: [
@@ -73,7 +73,7 @@ impl Setting {
                 build("everlink-tracing", " --features everlink-tokio/tracing")?,
             ],
             recording: directory.join("recording").display().to_string(),
-            collector: start_collector().map_err(|error| error.to_string())?,
+            collector: start_collector()?,
         })
     }
 
@@ -83,7 +83,7 @@ impl Setting {
 }
 
 /// Starts a collector that takes everything, and returns its URL.
-fn start_collector() -> io::Result<String> {
+fn start_collector() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);
     thread::spawn(move || {
@@ -113,7 +113,7 @@ fn collect(stream: &TcpStream) -> Option<()> {
     }
 }
 
-fn measure(setting: &Setting) -> Result<(), String> {
+fn measure(setting: &Setting) -> Result<()> {
     let mut times = vec![Vec::new(); VARIANTS.len()];
     // The rounds alternate, so that other load on the machine is the same for all.
     for _ in 0..ROUNDS {
@@ -144,14 +144,11 @@ fn measure(setting: &Setting) -> Result<(), String> {
             problems.push(format!("{name}: {growth:+.1} %, of at most {limit} %"));
         }
     }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(problems.join("\n")),
-    }
+    check_none(&problems)
 }
 
 /// Counts the instructions of a guard that serves this many calls.
-fn count(program: &Path, options: &[&str], setting: &Setting, calls: u32) -> Result<u64, String> {
+fn count(program: &Path, options: &[&str], setting: &Setting, calls: u32) -> Result<u64> {
     let mut valgrind = Command::new("valgrind");
     valgrind
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -164,7 +161,7 @@ fn count(program: &Path, options: &[&str], setting: &Setting, calls: u32) -> Res
     let collected = report.rsplit("Collected : ").next().map(str::trim_start);
     let digits = collected.and_then(|text| text.split_whitespace().next());
     let count = digits.and_then(|digits| digits.parse().ok());
-    count.ok_or_else(|| format!("callgrind reports no count:\n{report}"))
+    count.with_context(|| format!("callgrind reports no count:\n{report}"))
 }
 
 /// A guard at standard streams in front of the demo's server.
@@ -180,7 +177,7 @@ impl GuardRun {
         program: &Path,
         options: &[&str],
         setting: &Setting,
-    ) -> Result<GuardRun, String> {
+    ) -> Result<GuardRun> {
         let options = options.iter().map(|word| match *word {
             "RECORDING" => &setting.recording,
             "COLLECTOR" => &setting.collector,
@@ -196,9 +193,8 @@ impl GuardRun {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
-        let replies = process.stdout.take().ok_or("no standard output")?;
+            .spawn()?;
+        let replies = process.stdout.take().context("no standard output")?;
         let mut guard = GuardRun {
             process,
             replies: BufReader::new(replies),
@@ -209,22 +205,21 @@ impl GuardRun {
         Ok(guard)
     }
 
-    fn send(&mut self, line: &str) -> Result<(), String> {
-        let stdin = self.process.stdin.as_mut().ok_or("no standard input")?;
+    fn send(&mut self, line: &str) -> Result<()> {
+        let stdin = self.process.stdin.as_mut().context("no standard input")?;
         let written = stdin.write_all(format!("{line}\n").as_bytes());
-        written.map_err(|error| format!("the guard does not read: {error}"))
+        written.context("the guard does not read")
     }
 
-    fn ask(&mut self, line: &str) -> Result<(), String> {
+    fn ask(&mut self, line: &str) -> Result<()> {
         self.send(line)?;
         let mut reply = String::new();
-        match self.replies.read_line(&mut reply) {
-            Ok(len) if len > 0 => Ok(()),
-            _ => Err("the guard did not reply".into()),
-        }
+        let len = self.replies.read_line(&mut reply)?;
+        ensure!(len > 0, "the guard did not reply");
+        Ok(())
     }
 
-    fn call(&mut self) -> Result<(), String> {
+    fn call(&mut self) -> Result<()> {
         let (id, text) = (self.next, "x".repeat(TEXT_LEN));
         self.next += 1;
         self.ask(&format!(
@@ -233,7 +228,7 @@ impl GuardRun {
     }
 
     /// Returns the median time of a call, without the first tenth of them.
-    fn median_of_calls(&mut self, calls: u32) -> Result<Duration, String> {
+    fn median_of_calls(&mut self, calls: u32) -> Result<Duration> {
         let mut times = Vec::new();
         for number in 0..calls {
             let start = Instant::now();
@@ -246,18 +241,13 @@ impl GuardRun {
     }
 
     /// Disconnects, and returns what the process wrote to standard error.
-    fn end(mut self) -> Result<String, String> {
+    fn end(mut self) -> Result<String> {
         drop(self.process.stdin.take());
-        let mut report = String::new();
-        if let Some(mut stderr) = self.process.stderr.take() {
-            let read = stderr.read_to_string(&mut report);
-            read.map_err(|error| error.to_string())?;
-        }
-        let status = self.process.wait().map_err(|error| error.to_string())?;
-        match status.success() {
-            true => Ok(report),
-            false => Err(format!("the guard ended with {status}:\n{report}")),
-        }
+        let output = self.process.wait_with_output()?;
+        let report = String::from_utf8_lossy(&output.stderr).into_owned();
+        let status = output.status;
+        ensure!(status.success(), "the guard ended with {status}:\n{report}");
+        Ok(report)
     }
 }
 

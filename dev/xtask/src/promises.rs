@@ -1,42 +1,36 @@
 //! Checks that the tests which the README names for its promises exist. Must not judge the tests.
 
-use std::fs;
-use std::path::Path;
+use anyhow::{Result, ensure};
 
-use crate::step::{self, Done, Outcome, root};
+use crate::step;
 
 /// The directories with tests.
 const DIRECTORIES: [&str; 4] = ["adapters", "cli", "dev", "tests"];
 
 /// Fails if the README names a test that does not exist, or has a promise without a test.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<()> {
     let readme = step::read("README.md")?;
     let mut sources = String::new();
     for directory in DIRECTORIES {
-        append_sources(&root().join(directory), &mut sources)
-            .map_err(|error| format!("{directory} cannot be read: {error}"))?;
-    }
-    let promises = readme.lines().filter(|line| line.starts_with("| **"));
-    let mut count = 0;
-    for promise in promises {
-        let names: Vec<&str> = test_names(promise).collect();
-        if names.is_empty() {
-            return Err(format!("no test is named for: {promise}"));
+        for file in step::files(directory, ".rs")? {
+            sources += &step::read(file)?;
         }
+    }
+    let mut count = 0;
+    for promise in readme.lines().filter(|line| line.starts_with("| **")) {
+        let names: Vec<&str> = test_names(promise).collect();
+        ensure!(!names.is_empty(), "no test is named for: {promise}");
         for name in names {
-            if !sources.contains(&format!("fn {name}(")) {
-                return Err(format!(
-                    "the README names the test {name}, which there is not"
-                ));
-            }
+            ensure!(
+                sources.contains(&format!("fn {name}(")),
+                "the README names the test {name}, which there is not"
+            );
             count += 1;
         }
     }
-    if count == 0 {
-        return Err("the README promises nothing".into());
-    }
+    ensure!(count > 0, "the README promises nothing");
     eprintln!("{count} tests are named, and all are there");
-    Ok(Done::Passed)
+    Ok(())
 }
 
 /// The names of tests in a line: lower-case words in backticks with at least three underscores.
@@ -46,21 +40,6 @@ fn test_names(line: &str) -> impl Iterator<Item = &str> {
         let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         name.matches('_').count() > 2 && name.bytes().all(is_name)
     })
-}
-
-/// Appends all Rust sources below a directory, without target directories.
-fn append_sources(directory: &Path, sources: &mut String) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            if !path.ends_with("target") {
-                append_sources(&path, sources)?;
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            sources.push_str(&fs::read_to_string(&path)?);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! `cargo xtask semver`: compares the API of all published libraries with the last release. Must not publish anything.
 
-use std::process::Command;
+use anyhow::Result;
+use xshell::cmd;
 
-use crate::install::{run_command, rust_program};
-use crate::step::{Done, Outcome, root};
+use crate::install::rust_program;
+use crate::step::{shell, skip};
 
 /// The program that compares. It is installed if it is missing.
 const SEMVER_CHECKS: (&str, &str) = ("cargo-semver-checks", "0.51.0");
@@ -23,28 +24,17 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// Fails if a change needs another version number than the manifest has.
-pub(crate) fn check() -> Outcome {
-    let Some(release) = last_release() else {
-        let reason = "there is no release to compare with: no tag begins with `v`";
-        return Ok(Done::Skipped(reason.into()));
-    };
-    let (name, version) = SEMVER_CHECKS;
-    let mut command = Command::new(rust_program(name, version)?);
-    command.args(["semver-checks", "--baseline-rev", &release]);
-    for library in LIBRARIES {
-        command.args(["--package", library]);
-    }
-    run_command(command.current_dir(root()))
-}
-
-/// The newest tag of a release before this commit.
-fn last_release() -> Option<String> {
-    let output = Command::new("git")
-        .args(["describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD"])
-        .current_dir(root())
-        .output()
-        .ok()?;
-    let tag = String::from_utf8(output.stdout).ok()?;
-    let tag = tag.trim();
-    (output.status.success() && !tag.is_empty()).then(|| tag.to_owned())
+pub(crate) fn check() -> Result<()> {
+    let shell = shell()?;
+    // The newest tag of a release before this commit.
+    let release = cmd!(shell, "git describe --tags --abbrev=0 --match v* HEAD").read();
+    let release =
+        release.map_err(|_| skip("there is no release to compare with: no tag begins with `v`"))?;
+    let program = rust_program(SEMVER_CHECKS)?;
+    let packages = LIBRARIES.iter().flat_map(|library| ["--package", library]);
+    Ok(cmd!(
+        shell,
+        "{program} semver-checks --baseline-rev {release} {packages...}"
+    )
+    .run()?)
 }

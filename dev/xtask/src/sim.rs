@@ -1,13 +1,14 @@
 //! `cargo xtask sim`, `auth-sim` and `fleet-sim` run the simulators, and `cargo xtask simulation` writes docs/SIMULATION.md with them and with
 //! the exploration. A check runs each simulator with a seed from the clock.
 
-use core::fmt::Write;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use anyhow::{Context as _, Result, ensure};
+use pico_args::Arguments;
+use xshell::cmd;
+
 use crate::evidence::{self, Run};
-use crate::step::{self, Done, Outcome, cargo, commit, target};
+use crate::step::{self, all_words, cargo, check_names, commit, cores, shell, target, words};
 
 const PAGE: &str = "docs/SIMULATION.md";
 
@@ -48,58 +49,45 @@ const FOUND: [&str; 3] = [
 ];
 
 /// Runs one of the simulators.
-pub(crate) fn run(name: &str, arguments: &[String]) -> Result<(), String> {
-    let arguments = arguments.join(" ");
+pub(crate) fn run(name: &str, arguments: Arguments) -> Result<()> {
+    let words = all_words(arguments).join(" ");
     cargo(&format!(
-        "run --release --quiet --package everlink-{name} -- {arguments}"
+        "run --release --quiet --package everlink-{name} -- {words}"
     ))
-    .map(drop)
 }
 
 /// Explores machines.
-pub(crate) fn explore(arguments: &[String]) -> Result<(), String> {
-    let arguments = arguments.join(" ");
+pub(crate) fn explore(arguments: Arguments) -> Result<()> {
+    let words = all_words(arguments).join(" ");
     cargo(&format!(
-        "run --release --package model --example explore -- {arguments}"
+        "run --release --package model --example explore -- {words}"
     ))
-    .map(drop)
 }
 
 /// Runs each simulator with seeds that no earlier check had.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<()> {
     step::build_as_for_tests()?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seed = now.map_or(0, |now| now.as_millis());
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     for (name, _, _, runs) in SIMULATORS {
         let options = format!("--runs {runs} --seed {seed}");
         println!("from the clock; the same again: cargo xtask {name} {options}");
         print!("{}", program(&format!("debug/everlink-{name}"), &options)?);
     }
-    Ok(Done::Passed)
+    Ok(())
 }
 
 /// Runs all parts, or the named ones. Writes the page after each, so that what ran is kept. The other sections stay as they are.
-pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
-    let mut runs = RUNS;
-    let mut wanted: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    if let Some(at) = wanted.iter().position(|word| *word == "--runs") {
-        let count = wanted.get(at + 1).and_then(|word| word.parse().ok());
-        runs = count.ok_or("--runs must be followed by a number")?;
-        wanted.drain(at..at + 2);
-    }
+pub(crate) fn write_page(mut arguments: Arguments) -> Result<()> {
+    let runs = arguments.opt_value_from_str("--runs")?.unwrap_or(RUNS);
+    let wanted = words(arguments)?;
     cargo(
         "build --release --package everlink-sim --package everlink-auth-sim --package everlink-fleet-sim --package model --bins --example explore",
     )?;
     let parts = parts(runs);
-    let is_unknown = |word: &&&str| !parts.iter().any(|part| part.is_named(word));
-    if let Some(word) = wanted.iter().find(is_unknown) {
-        return Err(format!("there is no part `{word}`"));
-    }
+    check_names(&wanted, parts.iter().flat_map(Part::names))?;
     let committed = step::read(PAGE).unwrap_or_default();
-    let mut sections: Vec<String> = parts
-        .iter()
-        .map(|part| part.committed(&committed))
-        .collect();
+    let sections = parts.iter().map(|part| part.committed(&committed));
+    let mut sections: Vec<String> = sections.collect();
     for (at, part) in parts.iter().enumerate() {
         if wanted.is_empty() || wanted.iter().any(|word| part.is_named(word)) {
             sections[at] = part.run(runs >= RUNS)?;
@@ -110,7 +98,7 @@ pub(crate) fn write_page(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn write_sections(sections: &[String]) -> Result<(), String> {
+fn write_sections(sections: &[String]) -> Result<()> {
     let mut page = step::read("dev/simulation/about.md")? + &sections.concat();
     page += "## Bugs found, and their tests\n\n| what was wrong | test |\n|---|---|\n";
     for file in FOUND {
@@ -153,14 +141,18 @@ fn parts(runs: u64) -> Vec<Part> {
 }
 
 impl Part {
-    /// Whether an argument names this part: `sim`, `flaws`, `explore`, `client-http`.
+    /// The arguments that name this part: `sim`, `flaws`, `explore`, `client-http`.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let is_flaws = self.command.contains("--flaws");
+        let names = match is_flaws {
+            true => "flaws",
+            false => self.check(),
+        };
+        names.split(' ')
+    }
+
     fn is_named(&self, word: &str) -> bool {
-        let mut words = self.command.split(' ');
-        match word {
-            "flaws" => self.command.contains("--flaws"),
-            _ if self.command.contains("--flaws") => false,
-            _ => words.next() == Some(word) || words.next() == Some(word),
-        }
+        self.names().any(|name| name == word)
     }
 
     fn check(&self) -> &str {
@@ -179,7 +171,7 @@ impl Part {
     }
 
     /// Runs it. Returns its section.
-    fn run(&self, is_evidence: bool) -> Result<String, String> {
+    fn run(&self, is_evidence: bool) -> Result<String> {
         let evidence = (self.is_evidence && is_evidence)
             .then(|| Run::begin(self.check(), &self.command))
             .transpose()?;
@@ -193,9 +185,9 @@ impl Part {
         let printed = program(&path, options)?;
         let minutes = start.elapsed().as_secs_f64() / 60.0;
         if let Some(evidence) = evidence {
-            evidence.end(&result(&printed).ok_or("it printed no result")?)?;
+            evidence.end(&result(&printed).context("it printed no result")?)?;
         }
-        let (commit, date, cores) = (commit()?, evidence::date()?, evidence::cores());
+        let (commit, date, cores) = (commit()?, evidence::date()?, cores());
         Ok(format!(
             "## {}\n\n`cargo xtask {}`, commit {commit}, {date}, {minutes:.1} minutes on {cores} cores\n\n```text\n{}\n```\n\n",
             self.title,
@@ -222,17 +214,15 @@ fn result(printed: &str) -> Option<String> {
 }
 
 /// Runs a program of the target directory. Returns what it prints, and prints that if it fails.
-fn program(path: &str, options: &str) -> Result<String, String> {
-    let program: PathBuf = target().join(path);
-    let output = Command::new(&program)
-        .args(options.split_whitespace())
-        .output()
-        .map_err(|error| format!("{} could not start: {error}", program.display()))?;
+fn program(path: &str, options: &str) -> Result<String> {
+    let (program, shell) = (target().join(path), shell()?);
+    let command = cmd!(shell, "{program}").args(options.split_whitespace());
+    let output = command.ignore_status().output()?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    if output.status.success() {
-        return Ok(printed);
-    }
-    Err(format!("{printed}\n{path} {options}: {}", output.status))
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    let status = output.status;
+    ensure!(status.success(), "{printed}\n{path} {options}: {status}");
+    Ok(printed)
 }
 
 /// A row for each test in a file: what its comment says, and its name.
@@ -243,7 +233,7 @@ fn found(file: &str) -> String {
             comment.push(text);
         } else if let Some(name) = line.strip_prefix("fn ") {
             let name = name.split('(').next().unwrap_or(name);
-            let _ = writeln!(rows, "| {} | `{name}` |", comment.join(" "));
+            rows += &format!("| {} | `{name}` |\n", comment.join(" "));
             comment.clear();
         }
     }

@@ -4,13 +4,14 @@
 //! not count.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result};
+use fs_err as fs;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::coverage::scan;
-use crate::step::{Done, Outcome, root};
+use crate::step::{self, root};
 
 /// The parts that are counted.
 const PARTS: &[&str] = &["src", "adapters", "cli", "dev", "tests", "benches"];
@@ -22,11 +23,11 @@ const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 80;
 
 /// Prints the code lines of each part, and of each directory in those that have many.
-pub(crate) fn run() -> Result<(), String> {
+pub(crate) fn run() -> Result<()> {
     let mut parts: Vec<PathBuf> = PARTS.iter().map(PathBuf::from).collect();
     for part in ["src", "adapters", "dev"] {
-        let entries = fs::read_dir(root().join(part)).map_err(|error| error.to_string())?;
-        let directories = entries.flatten().filter(|entry| entry.path().is_dir());
+        let entries = fs::read_dir(root().join(part))?.flatten();
+        let directories = entries.filter(|entry| entry.path().is_dir());
         let mut directories: Vec<PathBuf> = directories
             .map(|entry| Path::new(part).join(entry.file_name()))
             .collect();
@@ -41,17 +42,12 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 /// Fails with the name of every file and function that is too long.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<()> {
     let mut flaws = Vec::new();
     for part in LIMITED {
-        for file in files(Path::new(part))? {
-            flaws.extend(file.flaws());
-        }
+        flaws.extend(files(Path::new(part))?.iter().flat_map(File::flaws));
     }
-    if flaws.is_empty() {
-        return Ok(Done::Passed);
-    }
-    Err(flaws.join("\n"))
+    step::check_none(&flaws)
 }
 
 /// The sizes of one source file.
@@ -70,54 +66,36 @@ struct File {
 impl File {
     fn flaws(&self) -> Vec<String> {
         let path = self.path.display();
-        let mut flaws = Vec::new();
-        if self.lines > MAX_FILE_LINES {
-            flaws.push(format!(
-                "{path} has {} lines, of at most {MAX_FILE_LINES}",
-                self.lines
-            ));
-        }
-        for (name, lines) in &self.functions {
-            if *lines > MAX_FUNCTION_LINES {
-                flaws.push(format!(
-                    "{path}: `{name}` has {lines} lines, of at most {MAX_FUNCTION_LINES}"
-                ));
-            }
-        }
-        flaws
+        let file = (format!("{path}"), self.lines, MAX_FILE_LINES);
+        let functions = self.functions.iter().map(|(name, lines)| {
+            let name = format!("{path}: `{name}`");
+            (name, *lines, MAX_FUNCTION_LINES)
+        });
+        [file]
+            .into_iter()
+            .chain(functions)
+            .filter(|(_, lines, most)| lines > most)
+            .map(|(name, lines, most)| format!("{name} has {lines} lines, of at most {most}"))
+            .collect()
     }
 }
 
 /// Returns the source files below a directory of the project, in order, each with its code: no tests, blank lines and lines of comments.
-pub(crate) fn code(part: &str) -> Result<Vec<(PathBuf, String)>, String> {
+pub(crate) fn code(part: &str) -> Result<Vec<(PathBuf, String)>> {
     let files = files(Path::new(part))?.into_iter();
     Ok(files.map(|file| (file.path, file.code)).collect())
 }
 
 /// The source files below a directory of the project.
-fn files(part: &Path) -> Result<Vec<File>, String> {
+fn files(part: &Path) -> Result<Vec<File>> {
     let counts_tests = part.starts_with("tests");
     let mut files = Vec::new();
-    let mut ahead = vec![part.to_owned()];
-    while let Some(directory) = ahead.pop() {
-        let entries = fs::read_dir(root().join(&directory))
-            .map_err(|error| format!("{} cannot be read: {error}", directory.display()))?;
-        for entry in entries.flatten() {
-            let path = directory.join(entry.file_name());
-            let name = entry.file_name();
-            let is_skipped =
-                name == "target" || (!counts_tests && (name == "tests" || name == "tests.rs"));
-            if is_skipped {
-                continue;
-            }
-            if entry.path().is_dir() {
-                ahead.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let source = fs::read_to_string(entry.path()).map_err(|error| error.to_string())?;
-                let sizes =
-                    measure(&source).map_err(|error| format!("{}: {error}", path.display()))?;
-                files.push(File { path, ..sizes });
-            }
+    for path in step::files(part, ".rs")? {
+        let mut names = path.iter();
+        if counts_tests || !names.any(|name| name == "tests" || name == "tests.rs") {
+            let sizes = measure(&step::read(&path)?);
+            let sizes = sizes.with_context(|| path.display().to_string())?;
+            files.push(File { path, ..sizes });
         }
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
@@ -125,7 +103,7 @@ fn files(part: &Path) -> Result<Vec<File>, String> {
 }
 
 /// Measures the text of a source file.
-fn measure(source: &str) -> Result<File, String> {
+fn measure(source: &str) -> Result<File> {
     let tokens = scan::parse(source)?;
     let mut file = File::default();
     let (mut code, mut test) = (BTreeSet::new(), BTreeSet::new());

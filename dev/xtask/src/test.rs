@@ -1,5 +1,7 @@
 //! `cargo xtask test`: the list of all checks. Must not contain a check itself.
 
+use anyhow::Result;
+
 use crate::bench;
 use crate::conformance;
 use crate::coverage;
@@ -16,7 +18,7 @@ use crate::pages;
 use crate::promises;
 use crate::sim;
 use crate::size;
-use crate::step::{self, Done, Outcome, Step, cargo, cargo_with, has_cargo};
+use crate::step::{self, Step, cargo, cargo_in, has_cargo, shell};
 use crate::transparent;
 use crate::wasm;
 use crate::windows;
@@ -94,20 +96,20 @@ const SYSTEM_STEPS: &[Step] = &[
     ("packages install", package::check),
 ];
 
-pub(crate) fn run() -> Result<(), String> {
+pub(crate) fn run() -> Result<()> {
     step::run_all(STEPS)
 }
 
-pub(crate) fn run_long() -> Result<(), String> {
+pub(crate) fn run_long() -> Result<()> {
     step::run_all(LONG_STEPS)
 }
 
-pub(crate) fn run_system() -> Result<(), String> {
+pub(crate) fn run_system() -> Result<()> {
     step::run_all(SYSTEM_STEPS)
 }
 
 /// Denies Clippy's disallowed items for the library only: tests and tools may use a clock.
-fn pure_clippy(features: &str) -> Outcome {
+fn pure_clippy(features: &str) -> Result<()> {
     cargo(&format!(
         "clippy --package everlink --lib {features} -- --deny warnings \
          --deny clippy::disallowed_macros \
@@ -116,57 +118,43 @@ fn pure_clippy(features: &str) -> Outcome {
     ))
 }
 
-fn tests() -> Outcome {
+fn tests() -> Result<()> {
     cargo(&format!("{} {}", runner(), step::ALL_TESTS))
 }
 
 /// Runs the scripted tests again, with the server's bytes split into other reads. Uses `--workspace`, so that cargo rebuilds nothing.
-fn scripts_cut(chunking: &str) -> Outcome {
-    let runner = runner();
-    cargo_with(
-        &format!("{runner} --workspace --all-features --test client --test server"),
-        |command| {
-            command.env("EVERLINK_CHUNKING", chunking);
-        },
-    )
+fn scripts_cut(chunking: &str) -> Result<()> {
+    let test = format!(
+        "{} --workspace --all-features --test client --test server",
+        runner()
+    );
+    let shell = shell()?;
+    Ok(cargo_in(&shell, &test)
+        .env("EVERLINK_CHUNKING", chunking)
+        .run()?)
 }
 
 /// Tries all interleavings of the hand-made synchronisation in the adapters, with a bounded number of preemptions. The flag changes every package, so
 /// the build has a directory of its own.
-fn interleavings() -> Outcome {
-    let packages = "--package everlink-handle --package everlink-stdio";
-    cargo_with(&format!("test {packages} --lib model"), |command| {
-        command
-            .env("RUSTFLAGS", "--cfg loom")
-            .env("CARGO_TARGET_DIR", step::target().join("loom"));
-    })
+fn interleavings() -> Result<()> {
+    let test = "test --package everlink-handle --package everlink-stdio --lib model";
+    Ok(cargo_in(&shell()?, test)
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", step::target().join("loom"))
+        .run()?)
 }
 
 fn runner() -> String {
-    if has_cargo("nextest") {
+    match has_cargo("nextest") {
         // Two for each core: many tests wait for a process or a deadline.
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        format!("nextest run --test-threads {}", cores * 2)
-    } else {
-        "test".into()
+        true => format!("nextest run --test-threads {}", step::cores() * 2),
+        false => "test".into(),
     }
 }
 
 /// Builds each package as a user does: in the workspace, features of other packages can hide a missing one.
-fn check_packages_alone() -> Outcome {
-    let packages = [
-        "handle",
-        "stdio",
-        "http",
-        "redis",
-        "auth",
-        "tokio",
-        "types",
-        "tools",
-        "driver-tests",
-        "cli",
-    ];
-    packages.iter().try_fold(Done::Passed, |_, package| {
-        cargo(&format!("check --package everlink-{package}"))
-    })
+fn check_packages_alone() -> Result<()> {
+    let packages = "handle stdio http redis auth tokio types tools driver-tests cli";
+    let mut packages = packages.split(' ');
+    packages.try_for_each(|package| cargo(&format!("check --package everlink-{package}")))
 }

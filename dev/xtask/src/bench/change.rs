@@ -4,7 +4,7 @@ use core::fmt::Write;
 use std::collections::BTreeSet;
 
 use super::counts::{Counts, Figure};
-use super::with_commas;
+use crate::step::with_commas;
 
 /// The growth that is tolerated, in percent. A decrease beyond it is worth reporting.
 const TOLERANCE: u64 = 5;
@@ -130,7 +130,7 @@ impl Change {
 
 /// A formatted count, or a dash.
 pub(super) fn format_count(count: Option<u64>) -> String {
-    count.map_or_else(|| "-".into(), |count| with_commas(&count.to_string()))
+    count.map_or_else(|| "-".into(), with_commas)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The table of counts, and the file with the committed ones. Must not depend on how they are made or which are good.
 
-use core::fmt::Write;
 use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, ensure};
 
 /// The counts of each case by name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,54 +60,47 @@ impl Counts {
     }
 
     pub(super) fn to_file(&self, tools: &str) -> String {
-        let mut page = format!("{ABOUT}{TOOLS_PREFIX}{tools}.\ncase");
-        for figure in Figure::ALL {
-            let _ = write!(page, "\t{}", figure.name());
-        }
-        page.push('\n');
+        let head = Figure::ALL.map(Figure::name).join("\t");
+        let mut page = format!("{ABOUT}{TOOLS_PREFIX}{tools}.\ncase\t{head}\n");
         for (case, counts) in &self.cases {
-            page.push_str(case);
-            for count in counts {
-                page.push('\t');
-                match count {
-                    Some(count) => page.push_str(&count.to_string()),
-                    None => page.push('-'),
-                }
-            }
-            page.push('\n');
+            let shown =
+                counts.map(|count| count.map_or_else(|| "-".into(), |count| count.to_string()));
+            page += &format!("{case}\t{}\n", shown.join("\t"));
         }
         page
     }
 
-    pub(super) fn from_file(page: &str) -> Result<Counts, String> {
+    pub(super) fn from_file(page: &str) -> Result<Counts> {
         let mut counts = Counts::default();
-        let mut has_header = false;
-        for line in page.lines() {
-            if line.starts_with('#') {
-                if let Some(tools) = line.strip_prefix(TOOLS_PREFIX) {
-                    counts.tools = tools.trim_end_matches('.').to_owned();
-                }
-                continue;
-            }
-            let unreadable = || format!("this is no line of counts: {line}");
-            let [case, columns @ ..] = &line.split('\t').collect::<Vec<_>>()[..] else {
-                return Err(unreadable());
-            };
-            if !has_header {
-                has_header = columns == Figure::ALL.map(Figure::name);
-                if !has_header {
-                    return Err(unreadable());
-                }
-                continue;
-            }
-            let columns: &[&str; 3] = columns.try_into().map_err(|_| unreadable())?;
-            for (figure, count) in Figure::ALL.into_iter().zip(columns) {
-                if *count != "-" {
-                    counts.set(case, figure, count.parse().map_err(|_| unreadable())?);
-                }
-            }
+        let (about, table): (Vec<&str>, Vec<&str>) =
+            page.lines().partition(|line| line.starts_with('#'));
+        let tools = about
+            .iter()
+            .find_map(|line| line.strip_prefix(TOOLS_PREFIX));
+        counts.tools = tools.unwrap_or_default().trim_end_matches('.').to_owned();
+        let head = format!("case\t{}", Figure::ALL.map(Figure::name).join("\t"));
+        let (first, rows) = table.split_first().context("there are no counts")?;
+        ensure!(*first == head, "the columns are not {head}");
+        for row in rows {
+            counts.set_all(row, &Figure::ALL)?;
         }
         Ok(counts)
+    }
+
+    /// Adds the counts in a line: the case, and a column for each of these figures. A dash means no count.
+    pub(super) fn set_all(&mut self, line: &str, figures: &[Figure]) -> Result<()> {
+        let unreadable = || format!("this is no line of counts: {line}");
+        let (case, columns) = line.split_once('\t').with_context(unreadable)?;
+        let columns: Vec<&str> = columns.split('\t').collect();
+        ensure!(columns.len() == figures.len(), unreadable());
+        for (figure, count) in figures
+            .iter()
+            .zip(columns)
+            .filter(|(_, count)| *count != "-")
+        {
+            self.set(case, *figure, count.parse().with_context(unreadable)?);
+        }
+        Ok(())
     }
 }
 

@@ -1,54 +1,42 @@
 //! Runs the programs in `benches` and in `dev/bench-tools` that count, and parses their output. Must not judge the counts.
 
-use std::path::PathBuf;
-use std::process::Command;
-
+use anyhow::{Context as _, Result};
 use serde_json::Value;
+use xshell::cmd;
 
 use super::counts::{Counts, Figure};
 use crate::install;
-use crate::step::{self, cargo_output, cargo_output_with, target};
+use crate::step::{self, cargo_in, shell, target};
 
 /// All counts of all cases.
-pub(super) fn all() -> Result<Counts, String> {
-    let runner = runner()?;
+pub(super) fn all() -> Result<Counts> {
+    let shell = shell()?;
+    // The program that runs the counter, in the version of the library in `benches`.
+    let lock = step::read("Cargo.lock")?;
+    let version = locked_version(&lock, "gungraun").context("Cargo.lock has no gungraun")?;
+    let runner = install::rust_program(("gungraun-runner", version))?;
     // Allocations are the same without optimisations, and with all packages cargo uses what the tests compiled.
-    let allocations =
-        cargo_output("bench --workspace --all-features --profile dev --bench allocations")?;
+    let allocations = "bench --workspace --all-features --profile dev --bench allocations";
+    let allocations = cargo_in(&shell, allocations).read()?;
     // The programs run with an empty environment and fixed addresses, because only then the counts are reproducible.
-    let instructions = cargo_output_with(
-        "bench --package everlink --package bench-tools --bench instructions -- --output-format=json --nosummary --parallel=auto",
-        |command| {
-            command
-                .env("GUNGRAUN_RUNNER", &runner)
-                .env("GUNGRAUN_HOME", target().join("gungraun"));
-        },
-    )?;
-    read(&[allocations, instructions].concat())
+    let instructions = "bench --package everlink --package bench-tools --bench instructions -- --output-format=json --nosummary --parallel=auto";
+    let instructions = cargo_in(&shell, instructions)
+        .env("GUNGRAUN_RUNNER", &runner)
+        .env("GUNGRAUN_HOME", target().join("gungraun"))
+        .read()?;
+    read(&format!("{allocations}\n{instructions}"))
 }
 
 /// The versions of the compiler and the counter: other versions give other counts.
-pub(super) fn tools() -> Result<String, String> {
+pub(super) fn tools() -> Result<String> {
+    let shell = shell()?;
     let version_of = |program: &str| {
-        let output = Command::new(program).arg("--version").output();
-        let output = output.map_err(|error| format!("`{program}` could not start: {error}"))?;
-        let version = String::from_utf8_lossy(&output.stdout);
+        let version = cmd!(shell, "{program} --version").read()?;
         let version: Vec<&str> = version.split_whitespace().take(2).collect();
-        Ok::<String, String>(version.join(" "))
+        Ok::<String, xshell::Error>(version.join(" "))
     };
-    let arch = std::env::consts::ARCH;
-    Ok(format!(
-        "{}, {}, {arch}",
-        version_of("rustc")?,
-        version_of("valgrind")?
-    ))
-}
-
-/// The program that runs the counter, in the version of the library in `benches`.
-fn runner() -> Result<PathBuf, String> {
-    let lock = step::read("Cargo.lock")?;
-    let version = locked_version(&lock, "gungraun").ok_or("Cargo.lock has no gungraun")?;
-    install::rust_program("gungraun-runner", version)
+    let (rustc, valgrind) = (version_of("rustc")?, version_of("valgrind")?);
+    Ok(format!("{rustc}, {valgrind}, {}", std::env::consts::ARCH))
 }
 
 /// The version of a package in a Cargo.lock.
@@ -58,29 +46,16 @@ fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
 }
 
 /// Parses the output: a line for each case.
-fn read(printed: &str) -> Result<Counts, String> {
+fn read(printed: &str) -> Result<Counts> {
     let mut counts = Counts::default();
     for line in printed.lines() {
-        let read = match serde_json::from_str(line) {
-            Ok(summary) => read_instructions(&summary, &mut counts),
-            Err(_) => read_allocations(line, &mut counts),
-        };
-        read.ok_or_else(|| format!("this was printed, and is no count: {line}"))?;
-    }
-    Ok(counts)
-}
-
-/// Parses a case, its number of allocations and its bytes; a dash means no count.
-fn read_allocations(line: &str, counts: &mut Counts) -> Option<()> {
-    let [case, allocations, bytes] = line.split('\t').collect::<Vec<_>>()[..] else {
-        return None;
-    };
-    for (figure, count) in [(Figure::Allocations, allocations), (Figure::Bytes, bytes)] {
-        if count != "-" {
-            counts.set(case, figure, count.parse().ok()?);
+        match serde_json::from_str(line) {
+            Ok(summary) => read_instructions(&summary, &mut counts)
+                .with_context(|| format!("this was printed, and is no count: {line}"))?,
+            Err(_) => counts.set_all(line, &[Figure::Allocations, Figure::Bytes])?,
         }
     }
-    Some(())
+    Ok(counts)
 }
 
 /// Parses a summary of gungraun.

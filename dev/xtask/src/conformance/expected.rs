@@ -1,8 +1,12 @@
 //! The expected failures with their reasons. Must not depend on results.
 
-use crate::step::{self, root};
+use anyhow::{Context as _, Result};
 
-/// The lines of `dev/conformance/expected-failures.txt`.
+use crate::step;
+
+const FILE: &str = "dev/conformance/expected-failures.txt";
+
+/// The lines of that file.
 pub(super) struct Expected(Vec<Row>);
 
 struct Row {
@@ -14,30 +18,30 @@ struct Row {
 }
 
 impl Expected {
-    pub(super) fn read() -> Result<Expected, String> {
-        let file = root().join("dev/conformance/expected-failures.txt");
-        let text = step::read(&file)?;
-        Expected::parse(&text)
+    pub(super) fn read() -> Result<Expected> {
+        Expected::parse(&step::read(FILE)?)
     }
 
     /// Parses lines of the form `subject | scenario | reason`.
-    fn parse(text: &str) -> Result<Expected, String> {
+    fn parse(text: &str) -> Result<Expected> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let rows = lines.map(|line| {
+        let row = |line: &str| {
             let mut parts = line.splitn(3, '|').map(|part| part.trim().to_owned());
-            match (parts.next(), parts.next(), parts.next()) {
-                (Some(subject), Some(scenario), Some(reason)) if !reason.is_empty() => Ok(Row {
-                    subject,
-                    scenario,
-                    reason,
-                }),
-                _ => Err(format!(
-                    "an expected failure needs a subject, a scenario and a reason: {line}"
-                )),
-            }
+            let (subject, scenario) = (parts.next()?, parts.next()?);
+            let reason = parts.next().filter(|reason| !reason.is_empty())?;
+            Some(Row {
+                subject,
+                scenario,
+                reason,
+            })
+        };
+        let rows = lines.map(|line| {
+            row(line).with_context(|| {
+                format!("an expected failure needs a subject, a scenario and a reason: {line}")
+            })
         });
-        rows.collect::<Result<_, _>>().map(Expected)
+        rows.collect::<Result<_>>().map(Expected)
     }
 
     /// The reason why this scenario may fail for this subject, if there is one.

@@ -1,11 +1,13 @@
 //! The results: for each scenario, how often it passed, and the first message of a failure. Must not depend on the suite.
 
-use core::fmt::Write;
 use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
 
 use super::expected::Expected;
 use super::subject::Subject;
 use super::suite::ScenarioResult;
+use crate::step::check_none;
 
 pub(super) struct Report {
     expected: Expected,
@@ -31,6 +33,12 @@ struct Row {
     checks: Option<usize>,
     /// The message of the first failure.
     message: Option<String>,
+}
+
+impl Row {
+    fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or("it was not judged")
+    }
 }
 
 /// The result of one row.
@@ -96,13 +104,12 @@ impl Report {
         revision: &'static str,
         mut results: Vec<ScenarioResult>,
     ) {
-        results.retain(|result| {
-            let mut keys = self.rows.keys();
-            !keys.any(|key| {
-                (key.order, key.revision, key.scenario.as_str())
-                    == (order, revision, result.scenario.as_str())
-            })
-        });
+        let of_subject = self
+            .rows
+            .keys()
+            .filter(|key| (key.order, key.revision) == (order, revision));
+        let known: Vec<&str> = of_subject.map(|key| key.scenario.as_str()).collect();
+        results.retain(|result| !known.contains(&result.scenario.as_str()));
         self.add(order, subject, revision, &[], results);
     }
 
@@ -119,10 +126,10 @@ impl Report {
     }
 
     /// Fails if a required scenario failed, or if an expected failure passed.
-    pub(super) fn result(&self) -> Result<(), String> {
+    pub(super) fn result(&self) -> Result<()> {
         let problems = self.rows.iter().filter_map(|(key, row)| {
             let problem = match self.row_verdict(key, row) {
-                Verdict::Failed => row.message.as_deref().unwrap_or("it was not judged"),
+                Verdict::Failed => row.message(),
                 Verdict::UnexpectedPass => "it is expected to fail, and was passed",
                 Verdict::Expected | Verdict::Optional | Verdict::Passed => return None,
             };
@@ -133,69 +140,38 @@ impl Report {
             ))
         });
         let problems: Vec<String> = problems.collect();
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(format!(
-                "the conformance suite objects:\n{}",
-                problems.join("\n")
-            ))
-        }
+        check_none(&problems).context("the conformance suite objects")
     }
 
-    /// The results for a terminal.
-    pub(super) fn as_table(&self) -> String {
-        let mut table = String::new();
-        for (key, row) in &self.rows {
-            let (passes, runs) = (row.passes, row.runs);
-            let result = self.result_text(key, row);
-            let _ = writeln!(
-                table,
-                "{:<22} {} {:<48} {:>3} checks  {passes:>3} of {runs:<3} {result}",
-                row.subject,
-                key.revision,
-                key.scenario,
-                row.checks.unwrap_or_default(),
-            );
-        }
-        table + &self.totals()
-    }
-
-    pub(super) fn as_markdown(&self) -> String {
+    /// The results. They are also shown in the terminal.
+    pub(super) fn page(&self) -> String {
         let mut page = String::from(
             "# Judged by the public conformance suite\n\n\
              Made by `cargo xtask conformance`. A scenario is passed when at least one of its checks succeeded and none failed or warned, in every repeat.\n\n",
         );
-        page.push_str(&self.totals());
+        page += &self.totals();
         let mut heading = None;
         for (key, row) in &self.rows {
             let subject_and_revision = (key.order, key.revision);
-            if heading != Some(subject_and_revision) {
-                heading = Some(subject_and_revision);
-                let _ = write!(
-                    page,
+            if heading.replace(subject_and_revision) != Some(subject_and_revision) {
+                page += &format!(
                     "\n## {} at {}\n\n| scenario | checks | passed | result |\n|---|---|---|---|\n",
                     row.subject, key.revision
                 );
             }
-            let (passes, runs) = (row.passes, row.runs);
+            let (scenario, passes, runs) = (&key.scenario, row.passes, row.runs);
             let checks = row.checks.unwrap_or_default();
             let result = self.result_text(key, row).replace('|', "\\|");
-            let _ = writeln!(
-                page,
-                "| `{}` | {checks} | {passes} of {runs} | {result} |",
-                key.scenario
-            );
+            page += &format!("| `{scenario}` | {checks} | {passes} of {runs} | {result} |\n");
         }
         page
     }
 
     fn result_text(&self, key: &Key, row: &Row) -> String {
-        let message = row.message.as_deref().unwrap_or("it was not judged");
-        let optional = if key.is_optional {
-            ", not required"
-        } else {
-            ""
+        let message = row.message();
+        let optional = match key.is_optional {
+            true => ", not required",
+            false => "",
         };
         match self.row_verdict(key, row) {
             Verdict::Expected => {

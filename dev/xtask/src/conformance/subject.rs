@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::suite::{ScenarioResult, Scope, Side, Suite};
@@ -25,39 +26,28 @@ enum Kind {
     Server,
 }
 
+const fn subject(name: &'static str, kind: Kind) -> Subject {
+    let side = match kind {
+        Kind::Client(..) => Side::Client,
+        Kind::Guarded | Kind::Nodes | Kind::Server => Side::Server,
+    };
+    Subject { name, side, kind }
+}
+
 /// It needs Redis and nginx, so it is no part of the usual run.
-pub(super) const NODES: Subject = Subject {
-    name: "server on three nodes",
-    side: Side::Server,
-    kind: Kind::Nodes,
-};
+pub(super) const NODES: Subject = subject("server on three nodes", Kind::Nodes);
+
+const CLIENT: &str = "conformance-client";
 
 pub(super) const SUBJECTS: &[Subject] = &[
-    Subject {
-        name: "client (tokio)",
-        side: Side::Client,
-        kind: Kind::Client("conformance-client", ""),
-    },
-    Subject {
-        name: "client (threads)",
-        side: Side::Client,
-        kind: Kind::Client("conformance-client-blocking", ""),
-    },
-    Subject {
-        name: "client behind a guard",
-        side: Side::Client,
-        kind: Kind::Client("conformance-client", " --guarded"),
-    },
-    Subject {
-        name: "server (tokio)",
-        side: Side::Server,
-        kind: Kind::Server,
-    },
-    Subject {
-        name: "server behind a guard",
-        side: Side::Server,
-        kind: Kind::Guarded,
-    },
+    subject("client (tokio)", Kind::Client(CLIENT, "")),
+    subject(
+        "client (threads)",
+        Kind::Client("conformance-client-blocking", ""),
+    ),
+    subject("client behind a guard", Kind::Client(CLIENT, " --guarded")),
+    subject("server (tokio)", Kind::Server),
+    subject("server behind a guard", Kind::Guarded),
 ];
 
 impl Subject {
@@ -66,26 +56,19 @@ impl Subject {
         suite: &Suite,
         scope: Scope,
         revision: &str,
-    ) -> Result<Vec<ScenarioResult>, String> {
+    ) -> Result<Vec<ScenarioResult>> {
+        let run = |option, value: &str| suite.run(self.side, scope, revision, &[option, value]);
         match self.kind {
             Kind::Client(program, options) => {
                 let program = target().join("debug").join(program);
-                let command = format!("{}{options}", program.display());
-                suite.run(self.side, scope, revision, &["--command", &command])
+                run("--command", &format!("{}{options}", program.display()))
             }
             Kind::Guarded => {
                 let server = RunningProgram::server()?;
-                let guard = RunningProgram::guard(&server.url)?;
-                suite.run(self.side, scope, revision, &["--url", &guard.url])
+                run("--url", &RunningProgram::guard(&server.url)?.url)
             }
-            Kind::Nodes => {
-                let front = RunningProgram::nodes()?;
-                suite.run(self.side, scope, revision, &["--url", &front.url])
-            }
-            Kind::Server => {
-                let server = RunningProgram::server()?;
-                suite.run(self.side, scope, revision, &["--url", &server.url])
-            }
+            Kind::Nodes => run("--url", &RunningProgram::nodes()?.url),
+            Kind::Server => run("--url", &RunningProgram::server()?.url),
         }
     }
 }
@@ -98,44 +81,47 @@ struct RunningProgram {
 
 impl RunningProgram {
     /// Starts the server. Its first line is its URL.
-    fn server() -> Result<RunningProgram, String> {
-        let mut command = Command::new(target().join("debug/conformance-server"));
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = spawn(command)?;
-        let url = child.stdout.take().and_then(first_line);
-        RunningProgram::new(child, url)
+    fn server() -> Result<RunningProgram> {
+        let mut command = program("conformance-server");
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        RunningProgram::start(command, |child| child.stdout.take().and_then(first_line))
     }
 
     /// Starts three servers with Redis and nginx. They end with the standard input of the program that runs them.
-    fn nodes() -> Result<RunningProgram, String> {
-        let mut command = Command::new(target().join("debug/everlink-fleet"));
-        command.arg("front");
-        command.arg(target().join("debug/conformance-server"));
+    fn nodes() -> Result<RunningProgram> {
+        let mut command = program("everlink-fleet");
+        command
+            .arg("front")
+            .arg(target().join("debug/conformance-server"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = spawn(&mut command)?;
-        let url = child.stdout.take().and_then(first_line);
-        RunningProgram::new(child, url)
+        RunningProgram::start(command, |child| child.stdout.take().and_then(first_line))
     }
 
     /// Starts a guard. Its first log line has its URL.
-    fn guard(url: &str) -> Result<RunningProgram, String> {
-        let mut command = Command::new(target().join("debug/everlink"));
+    fn guard(url: &str) -> Result<RunningProgram> {
+        let mut command = program("everlink");
         command.args(["guard", "--log", "json"]);
         command.args(["--listen", "http://127.0.0.1:0/mcp", "--url", url]);
-        let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
-        let mut child = spawn(command)?;
-        let line = child.stderr.take().and_then(first_line);
-        let entry = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
-        let url = entry.and_then(|entry| entry["listening"].as_str().map(str::to_owned));
-        RunningProgram::new(child, url)
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        RunningProgram::start(command, |child| {
+            let line = child.stderr.take().and_then(first_line)?;
+            let entry: Value = serde_json::from_str(&line).ok()?;
+            entry["listening"].as_str().map(str::to_owned)
+        })
     }
 
-    fn new(child: Child, url: Option<String>) -> Result<RunningProgram, String> {
+    fn start(
+        mut command: Command,
+        url: impl FnOnce(&mut Child) -> Option<String>,
+    ) -> Result<RunningProgram> {
+        let child = command.spawn();
+        let child = child.with_context(|| format!("{command:?} could not start"))?;
         let mut program = RunningProgram {
             child,
             url: String::new(),
         };
-        program.url = url.ok_or("a program of ours does not say where it listens")?;
+        let url = url(&mut program.child);
+        program.url = url.context("a program of ours does not say where it listens")?;
         Ok(program)
     }
 }
@@ -150,11 +136,8 @@ impl Drop for RunningProgram {
     }
 }
 
-fn spawn(command: &mut Command) -> Result<Child, String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command
-        .spawn()
-        .map_err(|error| format!("{name} could not start: {error}"))
+fn program(name: &str) -> Command {
+    Command::new(target().join("debug").join(name))
 }
 
 /// Reads the first line, and drains the rest, so that the writer never blocks.

@@ -1,13 +1,14 @@
 //! The public conformance suite: installs it, runs it and reads its results. Must not depend on the tested programs.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
 use serde_json::Value;
+use xshell::cmd;
 
 use crate::install::node_modules;
-use crate::step::{self, root};
+use crate::step::{self, root, shell};
 
 /// The newest version at the time of writing.
 const PACKAGE: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
@@ -68,22 +69,21 @@ impl ScenarioResult {
 }
 
 impl Suite {
-    pub(super) fn install() -> Result<Suite, String> {
+    pub(super) fn install() -> Result<Suite> {
         let directory = node_modules("conformance", &[PACKAGE])?;
         Ok(Suite { directory })
     }
 
     /// The scenarios that an implementation of this revision must pass.
-    pub(super) fn required(&self, side: Side, revision: &str) -> Result<Vec<String>, String> {
+    pub(super) fn required(&self, side: Side, revision: &str) -> Result<Vec<String>> {
         let file = self.package().join(format!("requirements/{revision}.yaml"));
         let text = step::read(&file)?;
         let head = format!("{}:", side.name());
         let lines = text.lines().skip_while(|line| *line != head).skip(1);
         let names = lines.map_while(|line| line.strip_prefix("  - "));
         let names: Vec<String> = names.map(str::to_owned).collect();
-        if names.is_empty() {
-            return Err(format!("{} requires nothing of a {head}", file.display()));
-        }
+        let file = file.display();
+        ensure!(!names.is_empty(), "{file} requires nothing of a {head}");
         Ok(names)
     }
 
@@ -94,93 +94,65 @@ impl Suite {
         scope: Scope,
         revision: &str,
         subject: &[&str],
-    ) -> Result<Vec<ScenarioResult>, String> {
+    ) -> Result<Vec<ScenarioResult>> {
         let results = self.directory.join("results");
         let _ = fs::remove_dir_all(&results);
-        let mut command = Command::new("node");
-        command
-            .arg("--import")
-            .arg(shim())
-            .arg(self.package().join("dist/index.js"))
-            .arg(side.name())
-            .args(subject)
+        // Functions that Node 20 lacks and the suite needs.
+        let shim = root().join("dev/conformance/shim.mjs");
+        let shim = format!("file://{}", shim.display());
+        let (suite, end) = (self.package().join("dist/index.js"), side.name());
+        let shell = shell()?;
+        shell.change_dir(&self.directory);
+        cmd!(shell, "node --import {shim} {suite} {end} {subject...}")
             .args(scope.arguments())
-            .args([revision, "--timeout", "60000"])
-            .arg("--output-dir")
+            .args([revision, "--timeout", "60000", "--output-dir"])
             .arg(&results)
-            .current_dir(&self.directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        // Ignores the exit status: the suite does not know empty scenarios and our expected failures.
-        let status = command.status();
-        status.map_err(|error| format!("node could not start: {error}"))?;
-        read(&results, side)
+            // The suite does not know empty scenarios and our expected failures.
+            .ignore_status()
+            .ignore_stdout()
+            .ignore_stderr()
+            .quiet()
+            .run()?;
+        self.results(side)
+    }
+
+    /// Reads the results: a directory for each scenario, named after it and the time. The names of some scenarios contain slashes.
+    fn results(&self, side: Side) -> Result<Vec<ScenarioResult>> {
+        let directory = self.directory.join("results");
+        let directory = directory.strip_prefix(root()).unwrap_or(&directory);
+        let prefix = match side {
+            Side::Client => "",
+            Side::Server => "server-",
+        };
+        let mut results = Vec::new();
+        for file in step::files(directory, "checks.json")? {
+            let checks: Vec<Value> = serde_json::from_str(&step::read(&file)?)
+                .with_context(|| file.display().to_string())?;
+            let name = file
+                .parent()
+                .and_then(|name| name.strip_prefix(directory).ok());
+            let name = name.unwrap_or(&file).to_string_lossy();
+            let name = name.strip_prefix(prefix).unwrap_or(&name);
+            let with = |status| checks.iter().filter(move |check| check["status"] == status);
+            let failed = with("FAILURE").chain(with("WARNING"));
+            results.push(ScenarioResult {
+                scenario: without_time(name).to_owned(),
+                succeeded: with("SUCCESS").count(),
+                failed: failed.map(failure_text).collect(),
+            });
+        }
+        ensure!(
+            !results.is_empty(),
+            "the suite has judged nothing: it did not start, or what it judges did not"
+        );
+        results.sort_by(|one, other| one.scenario.cmp(&other.scenario));
+        Ok(results)
     }
 
     fn package(&self) -> PathBuf {
         self.directory
             .join("node_modules/@modelcontextprotocol/conformance")
     }
-}
-
-/// The URL of a module with functions that Node 20 lacks and the suite needs.
-fn shim() -> String {
-    format!(
-        "file://{}",
-        root().join("dev/conformance/shim.mjs").display()
-    )
-}
-
-/// Reads the results: a directory for each scenario, named after it and the time.
-fn read(results: &Path, side: Side) -> Result<Vec<ScenarioResult>, String> {
-    let mut all_results = Vec::new();
-    let prefix = match side {
-        Side::Client => "",
-        Side::Server => "server-",
-    };
-    collect_checks(results, "", &mut |name, checks| {
-        let name = name.strip_prefix(prefix).unwrap_or(name);
-        all_results.push(ScenarioResult {
-            scenario: without_time(name).to_owned(),
-            succeeded: with_status(checks, "SUCCESS").count(),
-            failed: with_status(checks, "FAILURE")
-                .chain(with_status(checks, "WARNING"))
-                .map(failure_text)
-                .collect(),
-        });
-    })?;
-    if all_results.is_empty() {
-        return Err(
-            "the suite has judged nothing: it did not start, or what it judges did not".into(),
-        );
-    }
-    all_results.sort_by(|a: &ScenarioResult, b| a.scenario.cmp(&b.scenario));
-    Ok(all_results)
-}
-
-/// Reads directories recursively, because some scenario names contain slashes.
-fn collect_checks(
-    directory: &Path,
-    name: &str,
-    on_checks: &mut impl FnMut(&str, &[Value]),
-) -> Result<(), String> {
-    let failed = |error| format!("{} cannot be read: {error}", directory.display());
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let (path, file) = (entry.path(), entry.file_name());
-        let file = file.to_string_lossy();
-        if path.is_dir() {
-            let name = format!("{name}{file}");
-            collect_checks(&path, &format!("{name}/"), on_checks)?;
-        } else if file == "checks.json" {
-            let text = fs::read_to_string(&path).map_err(failed)?;
-            let checks: Vec<Value> = serde_json::from_str(&text)
-                .map_err(|error| format!("{} makes no sense: {error}", path.display()))?;
-            on_checks(name.trim_end_matches('/'), &checks);
-        }
-    }
-    Ok(())
 }
 
 /// Removes the time: `tools-list-2026-11-15T14-31-51-394Z` becomes `tools-list`.
@@ -192,10 +164,6 @@ fn without_time(name: &str) -> &str {
     } else {
         name
     }
-}
-
-fn with_status<'a>(checks: &'a [Value], status: &'static str) -> impl Iterator<Item = &'a Value> {
-    checks.iter().filter(move |check| check["status"] == status)
 }
 
 fn failure_text(check: &Value) -> String {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Result, ensure};
+
 use super::rows::{Excuse, Failure, Requirement};
-use super::scope::{self, Class, Scope};
+use super::scope::{self, Class, SCOPES, Scope};
 
 /// A test and the rows that it cites.
 pub(crate) struct CitingTest {
@@ -59,27 +61,25 @@ impl Matrix {
         failures: Vec<Failure>,
         excuses: &[Excuse],
         tests: &[CitingTest],
-    ) -> Result<Matrix, String> {
+    ) -> Result<Matrix> {
         let mut sections = Vec::new();
-        for scope in Scope::ALL {
+        for scope in SCOPES {
             for class in Class::ALL {
                 sections.push(Section::new(scope, class, requirements, excuses, tests)?);
             }
         }
-        if let Some(unneeded) = excuses.iter().find(|excuse| !is_needed(excuse, &sections)) {
-            return Err(format!(
-                "excused.tsv excuses {} in {}, where no such row is left uncovered",
-                unneeded.id, unneeded.scope
-            ));
+        for Excuse { id, scope, .. } in excuses {
+            ensure!(
+                is_needed(id, scope, &sections),
+                "excused.tsv excuses {id} in {scope}, where no such row is left uncovered"
+            );
         }
-        let failures = failures
-            .into_iter()
-            .map(|row| {
-                let citing = citing(row.id, |_| true, tests);
-                (row, citing)
-            })
-            .collect();
-        Ok(Matrix { sections, failures })
+        let failures = failures.into_iter();
+        let failures = failures.map(|row| (citing(row.id, |_| true, tests), row));
+        Ok(Matrix {
+            sections,
+            failures: failures.map(|(citing, row)| (row, citing)).collect(),
+        })
     }
 
     /// The sections of a scope that have rows.
@@ -91,20 +91,25 @@ impl Matrix {
 
     /// The rows of a scope and class without a test.
     pub(crate) fn uncovered(&self, scope: Scope, class: Class) -> Vec<&'static str> {
-        self.sections_of(scope)
-            .filter(|section| section.class == class)
-            .flat_map(|section| &section.entries)
-            .filter(|entry| entry.is_uncovered())
-            .map(|entry| entry.id)
-            .collect()
+        self.uncovered_that(scope, |section, _| section.class == class)
     }
 
     /// The rows about HTTP only, of every class, without a test in this scope.
     pub(crate) fn uncovered_http_only(&self, scope: Scope) -> Vec<&'static str> {
-        self.sections_of(scope)
-            .flat_map(|section| &section.entries)
-            .filter(|entry| entry.is_http_only && entry.is_uncovered())
-            .map(|entry| entry.id)
+        self.uncovered_that(scope, |_, entry| entry.is_http_only)
+    }
+
+    fn uncovered_that(
+        &self,
+        scope: Scope,
+        is_wanted: impl Fn(&Section, &Entry) -> bool,
+    ) -> Vec<&'static str> {
+        let sections = self.sections_of(scope);
+        let entries =
+            sections.flat_map(|section| section.entries.iter().map(move |entry| (section, entry)));
+        entries
+            .filter(|(section, entry)| entry.is_uncovered() && is_wanted(section, entry))
+            .map(|(_, entry)| entry.id)
             .collect()
     }
 }
@@ -116,7 +121,7 @@ impl Section {
         requirements: &[Requirement],
         excuses: &[Excuse],
         tests: &[CitingTest],
-    ) -> Result<Section, String> {
+    ) -> Result<Section> {
         let mut entries = Vec::new();
         for row in requirements {
             if Class::of(row.level) == class && scope.contains_row(row)? {
@@ -145,17 +150,15 @@ fn status(id: &str, scope: Scope, excuses: &[Excuse], tests: &[CitingTest]) -> S
     }
     excuses
         .iter()
-        .find(|excuse| excuse.id == id && excuse.scope == scope.key())
+        .find(|excuse| excuse.id == id && excuse.scope == scope.key)
         .map_or(Status::Uncovered, |excuse| Status::Excused(excuse.reason))
 }
 
 /// Whether an excuse applies to a row that would be uncovered without it.
-fn is_needed(excuse: &Excuse, sections: &[Section]) -> bool {
-    sections
-        .iter()
-        .filter(|section| section.scope.key() == excuse.scope)
-        .flat_map(|section| &section.entries)
-        .any(|entry| entry.id == excuse.id && matches!(entry.status, Status::Excused(_)))
+fn is_needed(id: &str, scope: &str, sections: &[Section]) -> bool {
+    let sections = sections.iter().filter(|section| section.scope.key == scope);
+    let mut entries = sections.flat_map(|section| &section.entries);
+    entries.any(|entry| entry.id == id && matches!(entry.status, Status::Excused(_)))
 }
 
 /// The names of the tests that cite `id` and count here.
@@ -169,9 +172,11 @@ fn citing(id: &str, counts: impl Fn(&CitingTest) -> bool, tests: &[CitingTest]) 
 
 #[cfg(test)]
 mod tests {
+    use anyhow::Result;
+
     use super::{CitingTest, Matrix, Status};
     use crate::coverage::rows::{Excuse, Failure, Requirement};
-    use crate::coverage::scope::{Class, Scope};
+    use crate::coverage::scope::{CLIENT_STREAM, Class, SERVER_HTTP, SERVER_STREAM};
 
     const ROW: Requirement = Requirement {
         id: "S-TEST-01",
@@ -199,7 +204,7 @@ mod tests {
         }
     }
 
-    fn matrix(excuses: &[Excuse], tests: &[CitingTest]) -> Result<Matrix, String> {
+    fn matrix(excuses: &[Excuse], tests: &[CitingTest]) -> Result<Matrix> {
         let failure = Failure {
             id: "F-001",
             trigger: "",
@@ -211,18 +216,11 @@ mod tests {
     #[test]
     fn row_is_covered_only_in_the_scope_of_its_tests() {
         let matrix = matrix(&[], &[citing_test("tests/server.rs", ROW.id)]).expect("sound");
-        assert!(
-            matrix
-                .uncovered(Scope::ServerStream, Class::Must)
-                .is_empty()
-        );
-        assert_eq!(matrix.uncovered(Scope::ClientStream, Class::Must), [ROW.id]);
-        assert!(matrix.uncovered(Scope::ServerHttp, Class::Must).is_empty());
-        assert!(matrix.uncovered(Scope::ClientStream, Class::May).is_empty());
-        let section = matrix
-            .sections_of(Scope::ServerStream)
-            .next()
-            .expect("a page");
+        assert!(matrix.uncovered(SERVER_STREAM, Class::Must).is_empty());
+        assert_eq!(matrix.uncovered(CLIENT_STREAM, Class::Must), [ROW.id]);
+        assert!(matrix.uncovered(SERVER_HTTP, Class::Must).is_empty());
+        assert!(matrix.uncovered(CLIENT_STREAM, Class::May).is_empty());
+        let section = matrix.sections_of(SERVER_STREAM).next().expect("a page");
         match &section.entries[0].status {
             Status::Covered(tests) => assert_eq!(tests, &["tests/server.rs::a"]),
             Status::Excused(_) | Status::Uncovered => panic!("not covered"),
@@ -232,15 +230,8 @@ mod tests {
     #[test]
     fn excuse_applies_to_its_scope_and_must_be_needed() {
         let excused = matrix(&[excuse(ROW.id, "client-stream")], &[]).expect("sound");
-        assert!(
-            excused
-                .uncovered(Scope::ClientStream, Class::Must)
-                .is_empty()
-        );
-        assert_eq!(
-            excused.uncovered(Scope::ServerStream, Class::Must),
-            [ROW.id]
-        );
+        assert!(excused.uncovered(CLIENT_STREAM, Class::Must).is_empty());
+        assert_eq!(excused.uncovered(SERVER_STREAM, Class::Must), [ROW.id]);
         let unneeded = |excuse: Excuse, tests: &[CitingTest]| matrix(&[excuse], tests).is_err();
         assert!(
             unneeded(excuse("S-TEST-02", "client-stream"), &[]),

@@ -7,11 +7,12 @@ pub(crate) mod scan;
 mod scope;
 
 use std::collections::BTreeSet;
-use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
 
 use self::matrix::{CitingTest, Matrix};
-use self::scope::{Class, Scope};
-use crate::step::{self, Done, Outcome};
+use self::scope::{CLIENT_HTTP, Class, SERVER_HTTP, SERVER_STREAM};
+use crate::step::{self, check_page, write_page};
 
 /// The checks of the driver kit. They are functions without an attribute.
 const CHECKS: &str = "adapters/driver-tests/src/checks";
@@ -19,73 +20,51 @@ const CHECKS: &str = "adapters/driver-tests/src/checks";
 const REPORT: &str = "docs/COVERAGE.md";
 
 /// Writes the report and prints its summary.
-pub(crate) fn run() -> Result<(), String> {
+pub(crate) fn run() -> Result<()> {
     let matrix = matrix()?;
-    let path = step::root().join(REPORT);
-    fs::write(&path, report::document(&matrix))
-        .map_err(|error| format!("{REPORT} could not be written: {error}"))?;
-    println!("{}", report::summary(&matrix));
-    Ok(())
+    print!("{}", report::summary(&matrix));
+    write_page(REPORT, &report::document(&matrix))
 }
 
 /// Fails if the report differs from what [`run`] would write. Also fails if no test shows a rule for servers over a byte stream, or a rule
 /// about HTTP for either end.
-pub(crate) fn check() -> Outcome {
+pub(crate) fn check() -> Result<()> {
     let matrix = matrix()?;
-    let committed = fs::read_to_string(step::root().join(REPORT)).unwrap_or_default();
-    if committed != report::document(&matrix) {
-        return Err(format!(
-            "{REPORT} is not what the tests say; run `cargo xtask coverage` and commit what it writes"
-        ));
-    }
+    check_page(REPORT, &report::document(&matrix), "coverage")?;
     let uncovered = [
-        (
-            Scope::ServerStream,
-            matrix.uncovered(Scope::ServerStream, Class::Must),
-        ),
-        (
-            Scope::ServerHttp,
-            matrix.uncovered_http_only(Scope::ServerHttp),
-        ),
-        (
-            Scope::ClientHttp,
-            matrix.uncovered_http_only(Scope::ClientHttp),
-        ),
+        (SERVER_STREAM, matrix.uncovered(SERVER_STREAM, Class::Must)),
+        (SERVER_HTTP, matrix.uncovered_http_only(SERVER_HTTP)),
+        (CLIENT_HTTP, matrix.uncovered_http_only(CLIENT_HTTP)),
     ];
     let uncovered: Vec<String> = uncovered
         .iter()
         .filter(|(_, rows)| !rows.is_empty())
-        .map(|(scope, rows)| format!("{}: {}", scope.title(), rows.join(", ")))
+        .map(|(scope, rows)| format!("\n  {}: {}", scope.title, rows.join(", ")))
         .collect();
-    if uncovered.is_empty() {
-        return Ok(Done::Passed);
-    }
-    Err(format!(
+    ensure!(
+        uncovered.is_empty(),
         "no test shows these rows; cite each in a test of its end and binding, or say in \
-         dev/xtask/data/excused.tsv why none can show it\n  {}",
-        uncovered.join("\n  ")
-    ))
+         dev/xtask/data/excused.tsv why none can show it{}",
+        uncovered.concat()
+    );
+    Ok(())
 }
 
-fn matrix() -> Result<Matrix, String> {
+fn matrix() -> Result<Matrix> {
     let requirements = rows::requirements()?;
     let failures = rows::failures()?;
-    let known = requirements
-        .iter()
-        .map(|row| row.id)
-        .chain(failures.iter().map(|row| row.id))
-        .collect();
+    let ids = requirements.iter().map(|row| row.id);
+    let known = ids.chain(failures.iter().map(|row| row.id)).collect();
     let sources = sources()?;
-    let unknown_ids: Vec<String> = sources
+    let unknown = sources
         .iter()
-        .flat_map(|source| unknown_ids(source, &known))
-        .collect();
-    if !unknown_ids.is_empty() {
-        return Err(format!(
-            "no row of dev/xtask/data has these ids:\n  {}",
-            unknown_ids.join("\n  ")
-        ));
-    }
+        .flat_map(|source| unknown_ids(source, &known));
+    let unknown: Vec<String> = unknown.collect();
+    ensure!(
+        unknown.is_empty(),
+        "no row of dev/xtask/data has these ids:\n  {}",
+        unknown.join("\n  ")
+    );
     let mut all = Vec::new();
     for source in &sources {
         all.extend(citing_tests(source)?);
@@ -101,61 +80,26 @@ struct Source {
 }
 
 /// All files that may contain tests of the library, in order.
-fn sources() -> Result<Vec<Source>, String> {
-    let mut sources = Vec::new();
-    walk("src", &mut sources)?;
-    walk("tests", &mut sources)?;
-    for tool in entries("dev")? {
-        let tests = format!("{tool}/tests");
-        if step::root().join(&tests).is_dir() {
-            walk(&tests, &mut sources)?;
-        }
-    }
-    walk(CHECKS, &mut sources)?;
-    Ok(sources)
+fn sources() -> Result<Vec<Source>> {
+    let mut paths = step::files("src", ".rs")?;
+    paths.extend(step::files("tests", ".rs")?);
+    let of_tools = step::files("dev", ".rs")?.into_iter();
+    paths.extend(of_tools.filter(|path| path.iter().nth(2).is_some_and(|name| name == "tests")));
+    paths.extend(step::files(CHECKS, ".rs")?);
+    let source = |path: std::path::PathBuf| {
+        let text = step::read(&path)?;
+        let path = path.to_string_lossy().replace('\\', "/");
+        Ok(Source { path, text })
+    };
+    paths.into_iter().map(source).collect()
 }
 
-fn walk(directory: &str, sources: &mut Vec<Source>) -> Result<(), String> {
-    for path in entries(directory)? {
-        let full = step::root().join(&path);
-        if full.is_dir() {
-            walk(&path, sources)?;
-        } else if full.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&full).map_err(|error| unreadable(&path, &error))?;
-            sources.push(Source { path, text });
-        }
-    }
-    Ok(())
-}
-
-/// The entries of a directory, in order.
-fn entries(directory: &str) -> Result<Vec<String>, String> {
-    let mut paths = fs::read_dir(step::root().join(directory))
-        .and_then(|entries| {
-            entries
-                .map(|entry| {
-                    Ok(format!(
-                        "{directory}/{}",
-                        entry?.file_name().to_string_lossy()
-                    ))
-                })
-                .collect::<Result<Vec<String>, _>>()
-        })
-        .map_err(|error| unreadable(directory, &error))?;
-    paths.sort_unstable();
-    Ok(paths)
-}
-
-fn unreadable(path: &str, error: &std::io::Error) -> String {
-    format!("{path} could not be read: {error}")
-}
-
-fn citing_tests(source: &Source) -> Result<Vec<CitingTest>, String> {
+fn citing_tests(source: &Source) -> Result<Vec<CitingTest>> {
     let scan = match source.path.starts_with(CHECKS) {
         true => scan::functions,
         false => scan::tests,
     };
-    let tests = scan(&source.text).map_err(|error| format!("{}: {error}", source.path))?;
+    let tests = scan(&source.text).with_context(|| source.path.clone())?;
     let citing_test = |test: scan::Test| CitingTest {
         path: source.path.clone(),
         name: format!("{}::{}", source.path, test.name),

@@ -1,8 +1,12 @@
 //! Reads the rows that tests cite from the files in `data/`. Must not depend on tests or scopes.
 
+use anyhow::{Context as _, Result};
+
 const REQUIREMENTS: &str = include_str!("../../data/requirements.tsv");
 const FAILURES: &str = include_str!("../../data/failures.tsv");
 const EXCUSED: &str = include_str!("../../data/excused.tsv");
+
+type Cells<const N: usize> = [&'static str; N];
 
 /// A rule of the specification.
 pub(crate) struct Requirement {
@@ -31,50 +35,46 @@ pub(crate) struct Excuse {
     pub(crate) reason: &'static str,
 }
 
-pub(crate) fn requirements() -> Result<Vec<Requirement>, String> {
-    let rows = cells("requirements.tsv", REQUIREMENTS)?.into_iter().map(
-        |[id, versions, role, transport, level, layer, text]| Requirement {
-            id,
-            versions,
-            role,
-            transport,
-            level,
-            layer,
-            text,
-        },
-    );
-    Ok(rows.collect())
+pub(crate) fn requirements() -> Result<Vec<Requirement>> {
+    let row = |[id, versions, role, transport, level, layer, text]: Cells<7>| Requirement {
+        id,
+        versions,
+        role,
+        transport,
+        level,
+        layer,
+        text,
+    };
+    rows("requirements.tsv", REQUIREMENTS, row)
 }
 
-pub(crate) fn failures() -> Result<Vec<Failure>, String> {
-    let rows =
-        cells("failures.tsv", FAILURES)?
-            .into_iter()
-            .map(|[id, trigger, correct_behaviour]| Failure {
-                id,
-                trigger,
-                correct_behaviour,
-            });
-    Ok(rows.collect())
+pub(crate) fn failures() -> Result<Vec<Failure>> {
+    let row = |[id, trigger, correct_behaviour]: Cells<3>| Failure {
+        id,
+        trigger,
+        correct_behaviour,
+    };
+    rows("failures.tsv", FAILURES, row)
 }
 
-pub(crate) fn excuses() -> Result<Vec<Excuse>, String> {
-    let rows = cells("excused.tsv", EXCUSED)?
-        .into_iter()
-        .map(|[id, scope, reason]| Excuse { id, scope, reason });
-    Ok(rows.collect())
+pub(crate) fn excuses() -> Result<Vec<Excuse>> {
+    let row = |[id, scope, reason]: Cells<3>| Excuse { id, scope, reason };
+    rows("excused.tsv", EXCUSED, row)
 }
 
 /// Splits the lines after the first at their tabs.
-fn cells<const N: usize>(file: &str, text: &'static str) -> Result<Vec<[&'static str; N]>, String> {
+fn rows<const N: usize, T>(
+    file: &str,
+    text: &'static str,
+    row: impl Fn(Cells<N>) -> T,
+) -> Result<Vec<T>> {
     let parse_line = |(index, line): (usize, &'static str)| {
         let cells: Vec<&str> = line.split('\t').collect();
         let is_complete = cells.iter().all(|cell| !cell.is_empty());
+        let cells = cells.try_into().ok().filter(|_| is_complete);
         cells
-            .try_into()
-            .ok()
-            .filter(|_| is_complete)
-            .ok_or_else(|| format!("line {} of {file} has not {N} cells", index + 1))
+            .map(&row)
+            .with_context(|| format!("line {} of {file} has not {N} cells", index + 1))
     };
     text.lines().enumerate().skip(1).map(parse_line).collect()
 }
@@ -83,7 +83,7 @@ fn cells<const N: usize>(file: &str, text: &'static str) -> Result<Vec<[&'static
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{cells, excuses, failures, requirements};
+    use super::{excuses, failures, requirements, rows};
     use crate::coverage::scan::ids;
 
     #[test]
@@ -104,18 +104,16 @@ mod tests {
 
     #[test]
     fn line_with_a_missing_or_extra_cell_is_reported() {
-        assert_eq!(
-            cells::<2>("x.tsv", "a\tb\n1\t2\n"),
-            Ok(vec![["1", "2"]]),
-            "the first line says what the cells are"
-        );
+        let cells = |text| rows::<2, _>("x.tsv", text, |cells| cells);
+        // The first line says what the cells are.
+        assert_eq!(cells("a\tb\n1\t2\n").expect("sound"), [["1", "2"]]);
         for bad in [
             "a\tb\n1\t2\n3\n",
             "a\tb\n1\t2\n3\t4\t5\n",
             "a\tb\n1\t2\n3\t\n",
         ] {
-            let error = cells::<2>("x.tsv", bad).expect_err("a bad line");
-            assert_eq!(error, "line 3 of x.tsv has not 2 cells");
+            let error = cells(bad).expect_err("a bad line");
+            assert_eq!(error.to_string(), "line 3 of x.tsv has not 2 cells");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 /// A test function.
@@ -14,14 +15,14 @@ pub(crate) struct Test {
 }
 
 /// Returns the tests in `source` in order, also those in the arguments of a macro. A test that a macro names is not found.
-pub(crate) fn tests(source: &str) -> Result<Vec<Test>, String> {
+pub(crate) fn tests(source: &str) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     collect(source, parse(source)?, Wanted::Tests, &mut tests);
     Ok(tests)
 }
 
 /// Returns all functions in `source` in order. For checks of the driver kit: they are tests, but have no attribute. A function that is no check cites nothing.
-pub(crate) fn functions(source: &str) -> Result<Vec<Test>, String> {
+pub(crate) fn functions(source: &str) -> Result<Vec<Test>> {
     let mut functions = Vec::new();
     collect(source, parse(source)?, Wanted::All, &mut functions);
     Ok(functions)
@@ -35,10 +36,10 @@ enum Wanted {
 }
 
 /// Splits Rust source into tokens.
-pub(crate) fn parse(source: &str) -> Result<TokenStream, String> {
+pub(crate) fn parse(source: &str) -> Result<TokenStream> {
     source
         .parse()
-        .map_err(|error| format!("not valid Rust: {error}"))
+        .map_err(|error| anyhow!("not valid Rust: {error}"))
 }
 
 /// Appends the tests among these tokens and in their groups.

@@ -1,81 +1,73 @@
 //! Decides which rows an end of a link can show over which binding, and which tests count for it. Must not depend on a particular row.
 
+use anyhow::{Context as _, Result};
+
 use super::rows::Requirement;
 
 /// An end of a link over a binding, or everything outside of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    ServerStream,
-    ClientStream,
-    ServerHttp,
-    ClientHttp,
-    Outside,
+pub(crate) struct Scope {
+    pub(crate) title: &'static str,
+    /// The key in `excused.tsv`.
+    pub(crate) key: &'static str,
+    end_and_binding: Option<(End, Binding)>,
 }
 
+pub(crate) const SERVER_STREAM: Scope = Scope {
+    title: "Server over a byte stream",
+    key: "server-stream",
+    end_and_binding: Some((End::Server, Binding::Stream)),
+};
+pub(crate) const CLIENT_STREAM: Scope = Scope {
+    title: "Client over a byte stream",
+    key: "client-stream",
+    end_and_binding: Some((End::Client, Binding::Stream)),
+};
+pub(crate) const SERVER_HTTP: Scope = Scope {
+    title: "Server over HTTP",
+    key: "server-http",
+    end_and_binding: Some((End::Server, Binding::Http)),
+};
+pub(crate) const CLIENT_HTTP: Scope = Scope {
+    title: "Client over HTTP",
+    key: "client-http",
+    end_and_binding: Some((End::Client, Binding::Http)),
+};
+const OUTSIDE: Scope = Scope {
+    title: "Not the core's",
+    key: "outside",
+    end_and_binding: None,
+};
+
+pub(crate) const SCOPES: [Scope; 5] = [
+    SERVER_STREAM,
+    CLIENT_STREAM,
+    SERVER_HTTP,
+    CLIENT_HTTP,
+    OUTSIDE,
+];
+
 impl Scope {
-    pub(crate) const ALL: [Scope; 5] = [
-        Scope::ServerStream,
-        Scope::ClientStream,
-        Scope::ServerHttp,
-        Scope::ClientHttp,
-        Scope::Outside,
-    ];
-
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Scope::ServerStream => "Server over a byte stream",
-            Scope::ClientStream => "Client over a byte stream",
-            Scope::ServerHttp => "Server over HTTP",
-            Scope::ClientHttp => "Client over HTTP",
-            Scope::Outside => "Not the core's",
-        }
-    }
-
-    /// The key in `excused.tsv`.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Scope::ServerStream => "server-stream",
-            Scope::ClientStream => "client-stream",
-            Scope::ServerHttp => "server-http",
-            Scope::ClientHttp => "client-http",
-            Scope::Outside => "outside",
-        }
-    }
-
     /// Whether a row belongs to this scope. Fails if a column has an unknown word.
-    pub(crate) fn contains_row(self, row: &Requirement) -> Result<bool, String> {
+    pub(crate) fn contains_row(self, row: &Requirement) -> Result<bool> {
         let unknown = |column: &str, word: &str| {
             format!("{} has a {column} that is not known: {word}", row.id)
         };
-        let ends = ends_of_role(row.role).ok_or_else(|| unknown("role", row.role))?;
+        let ends = ends_of_role(row.role).with_context(|| unknown("role", row.role))?;
         let bindings = bindings_of_transport(row.transport)
-            .ok_or_else(|| unknown("transport", row.transport))?;
-        let is_core_row = is_core(row.layer).ok_or_else(|| unknown("layer", row.layer))?;
-        Ok(match self.end_and_binding() {
-            Some(end_and_binding) => is_core_row && end_and_binding.is_among(ends, bindings),
-            None => !is_core_row,
-        })
+            .with_context(|| unknown("transport", row.transport))?;
+        let is_core = is_core(row.layer).with_context(|| unknown("layer", row.layer))?;
+        Ok(is_core == self.end_and_binding.is_some() && self.is_among(ends, bindings))
     }
 
     /// Whether a test in the file at `path` can show a row of this scope.
     pub(crate) fn accepts_tests_in(self, path: &str) -> bool {
-        match self.end_and_binding() {
-            Some(end_and_binding) => {
-                end_and_binding.is_among(ends_of_file(path), bindings_of_file(path))
-            }
-            None => true,
-        }
+        self.is_among(ends_of_file(path), bindings_of_file(path))
     }
 
-    fn end_and_binding(self) -> Option<EndAndBinding> {
-        let (end, binding) = match self {
-            Scope::ServerStream => (End::Server, Binding::Stream),
-            Scope::ClientStream => (End::Client, Binding::Stream),
-            Scope::ServerHttp => (End::Server, Binding::Http),
-            Scope::ClientHttp => (End::Client, Binding::Http),
-            Scope::Outside => return None,
-        };
-        Some(EndAndBinding { end, binding })
+    fn is_among(self, ends: &[End], bindings: &[Binding]) -> bool {
+        self.end_and_binding
+            .is_none_or(|(end, binding)| ends.contains(&end) && bindings.contains(&binding))
     }
 }
 
@@ -115,29 +107,16 @@ impl Class {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Client,
     Server,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Binding {
     Http,
     Stream,
-}
-
-/// One end over one binding.
-#[derive(Clone, Copy)]
-struct EndAndBinding {
-    end: End,
-    binding: Binding,
-}
-
-impl EndAndBinding {
-    fn is_among(self, ends: &[End], bindings: &[Binding]) -> bool {
-        ends.contains(&self.end) && bindings.contains(&self.binding)
-    }
 }
 
 const BOTH_ENDS: &[End] = &[End::Client, End::Server];
@@ -213,8 +192,8 @@ fn is_shared(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Scope};
-    use crate::coverage::rows::{Requirement, requirements};
+    use super::*;
+    use crate::coverage::rows::requirements;
 
     const EMPTY: Requirement = Requirement {
         id: "S-TEST-01",
@@ -228,13 +207,12 @@ mod tests {
 
     fn scopes(row: &Requirement) -> Vec<Scope> {
         let contains_row = |scope: &Scope| scope.contains_row(row).expect("known words");
-        Scope::ALL.into_iter().filter(contains_row).collect()
+        SCOPES.into_iter().filter(contains_row).collect()
     }
 
     fn scopes_of_file(path: &str) -> Vec<Scope> {
-        let accepts_tests_in =
-            |scope: &Scope| *scope != Scope::Outside && scope.accepts_tests_in(path);
-        Scope::ALL.into_iter().filter(accepts_tests_in).collect()
+        let accepts_tests_in = |scope: &Scope| *scope != OUTSIDE && scope.accepts_tests_in(path);
+        SCOPES.into_iter().filter(accepts_tests_in).collect()
     }
 
     #[test]
@@ -247,10 +225,10 @@ mod tests {
             })
         };
         for role in ["server", "dual server", "modern-only server"] {
-            assert_eq!(at(role), [Scope::ServerStream], "{role}");
+            assert_eq!(at(role), [SERVER_STREAM], "{role}");
         }
         for role in ["client", "dual client", "modern-only client"] {
-            assert_eq!(at(role), [Scope::ClientStream], "{role}");
+            assert_eq!(at(role), [CLIENT_STREAM], "{role}");
         }
         for role in [
             "both",
@@ -259,11 +237,7 @@ mod tests {
             "requestor (both)",
             "binding",
         ] {
-            assert_eq!(
-                at(role),
-                [Scope::ServerStream, Scope::ClientStream],
-                "{role}"
-            );
+            assert_eq!(at(role), [SERVER_STREAM, CLIENT_STREAM], "{role}");
         }
     }
 
@@ -276,12 +250,12 @@ mod tests {
                 ..EMPTY
             })
         };
-        assert_eq!(over("any"), [Scope::ServerStream, Scope::ServerHttp]);
+        assert_eq!(over("any"), [SERVER_STREAM, SERVER_HTTP]);
         for transport in ["stdio", "custom", "byte stream"] {
-            assert_eq!(over(transport), [Scope::ServerStream], "{transport}");
+            assert_eq!(over(transport), [SERVER_STREAM], "{transport}");
         }
         for transport in ["HTTP", "HTTP+SSE", "SSE"] {
-            assert_eq!(over(transport), [Scope::ServerHttp], "{transport}");
+            assert_eq!(over(transport), [SERVER_HTTP], "{transport}");
         }
     }
 
@@ -289,7 +263,7 @@ mod tests {
     fn layer_determines_whether_the_core_is_responsible() {
         let of = |layer| scopes(&Requirement { layer, ..EMPTY });
         for layer in ["user", "adapter stdio", "adapter stdio + user"] {
-            assert_eq!(of(layer), [Scope::Outside], "{layer}");
+            assert_eq!(of(layer), [OUTSIDE], "{layer}");
         }
         for layer in ["core framing", "core lifecycle / user"] {
             assert_eq!(of(layer).len(), 4, "{layer}");
@@ -312,8 +286,8 @@ mod tests {
                 ..EMPTY
             },
         ] {
-            let error = Scope::ServerStream.contains_row(&bad).expect_err("unknown");
-            assert!(error.starts_with("S-TEST-01 has a "), "{error}");
+            let error = SERVER_STREAM.contains_row(&bad).expect_err("unknown");
+            assert!(error.to_string().starts_with("S-TEST-01 has a "), "{error}");
         }
         for row in requirements().expect("well formed") {
             assert!(!scopes(&row).is_empty(), "{} is nowhere", row.id);
@@ -323,31 +297,31 @@ mod tests {
     #[test]
     fn file_path_determines_the_scopes_of_a_test() {
         for path in ["tests/server.rs", "tests/server_eras.rs", "tests/pair.rs"] {
-            assert_eq!(scopes_of_file(path), [Scope::ServerStream], "{path}");
+            assert_eq!(scopes_of_file(path), [SERVER_STREAM], "{path}");
         }
-        assert_eq!(scopes_of_file("src/server/asks.rs"), [Scope::ServerStream]);
-        assert_eq!(scopes_of_file("tests/server_http.rs"), [Scope::ServerHttp]);
+        assert_eq!(scopes_of_file("src/server/asks.rs"), [SERVER_STREAM]);
+        assert_eq!(scopes_of_file("tests/server_http.rs"), [SERVER_HTTP]);
         for path in [
             "tests/asks.rs",
             "tests/failures_calls.rs",
             "src/client/requests/deadlines.rs",
         ] {
-            assert_eq!(scopes_of_file(path), [Scope::ClientStream], "{path}");
+            assert_eq!(scopes_of_file(path), [CLIENT_STREAM], "{path}");
         }
         assert_eq!(
             scopes_of_file("tests/relay_ids.rs"),
-            [Scope::ServerStream, Scope::ClientStream]
+            [SERVER_STREAM, CLIENT_STREAM]
         );
         assert_eq!(
             scopes_of_file("src/http/url.rs"),
-            [Scope::ServerHttp, Scope::ClientHttp]
+            [SERVER_HTTP, CLIENT_HTTP]
         );
         for path in ["tests/auth/store.rs", "src/auth/table.rs"] {
-            assert_eq!(scopes_of_file(path), [Scope::ClientHttp], "{path}");
+            assert_eq!(scopes_of_file(path), [CLIENT_HTTP], "{path}");
         }
         assert_eq!(scopes_of_file("src/wire/line.rs").len(), 4);
         assert_eq!(scopes_of_file("src/protocol/meta.rs").len(), 4);
-        assert!(Scope::Outside.accepts_tests_in("tests/drive_child.rs"));
+        assert!(OUTSIDE.accepts_tests_in("tests/drive_child.rs"));
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! `cargo xtask fleet --scale`: measures idle sessions and the cost of the store, prints the tables of docs/SCALE.md, and draws the plot.
 
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use pico_args::Arguments;
 use serde_json::Value;
 
 use super::PROGRAM;
 use crate::bench::Rounds;
 use crate::bench::plot::{self, Mark, Panel, Row};
-use crate::step::{self, cargo, cargo_output, root, target};
+use crate::step::{self, cargo, cargo_in, shell, target, write_page};
 
 const PLOT: &str = "docs/benchmarks/scale.svg";
 
@@ -36,32 +40,30 @@ const PANELS: [(&str, &str, &str); 3] = [
 ];
 
 /// Measures, or reads earlier output, prints the tables, and draws the plot.
-pub(super) fn run(arguments: &[String]) -> Result<(), String> {
-    let lines = match arguments {
-        [] => measure()?,
-        [option, file] if option == "--from" => step::read(file)?,
-        _ => return Err("after --scale may follow --from FILE".into()),
+pub(super) fn run(mut arguments: Arguments) -> Result<()> {
+    let lines = match arguments.opt_value_from_str::<_, PathBuf>("--from")? {
+        None => measure()?,
+        Some(file) => step::read(file)?,
     };
     let rows: Result<Vec<Value>, _> = lines.lines().map(serde_json::from_str).collect();
-    let rows = rows.map_err(|error| format!("this is no row: {error}\n{lines}"))?;
+    let rows = rows.context("a line is no row")?;
     let (of_sessions, of_store): (Vec<_>, Vec<_>) =
         rows.iter().partition(|row| row["who"].is_string());
     println!("{}", table(&of_sessions, &SESSIONS));
     println!("{}", table(&of_store, &STORE));
-    step::write(root().join(PLOT), plot(&of_sessions)?)?;
-    eprintln!("written to {PLOT}");
-    Ok(())
+    write_page(PLOT, &plot(&of_sessions)?)
 }
 
 /// Runs the measurement, and keeps its output, so that it can be drawn again.
-fn measure() -> Result<String, String> {
+fn measure() -> Result<String> {
     let directory = target().join("bench-peers");
     cargo(&format!(
         "build --release --manifest-path dev/bench-peers/Cargo.toml --target-dir {}",
         directory.display()
     ))?;
     let peers = directory.join("release/bench-peers");
-    let lines = cargo_output(&format!("{PROGRAM} -- scale --rmcp {}", peers.display()))?;
+    let measure = format!("{PROGRAM} -- scale --rmcp {}", peers.display());
+    let lines = cargo_in(&shell()?, &measure).read()?;
     let file = target().join("fleet-scale.jsonl");
     step::write(&file, &lines)?;
     eprintln!("kept in {}", file.display());
@@ -70,13 +72,16 @@ fn measure() -> Result<String, String> {
 
 /// A table in Markdown.
 fn table(rows: &[&Value], columns: &[&str]) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut text = line(columns.iter().map(|name| (*name).to_owned()).collect());
-    text += &line(columns.iter().map(|_| "---".to_owned()).collect());
-    for row in rows {
-        text += &line(columns.iter().map(|name| shown(&row[*name])).collect());
-    }
-    text
+    let (head, rule) = (
+        columns.join(" | "),
+        ["---"].repeat(columns.len()).join(" | "),
+    );
+    let line = |row: &&Value| {
+        let cells: Vec<String> = columns.iter().map(|name| shown(&row[*name])).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let lines: String = rows.iter().map(line).collect();
+    format!("| {head} |\n| {rule} |\n{lines}")
 }
 
 fn shown(figure: &Value) -> String {
@@ -90,7 +95,7 @@ fn shown(figure: &Value) -> String {
 }
 
 /// A panel for each figure, in it a row for each server, in it a bar for each number of sessions.
-fn plot(rows: &[&Value]) -> Result<String, String> {
+fn plot(rows: &[&Value]) -> Result<String> {
     let counts: Vec<String> = rows
         .iter()
         .map(|row| format!("({} sessions)", row["sessions"]))
@@ -98,27 +103,25 @@ fn plot(rows: &[&Value]) -> Result<String, String> {
     let mut servers: Vec<&str> = rows.iter().filter_map(|row| row["who"].as_str()).collect();
     servers.sort_unstable();
     servers.dedup();
+    let mark = |row: &Value, count, figure: &str| {
+        let rounds = row[figure].as_f64().map(|value| Rounds {
+            median: value,
+            low: value,
+            high: value,
+        });
+        Mark {
+            era: count,
+            rounds,
+            note: None,
+        }
+    };
     let panels = PANELS.map(|(title, unit, figure)| {
         let of_server = |who| {
-            let marks = rows
-                .iter()
-                .zip(&counts)
-                .filter(|(row, _)| row["who"] == who);
-            let marks = marks.map(|(row, count)| {
-                let value = row[figure].as_f64();
-                Mark {
-                    era: count,
-                    rounds: value.map(|value| Rounds {
-                        median: value,
-                        low: value,
-                        high: value,
-                    }),
-                    note: None,
-                }
-            });
+            let marks = rows.iter().zip(&counts);
+            let marks = marks.filter(|(row, _)| row["who"] == who);
             Row {
                 who,
-                marks: marks.collect(),
+                marks: marks.map(|(row, count)| mark(row, count, figure)).collect(),
             }
         };
         Panel {

@@ -1,10 +1,13 @@
 //! `cargo xtask fuzz --minimise`: chooses the committed inputs, few enough for every run of the tests to replay.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use fs_err as fs;
 
 use super::Target;
 use super::engine::Engine;
+use crate::step;
 
 /// The limits for one target; for all targets, fewer than 4,000 files and 1.5 MB.
 const MAX_FILES: usize = 440;
@@ -14,93 +17,69 @@ const MAX_BYTES: u64 = 160_000;
 const HANDWRITTEN_PREFIX: &str = "hand-";
 
 /// For each target, commits the inputs that a set cover of all branches needs. If these exceed the limits, the longest are left out.
-pub(super) fn minimise(engine: &Engine, targets: &[Target]) -> Result<(), String> {
+pub(super) fn minimise(engine: &Engine, targets: &[Target]) -> Result<()> {
     for target in targets {
-        let (before, picked) = (
-            Corpus::at(&target.committed_corpus())?,
-            pick(engine, target)?,
-        );
-        let after = replace(target, &picked)?;
+        let committed = target.committed_corpus();
+        let before = corpus(&committed)?;
+        let picked = pick(engine, target)?;
+        for (file, _) in before.iter().filter(|(file, _)| !is_handwritten(file)) {
+            fs::remove_file(file)?;
+        }
+        for (file, _) in picked {
+            fs::copy(&file, committed.join(file.file_name().unwrap_or_default()))?;
+        }
+        let after = corpus(&committed)?;
         eprintln!(
             "{:<14} {:>5} files, {:>7} bytes -> {:>5} files, {:>7} bytes",
             target.name,
-            before.0.len(),
-            before.bytes(),
-            after.0.len(),
-            after.bytes()
+            before.len(),
+            bytes(&before),
+            after.len(),
+            bytes(&after)
         );
     }
     Ok(())
 }
 
-fn pick(engine: &Engine, target: &Target) -> Result<Corpus, String> {
+fn pick(engine: &Engine, target: &Target) -> Result<Vec<File>> {
     let directory = target.local_corpus().with_extension("picked");
     if directory.exists() {
-        fs::remove_dir_all(&directory).map_err(|error| failed(&directory, &error))?;
+        fs::remove_dir_all(&directory)?;
     }
     engine.merge(target, &directory)?;
-    let mut picked = Corpus::at(&directory)?;
-    let all = picked.0.len();
-    picked.0.sort_by_key(|file| file.bytes);
-    while picked.0.len() > MAX_FILES || picked.bytes() > MAX_BYTES {
-        picked.0.pop();
+    let mut picked = corpus(&directory)?;
+    let all = picked.len();
+    picked.sort_by_key(|(_, bytes)| *bytes);
+    while picked.len() > MAX_FILES || bytes(&picked) > MAX_BYTES {
+        picked.pop();
     }
-    let left_out = all - picked.0.len();
+    let left_out = all - picked.len();
     if left_out > 0 {
-        eprintln!(
-            "{}: there is no room for {left_out} of {all} inputs",
-            target.name
-        );
+        let name = &target.name;
+        eprintln!("{name}: there is no room for {left_out} of {all} inputs");
     }
     Ok(picked)
 }
 
-fn replace(target: &Target, picked: &Corpus) -> Result<Corpus, String> {
-    let committed_corpus = target.committed_corpus();
-    for file in Corpus::at(&committed_corpus)?.0 {
-        if !file.is_handwritten() {
-            fs::remove_file(&file.path).map_err(|error| failed(&file.path, &error))?;
-        }
-    }
-    for File { path, .. } in &picked.0 {
-        let name = path.file_name().unwrap_or_default();
-        fs::copy(path, committed_corpus.join(name)).map_err(|error| failed(path, &error))?;
-    }
-    Corpus::at(&committed_corpus)
-}
+/// A file and the number of its bytes.
+type File = (PathBuf, u64);
 
 /// The files of a directory.
-struct Corpus(Vec<File>);
-
-struct File {
-    path: PathBuf,
-    bytes: u64,
+fn corpus(directory: &Path) -> Result<Vec<File>> {
+    let files = step::files(directory, "")?.into_iter();
+    let sized = files.map(|file| {
+        let file = step::root().join(file);
+        let bytes = fs::metadata(&file)?.len();
+        Ok((file, bytes))
+    });
+    sized.collect()
 }
 
-impl Corpus {
-    fn at(directory: &Path) -> Result<Corpus, String> {
-        let entries = fs::read_dir(directory).map_err(|error| failed(directory, &error))?;
-        let files = entries.map(|entry| {
-            let path = entry?.path();
-            let bytes = path.metadata()?.len();
-            Ok(File { path, bytes })
-        });
-        let files: Result<_, std::io::Error> = files.collect();
-        files.map(Corpus).map_err(|error| failed(directory, &error))
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.iter().map(|file| file.bytes).sum()
-    }
+fn bytes(files: &[File]) -> u64 {
+    files.iter().map(|(_, bytes)| bytes).sum()
 }
 
-impl File {
-    fn is_handwritten(&self) -> bool {
-        let name = self.path.file_name().unwrap_or_default();
-        name.to_string_lossy().starts_with(HANDWRITTEN_PREFIX)
-    }
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}", path.display())
+fn is_handwritten(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default();
+    name.to_string_lossy().starts_with(HANDWRITTEN_PREFIX)
 }

@@ -2,16 +2,19 @@
 
 use core::time::Duration;
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use anyhow::{Result, ensure};
+use fs_err as fs;
+use xshell::cmd;
+
 use super::Target;
 use super::report::Run;
 use crate::install;
-use crate::step::{nightly_host, root, target};
+use crate::step::{nightly_host, root, shell, target};
 
 /// The code has no unsafe blocks, so a sanitizer finds nothing. Comparisons need no tracing: a dictionary has the words that matter to
 /// texts, and scripts have none. Each of them would make the fuzzers several times slower.
@@ -30,27 +33,26 @@ const CARGO_FUZZ: (&str, &str) = ("cargo-fuzz", "0.13.2");
 pub(super) struct Engine(PathBuf);
 
 impl Engine {
-    pub(super) fn build() -> Result<Engine, String> {
+    pub(super) fn build() -> Result<Engine> {
         install::nightly_compiler()?;
-        let (name, version) = CARGO_FUZZ;
+        let cargo_fuzz = install::rust_program(CARGO_FUZZ)?;
         let built_in = target().join("fuzz");
-        let mut command = Command::new(install::rust_program(name, version)?);
-        command.args(["fuzz", "build"]).args(FLAGS);
-        command.current_dir(root());
-        command.env("CARGO_TARGET_DIR", &built_in);
-        // This cargo is the stable one.
-        command.env_remove("CARGO");
-        command.env("RUSTUP_TOOLCHAIN", "nightly");
-        install::run_command(&mut command)?;
+        let shell = shell()?;
+        cmd!(shell, "{cargo_fuzz} fuzz build {FLAGS...}")
+            .env("CARGO_TARGET_DIR", &built_in)
+            // This cargo is the stable one.
+            .env_remove("CARGO")
+            .env("RUSTUP_TOOLCHAIN", "nightly")
+            .run()?;
         Ok(Engine(built_in.join(nightly_host()?).join("release")))
     }
 
     /// Extends the corpus of a target for this time, or until an input breaks a rule, or until there is a file at `stop`.
-    pub(super) fn run(&self, target: &Target, time: Duration, stop: &Path) -> Result<Run, String> {
+    pub(super) fn run(&self, target: &Target, time: Duration, stop: &Path) -> Result<Run> {
         let (local_corpus, committed_corpus) = (target.local_corpus(), target.committed_corpus());
         let artifacts = target.artifacts();
         for directory in [&local_corpus, &committed_corpus, &artifacts] {
-            create(directory)?;
+            fs::create_dir_all(directory)?;
         }
         let mut command = self.command(target, [&local_corpus, &committed_corpus]);
         command.arg(format!("-max_total_time={}", time.as_secs().max(1)));
@@ -68,10 +70,10 @@ impl Engine {
     }
 
     /// Copies a small set of inputs that take every branch which the committed and the local corpus take.
-    pub(super) fn merge(&self, target: &Target, into: &Path) -> Result<(), String> {
+    pub(super) fn merge(&self, target: &Target, into: &Path) -> Result<()> {
         let (local_corpus, committed_corpus) = (target.local_corpus(), target.committed_corpus());
         for directory in [into, &local_corpus, &committed_corpus] {
-            create(directory)?;
+            fs::create_dir_all(directory)?;
         }
         let mut command = self.command(target, [into, &committed_corpus, &local_corpus]);
         // Counting how often each branch is taken would triple the number of inputs.
@@ -81,10 +83,8 @@ impl Engine {
             output.push_str(line);
             output.push('\n');
         })?;
-        if succeeds {
-            return Ok(());
-        }
-        Err(format!("{output}\n{} could not be merged", target.name))
+        ensure!(succeeds, "{output}\n{} could not be merged", target.name);
+        Ok(())
     }
 
     /// Runs the program itself: a process in between would stay when this one ends, and would hide the CPU time.
@@ -96,20 +96,16 @@ impl Engine {
 }
 
 /// Runs a command to its end, and passes on its standard error line by line. Returns whether it succeeds, and its CPU time in seconds.
-fn run_and_read(
-    command: &mut Command,
-    mut on_line: impl FnMut(&str),
-) -> Result<(bool, f64), String> {
-    let failed = |error| format!("the fuzzer could not run: {error}");
-    let mut child = command.stderr(Stdio::piped()).spawn().map_err(failed)?;
+fn run_and_read(command: &mut Command, mut on_line: impl FnMut(&str)) -> Result<(bool, f64)> {
+    let mut child = command.stderr(Stdio::piped()).spawn()?;
     let stderr = child.stderr.take().map(BufReader::new);
     // A panic message may contain bytes that are no text.
     let lines = stderr.into_iter().flat_map(|stderr| stderr.split(b'\n'));
     for line in lines {
-        on_line(&String::from_utf8_lossy(&line.map_err(failed)?));
+        on_line(&String::from_utf8_lossy(&line?));
     }
     let cpu = cpu_seconds_at_exit(child.id());
-    Ok((child.wait().map_err(failed)?.success(), cpu))
+    Ok((child.wait()?.success(), cpu))
 }
 
 /// The CPU time of a child that exits, in its own code and in the kernel. The kernel keeps it until the child is reaped. 0 where there is no `/proc`.
@@ -136,11 +132,6 @@ fn parse_stat(stat: &str) -> (bool, f64) {
     let ticks = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok());
     let total = ticks(11).unwrap_or_default() + ticks(12).unwrap_or_default();
     (fields.first() == Some(&"Z"), total / TICKS_PER_SECOND)
-}
-
-fn create(directory: &Path) -> Result<(), String> {
-    fs::create_dir_all(directory)
-        .map_err(|error| format!("{} cannot be made: {error}", directory.display()))
 }
 
 #[cfg(test)]

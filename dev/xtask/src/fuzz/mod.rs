@@ -11,18 +11,21 @@ mod report;
 use core::num::NonZeroU32;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::{fs, thread};
+
+use anyhow::{Context as _, Result, bail};
+use fs_err as fs;
+use pico_args::Arguments;
 
 use crate::evidence;
-use crate::step::{root, target};
+use crate::step::{self, check_names, in_parallel, root, target, words};
 
 use engine::Engine;
 use history::Row;
 
 /// Runs the targets with these names, or all, for this many minutes.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let (minutes, names) = parse_arguments(arguments)?;
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
+    let words = words(arguments)?;
+    let (minutes, names) = minutes_and_names(&words)?;
     let targets = Target::by_names(names)?;
     let engine = Engine::build()?;
     let row = Row::of_command(minutes.get().into())?;
@@ -40,50 +43,35 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Writes the page again, from all runs and from the text about the findings.
-pub(crate) fn write_page() -> Result<(), String> {
+pub(crate) fn write_page() -> Result<()> {
     history::write_page().map(drop)
 }
 
 /// Replaces the committed corpora of the targets with these names, or of all, by what the local corpora need.
-pub(crate) fn minimise(names: &[String]) -> Result<(), String> {
-    let targets = Target::by_names(names)?;
+pub(crate) fn minimise(arguments: Arguments) -> Result<()> {
+    let targets = Target::by_names(&words(arguments)?)?;
     corpus::minimise(&Engine::build()?, &targets)
 }
 
 /// Runs the targets on all cores, each for the same time, up to the first finding. Each run becomes a row like this one.
-fn run_targets(engine: &Engine, targets: &[Target], row: &Row) -> Result<(), String> {
+fn run_targets(engine: &Engine, targets: &[Target], row: &Row) -> Result<()> {
     let (queue, share) = plan(targets.len() as u64, row.cores, row.minutes);
     let stop = target().join(format!("fuzz-stop-{}", std::process::id()));
-    let queue = Mutex::new(queue.into_iter());
-    let results: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let fails = |why: String| {
-        results.lock().expect("no thread panics").push(why);
-        // The fuzzers look for a file that is not empty.
-        let _ = fs::write(&stop, "a finding");
-    };
-    let work = || {
-        loop {
-            let next = queue.lock().expect("no thread panics").next();
-            let Some(at) = next.filter(|_| !stop.exists()) else {
-                return;
-            };
-            if let Err(why) = run_target(engine, &targets[at], share, &stop, row) {
-                fails(why);
-            }
+    let results = in_parallel(row.cores as usize, &queue, |at| {
+        if stop.exists() {
+            return Ok(());
         }
-    };
-    thread::scope(|scope| {
-        for _ in 0..row.cores {
-            scope.spawn(work);
+        let result = run_target(engine, &targets[*at], share, &stop, row);
+        if result.is_err() {
+            // The fuzzers look for a file that is not empty.
+            let _ = fs::write(&stop, "a finding");
         }
+        result
     });
     let _ = fs::remove_file(&stop);
-    let results = results.into_inner().unwrap_or_default();
-    if results.is_empty() {
-        Ok(())
-    } else {
-        Err(results.concat())
-    }
+    let errors = results.into_iter().filter_map(Result::err);
+    let errors: Vec<String> = errors.map(|error| format!("{error:#}")).collect();
+    step::check_none(&errors)
 }
 
 /// The order in which the targets run, by their places, and the time for each run. Each target runs as often as it takes to occupy all cores to the
@@ -102,13 +90,14 @@ fn run_target(
     share: Duration,
     stop: &Path,
     row: &Row,
-) -> Result<(), String> {
+) -> Result<()> {
     let run = engine.run(target, share, stop)?;
     let finding = run.finding(&target.name);
-    let row = row.with(&target.name, &run, finding.is_some());
-    eprintln!("{row}");
-    history::append(&row)?;
-    finding.map_or(Ok(()), Err)
+    history::append(&row.with(&target.name, &run, finding.is_some()))?;
+    match finding {
+        Some(finding) => bail!(finding),
+        None => Ok(()),
+    }
 }
 
 /// A fuzz target, by the name of its file.
@@ -118,30 +107,18 @@ struct Target {
 }
 
 impl Target {
-    /// The targets with these names, or all.
-    fn by_names(names: &[String]) -> Result<Vec<Target>, String> {
-        let all = Target::all()?;
-        let is_unknown = |name: &&String| !all.iter().any(|target| target.name == **name);
-        if let Some(name) = names.iter().find(is_unknown) {
-            let all: Vec<&str> = all.iter().map(|target| &*target.name).collect();
-            let all = all.join(", ");
-            return Err(format!("there is no target `{name}`; there are {all}"));
-        }
-        let is_requested = |target: &Target| names.is_empty() || names.contains(&target.name);
-        Ok(all.into_iter().filter(is_requested).collect())
-    }
-
-    /// All targets, in the order of their names.
-    fn all() -> Result<Vec<Target>, String> {
-        let directory = root().join("fuzz/fuzz_targets");
-        let entries = fs::read_dir(&directory)
-            .map_err(|error| format!("{} cannot be read: {error}", directory.display()))?;
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter_map(|file| file.strip_suffix(".rs").map(str::to_owned))
+    /// The targets with these names, or all, in the order of their names.
+    fn by_names(names: &[String]) -> Result<Vec<Target>> {
+        let files = step::files("fuzz/fuzz_targets", ".rs")?;
+        let stems = files.iter().filter_map(|file| file.file_stem());
+        let all: Vec<String> = stems
+            .map(|name| name.to_string_lossy().into_owned())
             .collect();
-        names.sort();
-        Ok(names.into_iter().map(|name| Target { name }).collect())
+        check_names(names, all.iter().map(String::as_str))?;
+        let requested = all
+            .into_iter()
+            .filter(|name| names.is_empty() || names.contains(name));
+        Ok(requested.map(|name| Target { name }).collect())
     }
 
     /// The committed corpus, which the tests replay.
@@ -172,35 +149,24 @@ impl Target {
 
     /// Whether its bytes are text, and not a script.
     fn is_text(&self) -> bool {
-        let texts = [
-            "again",
-            "auth_challenge",
-            "auth_document",
-            "auth_redirect",
-            "header",
-            "line",
-            "message",
-            "sse",
-            "url",
-        ];
-        texts.contains(&&*self.name)
+        let texts = "again auth_challenge auth_document auth_redirect header line message sse url";
+        texts.split(' ').any(|text| text == self.name)
     }
 }
 
-/// Parses the minutes and the names after them.
-fn parse_arguments(arguments: &[String]) -> Result<(NonZeroU32, &[String]), String> {
-    let parsed = arguments.split_first();
+/// The minutes and the names after them.
+fn minutes_and_names(words: &[String]) -> Result<(NonZeroU32, &[String])> {
+    let parsed = words.split_first();
     // Zero would mean no limit.
-    let parsed =
-        parsed.and_then(|(number, names)| Some((number.parse::<NonZeroU32>().ok()?, names)));
-    parsed.ok_or_else(|| "--minutes must be followed by a number".into())
+    let parsed = parsed.and_then(|(minutes, names)| Some((minutes.parse().ok()?, names)));
+    parsed.context("--minutes must be followed by a number")
 }
 
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
 
-    use super::{Target, parse_arguments, plan};
+    use super::{Target, minutes_and_names, plan};
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -210,15 +176,15 @@ mod tests {
     fn minutes_come_before_names() {
         let parse = |line: &str| {
             let words = words(line);
-            let parsed = parse_arguments(&words);
+            let parsed = minutes_and_names(&words).ok();
             parsed.map(|(minutes, names)| format!("{minutes} {}", names.join(" ")))
         };
-        assert_eq!(parse("5 line sse"), Ok("5 line sse".to_owned()));
-        assert_eq!(parse("1"), Ok("1 ".to_owned()));
-        assert!(parse("").is_err());
-        assert!(parse("soon").is_err());
-        assert!(parse("line 5").is_err());
-        assert!(parse("0").is_err());
+        assert_eq!(parse("5 line sse"), Some("5 line sse".to_owned()));
+        assert_eq!(parse("1"), Some("1 ".to_owned()));
+        assert!(parse("").is_none());
+        assert!(parse("soon").is_none());
+        assert!(parse("line 5").is_none());
+        assert!(parse("0").is_none());
     }
 
     #[test]
@@ -234,12 +200,11 @@ mod tests {
     #[test]
     fn targets_are_selected_by_name() {
         let parse = |line: &str| {
-            let targets = Target::by_names(&words(line))?;
-            Ok::<_, String>(targets.into_iter().map(|target| target.name).collect())
+            let targets = Target::by_names(&words(line)).ok()?;
+            Some(targets.into_iter().map(|target| target.name).collect())
         };
-        assert_eq!(parse("sse line"), Ok(words("line sse")));
-        assert!(parse("").is_ok_and(|all: Vec<String>| all.len() > 2));
-        assert!(parse("lines").is_err());
-        assert!(parse("--minimise").is_err());
+        assert_eq!(parse("sse line"), Some(words("line sse")));
+        assert!(parse("").is_some_and(|all: Vec<String>| all.len() > 2));
+        assert!(parse("lines").is_none());
     }
 }

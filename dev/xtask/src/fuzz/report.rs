@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, ensure};
+
 use super::engine::FLAGS;
 use crate::step::root;
 
@@ -51,15 +53,16 @@ impl Run {
     }
 
     /// Ends the run. A failure without an input is an error.
-    pub(super) fn end(&mut self, succeeds: bool, cpu_seconds: f64) -> Result<(), String> {
+    pub(super) fn end(&mut self, succeeds: bool, cpu_seconds: f64) -> Result<()> {
         self.cpu_seconds = cpu_seconds;
         if succeeds {
             return Ok(());
         }
         let output = self.output.join("\n");
-        if self.written_input.is_none() {
-            return Err(format!("{output}\n\nthe fuzzer could not run"));
-        }
+        ensure!(
+            self.written_input.is_some(),
+            "{output}\n\nthe fuzzer could not run"
+        );
         eprintln!("{output}");
         self.crashed = true;
         Ok(())
@@ -82,14 +85,10 @@ impl Figures {
     /// Parses a line such as `#512 NEW    cov: 12 ft: 34 corp: 5/67b lim: 8 exec/s: 9 rss: 10Mb`.
     fn read(line: &str) -> Option<Figures> {
         let (executions, rest) = line.strip_prefix('#')?.split_once('\t')?;
-        let words: Vec<&str> = rest.split_whitespace().collect();
         let after = |name: &str| {
-            let at = words.iter().position(|word| *word == name)?;
-            let (number, _) = words
-                .get(at + 1)?
-                .split_once('/')
-                .unwrap_or((words[at + 1], ""));
-            number.parse().ok()
+            let mut words = rest.split_whitespace();
+            words.find(|word| *word == name)?;
+            words.next()?.split('/').next()?.parse().ok()
         };
         Some(Figures {
             executions: executions.parse().ok()?,
@@ -123,7 +122,7 @@ mod tests {
         let mut run = Run::default();
         run.read_line("#2\tINITED cov: 1 ft: 1 corp: 1/1b exec/s: 0 rss: 1Mb");
         run.read_line("artifact_prefix='a/'; Test unit written to a/crash-1");
-        assert_eq!(run.end(false, 1.5), Ok(()));
+        run.end(false, 1.5).expect("a finding");
         let finding = run.finding("sse").expect("a finding");
         assert!(finding.contains("sse a/crash-1"), "{finding}");
     }
@@ -132,7 +131,7 @@ mod tests {
     fn successful_run_is_no_finding_even_if_an_input_was_written() {
         let mut run = Run::default();
         run.read_line("artifact_prefix='a/'; Test unit written to a/slow-unit-1");
-        assert_eq!(run.end(true, 0.0), Ok(()));
+        run.end(true, 0.0).expect("a run");
         assert_eq!(run.finding("line"), None);
     }
 
@@ -141,6 +140,6 @@ mod tests {
         let mut run = Run::default();
         run.read_line("==1== ERROR: no such directory");
         let error = run.end(false, 0.0).unwrap_err();
-        assert!(error.contains("no such directory"));
+        assert!(error.to_string().contains("no such directory"));
     }
 }

@@ -2,19 +2,17 @@
 //!
 //! `tests/hosts/comparison/trial.py` measures a cell.
 
-use core::fmt::Write;
-use std::collections::{BTreeMap, VecDeque};
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::thread;
 
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
 use serde::Deserialize;
 
-use super::{Setup, python, script, skip_without_proc};
-use crate::install::skip_without;
-use crate::step::{Done, Outcome, root, target};
+use super::{Setup, need_proc, python, script};
+use crate::install::need_programs;
+use crate::step::{in_parallel, target, write_page};
 
 /// The hosts, by the scripts that drive them.
 const HOSTS: [(&str, &str); 4] = [
@@ -78,94 +76,64 @@ struct Measurement {
 }
 
 /// Measures all cells, or those of the requested scenarios, and writes the page if it has all of them.
-pub(super) fn run(setup: &Setup) -> Outcome {
-    let only = setup.scenario.as_deref();
-    if let Some(skipped) = skip_without_proc().or_else(|| skip_without(&["python3"])) {
-        return skipped;
-    }
-    let pythons: Vec<PathBuf> = HOSTS
-        .iter()
-        .map(|(host, _)| python(host))
-        .collect::<Result<_, _>>()?;
+pub(super) fn run(setup: &Setup, _: &str) -> Result<()> {
+    need_proc()?;
+    need_programs(&["python3"])?;
+    let pythons = HOSTS.iter().map(|(host, _)| python(host));
+    let pythons: Vec<PathBuf> = pythons.collect::<Result<_>>()?;
     let server = python("plain")?;
-    let mut wanted = VecDeque::new();
-    for (scenario, name) in SCENARIOS.iter().enumerate() {
-        if only.is_some_and(|only| !name.contains(only)) {
-            continue;
-        }
-        for host in 0..HOSTS.len() {
-            wanted.extend([(host, scenario, false), (host, scenario, true)]);
-        }
-    }
-    let measure_all = |wanted: VecDeque<CellKey>, workers| {
-        let measure = |(host, scenario, is_guarded): CellKey| {
-            let command = command(setup, &server, SCENARIOS[scenario], is_guarded);
-            measure(&pythons[host], HOSTS[host].0, SCENARIOS[scenario], &command)
-        };
-        measure_all(wanted, workers, measure)
+    let only = setup.scenario.as_deref().unwrap_or_default();
+    let scenarios = (0..SCENARIOS.len()).filter(|at| SCENARIOS[*at].contains(only));
+    let wanted = scenarios.flat_map(|scenario| {
+        let hosts = 0..HOSTS.len();
+        hosts.flat_map(move |host| [(host, scenario, false), (host, scenario, true)])
+    });
+    let measure_all = |wanted: Vec<CellKey>, workers| {
+        let total = wanted.len();
+        let measurements = in_parallel(workers, &wanted, |(host, scenario, is_guarded)| {
+            let (name, host_name) = (SCENARIOS[*scenario], HOSTS[*host].0);
+            let command = command(setup, &server, name, *is_guarded);
+            let measurement = measure(&pythons[*host], host_name, name, &command);
+            let variant = variant(*is_guarded);
+            eprintln!("of {total}: {name}, {host_name}, {variant}: {measurement:?}");
+            measurement
+        });
+        let cells = wanted.iter().zip(measurements);
+        cells
+            .map(|(key, measurement)| Ok((*key, measurement?)))
+            .collect::<Result<Cells>>()
     };
-    let mut cells = measure_all(wanted, WORKERS)?;
+    let mut cells = measure_all(wanted.collect(), WORKERS)?;
     for _ in 0..REPEATS {
-        let suspicious_cells: VecDeque<CellKey> = suspicious_cells(&cells);
-        if suspicious_cells.is_empty() {
+        let suspicious = suspicious_cells(&cells);
+        if suspicious.is_empty() {
             break;
         }
-        eprintln!("measured again, alone: {} cells", suspicious_cells.len());
-        cells.extend(measure_all(suspicious_cells, 1)?);
+        eprintln!("measured again, alone: {} cells", suspicious.len());
+        cells.extend(measure_all(suspicious, 1)?);
     }
     let (page, regressions) = render(&cells);
-    if only.is_none() {
-        let path = root().join("docs/HOSTS.md");
-        fs::write(&path, &page).map_err(|error| format!("{}: {error}", path.display()))?;
-    } else {
-        println!("{page}");
+    match only {
+        "" => write_page("docs/HOSTS.md", &page)?,
+        _ => println!("{page}"),
     }
-    if regressions.is_empty() {
-        Ok(Done::Passed)
-    } else {
-        Err(format!(
-            "the guard is worse than no guard: {}",
-            regressions.join("; ")
-        ))
-    }
+    ensure!(
+        regressions.is_empty(),
+        "the guard is worse than no guard: {}",
+        regressions.join("; ")
+    );
+    Ok(())
 }
 
-/// Measures these cells with this many workers.
-fn measure_all(
-    wanted: VecDeque<CellKey>,
-    workers: usize,
-    measure: impl Fn(CellKey) -> Result<Measurement, String> + Sync,
-) -> Result<Cells, String> {
-    let total = wanted.len();
-    let (queue, cells) = (Mutex::new(wanted), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let next = queue.lock().expect("no worker panics").pop_front();
-                    let Some(key @ (host, scenario, is_guarded)) = next else {
-                        return;
-                    };
-                    let measurement = measure(key);
-                    let mut cells = cells.lock().expect("no worker panics");
-                    let variant = if is_guarded { "guarded" } else { "direct" };
-                    eprintln!(
-                        "{}/{total} {}, {}, {variant}: {measurement:?}",
-                        cells.len() + 1,
-                        SCENARIOS[scenario],
-                        HOSTS[host].0
-                    );
-                    cells.push(measurement.map(|measurement| (key, measurement)));
-                }
-            });
-        }
-    });
-    let cells = cells.into_inner().expect("no worker panics");
-    cells.into_iter().collect()
+const fn variant(is_guarded: bool) -> &'static str {
+    match is_guarded {
+        true => "guarded",
+        false => "direct",
+    }
 }
 
 /// Both cells of each pair in which the guard looks worse.
-fn suspicious_cells(cells: &Cells) -> VecDeque<CellKey> {
+fn suspicious_cells(cells: &Cells) -> Vec<CellKey> {
     let guarded = cells.iter().filter(|((.., is_guarded), _)| *is_guarded);
     guarded
         .filter_map(|((host, scenario, _), guarded)| {
@@ -202,29 +170,16 @@ fn command(setup: &Setup, server: &Path, scenario: &str, is_guarded: bool) -> Ve
 }
 
 /// Runs the script for one cell.
-fn measure(
-    python: &Path,
-    host: &str,
-    scenario: &str,
-    command: &[String],
-) -> Result<Measurement, String> {
+fn measure(python: &Path, host: &str, scenario: &str, command: &[String]) -> Result<Measurement> {
     // A separate home directory, so that neither the host nor the guard remembers an earlier run.
-    let name: String = scenario
-        .chars()
-        .filter(char::is_ascii_alphanumeric)
-        .collect();
-    let variant = if command.iter().any(|word| word == "guard") {
-        "guarded"
-    } else {
-        "direct"
-    };
+    let name = scenario.replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let variant = variant(command.iter().any(|word| word == "guard"));
     let home = target()
         .join("comparison")
         .join(format!("{host}-{name}-{variant}"));
-    let failed = |error| format!("{}: {error}", home.display());
     let _ = fs::remove_dir_all(&home);
-    fs::create_dir_all(&home).map_err(failed)?;
-    let errors = fs::File::create(home.join("stderr")).map_err(failed)?;
+    fs::create_dir_all(&home)?;
+    let errors = std::fs::File::create(home.join("stderr"))?;
     let output = Command::new(python)
         .arg(script("comparison/trial.py"))
         .args([host, scenario])
@@ -233,17 +188,11 @@ fn measure(
         .env_remove("XDG_CACHE_HOME")
         .stdin(Stdio::null())
         .stderr(errors)
-        .output()
-        .map_err(|error| format!("{}: {error}", python.display()))?;
+        .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().rev().find(|line| line.starts_with('{'));
-    let line = line.ok_or_else(|| {
-        format!(
-            "{host}, {scenario}: the script printed no result; see {}",
-            home.display()
-        )
-    })?;
-    serde_json::from_str(line).map_err(|error| format!("{host}, {scenario}: {error}"))
+    let seen = || format!("{host}, {scenario}: no result; see {}", home.display());
+    serde_json::from_str(line.with_context(seen)?).with_context(seen)
 }
 
 /// The respects in which the guarded cell is worse than the direct one.
@@ -290,93 +239,82 @@ fn regressions(direct: &Measurement, guarded: &Measurement) -> Vec<&'static str>
 }
 
 fn render(cells: &Cells) -> (String, Vec<String>) {
-    let mut page = INTRODUCTION.to_owned();
+    let mut page = include_str!("about.md").to_owned();
     let mut all_regressions = Vec::new();
     for (scenario, name) in SCENARIOS.iter().enumerate() {
         let cell = |host: usize, is_guarded: bool| cells.get(&(host, scenario, is_guarded));
         if cell(0, true).is_none() {
             continue;
         }
-        let _ = write!(
-            page,
+        page += &format!(
             "\n## {name}\n\n| host | | start | the call in question | next good call | failed calls | end | processes left |\n|---|---|---|---|---|---|---|---|\n"
         );
         for (host, (short, long)) in HOSTS.iter().enumerate() {
             let (Some(direct), Some(guarded)) = (cell(host, false), cell(host, true)) else {
                 continue;
             };
-            page.push_str(&row(long, "direct", direct));
-            page.push_str(&row("", "guard", guarded));
-            for problem in regressions(direct, guarded) {
-                all_regressions.push(format!("{name}, {short}: {problem}"));
-            }
+            page += &row(long, "direct", direct);
+            page += &row("", "guard", guarded);
+            let problems = regressions(direct, guarded).into_iter();
+            all_regressions.extend(problems.map(|problem| format!("{name}, {short}: {problem}")));
         }
     }
-    let verdict = if all_regressions.is_empty() {
-        "\nIn no cell of this run was the guard worse than no guard.\n".to_owned()
-    } else {
-        format!(
+    page += &match all_regressions.is_empty() {
+        true => "\nIn no cell of this run was the guard worse than no guard.\n".to_owned(),
+        false => format!(
             "\n**Worse than without the guard:** {}.\n",
             all_regressions.join("; ")
-        )
+        ),
     };
-    page.push_str(&verdict);
     (page, all_regressions)
 }
 
 fn row(host: &str, variant: &str, measurement: &Measurement) -> String {
-    let start = match measurement.connected {
-        true => format!("{:.1} s", measurement.connect_s),
-        false => format!(
-            "fails after {:.1} s: {}",
-            measurement.connect_s,
-            excerpt(&measurement.connect_error)
-        ),
-    };
+    let Measurement {
+        connect_s,
+        close_s,
+        left,
+        failed,
+        ..
+    } = measurement;
+    let end = format!("{close_s:.1} s | {left} |\n");
     if !measurement.connected {
-        let left = measurement.left;
+        let error = excerpt(&measurement.connect_error);
         return format!(
-            "| {host} | {variant} | {start} | | | | {:.1} s | {left} |\n",
-            measurement.close_s
+            "| {host} | {variant} | fails after {connect_s:.1} s: {error} | | | | {end}"
         );
     }
     let call = match (measurement.first_call_s, measurement.first_call_well) {
         (None, _) => String::new(),
         (Some(after), true) => format!("answered after {after:.1} s"),
-        (Some(after), false) => format!(
-            "fails after {after:.1} s: {}",
-            excerpt(&measurement.first_call)
-        ),
+        (Some(after), false) => {
+            format!(
+                "fails after {after:.1} s: {}",
+                excerpt(&measurement.first_call)
+            )
+        }
     };
-    let repeats = measurement
-        .ran
-        .filter(|ran| *ran > 1)
-        .map(|ran| format!(", ran {ran} times"));
+    let repeats = match measurement.ran {
+        Some(ran) if ran > 1 => format!(", ran {ran} times"),
+        _ => String::new(),
+    };
     let next = match measurement.next_good_s {
         Some(after) => format!("{after:.1} s"),
-        None if measurement.failed > 0 => "never".to_owned(),
+        None if *failed > 0 => "never".to_owned(),
         // No call was tried.
         None => String::new(),
     };
     let failed = match measurement.calls {
-        Some(calls) => format!("{} of {calls}", measurement.failed),
-        None => measurement.failed.to_string(),
+        Some(calls) => format!("{failed} of {calls}"),
+        None => failed.to_string(),
     };
-    format!(
-        "| {host} | {variant} | {start} | {call}{} | {next} | {failed} | {:.1} s | {} |\n",
-        repeats.unwrap_or_default(),
-        measurement.close_s,
-        measurement.left
-    )
+    format!("| {host} | {variant} | {connect_s:.1} s | {call}{repeats} | {next} | {failed} | {end}")
 }
 
 /// The start of an error text for a cell.
 fn excerpt(text: &str) -> String {
-    let text: String = text
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('|', "\\|");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ").replace('|', "\\|");
     if text.is_empty() {
         return "(no text)".to_owned();
     }
@@ -386,18 +324,3 @@ fn excerpt(text: &str) -> String {
     }
     format!("\"{short}\"")
 }
-
-const INTRODUCTION: &str = "\
-# Hosts, with and without the guard
-
-Written by `cargo xtask hosts comparison`. Three agent platforms and a plain SDK client, each with its default settings, call a server of the Python SDK directly and through
-`everlink guard` with default flags. The server's tools are synchronous functions, as most are: while one runs, the server answers nothing else.
-
-- *start*: until the tools are listed and one call was answered.
-- *the call in question*: the one during which something happens, counted from that moment.
-- *next good call*: the host calls once a second until a call goes well; counted from the same moment. \"never\": not within 60 s after a kill, 150 s otherwise.
-- *failed calls*: the call in question included. *end*: how long the host takes to close. *processes left*: 3 s later, with all that the server started.
-
-A cell counts as worse with the guard if it has more failed calls (one that ran twice counts as failed), leaves more processes, does not connect, or takes more than a quarter and
-two seconds longer at any of these points. A pair in which the guard looks worse is measured again, alone, up to two times; the last measurement counts.
-";

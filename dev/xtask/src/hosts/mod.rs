@@ -2,13 +2,14 @@
 
 mod comparison;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::path::PathBuf;
 
-use crate::install::{self, node_modules, run_command, skip_without};
-use crate::step::{Done, Outcome, cargo, root, target};
+use anyhow::Result;
+use pico_args::Arguments;
+use xshell::cmd;
+
+use crate::install::{self, need_programs, node_modules};
+use crate::step::{self, cargo, root, run_named, shell, skip, target, words};
 
 /// The packages for hosts and servers on Node.
 const PACKAGES: &[&str] = &[
@@ -16,28 +17,22 @@ const PACKAGES: &[&str] = &[
     "@modelcontextprotocol/server-everything@2026.8.31",
 ];
 
-/// Runs a trial.
-type Run = fn(&Setup) -> Outcome;
+/// A script that puts the program between a host and a server.
+type Trial = fn(&Setup, &str) -> Result<()>;
 
-/// The trials with a fixed host and server.
-const FIXED_TRIALS: &[(&str, Run)] = &[
+/// The trials with a fixed host and server. The others have a script beside their requirements.
+const FIXED_TRIALS: &[(&str, Trial)] = &[
     ("everything", everything_under_load),
-    ("python-1", |setup| python_under_load(setup, "v1")),
-    ("python-2", |setup| python_under_load(setup, "v2")),
+    ("python-1", |setup, _| python_under_load(setup, "v1")),
+    ("python-2", |setup, _| python_under_load(setup, "v2")),
     ("comparison", comparison::run),
-    ("drop-in-hermes", |setup| {
-        run_script(setup, "hermes", &["--drop-in"])
-    }),
-    ("drop-in-livekit", |setup| {
-        run_script(setup, "livekit", &["--drop-in"])
-    }),
-    ("drop-in-nat", |setup| {
-        run_script(setup, "nat", &["--drop-in"])
-    }),
-    ("old-host", |setup| {
+    ("drop-in-hermes", drop_in),
+    ("drop-in-livekit", drop_in),
+    ("drop-in-nat", drop_in),
+    ("old-host", |setup, _| {
         run_across_eras(setup, OLD, "old_host.py", MODERN, "modern_server.py")
     }),
-    ("modern-host", |setup| {
+    ("modern-host", |setup, _| {
         run_across_eras(setup, MODERN, "modern_host.py", OLD, "old_server.py")
     }),
 ];
@@ -46,12 +41,6 @@ const FIXED_TRIALS: &[(&str, Run)] = &[
 const OLD: &str = "eras/old";
 /// The environment of an SDK that speaks 2026-07-28.
 const MODERN: &str = "load/v2";
-
-/// A script that puts the program between a host and a server.
-struct Trial {
-    name: String,
-    run: Box<dyn Fn(&Setup) -> Outcome>,
-}
 
 /// The state that all trials share.
 struct Setup {
@@ -63,170 +52,85 @@ struct Setup {
 }
 
 /// Runs the trials with these names, or all, and prints how each ended.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let Options {
-        names,
-        seconds,
-        scenario,
-    } = parse_arguments(arguments)?;
-    let trials = trials()?;
-    if let Some(name) = names
-        .iter()
-        .find(|name| !trials.iter().any(|trial| trial.name == **name))
-    {
-        let known: Vec<&str> = trials.iter().map(|trial| trial.name.as_str()).collect();
-        return Err(format!(
-            "there is no `{name}`; there are {}",
-            known.join(", ")
-        ));
-    }
-    cargo("build --release --package everlink-cli")?;
+pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
+    let seconds: Option<u32> = arguments.opt_value_from_str("--seconds")?;
     let setup = Setup {
         program: target().join("release/everlink"),
-        seconds,
-        scenario,
+        seconds: seconds.unwrap_or(60).to_string(),
+        scenario: arguments.opt_value_from_str("--scenario")?,
     };
-    let mut table = Vec::new();
-    let mut failed = 0;
-    for Trial { name, run } in &trials {
-        if !names.is_empty() && !names.contains(name) {
-            continue;
-        }
-        eprintln!("\n{name}");
-        let start = Instant::now();
-        let outcome = match run(&setup) {
-            Ok(Done::Passed) => "passed".to_owned(),
-            Ok(Done::Skipped(reason)) => format!("skipped: {reason}"),
-            Err(reason) => {
-                failed += 1;
-                format!("FAILED: {reason}")
-            }
-        };
-        table.push(format!(
-            "{name:<14} {:>4} s  {outcome}",
-            start.elapsed().as_secs()
-        ));
-    }
-    eprintln!("\n{}", table.join("\n"));
-    if failed > 0 {
-        return Err(format!("{failed} of {} failed", table.len()));
-    }
-    Ok(())
-}
-
-/// The parsed arguments.
-struct Options {
-    names: Vec<String>,
-    seconds: String,
-    scenario: Option<String>,
-}
-
-fn parse_arguments(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        names: Vec::new(),
-        seconds: "60".to_owned(),
-        scenario: None,
-    };
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--seconds" => {
-                let number = arguments.next().filter(|text| text.parse::<u32>().is_ok());
-                let number = number.ok_or("--seconds must be followed by a number")?;
-                options.seconds.clone_from(number);
-            }
-            "--scenario" => {
-                let name = arguments.next();
-                let name = name.ok_or("--scenario must be followed by a part of its name")?;
-                options.scenario = Some(name.clone());
-            }
-            option if option.starts_with('-') => {
-                return Err(format!("there is no option `{option}`"));
-            }
-            name => options.names.push(name.to_owned()),
-        }
-    }
-    Ok(options)
+    let names = words(arguments)?;
+    cargo("build --release --package everlink-cli")?;
+    run_named(&trials()?, &names, |(name, trial)| trial(&setup, name))
 }
 
 /// The fixed trials, and one for each script beside its requirements.
-fn trials() -> Result<Vec<Trial>, String> {
-    let fixed = FIXED_TRIALS.iter().map(|(name, run)| Trial {
-        name: (*name).to_owned(),
-        run: Box::new(run),
-    });
-    let entries =
-        fs::read_dir(script("")).map_err(|error| format!("tests/hosts cannot be read: {error}"))?;
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter_map(|file| file.strip_suffix(".requirements.txt").map(str::to_owned))
+fn trials() -> Result<Vec<(String, (String, Trial))>> {
+    let fixed = FIXED_TRIALS.iter();
+    let mut trials: Vec<(String, Trial)> = fixed
+        .map(|(name, trial)| ((*name).to_owned(), *trial))
         .collect();
-    names.sort();
-    let found = names.into_iter().map(|name| Trial {
-        name: name.clone(),
-        run: Box::new(move |setup| run_script(setup, &name, &[])),
-    });
-    Ok(fixed.chain(found).collect())
+    for file in step::files(script(""), ".requirements.txt")? {
+        let file = file
+            .strip_prefix("tests/hosts")
+            .unwrap_or(&file)
+            .to_string_lossy();
+        let name = file.trim_end_matches(".requirements.txt").to_owned();
+        if !name.contains('/') {
+            trials.push((name, |setup, name| run_script(setup, name, "")));
+        }
+    }
+    let named = trials.into_iter();
+    Ok(named
+        .map(|(name, trial)| (name.clone(), (name, trial)))
+        .collect())
 }
 
 /// Runs a script that needs only its own environment and the program.
-fn run_script(setup: &Setup, name: &str, options: &[&str]) -> Outcome {
-    if let Some(skipped) = skip_without(&["python3"]) {
-        return skipped;
-    }
-    let mut command = Command::new(python(name)?);
-    command
-        .arg(script(&format!("{name}.py")))
-        .arg(&setup.program)
-        .args(options);
-    run_command(&mut command)
+fn run_script(setup: &Setup, name: &str, option: &str) -> Result<()> {
+    need_programs(&["python3"])?;
+    let (python, script, program) = (python(name)?, script(&format!("{name}.py")), &setup.program);
+    let (shell, option) = (shell()?, option.split_whitespace());
+    Ok(cmd!(shell, "{python} {script} {program} {option...}").run()?)
 }
 
-fn everything_under_load(setup: &Setup) -> Outcome {
-    if let Some(skipped) = skip_without_proc().or_else(|| skip_without(&["python3", "node", "npm"]))
-    {
-        return skipped;
-    }
+fn drop_in(setup: &Setup, name: &str) -> Result<()> {
+    run_script(setup, name.trim_start_matches("drop-in-"), "--drop-in")
+}
+
+fn everything_under_load(setup: &Setup, _: &str) -> Result<()> {
+    need_proc()?;
+    need_programs(&["python3", "node", "npm"])?;
     let modules = node_modules("hosts", PACKAGES)?;
-    let mut command = under_load(Path::new("python3"), setup);
-    command
-        .args(["--client", "node"])
-        .arg(script("load/client.mjs"))
-        .arg(&modules);
     let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    command
-        .args(["--server", "node"])
-        .arg(modules.join(server))
-        .arg("stdio");
-    run_command(&mut command)
+    let (client, server) = (script("load/client.mjs"), modules.join(server));
+    let (
+        load,
+        Setup {
+            program, seconds, ..
+        },
+    ) = (script("load/load.py"), setup);
+    let shell = shell()?;
+    Ok(cmd!(shell, "python3 {load} {program} --seconds {seconds} --client node {client} {modules} --server node {server} stdio").run()?)
 }
 
 /// Runs a client and a server of the same version.
-fn python_under_load(setup: &Setup, version: &str) -> Outcome {
-    if let Some(skipped) = skip_without_proc().or_else(|| skip_without(&["python3"])) {
-        return skipped;
-    }
+fn python_under_load(setup: &Setup, version: &str) -> Result<()> {
+    need_proc()?;
+    need_programs(&["python3"])?;
     let python = python(&format!("load/{version}"))?;
-    let mut command = under_load(&python, setup);
-    command
-        .arg("--client")
-        .arg(&python)
-        .arg(script(&format!("load/client_{version}.py")));
-    command
-        .arg("--server")
-        .arg(&python)
-        .arg(script(&format!("load/server_{version}.py")))
-        .arg("{diary}");
-    run_command(&mut command)
-}
-
-fn under_load(python: &Path, setup: &Setup) -> Command {
-    let mut command = Command::new(python);
-    command
-        .arg(script("load/load.py"))
-        .arg(&setup.program)
-        .args(["--seconds", &setup.seconds]);
-    command
+    let [client, server] =
+        ["client", "server"].map(|end| script(&format!("load/{end}_{version}.py")));
+    let (
+        load,
+        Setup {
+            program, seconds, ..
+        },
+    ) = (script("load/load.py"), setup);
+    let shell = shell()?;
+    Ok(cmd!(shell, "{python} {load} {program} --seconds {seconds} --client {python} {client} --server {python} {server}")
+        .arg("{diary}")
+        .run()?)
 }
 
 fn run_across_eras(
@@ -235,50 +139,31 @@ fn run_across_eras(
     host: &str,
     server_env: &str,
     server: &str,
-) -> Outcome {
-    if let Some(skipped) = skip_without(&["python3"]) {
-        return skipped;
-    }
-    let mut command = Command::new(python(env)?);
-    command
-        .arg(script(&format!("eras/{host}")))
-        .arg(&setup.program);
-    command
-        .arg(python(server_env)?)
-        .arg(script(&format!("eras/{server}")));
-    run_command(&mut command)
+) -> Result<()> {
+    need_programs(&["python3"])?;
+    let (host_python, server_python) = (python(env)?, python(server_env)?);
+    let [host, server] = [host, server].map(|name| script(&format!("eras/{name}")));
+    let (shell, program) = (shell()?, &setup.program);
+    Ok(cmd!(
+        shell,
+        "{host_python} {host} {program} {server_python} {server}"
+    )
+    .run()?)
 }
 
 /// Skips a trial without `/proc`, where it finds the processes to kill.
-fn skip_without_proc() -> Option<Outcome> {
-    let is_there = Path::new("/proc/self/exe").exists();
-    (!is_there).then(|| Ok(Done::Skipped("there is no /proc".into())))
+fn need_proc() -> Result<()> {
+    match PathBuf::from("/proc/self/exe").exists() {
+        true => Ok(()),
+        false => Err(skip("there is no /proc")),
+    }
 }
 
 /// The interpreter for the scripts beside this requirements file.
-fn python(requirements: &str) -> Result<PathBuf, String> {
+fn python(requirements: &str) -> Result<PathBuf> {
     install::python(&script(&format!("{requirements}.requirements.txt")))
 }
 
 fn script(name: &str) -> PathBuf {
     root().join("tests/hosts").join(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_arguments;
-
-    #[test]
-    fn names_and_seconds_are_parsed_in_any_order() {
-        let parse = |line: &str| {
-            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            let options = parse_arguments(&arguments)?;
-            Ok::<_, String>(format!("{} {}", options.names.join(" "), options.seconds))
-        };
-        assert_eq!(parse("a --seconds 5 b"), Ok("a b 5".to_owned()));
-        assert_eq!(parse("a"), Ok("a 60".to_owned()));
-        assert!(parse("--seconds").is_err());
-        assert!(parse("--seconds soon").is_err());
-        assert!(parse("--second 5").is_err());
-    }
 }

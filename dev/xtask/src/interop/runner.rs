@@ -2,15 +2,17 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use anyhow::{Context as _, Result, bail};
+use fs_err as fs;
 use serde_json::Value;
 
-use super::row::{Row, Step};
+use super::row::{Row, STEPS};
 use super::setup::Setup;
 
 /// The limit for one row. A row that takes longer hangs.
@@ -26,7 +28,7 @@ const MAX_TRIES: usize = 3;
 #[derive(Default)]
 pub(super) struct RowResult {
     /// The error of each step, if there is one.
-    pub(super) steps: BTreeMap<Step, Result<(), String>>,
+    pub(super) steps: BTreeMap<&'static str, Result<(), String>>,
     /// The agreed version.
     pub(super) version: Option<String>,
     /// The time until the link was ready, if it is measured.
@@ -36,7 +38,7 @@ pub(super) struct RowResult {
 }
 
 pub(super) fn run_row(row: &Row, setup: &Setup) -> RowResult {
-    let steps: Vec<Step> = row.steps().collect();
+    let steps: Vec<&str> = row.steps().collect();
     let mut result = run_steps(row, setup, &steps);
     if row.is_measured() && setup.checks_time {
         for _ in 1..MAX_TRIES {
@@ -44,7 +46,7 @@ pub(super) fn run_row(row: &Row, setup: &Setup) -> RowResult {
                 break;
             }
             eprintln!("{}: {}; once more", row.name(), result.summary());
-            result.ready_after = run_steps(row, setup, &[Step::Handshake]).ready_after;
+            result.ready_after = run_steps(row, setup, &["handshake"]).ready_after;
         }
         result.check_ready_time();
     }
@@ -56,19 +58,18 @@ pub(super) fn run_row(row: &Row, setup: &Setup) -> RowResult {
 impl RowResult {
     fn record(&mut self, line: &Value) {
         let name = line["step"].as_str().unwrap_or_default();
-        let Some(step) = Step::ALL.into_iter().find(|step| step.name() == name) else {
+        let Some(step) = STEPS.into_iter().find(|step| *step == name) else {
             return;
         };
         let note = line["note"].as_str().unwrap_or_default();
-        let outcome = if line["ok"] == true {
-            Ok(())
-        } else {
-            Err(note.to_owned())
+        let outcome = match line["ok"] == true {
+            true => Ok(()),
+            false => Err(note.to_owned()),
         };
         if let Some(version) = line["version"].as_str() {
             self.record_version(version);
         }
-        if step == Step::Handshake {
+        if step == "handshake" {
             self.ready_after = line["ready_after_ms"].as_u64().map(Duration::from_millis);
         }
         // A step that is reported twice fails if one of the reports does.
@@ -87,7 +88,7 @@ impl RowResult {
 
     /// Checks that all expected steps were reported, no others, and that the version is right.
     fn check_row(&mut self, row: &Row) {
-        for step in Step::ALL {
+        for step in STEPS {
             let is_reported = self.steps.contains_key(&step);
             let problem = match (row.reason_unsupported(step), is_reported) {
                 (None, false) => "nothing was said of it",
@@ -96,10 +97,10 @@ impl RowResult {
             };
             self.steps.insert(step, Err(problem.to_owned()));
         }
-        if self.version.as_deref() != Some(row.version) {
+        if self.version.as_deref() != Some(&row.version) {
             let version = self.version.as_deref().unwrap_or("nothing");
             let problem = format!("{version} instead of {}", row.version);
-            self.fail(Step::Handshake, problem);
+            self.fail("handshake", problem);
         }
     }
 
@@ -109,11 +110,11 @@ impl RowResult {
             Some(after) => format!("ready only after {} ms", after.as_millis()),
             None => "nobody measured when it was ready".to_owned(),
         };
-        self.fail(Step::Handshake, late);
+        self.fail("handshake", late);
     }
 
     /// Keeps the first error of a step.
-    fn fail(&mut self, step: Step, error: String) {
+    fn fail(&mut self, step: &'static str, error: String) {
         let outcome = self.steps.entry(step).or_insert(Ok(()));
         if outcome.is_ok() {
             *outcome = Err(error);
@@ -137,15 +138,15 @@ impl RowResult {
 }
 
 /// Runs these steps.
-fn run_steps(row: &Row, setup: &Setup, steps: &[Step]) -> RowResult {
+fn run_steps(row: &Row, setup: &Setup, steps: &[&str]) -> RowResult {
     let mut result = RowResult::default();
     let log = setup.log_file(row);
     let outcome = setup.command(row, steps).and_then(|command| {
-        let errors = File::create(&log).map_err(|error| error.to_string())?;
+        let errors = File::create(&log)?;
         read_lines(command, errors, |line| result.record(&line))
     });
     if let Err(error) = outcome {
-        result.fail(Step::Handshake, error);
+        result.fail("handshake", format!("{error:#}"));
     }
     if !row.is_measured() {
         result.ready_after = None;
@@ -155,40 +156,30 @@ fn run_steps(row: &Row, setup: &Setup, steps: &[Step]) -> RowResult {
 }
 
 /// Runs a program that must exit by itself, and passes on the lines of JSON that it prints.
-fn read_lines(
-    mut command: Command,
-    errors: File,
-    mut on_line: impl FnMut(Value),
-) -> Result<(), String> {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(errors);
-    let failed = |error: io::Error| format!("it could not be started: {error}");
-    let mut child = command.spawn().map_err(failed)?;
-    let reader = child.stdout.take().map(|stdout| {
-        thread::spawn(move || {
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            let lines = lines.filter_map(|line| serde_json::from_str(&line).ok());
-            lines.collect::<Vec<Value>>()
-        })
+fn read_lines(mut command: Command, errors: File, on_line: impl FnMut(Value)) -> Result<()> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.stderr(errors).spawn()?;
+    let stdout = child.stdout.take().context("it has no output")?;
+    let reader = thread::spawn(move || {
+        let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+        let lines = lines.filter_map(|line| serde_json::from_str(&line).ok());
+        lines.collect::<Vec<Value>>()
     });
     let ended = wait(&mut child);
-    let lines = reader.map(|reader| reader.join().unwrap_or_default());
-    lines.unwrap_or_default().into_iter().for_each(&mut on_line);
+    let lines = reader.join().unwrap_or_default();
+    lines.into_iter().for_each(on_line);
     ended
 }
 
-fn wait(child: &mut Child) -> Result<(), String> {
+fn wait(child: &mut Child) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < DEADLINE {
-        match child.try_wait() {
-            Ok(Some(_)) => return Ok(()),
-            Ok(None) => thread::sleep(Duration::from_millis(20)),
-            Err(error) => return Err(format!("it cannot be waited for: {error}")),
+        if child.try_wait()?.is_some() {
+            return Ok(());
         }
+        thread::sleep(Duration::from_millis(20));
     }
     let _ = child.kill();
     let _ = child.wait();
-    Err("it hangs".to_owned())
+    bail!("it hangs")
 }

@@ -1,14 +1,17 @@
 //! Installs our programs and those of other projects, and builds the commands of rows.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::OsString;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use super::row::{Era, Ours, Pace, Peer, ROWS, Row, Step, Transport};
+use anyhow::Result;
+use fs_err as fs;
+
+use super::row::Row;
 use crate::install::{node_modules, python};
-use crate::step::{root, target};
+use crate::step::{self, root, target};
 
 /// The packages for Node.
 pub(crate) const PACKAGES: &[&str] = &[
@@ -26,7 +29,7 @@ const LATE_START_SECONDS: &str = "2.5";
 pub(super) struct Setup {
     modules: PathBuf,
     /// The interpreter for each requirements file.
-    pythons: BTreeMap<&'static str, PathBuf>,
+    pythons: BTreeMap<String, PathBuf>,
     /// The directory for files of rows.
     directory: PathBuf,
     /// Whether times are checked. Not on a machine that may be busy.
@@ -34,21 +37,18 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn install(checks_time: bool) -> Result<Setup, String> {
+    pub(super) fn install(rows: &[Row], checks_time: bool) -> Result<Setup> {
         let modules = node_modules("interop", PACKAGES)?;
         let mut pythons = BTreeMap::new();
-        for row in ROWS {
-            if let Peer::Python { requirements, .. } = row.peer {
-                let file = root().join(format!("tests/{requirements}.requirements.txt"));
-                pythons.insert(requirements, python(&file)?);
-            }
+        for row in rows.iter().filter(|row| !row.requirements.is_empty()) {
+            let requirements = &row.requirements;
+            let file = root().join(format!("tests/{requirements}.requirements.txt"));
+            pythons.insert(requirements.clone(), python(&file)?);
         }
         let directory = target().join("interop");
-        let failed = |error| format!("{} cannot be written: {error}", directory.display());
         // Servers with a memory would find the files of an earlier run.
         let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(directory.join("files/ada")).map_err(failed)?;
-        fs::write(directory.join("files/ada/hello.txt"), "hello\n").map_err(failed)?;
+        step::write(directory.join("files/ada/hello.txt"), "hello\n")?;
         Ok(Setup {
             modules,
             pythons,
@@ -59,148 +59,107 @@ impl Setup {
 
     /// The file for the standard error of a row.
     pub(super) fn log_file(&self, row: &Row) -> PathBuf {
-        let replace_symbols = |letter: char| {
-            if letter.is_ascii_alphanumeric() {
-                letter
-            } else {
-                '-'
-            }
-        };
-        let name: String = row.name().chars().map(replace_symbols).collect();
+        let name = row
+            .name()
+            .replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         self.directory.join(format!("{name}.log"))
     }
 
     /// The command that runs these steps with the two ends of a row, and prints a line for each.
-    pub(super) fn command(&self, row: &Row, steps: &[Step]) -> Result<Command, String> {
-        let steps: Vec<&str> = steps.iter().map(|step| step.name()).collect();
+    pub(super) fn command(&self, row: &Row, steps: &[&str]) -> Result<Command> {
         let (steps, port) = (steps.join(","), free_port()?);
-        Ok(match row.ours {
-            Ours::Client => self.our_client_command(row, &steps, &port),
-            Ours::Server => self.their_client_command(row, &steps, &port),
+        Ok(match row.ours.as_str() {
+            "client" => self.our_client_command(row, &steps, &port),
+            _ => self.their_client_command(row, &steps, &port),
         })
     }
 
     fn our_client_command(&self, row: &Row, steps: &str, port: &str) -> Command {
         let mut command = Command::new(program("interop-client"));
-        let tools = match row.peer {
-            Peer::Everything => "everything".to_owned(),
-            Peer::Files => format!("files={}", self.files()),
-            Peer::Memory => "memory".to_owned(),
-            Peer::Node { .. } | Peer::Python { .. } => "ours".to_owned(),
+        let tools = match row.peer.as_str() {
+            "files" => format!("files={}", self.files()),
+            "everything" | "memory" => row.peer.clone(),
+            _ => "ours".to_owned(),
         };
-        let mode = match (row.era, row.pace) {
-            (Era::Legacy, _) => "legacy",
-            (Era::Automatic, Pace::Usual) => "patient",
-            (Era::Automatic, Pace::Late | Pace::Measured) => "automatic",
+        let mode = match row.mode.as_str() {
+            "legacy" => "legacy",
+            "" => "patient",
+            _ => "automatic",
         };
         command.args([&tools, mode, steps]);
-        let path = match row.transport {
-            Transport::Http => Some("mcp"),
-            Transport::Sse => Some("sse"),
-            Transport::Stdio => None,
+        let path = match row.transport.as_str() {
+            "http" => "mcp",
+            other => other,
         };
-        if let Some(path) = path {
-            command.arg("--url");
-            command.arg(format!("http://127.0.0.1:{port}/{path}"));
+        if path != "stdio" {
+            command.args(["--url", &format!("http://127.0.0.1:{port}/{path}")]);
         }
         command.arg("--");
-        if row.pace == Pace::Late {
+        if row.mode == "late" {
             let start = format!("sleep {LATE_START_SECONDS}; exec \"$0\" \"$@\"");
             command.args(["sh", "-c", &start]);
         }
-        self.add_server(&mut command, row, port);
+        command.args(self.server(row, port));
         command
     }
 
-    /// Adds the command of a server of another project.
-    fn add_server(&self, command: &mut Command, row: &Row, port: &str) {
-        let module_path = |package: &str| {
+    /// The command of a server of another project.
+    fn server(&self, row: &Row, port: &str) -> Vec<OsString> {
+        let module = |package: &str| {
             let path = format!("node_modules/@modelcontextprotocol/{package}/dist/index.js");
-            self.modules.join(path)
+            OsString::from(self.modules.join(path))
         };
-        match row.peer {
-            Peer::Everything => {
-                let transport = match row.transport {
-                    Transport::Http => "streamableHttp",
-                    Transport::Sse => "sse",
-                    Transport::Stdio => "stdio",
-                };
-                command.args(["env", &format!("PORT={port}"), "node"]);
-                command.arg(module_path("server-everything")).arg(transport);
+        let transport = row.transport.as_str();
+        match row.peer.as_str() {
+            "everything" => {
+                let port = format!("PORT={port}").into();
+                let transport = transport.replace("http", "streamableHttp").into();
+                let script = module("server-everything");
+                vec!["env".into(), port, "node".into(), script, transport]
             }
-            Peer::Files => {
-                command.arg("node").arg(module_path("server-filesystem"));
-                command.arg(self.files());
+            "files" => {
+                let script = module("server-filesystem");
+                vec!["node".into(), script, self.files().into()]
             }
-            Peer::Memory => {
+            "memory" => {
                 let file = self.directory.join("memory.jsonl");
-                command.args(["env", &format!("MEMORY_FILE_PATH={}", file.display())]);
-                command.arg("node").arg(module_path("server-memory"));
+                let file = format!("MEMORY_FILE_PATH={}", file.display()).into();
+                vec!["env".into(), file, "node".into(), module("server-memory")]
             }
-            Peer::Node { script } => {
-                command
-                    .arg("node")
-                    .arg(script_path(script))
-                    .arg(&self.modules);
-                match row.transport {
-                    Transport::Stdio => command.arg("stdio"),
-                    Transport::Http | Transport::Sse => command.args(["http", port]),
+            _ => {
+                let transport = match row.requirements.as_str() {
+                    "" => transport.to_owned(),
+                    _ => transport.replace("http", "streamable-http"),
                 };
-            }
-            Peer::Python {
-                requirements,
-                script,
-            } => {
+                let mut command = self.script(row);
+                command.push(transport.into());
+                command.extend((row.transport != "stdio").then(|| port.into()));
                 command
-                    .arg(self.python(requirements))
-                    .arg(script_path(script));
-                match row.transport {
-                    Transport::Http => command.args(["streamable-http", port]),
-                    Transport::Sse => command.args(["sse", port]),
-                    Transport::Stdio => command.arg("stdio"),
-                };
             }
         }
     }
 
     fn their_client_command(&self, row: &Row, steps: &str, port: &str) -> Command {
-        let mut command = match row.peer {
-            Peer::Python {
-                requirements,
-                script,
-            } => {
-                let mut command = Command::new(self.python(requirements));
-                command.arg(script_path(script));
-                command
-            }
-            Peer::Node { script } => {
-                let mut command = Command::new("node");
-                command.arg(script_path(script)).arg(&self.modules);
-                command
-            }
-            Peer::Everything | Peer::Files | Peer::Memory => {
-                unreachable!("those are servers")
-            }
+        let script = self.script(row);
+        let mut command = Command::new(&script[0]);
+        let era = match row.mode.as_str() {
+            "legacy" => "legacy",
+            _ => "automatic",
         };
-        let transport = match row.transport {
-            Transport::Http => "http",
-            Transport::Sse => "sse",
-            Transport::Stdio => "stdio",
-        };
-        let era = match row.era {
-            Era::Automatic => "automatic",
-            Era::Legacy => "legacy",
-        };
-        command.args([transport, era, steps]);
-        command.arg(program("interop-server"));
-        command.arg(port);
+        command
+            .args(&script[1..])
+            .args([&row.transport, era, steps]);
+        command.arg(program("interop-server")).arg(port);
         command
     }
 
-    fn python(&self, requirements: &str) -> &Path {
-        self.pythons
-            .get(requirements)
-            .map_or(Path::new("python3"), PathBuf::as_path)
+    /// The command of a script of ours on an SDK.
+    fn script(&self, row: &Row) -> Vec<OsString> {
+        let script = root().join("tests/interop").join(&row.peer).into();
+        match self.pythons.get(&row.requirements) {
+            Some(python) => vec![python.into(), script],
+            None => vec!["node".into(), script, self.modules.clone().into()],
+        }
     }
 
     fn files(&self) -> String {
@@ -212,13 +171,8 @@ fn program(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }
 
-fn script_path(script: &str) -> PathBuf {
-    root().join("tests/interop").join(script)
-}
-
 /// A port that was free a moment ago.
-fn free_port() -> Result<String, String> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = listener.map_err(|error| format!("there is no free port: {error}"))?;
+fn free_port() -> Result<String> {
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     Ok(address.port().to_string())
 }

@@ -2,13 +2,17 @@
 
 use std::env;
 use std::env::consts;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use fs_err as fs;
+use object::elf::PT_INTERP;
+use object::read::elf::{ElfFile64, ProgramHeader};
+use xshell::cmd;
 
 use super::platform::Platform;
-use crate::install::{rust_target, system_program};
-use crate::step::{cargo_with, root, target};
+use crate::install::{need_program, need_target};
+use crate::step::{cargo_in, root, shell, skip, target};
 
 /// The profile of published programs.
 const PROFILE: &str = "dist";
@@ -21,21 +25,13 @@ pub(super) struct Program {
 }
 
 impl Program {
-    pub(super) fn read(platform: Platform, file: PathBuf) -> Result<Program, String> {
-        let bytes = fs::read(&file)
-            .map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    pub(super) fn read(platform: Platform, file: PathBuf) -> Result<Program> {
         Ok(Program {
             platform,
+            bytes: fs::read(&file)?,
             file,
-            bytes,
         })
     }
-}
-
-/// A program that was built, or the reason why this machine cannot build it.
-pub(super) enum Build {
-    Program(Program),
-    Impossible(String),
 }
 
 /// Where the source is, and where the build goes.
@@ -63,65 +59,55 @@ struct Tools {
     flags: &'static [&'static str],
 }
 
-/// Builds the program for this platform, and checks that it can be published.
-pub(super) fn build(platform: &Platform, place: &Place) -> Result<Build, String> {
-    let tools = match tools(platform) {
-        Ok(tools) => tools,
-        Err(reason) => return Ok(Build::Impossible(reason)),
-    };
+/// Builds the program for this platform, and checks that it can be published. It is skipped if this machine cannot build it.
+pub(super) fn build(platform: &Platform, place: &Place) -> Result<Program> {
+    let tools = tools(platform)?;
     let name = platform.target;
-    if !rust_target(name) {
-        let reason = format!("the target {name} is missing and could not be installed");
-        return Ok(Build::Impossible(reason));
-    }
-    let arguments =
-        format!("build --locked --package everlink-cli --profile {PROFILE} --target {name}");
+    need_target(name)?;
     let prefixes = prefixes(place);
+    let remapped = |option: &str| {
+        let options = prefixes.iter();
+        let options = options.map(|(from, to)| format!("{option}={}={to}", from.display()));
+        options.collect::<Vec<_>>()
+    };
+    let mut flags = remapped("--remap-path-prefix");
+    flags.extend(tools.flags.iter().map(|&flag| flag.to_owned()));
     let underscored = name.replace('-', "_");
-    cargo_with(&arguments, |command| {
-        let remapped = prefixes.iter().map(|(from, to)| {
-            let from = from.display();
-            format!("--remap-path-prefix={from}={to}")
-        });
-        let flags = remapped.chain(tools.flags.iter().map(|&flag| flag.to_owned()));
-        let flags: Vec<String> = flags.collect();
-        let c_flags = prefixes
-            .iter()
-            .map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()));
-        let c_flags: Vec<String> = c_flags.collect();
-        command
-            .current_dir(&place.source)
-            .env("CARGO_TARGET_DIR", &place.target)
-            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-            .env(format!("CFLAGS_{underscored}"), c_flags.join(" "));
-        if platform.os != "darwin" {
-            command.env(format!("CC_{underscored}"), tools.compiler);
-        }
-        if let Some(linker) = tools.linker {
-            let variable = format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase());
-            command.env(variable, linker);
-        }
-    })?;
-    let file = place
-        .target
-        .join(name)
-        .join(PROFILE)
-        .join(platform.program());
-    let program = Program::read(*platform, file)?;
-    check_paths(&program.bytes, place)?;
-    if platform.os == "linux" && needs_loader(&program.bytes) {
-        return Err(format!("the program for {name} is not static"));
+    let shell = shell()?;
+    shell.change_dir(&place.source);
+    let build =
+        format!("build --locked --package everlink-cli --profile {PROFILE} --target {name}");
+    let mut build = cargo_in(&shell, &build)
+        .env("CARGO_TARGET_DIR", &place.target)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+        .env(
+            format!("CFLAGS_{underscored}"),
+            remapped("-ffile-prefix-map").join(" "),
+        );
+    if platform.os != "darwin" {
+        build = build.env(format!("CC_{underscored}"), tools.compiler);
     }
-    Ok(Build::Program(program))
+    if let Some(linker) = tools.linker {
+        let variable = format!("CARGO_TARGET_{}_LINKER", underscored.to_uppercase());
+        build = build.env(variable, linker);
+    }
+    build.run()?;
+    let directory = place.target.join(name).join(PROFILE);
+    let program = Program::read(*platform, directory.join(platform.program()))?;
+    check_paths(&program.bytes, place)?;
+    ensure!(
+        platform.os != "linux" || !needs_loader(&program.bytes)?,
+        "the program for {name} is not static"
+    );
+    Ok(program)
 }
 
-/// The tools for this platform, which are installed if that is possible. The error says why there are none.
-fn tools(platform: &Platform) -> Result<Tools, String> {
-    let needed = |program: &'static str, package: &str| match system_program(program, package) {
-        true => Ok(program),
-        false => Err(format!(
-            "`{program}` is missing and could not be installed; on Debian it is in the package {package}"
-        )),
+/// The tools for this platform, which are installed if that is possible.
+fn tools(platform: &Platform) -> Result<Tools> {
+    let needed = |compiler: &'static str, package: &str| {
+        let needed = need_program(compiler, package);
+        needed.with_context(|| format!("on Debian it is in the package {package}"))?;
+        Ok::<_, anyhow::Error>(compiler)
     };
     match (platform.os, consts::OS) {
         ("linux", "linux") if platform.is_here() => Ok(Tools {
@@ -149,8 +135,11 @@ fn tools(platform: &Platform) -> Result<Tools, String> {
             linker: None,
             flags: &[],
         }),
-        ("darwin", _) => Err("it needs the linker and the libraries of macOS".into()),
-        _ => Err(format!("there is no compiler for it on {}", consts::OS)),
+        ("darwin", _) => Err(skip("it needs the linker and the libraries of macOS")),
+        _ => Err(skip(format!(
+            "there is no compiler for it on {}",
+            consts::OS
+        ))),
     }
 }
 
@@ -170,7 +159,7 @@ fn prefixes(place: &Place) -> Vec<(PathBuf, &'static str)> {
 }
 
 /// Fails if the program contains the name of a directory of this machine.
-fn check_paths(program: &[u8], place: &Place) -> Result<(), String> {
+fn check_paths(program: &[u8], place: &Place) -> Result<()> {
     let mut names: Vec<PathBuf> = prefixes(place).into_iter().map(|(from, _)| from).collect();
     names.extend(env::var_os("HOME").map(PathBuf::from));
     for name in names {
@@ -178,25 +167,17 @@ fn check_paths(program: &[u8], place: &Place) -> Result<(), String> {
         let path = format!("{}/", name.display());
         let bytes = path.as_bytes();
         let mut windows = program.windows(bytes.len());
-        if bytes != b"/" && windows.any(|window| window == bytes) {
-            return Err(format!("the program contains the path {path}"));
-        }
+        let has_path = bytes != b"/" && windows.any(|window| window == bytes);
+        ensure!(!has_path, "the program contains the path {path}");
     }
     Ok(())
 }
 
-/// Whether an ELF program names a loader for shared libraries, in a program header of the type `PT_INTERP`.
-fn needs_loader(program: &[u8]) -> bool {
-    const INTERPRETER: u64 = 3;
-    let number = |at: usize, length: usize| {
-        let bytes = program.get(at..at + length).unwrap_or_default();
-        let bytes = bytes.iter().rev();
-        bytes.fold(0_u64, |number, &byte| number << 8 | u64::from(byte))
-    };
-    let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX / 2);
-    // Offsets of the 64-bit ELF header: the table, the size of an entry, and their number.
-    let (table, size, count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
-    (0..count).any(|index| number(place(table + index * size), 4) == INTERPRETER)
+/// Whether an ELF program names a loader for shared libraries.
+fn needs_loader(program: &[u8]) -> Result<bool> {
+    let file = ElfFile64::<object::Endianness>::parse(program)?;
+    let mut segments = file.elf_program_headers().iter();
+    Ok(segments.any(|segment| segment.p_type(file.endian()) == PT_INTERP))
 }
 
 fn cargo_home() -> PathBuf {
@@ -212,27 +193,20 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Copies all files that git knows into another directory, and returns it. Two builds from different directories must give the same bytes.
-pub(super) fn copy_of_source(directory: &Path) -> Result<PathBuf, String> {
-    let failed = |error| format!("{} cannot be written: {error}", directory.display());
+pub(super) fn copy_of_source(directory: &Path) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(directory);
-    let listed = Command::new("git")
-        .args([
-            "ls-files",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-            "-z",
-        ])
-        .current_dir(root())
-        .output()
-        .map_err(|error| format!("`git` could not start: {error}"))?;
-    let listed = String::from_utf8_lossy(&listed.stdout);
+    let shell = shell()?;
+    let listed = cmd!(
+        shell,
+        "git ls-files --cached --others --exclude-standard -z"
+    )
+    .read()?;
     for file in listed.split_terminator('\0') {
         let (from, to) = (root().join(file), directory.join(file));
         // A file may be deleted and not committed.
         if from.is_file() {
-            fs::create_dir_all(to.parent().unwrap_or(directory)).map_err(failed)?;
-            fs::copy(from, to).map_err(failed)?;
+            fs::create_dir_all(to.parent().unwrap_or(directory))?;
+            fs::copy(from, to)?;
         }
     }
     Ok(directory.to_owned())
@@ -240,22 +214,24 @@ pub(super) fn copy_of_source(directory: &Path) -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::needs_loader;
-
-    /// A header of an ELF file with one program header of this type.
-    fn elf(kind: u8) -> Vec<u8> {
-        let mut bytes = vec![0; 0x80];
-        bytes[0x20] = 0x40;
-        bytes[0x36] = 0x38;
-        bytes[0x38] = 1;
-        bytes[0x40] = kind;
-        bytes
-    }
+    use super::*;
 
     #[test]
     fn only_a_program_with_an_interpreter_needs_a_loader() {
-        assert!(needs_loader(&elf(3)));
-        assert!(!needs_loader(&elf(1)));
-        assert!(!needs_loader(b""));
+        if cfg!(target_os = "linux") {
+            let dynamic = fs::read("/proc/self/exe").expect("this program");
+            assert!(needs_loader(&dynamic).expect("an ELF file"));
+            // The type of the program header that names the loader becomes an unknown one.
+            let file = ElfFile64::<object::Endianness>::parse(&*dynamic).expect("an ELF file");
+            let headers = file.elf_program_headers();
+            let at = headers
+                .iter()
+                .position(|header| header.p_type(file.endian()) == PT_INTERP);
+            let place = 0x40 + 0x38 * at.expect("a loader");
+            let mut fixed = dynamic.clone();
+            fixed[place] = 0x70;
+            assert!(!needs_loader(&fixed).expect("an ELF file"));
+        }
+        assert!(needs_loader(b"").is_err());
     }
 }

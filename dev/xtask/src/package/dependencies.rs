@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use crate::step::{self, cargo_output};
+use crate::step::{self, cargo_in, shell};
 
 /// The package of the program.
 const PROGRAM: &str = "everlink-cli";
@@ -78,18 +79,17 @@ struct Locked {
 }
 
 /// The packages that are linked into the program for this target, sorted by name and version.
-pub(super) fn linked(target: &str) -> Result<Vec<Linked>, String> {
+pub(super) fn linked(target: &str) -> Result<Vec<Linked>> {
+    let shell = shell()?;
     // Unlike the metadata, the tree has the features of the program alone. Procedural macros run during the build only.
-    let tree = cargo_output(&format!(
+    let tree = format!(
         "tree --locked --quiet --package {PROGRAM} --edges normal,no-proc-macro --target {target} --prefix none --format {{p}}"
-    ))?;
-    let metadata = cargo_output(&format!(
-        "metadata --locked --quiet --format-version 1 --filter-platform {target}"
-    ))?;
-    let metadata: Metadata = serde_json::from_str(&metadata)
-        .map_err(|error| format!("the metadata of cargo cannot be read: {error}"))?;
-    let lock: LockFile = toml::from_str(&step::read("Cargo.lock")?)
-        .map_err(|error| format!("Cargo.lock cannot be read: {error}"))?;
+    );
+    let tree = cargo_in(&shell, &tree).read()?;
+    let metadata =
+        format!("metadata --locked --quiet --format-version 1 --filter-platform {target}");
+    let metadata: Metadata = serde_json::from_str(&cargo_in(&shell, &metadata).read()?)?;
+    let lock: LockFile = toml::from_str(&step::read("Cargo.lock")?)?;
     select(&names_in(&tree), metadata, lock)
 }
 
@@ -108,54 +108,49 @@ fn select(
     names: &BTreeSet<(&str, &str)>,
     metadata: Metadata,
     lock: LockFile,
-) -> Result<Vec<Linked>, String> {
-    let checksums: BTreeMap<(String, String), Option<String>> = lock
-        .package
-        .into_iter()
-        .map(|package| ((package.name, package.version), package.checksum))
-        .collect();
+) -> Result<Vec<Linked>> {
     let mut packages = metadata.packages;
     packages.retain(|package| names.contains(&(package.name.as_str(), package.version.as_str())));
     packages.sort_by(|one, other| (&one.name, &one.version).cmp(&(&other.name, &other.version)));
-    if packages.len() != names.len() {
-        return Err(format!(
-            "the tree of cargo has {} packages, and its metadata describes {} of them",
-            names.len(),
-            packages.len()
-        ));
-    }
-    let places: BTreeMap<String, usize> = packages
-        .iter()
-        .enumerate()
-        .map(|(place, package)| (package.id.clone(), place))
+    ensure!(
+        packages.len() == names.len(),
+        "the tree of cargo has {} packages, and its metadata describes {} of them",
+        names.len(),
+        packages.len()
+    );
+    let places = packages.iter().enumerate();
+    let places: BTreeMap<&str, usize> = places
+        .map(|(place, package)| (package.id.as_str(), place))
         .collect();
-    let mut edges: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for node in metadata.resolve.nodes {
-        if let Some(&place) = places.get(&node.id) {
-            let known = node.dependencies.iter();
-            let mut known: Vec<usize> = known.filter_map(|id| places.get(id).copied()).collect();
-            known.sort_unstable();
-            edges.insert(place, known);
-        }
-    }
-    let linked = packages.into_iter().enumerate().map(|(place, package)| {
-        let key = (package.name, package.version);
-        let licence = package
-            .license
-            .ok_or_else(|| format!("the package {} names no licence", key.0))?;
+    let linked = packages.iter().map(|package| {
+        let Package {
+            name,
+            version,
+            manifest_path,
+            ..
+        } = package;
+        let licence = package.license.as_ref();
+        let licence = licence.with_context(|| format!("the package {name} names no licence"))?;
+        let mut locked = lock.package.iter();
+        let locked = locked.find(|locked| locked.name == *name && locked.version == *version);
+        let mut nodes = metadata.resolve.nodes.iter();
+        let node = nodes.find(|node| node.id == package.id);
+        let ids = node.into_iter().flat_map(|node| &node.dependencies);
+        let dependencies = ids.filter_map(|id| places.get(id.as_str()).copied());
+        // In their order.
+        let dependencies: BTreeSet<usize> = dependencies.collect();
         Ok(Linked {
+            name: name.clone(),
+            version: version.clone(),
             // The old way to write an alternative.
             licence: licence.replace('/', " OR ").replace("  ", " "),
-            repository: package.repository,
-            checksum: checksums.get(&key).cloned().flatten(),
-            directory: package
-                .manifest_path
+            repository: package.repository.clone(),
+            checksum: locked.and_then(|locked| locked.checksum.clone()),
+            directory: manifest_path
                 .parent()
                 .map(PathBuf::from)
                 .unwrap_or_default(),
-            dependencies: edges.remove(&place).unwrap_or_default(),
-            name: key.0,
-            version: key.1,
+            dependencies: dependencies.into_iter().collect(),
         })
     });
     linked.collect()

@@ -1,15 +1,15 @@
 //! Collects the licence texts of all code in the program: this project's, those of its dependencies, and those of the compiler's libraries.
 
-use core::fmt::Write;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use xshell::cmd;
 
 use super::archive::Entry;
 use super::dependencies::Linked;
 use super::platform::Platform;
-use crate::step;
+use crate::step::{read, shell};
 
 /// The files of this project.
 const OURS: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
@@ -31,19 +31,20 @@ const BEGINNINGS: [&str; 6] = [
 const STANDARD_LIBRARY: &str = "share/doc/rust/COPYRIGHT-library.html";
 
 /// The licence files for the program of this platform.
-pub(super) fn entries(platform: &Platform, packages: &[Linked]) -> Result<Vec<Entry>, String> {
+pub(super) fn entries(platform: &Platform, packages: &[Linked]) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for name in OURS {
-        entries.push(Entry::new(name, step::read(name)?));
+        entries.push(Entry::new(name, read(name)?));
     }
     entries.push(Entry::new(THIRD_PARTY, third_party(platform, packages)?));
-    let library = sysroot()?.join(STANDARD_LIBRARY);
-    let text = step::read(&library)?;
+    let shell = shell()?;
+    let sysroot = PathBuf::from(cmd!(shell, "rustc --print sysroot").read()?);
+    let text = read(sysroot.join(STANDARD_LIBRARY))?;
     entries.push(Entry::new("RUST-STANDARD-LIBRARY.html", text));
     Ok(entries)
 }
 
-fn third_party(platform: &Platform, packages: &[Linked]) -> Result<String, String> {
+fn third_party(platform: &Platform, packages: &[Linked]) -> Result<String> {
     // Equal texts are printed once. The order is that of the first package with the text.
     let mut texts: Vec<(String, Vec<String>)> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
@@ -58,7 +59,7 @@ fn third_party(platform: &Platform, packages: &[Linked]) -> Result<String, Strin
         }
     }
     if let Some((library, file)) = c_library(platform) {
-        let text = step::read(format!("cli/packages/licences/{file}"))?;
+        let text = read(format!("cli/packages/licences/{file}"))?;
         texts.push((text, vec![library.to_owned()]));
     }
     let mut out = format!(
@@ -67,15 +68,17 @@ fn third_party(platform: &Platform, packages: &[Linked]) -> Result<String, Strin
         platform.name()
     );
     for package in packages.iter().filter(|package| !package.is_ours()) {
-        let _ = writeln!(
-            out,
-            "{} {}: {}",
-            package.name, package.version, package.licence
-        );
+        let Linked {
+            name,
+            version,
+            licence,
+            ..
+        } = package;
+        out += &format!("{name} {version}: {licence}\n");
     }
     for (text, users) in texts {
         let line = "=".repeat(80);
-        let _ = write!(out, "\n{line}\n{}\n{line}\n\n{text}\n", users.join("\n"));
+        out += &format!("\n{line}\n{}\n{line}\n\n{text}\n", users.join("\n"));
     }
     Ok(out)
 }
@@ -90,32 +93,26 @@ fn c_library(platform: &Platform) -> Option<(&'static str, &'static str)> {
 }
 
 /// The licence files of a package, sorted by name. An error if there is none, unless the text of its licence is the same for all.
-fn texts_of(package: &Linked) -> Result<Vec<(String, String)>, String> {
-    let failed = |error| format!("{} cannot be read: {error}", package.directory.display());
-    let mut files: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(&package.directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.is_file() && is_licence(&path) {
-            files.push(path);
-        }
-    }
+fn texts_of(package: &Linked) -> Result<Vec<(String, String)>> {
+    let files = fs_err::read_dir(&package.directory)?
+        .flatten()
+        .map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = files
+        .filter(|file| file.is_file() && is_licence(file))
+        .collect();
     files.sort();
     let mut texts = Vec::new();
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let text = step::read(&file)?.replace("\r\n", "\n");
+        let text = read(&file)?.replace("\r\n", "\n");
         texts.push((name.into_owned(), text.trim_end().to_owned()));
     }
     if texts.is_empty() {
-        texts.push((
-            "the package has no licence file".to_owned(),
-            common_text(&package.licence).ok_or_else(|| {
-                format!(
-                    "the package {} has no licence file, and its licence is {}",
-                    package.name, package.licence
-                )
-            })?,
-        ));
+        let Linked { name, licence, .. } = package;
+        let text = common_text(licence).with_context(|| {
+            format!("the package {name} has no licence file, and its licence is {licence}")
+        })?;
+        texts.push(("the package has no licence file".to_owned(), text));
     }
     Ok(texts)
 }
@@ -132,17 +129,6 @@ fn is_licence(path: &Path) -> bool {
     BEGINNINGS
         .iter()
         .any(|beginning| name.starts_with(beginning))
-}
-
-/// The directory of the compiler.
-fn sysroot() -> Result<PathBuf, String> {
-    let output = Command::new("rustc")
-        .args(["--print", "sysroot"])
-        .output()
-        .map_err(|error| format!("`rustc` could not start: {error}"))?;
-    Ok(PathBuf::from(
-        String::from_utf8_lossy(&output.stdout).trim(),
-    ))
 }
 
 #[cfg(test)]

@@ -14,15 +14,17 @@ mod sbom;
 mod wheel;
 
 use std::env::consts::EXE_EXTENSION;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use anyhow::{Result, ensure};
+use pico_args::Arguments;
+use xshell::cmd;
 
 use self::archive::{Effort, Entry, sha256_hex};
-use self::build::{Build, Place, Program};
+use self::build::{Place, Program};
 pub(crate) use self::install::{check, check_python, run_check, run_kills};
 use self::platform::{PLATFORMS, Platform};
-use crate::step::{self, build_as_for_tests, cargo, target};
+use crate::step::{self, Skipped, build_as_for_tests, cargo, shell, target, words};
 
 /// The version of the workspace, which all packages have.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -50,80 +52,59 @@ struct Contents {
     texts: Vec<Entry>,
 }
 
-/// The parsed arguments.
-struct Options {
-    out: PathBuf,
-    platforms: Vec<Platform>,
-}
-
 /// Builds and packs all platforms, or the named ones. Names those that this machine cannot build.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let options = parse(arguments)?;
-    let (programs, missing) = build_all(&options.platforms, &Place::here())?;
+pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
+    let out = arguments.opt_value_from_str("--out")?;
+    let mut platforms: Vec<Platform> = arguments.values_from_fn("--target", Platform::named)?;
+    words(arguments)?;
+    if platforms.is_empty() {
+        platforms = PLATFORMS.to_vec();
+    }
+    let programs = build_all(&platforms, &Place::here())?;
     let files = pack(&programs)?;
-    write_all(&options.out, &files)?;
-    for reason in &missing {
-        eprintln!("not built here: {reason}");
-    }
+    write_all(&out.unwrap_or_else(|| target().join("package")), &files)?;
     check_sizes(&files)?;
-    match programs.is_empty() {
-        true => Err("no program could be built".into()),
-        false => Ok(()),
-    }
+    ensure!(!programs.is_empty(), "no program could be built");
+    Ok(())
 }
 
-fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        out: target().join("package"),
-        platforms: Vec::new(),
-    };
-    let mut arguments = arguments.iter();
-    while let Some(argument) = arguments.next() {
-        let value = arguments.next();
-        let value = value.ok_or_else(|| format!("{argument} must be followed by a value"))?;
-        match argument.as_str() {
-            "--out" => options.out = PathBuf::from(value),
-            "--target" => options.platforms.push(Platform::named(value)?),
-            _ => return Err(format!("there is no option `{argument}`")),
-        }
-    }
-    if options.platforms.is_empty() {
-        options.platforms = PLATFORMS.to_vec();
-    }
-    Ok(options)
-}
-
-/// The programs of these platforms, and the reasons for those that this machine cannot build.
-fn build_all(platforms: &[Platform], place: &Place) -> Result<(Vec<Program>, Vec<String>), String> {
-    let (mut programs, mut missing) = (Vec::new(), Vec::new());
+/// The programs of these platforms. Names those that this machine cannot build.
+fn build_all(platforms: &[Platform], place: &Place) -> Result<Vec<Program>> {
+    let mut programs = Vec::new();
     for platform in platforms {
-        match build::build(platform, place)? {
-            Build::Program(program) => programs.push(program),
-            Build::Impossible(reason) => missing.push(format!("{}: {reason}", platform.name())),
+        match build::build(platform, place) {
+            Ok(program) => programs.push(program),
+            Err(error) if error.is::<Skipped>() => {
+                eprintln!("not built here: {}: {error}", platform.name());
+            }
+            Err(error) => return Err(error),
         }
     }
-    Ok((programs, missing))
+    Ok(programs)
 }
 
 /// All files for these programs, sorted by name.
-fn pack(programs: &[Program]) -> Result<Vec<File>, String> {
-    let texts = texts(programs)?;
+fn pack(programs: &[Program]) -> Result<Vec<File>> {
+    // The manual page and the completions are printed by a program that runs here. They are the same for all platforms.
+    let native = programs.iter().find(|program| program.platform.is_here());
+    let texts = match native {
+        Some(program) => texts_of(&program.file)?,
+        None => {
+            cargo("build --package everlink-cli")?;
+            texts_of(&debug_path())?
+        }
+    };
     let mut files = vec![npm::pack_main()?];
     for program in programs {
         let tags = program.platform.wheel_tags.iter();
         let tags = tags.map(|&tag| tag.to_owned()).collect();
-        let contents = contents(program, tags, texts.clone())?;
-        files.extend(pack_one(&contents)?);
+        files.extend(pack_one(&contents(program, tags, texts.clone())?)?);
     }
     files.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(files)
 }
 
-fn contents(
-    program: &Program,
-    wheel_tags: Vec<String>,
-    texts: Vec<Entry>,
-) -> Result<Contents, String> {
+fn contents(program: &Program, wheel_tags: Vec<String>, texts: Vec<Entry>) -> Result<Contents> {
     let platform = program.platform;
     let packages = dependencies::linked(platform.target)?;
     Ok(Contents {
@@ -138,7 +119,7 @@ fn contents(
 }
 
 /// The files of one platform: wheel, npm package, archive and the list of its packages.
-fn pack_one(contents: &Contents) -> Result<Vec<File>, String> {
+fn pack_one(contents: &Contents) -> Result<Vec<File>> {
     Ok(vec![
         wheel::pack(contents)?,
         npm::pack_platform(contents)?,
@@ -151,7 +132,7 @@ fn pack_one(contents: &Contents) -> Result<Vec<File>, String> {
 }
 
 /// The archive for direct downloads.
-fn pack_archive(contents: &Contents) -> Result<File, String> {
+fn pack_archive(contents: &Contents) -> Result<File> {
     let platform = contents.platform;
     let mut entries = vec![
         Entry::executable(platform.program(), contents.program.clone()),
@@ -180,23 +161,8 @@ fn archive_name(platform: &Platform) -> String {
     format!("everlink-{VERSION}-{}", platform.target)
 }
 
-/// The manual page and the completions, printed by a program that runs here. They are the same for all platforms.
-fn texts(programs: &[Program]) -> Result<Vec<Entry>, String> {
-    let native = programs.iter().find(|program| program.platform.is_here());
-    match native {
-        Some(program) => texts_of(&program.file),
-        None => texts_of(&debug_program()?),
-    }
-}
-
-/// Builds the program for this machine, without optimisation.
-fn debug_program() -> Result<PathBuf, String> {
-    cargo("build --package everlink-cli")?;
-    Ok(debug_path())
-}
-
-/// The same with the features of the tests, so that nothing is compiled after them.
-fn tested_program() -> Result<PathBuf, String> {
+/// The program with the features of the tests, so that nothing is compiled after them.
+fn tested_program() -> Result<PathBuf> {
     build_as_for_tests()?;
     Ok(debug_path())
 }
@@ -206,56 +172,59 @@ fn debug_path() -> PathBuf {
     program.with_extension(EXE_EXTENSION)
 }
 
-fn texts_of(program: &Path) -> Result<Vec<Entry>, String> {
+fn texts_of(program: &Path) -> Result<Vec<Entry>> {
+    let shell = shell()?;
     let outputs = [
-        ("everlink.1", &["man"][..]),
-        ("completions/everlink.bash", &["completions", "bash"]),
-        ("completions/_everlink", &["completions", "zsh"]),
-        ("completions/everlink.fish", &["completions", "fish"]),
-        ("completions/_everlink.ps1", &["completions", "powershell"]),
+        ("everlink.1", "man"),
+        ("completions/everlink.bash", "completions bash"),
+        ("completions/_everlink", "completions zsh"),
+        ("completions/everlink.fish", "completions fish"),
+        ("completions/_everlink.ps1", "completions powershell"),
     ];
-    let mut entries = Vec::new();
-    for (path, words) in outputs {
-        let output = Command::new(program)
-            .args(words)
-            .output()
-            .map_err(|error| format!("{} could not start: {error}", program.display()))?;
-        if !output.status.success() || output.stdout.is_empty() {
-            return Err(format!(
-                "`everlink {}` printed nothing, and ended with {}",
-                words.join(" "),
-                output.status
-            ));
-        }
-        entries.push(Entry::new(path, output.stdout));
-    }
-    Ok(entries)
+    let entry = |(path, words): (&str, &str)| {
+        let text = cmd!(shell, "{program}").args(words.split(' ')).output()?;
+        ensure!(
+            !text.stdout.is_empty(),
+            "`everlink {words}` printed nothing"
+        );
+        Ok(Entry::new(path, text.stdout))
+    };
+    outputs.into_iter().map(entry).collect()
 }
 
 /// Writes all files and their hashes into this directory, and prints their sizes.
-fn write_all(directory: &Path, files: &[File]) -> Result<(), String> {
-    let failed = |error| format!("{} cannot be written: {error}", directory.display());
-    fs::create_dir_all(directory).map_err(failed)?;
+fn write_all(directory: &Path, files: &[File]) -> Result<()> {
     let mut sums = String::new();
     for file in files {
-        let hash = sha256_hex(&file.bytes);
-        sums.push_str(&format!("{hash}  {}\n", file.name));
-        fs::write(directory.join(&file.name), &file.bytes).map_err(failed)?;
+        sums += &format!("{}  {}\n", sha256_hex(&file.bytes), file.name);
+        step::write(directory.join(&file.name), &file.bytes)?;
         eprintln!("{:>9} bytes  {}", file.bytes.len(), file.name);
     }
-    fs::write(directory.join("SHA256SUMS"), sums).map_err(failed)?;
+    step::write(directory.join("SHA256SUMS"), sums)?;
     eprintln!("packed into {}", directory.display());
     Ok(())
 }
 
 /// Fails if a file is too large.
-fn check_sizes(files: &[File]) -> Result<(), String> {
-    let large = files.iter().find(|file| file.bytes.len() > MAX_BYTES);
-    large.map_or(Ok(()), |file| {
-        let bytes = file.bytes.len();
-        Err(format!(
-            "{} has {bytes} bytes, of at most {MAX_BYTES}",
-            file.name
-        ))
-    })
+fn check_sizes(files: &[File]) -> Result<()> {
+    for File { name, bytes } in files {
+        let bytes = bytes.len();
+        ensure!(
+            bytes <= MAX_BYTES,
+            "{name} has {bytes} bytes, of at most {MAX_BYTES}"
+        );
+    }
+    Ok(())
+}
+
+/// The files below a directory, in order, each with its path there and its bytes.
+fn sources(directory: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut sources = Vec::new();
+    for file in step::files(directory, "")? {
+        let file = step::root().join(file);
+        let inner = file.strip_prefix(directory).unwrap_or(&file);
+        let inner = inner.to_string_lossy().replace('\\', "/");
+        sources.push((inner, fs_err::read(&file)?));
+    }
+    Ok(sources)
 }

@@ -1,20 +1,18 @@
 //! Packs the npm packages: one for each platform with the program, and one that runs it. Must not run npm.
 
-use std::fs;
-use std::path::Path;
-
+use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 
 use super::archive::{self, Effort, Entry};
 use super::platform::{PLATFORMS, Platform};
-use super::{Contents, File, REPOSITORY, VERSION};
+use super::{Contents, File, REPOSITORY, VERSION, sources};
 use crate::step::{self, root};
 
 /// The directory of the templates.
 const DIRECTORY: &str = "cli/packages/npm";
 
 /// The package that users install. It names the packages of all platforms, and npm installs the one that fits.
-pub(super) fn pack_main() -> Result<File, String> {
+pub(super) fn pack_main() -> Result<File> {
     let directory = root().join(DIRECTORY).join("everlink");
     let mut manifest = manifest("everlink")?;
     let platforms = PLATFORMS.iter().map(|platform| {
@@ -26,7 +24,13 @@ pub(super) fn pack_main() -> Result<File, String> {
     for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
         entries.push(Entry::new(name, step::read(name)?));
     }
-    add_files(&directory, "", &mut entries)?;
+    // All files of the template except its manifest. Those in `bin` are executable.
+    let files = sources(&directory)?.into_iter();
+    let files = files.filter(|(path, _)| path != "package.json");
+    entries.extend(files.map(|(path, bytes)| Entry {
+        executable: path.starts_with("bin/"),
+        ..Entry::new(path, bytes)
+    }));
     Ok(File {
         name: format!("everlink-{VERSION}.tgz"),
         bytes: archive::tar_gz("package", &entries, Effort::Most)?,
@@ -34,7 +38,7 @@ pub(super) fn pack_main() -> Result<File, String> {
 }
 
 /// The package with the program of one platform.
-pub(super) fn pack_platform(contents: &Contents) -> Result<File, String> {
+pub(super) fn pack_platform(contents: &Contents) -> Result<File> {
     let platform = contents.platform;
     let with_name = |text: &str| text.replace("{platform}", &platform.name());
     let mut manifest = manifest("platform")?;
@@ -65,33 +69,12 @@ fn package_name(platform: &Platform) -> String {
 }
 
 /// The manifest of a template, with the version and the address of the repository.
-fn manifest(template: &str) -> Result<Value, String> {
+fn manifest(template: &str) -> Result<Value> {
     let path = format!("{DIRECTORY}/{template}/package.json");
-    let mut manifest: Value = serde_json::from_str(&step::read(&path)?)
-        .map_err(|error| format!("{path} cannot be read: {error}"))?;
+    let manifest = serde_json::from_str(&step::read(&path)?);
+    let mut manifest: Value = manifest.with_context(|| path)?;
     manifest["version"] = VERSION.into();
     manifest["homepage"] = REPOSITORY.into();
     manifest["repository"] = json!({"type": "git", "url": format!("git+{REPOSITORY}.git")});
     Ok(manifest)
-}
-
-/// Adds all files of a template except its manifest. Those in `bin` are executable.
-fn add_files(directory: &Path, prefix: &str, entries: &mut Vec<Entry>) -> Result<(), String> {
-    let failed = |error| format!("{} cannot be read: {error}", directory.display());
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let inner = format!("{prefix}{name}");
-        if path.is_dir() {
-            add_files(&path, &format!("{inner}/"), entries)?;
-        } else if inner != "package.json" {
-            let bytes = fs::read(&path).map_err(failed)?;
-            let executable = prefix == "bin/";
-            entries.push(Entry {
-                executable,
-                ..Entry::new(inner, bytes)
-            });
-        }
-    }
-    Ok(())
 }

@@ -2,6 +2,10 @@
 
 use std::env::consts;
 
+use anyhow::{Context as _, Result};
+
+use crate::step::skip;
+
 /// A system and a processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Platform {
@@ -17,65 +21,66 @@ pub(super) struct Platform {
 
 /// All platforms. A static program has no C library to wait for, so one program serves all distributions of Linux.
 pub(super) const PLATFORMS: &[Platform] = &[
-    Platform {
-        os: "linux",
-        cpu: "x64",
-        target: "x86_64-unknown-linux-musl",
-        wheel_tags: &[
+    platform(
+        ("linux", "x64"),
+        "x86_64-unknown-linux-musl",
+        &[
             "manylinux_2_17_x86_64",
             "manylinux2014_x86_64",
             "musllinux_1_1_x86_64",
         ],
-    },
-    Platform {
-        os: "linux",
-        cpu: "arm64",
-        target: "aarch64-unknown-linux-musl",
-        wheel_tags: &[
+    ),
+    platform(
+        ("linux", "arm64"),
+        "aarch64-unknown-linux-musl",
+        &[
             "manylinux_2_17_aarch64",
             "manylinux2014_aarch64",
             "musllinux_1_1_aarch64",
         ],
-    },
-    Platform {
-        os: "win32",
-        cpu: "x64",
-        target: "x86_64-pc-windows-gnu",
-        wheel_tags: &["win_amd64"],
-    },
-    Platform {
-        os: "darwin",
-        cpu: "arm64",
-        target: "aarch64-apple-darwin",
-        wheel_tags: &["macosx_11_0_arm64"],
-    },
-    Platform {
-        os: "darwin",
-        cpu: "x64",
-        target: "x86_64-apple-darwin",
-        wheel_tags: &["macosx_10_12_x86_64"],
-    },
+    ),
+    platform(("win32", "x64"), "x86_64-pc-windows-gnu", &["win_amd64"]),
+    platform(
+        ("darwin", "arm64"),
+        "aarch64-apple-darwin",
+        &["macosx_11_0_arm64"],
+    ),
+    platform(
+        ("darwin", "x64"),
+        "x86_64-apple-darwin",
+        &["macosx_10_12_x86_64"],
+    ),
 ];
+
+const fn platform(
+    (os, cpu): (&'static str, &'static str),
+    target: &'static str,
+    wheel_tags: &'static [&'static str],
+) -> Platform {
+    Platform {
+        os,
+        cpu,
+        target,
+        wheel_tags,
+    }
+}
 
 impl Platform {
     /// The platform with this name, such as `linux-x64`.
-    pub(super) fn named(name: &str) -> Result<Platform, String> {
-        let found = PLATFORMS.iter().find(|platform| platform.name() == name);
-        found.copied().ok_or_else(|| {
-            let known: Vec<String> = PLATFORMS.iter().map(Platform::name).collect();
-            format!(
-                "there is no platform `{name}`; there are {}",
-                known.join(", ")
-            )
-        })
+    pub(super) fn named(name: &str) -> Result<Platform> {
+        let known: Vec<String> = PLATFORMS.iter().map(Platform::name).collect();
+        let found = known.iter().position(|known| known == name);
+        let known = known.join(", ");
+        let found =
+            found.with_context(|| format!("there is no platform `{name}`; there are {known}"))?;
+        Ok(PLATFORMS[found])
     }
 
-    /// The platform of this machine, if the program is published for it.
-    pub(super) fn here() -> Option<Platform> {
-        PLATFORMS
-            .iter()
-            .find(|platform| platform.is_here())
-            .copied()
+    /// The platform of this machine. Skips the step if the program is not published for it.
+    pub(super) fn here() -> Result<Platform> {
+        let here = PLATFORMS.iter().find(|platform| platform.is_here());
+        here.copied()
+            .ok_or_else(|| skip("no packages are made for this platform"))
     }
 
     /// Whether this machine can run the program of this platform.
@@ -113,14 +118,14 @@ mod tests {
     #[test]
     fn every_platform_is_found_by_its_name() {
         for platform in PLATFORMS {
-            let found = Platform::named(&platform.name());
-            assert_eq!(found.map(|found| found.target), Ok(platform.target));
+            let found = Platform::named(&platform.name()).expect("a platform");
+            assert_eq!(found.target, platform.target);
         }
     }
 
     #[test]
     fn an_unknown_platform_is_refused_with_the_known_ones() {
-        let text = Platform::named("amiga-m68k").map(|platform| platform.target);
-        assert!(text.is_err_and(|text| text.contains("linux-x64")));
+        let error = Platform::named("amiga-m68k").expect_err("no platform");
+        assert!(error.to_string().contains("linux-x64"));
     }
 }

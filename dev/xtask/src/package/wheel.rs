@@ -1,17 +1,15 @@
 //! Packs the program and the Python package into a wheel, as the "Binary distribution format" of the Python Packaging User Guide describes it.
 
-use core::fmt::Write;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
+use anyhow::{Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 
 use super::archive::{self, Entry, sha256};
-use super::{Contents, File, REPOSITORY, VERSION};
-use crate::step::{self, root};
+use super::{Contents, File, REPOSITORY, VERSION, sources};
+use crate::step::{read, root};
 
 /// The directory of the Python package.
 const DIRECTORY: &str = "cli/packages/python";
@@ -45,75 +43,56 @@ struct Project {
 }
 
 /// The wheel with these contents.
-pub(super) fn pack(contents: &Contents) -> Result<File, String> {
+pub(super) fn pack(contents: &Contents) -> Result<File> {
     let directory = root().join(DIRECTORY);
-    let manifest: Manifest = toml::from_str(&step::read(directory.join("pyproject.toml"))?)
-        .map_err(|error| format!("{DIRECTORY}/pyproject.toml cannot be read: {error}"))?;
+    let manifest: Manifest = toml::from_str(&read(directory.join("pyproject.toml"))?)?;
     let project = manifest.project;
     let version = python_version(VERSION);
-    if project.version.as_ref().is_some_and(|own| *own != version) {
-        return Err(format!(
-            "{DIRECTORY}/pyproject.toml has another version than {version}; make it dynamic"
-        ));
-    }
-    if !project.scripts.is_empty() {
-        return Err(format!(
-            "{DIRECTORY}/pyproject.toml has scripts, and the wheel has the program in their place"
-        ));
-    }
-    let readme = step::read(directory.join(&project.readme))?;
+    ensure!(
+        project.version.as_ref().is_none_or(|own| *own == version),
+        "{DIRECTORY}/pyproject.toml has another version than {version}; make it dynamic"
+    );
+    ensure!(
+        project.scripts.is_empty(),
+        "{DIRECTORY}/pyproject.toml has scripts, and the wheel has the program in their place"
+    );
+    let readme = read(directory.join(&project.readme))?;
     let (name, program) = (&project.name, contents.platform.program());
     let info = format!("{name}-{version}.dist-info");
-    let mut entries = Vec::new();
-    add_sources(&directory.join("src"), "", &mut entries)?;
+    let in_info = |path: &str| format!("{info}/{path}");
+    let is_source = |path: &str| !path.contains("__pycache__/") && !path.contains(".egg-info/");
+    let sources = sources(&directory.join("src"))?.into_iter();
+    let sources = sources.filter(|(path, _)| is_source(path));
+    let mut entries: Vec<Entry> = sources
+        .map(|(path, bytes)| Entry::new(path, bytes))
+        .collect();
     let script = format!("{name}-{version}.data/scripts/{program}");
     entries.push(Entry::executable(script, contents.program.clone()));
-    let licences = contents.licences.iter().map(|licence| Entry {
-        path: format!("{info}/licenses/{}", licence.path),
+    entries.extend(contents.licences.iter().map(|licence| Entry {
+        path: in_info(&format!("licenses/{}", licence.path)),
         ..licence.clone()
-    });
-    entries.extend(licences);
-    let sbom = format!("{info}/sboms/everlink.cyclonedx.json");
-    entries.push(Entry::new(sbom, contents.sbom.as_bytes()));
-    let text = metadata(&project, &version, contents, &readme);
-    entries.push(Entry::new(format!("{info}/METADATA"), text));
+    }));
     let tags = &contents.wheel_tags;
-    entries.push(Entry::new(format!("{info}/WHEEL"), wheel(tags)));
-    entries.push(Entry::new(
-        format!("{info}/RECORD"),
-        record(&entries, &info),
-    ));
+    let (sbom, metadata) = (
+        contents.sbom.clone(),
+        metadata(&project, &version, contents, &readme),
+    );
+    entries.extend([
+        Entry::new(in_info("sboms/everlink.cyclonedx.json"), sbom),
+        Entry::new(in_info("METADATA"), metadata),
+        Entry::new(in_info("WHEEL"), wheel(tags)),
+    ]);
+    entries.push(Entry::new(in_info("RECORD"), record(&entries, &info)));
     Ok(File {
         name: format!("{name}-{version}-py3-none-{}.whl", tags.join(".")),
         bytes: archive::zip(&entries, contents.effort)?,
     })
 }
 
-/// Adds all files below a directory, in the order of their paths.
-fn add_sources(directory: &Path, prefix: &str, entries: &mut Vec<Entry>) -> Result<(), String> {
-    let failed = |error| format!("{} cannot be read: {error}", directory.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        paths.push(entry.map_err(failed)?.path());
-    }
-    paths.sort();
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let inner = format!("{prefix}{name}");
-        if !path.is_dir() {
-            let bytes = fs::read(&path).map_err(failed)?;
-            entries.push(Entry::new(inner, bytes));
-        } else if name != "__pycache__" && !name.ends_with(".egg-info") {
-            add_sources(&path, &format!("{inner}/"), entries)?;
-        }
-    }
-    Ok(())
-}
-
 fn metadata(project: &Project, version: &str, contents: &Contents, readme: &str) -> String {
     let mut out = String::from("Metadata-Version: 2.4\n");
     let mut line = |key: &str, value: &str| {
-        let _ = writeln!(out, "{key}: {value}");
+        out += &format!("{key}: {value}\n");
     };
     line("Name", &project.name);
     line("Version", version);
@@ -143,8 +122,7 @@ fn metadata(project: &Project, version: &str, contents: &Contents, readme: &str)
         }
     }
     line("Description-Content-Type", "text/markdown");
-    let _ = write!(out, "\n{readme}");
-    out
+    out + "\n" + readme
 }
 
 /// A requirement that counts only with this extra.
@@ -162,7 +140,7 @@ fn wheel(tags: &[String]) -> String {
     let mut out =
         format!("Wheel-Version: 1.0\nGenerator: everlink {VERSION}\nRoot-Is-Purelib: false\n");
     for tag in tags {
-        let _ = writeln!(out, "Tag: py3-none-{tag}");
+        out += &format!("Tag: py3-none-{tag}\n");
     }
     out
 }
@@ -172,10 +150,9 @@ fn record(entries: &[Entry], info: &str) -> String {
     let mut out = String::new();
     for Entry { path, bytes, .. } in entries {
         let hash = URL_SAFE_NO_PAD.encode(sha256(bytes));
-        let _ = writeln!(out, "{path},sha256={hash},{}", bytes.len());
+        out += &format!("{path},sha256={hash},{}\n", bytes.len());
     }
-    let _ = writeln!(out, "{info}/RECORD,,");
-    out
+    out + &format!("{info}/RECORD,,\n")
 }
 
 /// A version of cargo as Python writes it.

@@ -6,15 +6,18 @@ mod page;
 mod samples;
 mod verdict;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::path::PathBuf;
+use std::process;
 
-use serde_json::{Value, json};
+use anyhow::{Context as _, Result, bail, ensure};
+use fs_err as fs;
+use pico_args::Arguments;
+use serde::de::DeserializeOwned;
+use xshell::cmd;
 
 use crate::evidence::{self, Row};
 use crate::fleet;
-use crate::step::{self, cargo, commit, root, target};
+use crate::step::{self, cargo, root, shell, target};
 
 use page::Run;
 use samples::Samples;
@@ -33,27 +36,20 @@ const SHORTEST_FOR_EVIDENCE: u64 = 2 * 3_600;
 /// below the target directory.
 const SHORTEST_FOR_PAGE: u64 = 10 * 60;
 
-const USAGE: &str = "what may be said is --hours N, --minutes N or --from DIRECTORY";
-
 /// Runs for some time, or reads an earlier run, and writes the page. Fails if something grew, or a call or a process was lost.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let [option, value] = arguments else {
-        return Err(USAGE.into());
+pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
+    let hours: Option<u64> = arguments.opt_value_from_str("--hours")?;
+    let minutes: Option<u64> = arguments.opt_value_from_str("--minutes")?;
+    let from: Option<PathBuf> = arguments.opt_value_from_str("--from")?;
+    let directory = match (hours, minutes, from) {
+        (Some(hours), None, None) => measure(&format!("--hours {hours}"), hours * 3_600)?,
+        (None, Some(minutes), None) => measure(&format!("--minutes {minutes}"), minutes * 60)?,
+        (None, None, Some(directory)) => directory,
+        _ => bail!("what may be said is --hours N, --minutes N or --from DIRECTORY"),
     };
-    let number = || value.parse::<u64>().map_err(|_| USAGE.to_owned());
-    let directory = match option.as_str() {
-        "--hours" => measure(option, number()? * 3_600, value)?,
-        "--minutes" => measure(option, number()? * 60, value)?,
-        "--from" => PathBuf::from(value),
-        _ => return Err(USAGE.into()),
-    };
-    let json = |name: &str| {
-        let text = step::read(directory.join(name))?;
-        serde_json::from_str::<Value>(&text).map_err(|error| format!("{name}: {error}"))
-    };
-    let (about, summary) = (json("about.json")?, json("soak.json")?);
     let samples = Samples::from_table(&step::read(directory.join("soak.tsv"))?)?;
-    let seconds = summary["seconds"].as_u64().unwrap_or_default();
+    let summary: page::Summary = read_json(directory.join("soak.json"))?;
+    let seconds = summary.seconds;
     let is_short = seconds < SHORTEST_FOR_PAGE;
     let run = Run {
         findings: fs::read_to_string(root().join(FINDINGS)).unwrap_or_default(),
@@ -61,83 +57,59 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         verdicts: verdict::judge(&samples, seconds as f64)?,
         samples,
         summary,
-        about,
+        row: read_json(directory.join("about.json"))?,
     };
     eprintln!("\n{}", run.verdict_table());
-    let (page_file, plots) = if is_short {
-        (directory.join("SOAK.md"), directory.clone())
-    } else {
-        (root().join(PAGE), root().join(PLOTS))
+    let (page, plots) = match is_short {
+        true => (directory.join("SOAK.md"), directory),
+        false => (PathBuf::from(PAGE), PathBuf::from(PLOTS)),
     };
     for (name, plot) in run.plots()? {
         step::write(plots.join(name), plot)?;
     }
-    step::write(&page_file, run.page())?;
-    let shown = page_file.strip_prefix(root()).unwrap_or(&page_file);
-    eprintln!("written to {}", shown.display());
-    let problems = run.problems();
-    if !problems.is_empty() {
-        return Err(problems.join("\n"));
-    }
+    step::write(&page, run.page())?;
+    eprintln!("written to {}", page.display());
+    step::check_none(&run.problems())?;
     match seconds < SHORTEST_FOR_EVIDENCE {
         true => Ok(()),
-        false => evidence::record(row(&run)),
+        false => evidence::record(row(run)),
     }
 }
 
+fn read_json<T: DeserializeOwned>(file: PathBuf) -> Result<T> {
+    let text = step::read(&file)?;
+    serde_json::from_str(&text).with_context(|| file.display().to_string())
+}
+
 /// The row of a run that passed. Its commit and code are those of the beginning, because the programs were built then.
-fn row(run: &Run) -> Row {
-    let text = |name: &str| run.about[name].as_str().unwrap_or_default().to_owned();
-    let calls = ["stdio", "http", "fleet"].map(|part| run.summary[part]["calls"].as_u64());
-    let calls: u64 = calls.into_iter().flatten().sum();
+fn row(run: Run) -> Row {
+    let calls: u64 = run.summary.parts().map(|(_, part)| part.calls).sum();
     Row {
-        check: CHECK.into(),
-        command: text("command"),
-        commit: text("commit"),
-        date: text("date"),
-        seconds: run.summary["seconds"].as_u64().unwrap_or_default(),
-        cores: run.about["cores"].as_u64().unwrap_or_default() as usize,
-        code: text("code"),
+        seconds: run.summary.seconds,
         result: format!("{calls} calls, no violation, flat within {PERCENT} %"),
+        ..run.row
     }
 }
 
 /// Runs for this many seconds. Returns the directory with the results.
-fn measure(option: &str, seconds: u64, value: &str) -> Result<PathBuf, String> {
-    if seconds < 120 {
-        return Err("a run takes at least 2 minutes: shorter ones have too few samples".into());
-    }
+fn measure(options: &str, seconds: u64) -> Result<PathBuf> {
+    ensure!(
+        seconds >= 120,
+        "a run takes at least 2 minutes: shorter ones have too few samples"
+    );
     fleet::install()?;
     cargo("build --release --package everlink-fleet --package everlink-cli")?;
     let out = target().join("soak");
-    let failed = |error| format!("{} cannot be written: {error}", out.display());
-    fs::create_dir_all(&out).map_err(failed)?;
     // Results of an earlier run must not be taken for those of a run that failed.
     let _ = fs::remove_file(out.join("soak.json"));
-    let about = json!({
-        "command": format!("cargo xtask soak {option} {value}"),
-        "commit": commit()?,
-        "date": evidence::date()?,
-        "cores": evidence::cores(),
-        "code": evidence::hash_for(CHECK)?,
-    });
-    step::write(out.join("about.json"), about.to_string())?;
-    let program = target().join("release/everlink-fleet");
-    let status = soak_command(&program, seconds, &out).status();
-    match status {
-        Ok(status) if status.success() => Ok(out),
-        Ok(status) => Err(format!("the run ended with {status}")),
-        Err(error) => Err(format!("{} could not start: {error}", program.display())),
-    }
-}
-
-/// All processes of the run inherit the variable, so that one that is left behind can be found. `cargo run` would have it, too, so the program is
-/// started directly.
-fn soak_command(program: &Path, seconds: u64, out: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.args(["soak", "--seconds", &seconds.to_string(), "--out"]);
-    command
-        .arg(out)
-        .env("EVERLINK_SOAK_RUN", process::id().to_string());
-    command
+    let row = Row::begin(CHECK, &format!("soak {options}"))?;
+    step::write(out.join("about.json"), serde_json::to_string(&row)?)?;
+    let (program, seconds) = (target().join("release/everlink-fleet"), seconds.to_string());
+    let shell = shell()?;
+    // All processes of the run inherit the variable, so that one that is left behind can be found. `cargo run` would have it, too, so the program
+    // is started directly.
+    cmd!(shell, "{program} soak --seconds {seconds} --out {out}")
+        .env("EVERLINK_SOAK_RUN", process::id().to_string())
+        .run()?;
+    Ok(out)
 }

@@ -1,34 +1,64 @@
 //! Writes the page of a run, and draws its plots.
 
-use core::fmt::Write;
+use std::collections::BTreeMap;
 
-use serde_json::Value;
+use anyhow::Result;
+use serde::Deserialize;
 
 use super::samples::Samples;
 use super::verdict::{PERCENT, Verdict};
 use crate::bench::lines::{Chart, Line};
 use crate::bench::plot;
+use crate::evidence::Row;
+
+/// The page, with places for the figures.
+const TEMPLATE: &str = include_str!("page.md");
 
 /// A run with its verdict.
 pub(super) struct Run {
     pub(super) samples: Samples,
     pub(super) verdicts: Vec<Verdict>,
-    /// The counts of calls, and what went wrong.
-    pub(super) summary: Value,
+    pub(super) summary: Summary,
     /// Text by people about such runs.
     pub(super) findings: String,
     /// Whether the run is too short to judge memory: caches are still being filled.
     pub(super) is_short: bool,
     /// The command, the commit, the date, and the machine.
-    pub(super) about: Value,
+    pub(super) row: Row,
 }
 
-/// The parts of a run: the name in the summary, and the words for the reader.
-const PARTS: [(&str, &str); 3] = [
-    ("stdio", "guard over stdio"),
-    ("http", "guard over HTTP"),
-    ("fleet", "fleet"),
-];
+/// The counts of calls, and what went wrong.
+#[derive(Deserialize)]
+pub(super) struct Summary {
+    pub(super) seconds: u64,
+    stdio: Part,
+    http: Part,
+    fleet: Part,
+    run: Part,
+}
+
+/// The counts of a part. The part of the run as a whole has no calls.
+#[derive(Deserialize)]
+pub(super) struct Part {
+    #[serde(default)]
+    pub(super) calls: u64,
+    #[serde(default)]
+    outcomes: BTreeMap<String, u64>,
+    #[serde(default)]
+    events: BTreeMap<String, u64>,
+    violations: u64,
+    texts: Vec<String>,
+}
+
+impl Summary {
+    /// The parts with calls, and their names for the reader.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &Part)> {
+        let names = ["guard over stdio", "guard over HTTP", "fleet"];
+        names
+            .into_iter()
+            .zip([&self.stdio, &self.http, &self.fleet])
+    }
+}
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -47,156 +77,101 @@ const COUNTS: [(&str, &str); 3] = [
     ("node 1", "Node of the fleet"),
 ];
 
-const INTRODUCTION: &str = "\
-`cargo xtask soak --hours N` writes this page. Three things run at the same time for that long, as real processes, while faults happen:
-
-- **A guard over stdio**, with one host that calls from four threads: small and large messages (up to 256 KiB), several at once, with progress, some
-  cancelled. Its server is killed, stopped and continued, or stopped for good. In calls, it exits, floods standard error, writes garbage, ends in the
-  middle of a line, stops, or kills itself.
-- **A guard over HTTP**, with eight hosts at a time: they connect, call in both eras, disconnect in the middle of a stream, resume it, go away without reading
-  a reply, and leave half of their sessions behind. Its server has the same faults. Before the run, 1,024 sessions are left behind, so that the guard's table of
-  sessions is full from the beginning.
-- **A fleet**: three nodes with Redis behind nginx, with 20 clients whose sessions are replaced after 25 calls. Every 12 s, node 2 or node 3 is killed, or, every
-  tenth time, Redis is restarted. Node 1 is never killed, so that its memory can be judged.
-";
-
-const RULE: &str = "\
-From time to time the load and the faults pause. When no call is in flight and each server has answered a call, a sample is taken *at rest*: what a process uses
-then is what it keeps. The run is cut into six equal parts. The first is the warm-up. The median at rest of the second part is compared with that of the last:
-
-- Memory may grow by at most 2 %.
-- Descriptors, threads and child processes may not grow at all. At a node, the connections that nginx keeps open are not counted: nginx keeps up to 64.
-- Keys in Redis may grow by at most 5, because the queue of a dead node is kept for 60 s.
-- No sample at rest may show a zombie. At the end, each guard must exit with success within 30 s, and no process of the run may be left.
-- Every call must have exactly one outcome, and a reply must be that of its own call.
-
-It does not count as growth that memory falls. Samples under load are drawn in the plots, and not judged.
-";
-
 impl Run {
     /// The reasons for a failure.
     pub(super) fn problems(&self) -> Vec<String> {
-        let judged = self
-            .verdicts
-            .iter()
-            .filter(|verdict| !(self.is_short && verdict.is_memory()));
-        let grown = judged.filter(|verdict| !verdict.holds());
-        let mut problems: Vec<String> = grown
-            .map(|verdict| {
-                format!(
-                    "{}: {} grew from {} to {}",
-                    verdict.rule.process,
-                    verdict.rule.what,
-                    shown(verdict, verdict.second),
-                    shown(verdict, verdict.last)
-                )
-            })
-            .collect();
-        for part in ["stdio", "http", "fleet", "run"] {
-            let count = self.summary[part]["violations"].as_u64().unwrap_or(1);
-            if count > 0 {
-                let text = self.summary[part]["texts"][0].as_str().unwrap_or("unknown");
-                problems.push(format!("{part}: {count} violations, the first: {text}"));
-            }
-        }
-        problems
+        let verdicts = self.verdicts.iter();
+        let grown = verdicts.filter(|verdict| self.is_judged(verdict) && !verdict.holds());
+        let grown = grown.map(|verdict| {
+            let [second, last] = [verdict.second, verdict.last].map(|value| shown(verdict, value));
+            let (process, what) = (verdict.rule.process, verdict.rule.what);
+            format!("{process}: {what} grew from {second} to {last}")
+        });
+        let parts = self.summary.parts().chain([("run", &self.summary.run)]);
+        let violated = parts.filter(|(_, part)| part.violations > 0);
+        let violated = violated.map(|(name, part)| {
+            let first = part.texts.first().map_or("unknown", String::as_str);
+            format!("{name}: {} violations, the first: {first}", part.violations)
+        });
+        grown.chain(violated).collect()
+    }
+
+    /// Whether a figure says something in a run of this length.
+    fn is_judged(&self, verdict: &Verdict) -> bool {
+        !(self.is_short && verdict.is_memory())
     }
 
     pub(super) fn page(&self) -> String {
         let problems = self.problems();
-        let mut page = format!("# Hours under faults\n\n{INTRODUCTION}\n");
-        page += &self.about_table();
-        let verdict = if problems.is_empty() && self.is_short {
-            "**No call without exactly one outcome. The run is too short to judge memory.**"
-                .to_owned()
-        } else if problems.is_empty() {
-            format!(
+        let verdict = match (problems.is_empty(), self.is_short) {
+            (true, true) => {
+                "**No call without exactly one outcome. The run is too short to judge memory.**"
+                    .to_owned()
+            }
+            (true, false) => format!(
                 "**Verdict: flat within {PERCENT} %, and no call without exactly one outcome.**"
-            )
-        } else {
-            let list: String = problems.iter().map(|text| format!("\n- {text}")).collect();
-            format!("**Verdict: failed.**\n{list}")
+            ),
+            (false, _) => format!("**Verdict: failed.**\n\n- {}", problems.join("\n- ")),
         };
-        let _ = write!(page, "\n{verdict}\n\n## The rule\n\n{RULE}\n");
-        let _ = write!(
-            page,
-            "## What is kept at rest\n\n{}\n",
-            self.verdict_table()
-        );
-        page += "![memory over time](benchmarks/soak-memory.svg)\n\n![descriptors, threads and processes over time](benchmarks/soak-counts.svg)\n\n";
-        let _ = write!(page, "## Calls and faults\n\n{}", self.call_table());
-        if !self.findings.is_empty() {
-            let _ = write!(page, "\n## Findings\n\n{}", self.findings);
-        }
-        page
-    }
-
-    fn about_table(&self) -> String {
-        let text = |name: &str| self.about[name].as_str().unwrap_or("unknown").to_owned();
-        let cores = match self.about["cores"].as_u64() {
-            Some(2) => "two cores".to_owned(),
-            Some(cores) => format!("{cores} cores"),
-            None => "unknown".to_owned(),
+        let cores = match self.row.cores {
+            2 => "two cores".to_owned(),
+            cores => format!("{cores} cores"),
         };
-        let seconds = self.summary["seconds"].as_u64().unwrap_or_default();
-        let rows = [
-            ("command", format!("`{}`", text("command"))),
-            ("commit", text("commit")),
-            ("date", text("date")),
+        let findings = match self.findings.as_str() {
+            "" => String::new(),
+            findings => format!("\n## Findings\n\n{findings}"),
+        };
+        let seconds = self.summary.seconds;
+        let figures = [
+            ("{command}", self.row.command.clone()),
+            ("{commit}", self.row.commit.clone()),
+            ("{date}", self.row.date.clone()),
             (
-                "duration",
+                "{duration}",
                 format!("{} min {} s", seconds / 60, seconds % 60),
             ),
-            ("machine", cores),
-            ("samples at rest", self.samples.rests().to_string()),
+            ("{cores}", cores),
+            ("{rests}", self.samples.rests().to_string()),
+            ("{verdict}", verdict),
+            ("{verdicts}", self.verdict_table()),
+            ("{calls}", self.call_table()),
+            ("{findings}", findings),
         ];
-        let rows = rows.map(|(name, value)| format!("| {name} | {value} |\n"));
-        format!("| run | |\n|---|---|\n{}", rows.concat())
+        let fill = |page: String, (place, text): &(&str, String)| page.replace(place, text);
+        figures.iter().fold(TEMPLATE.to_owned(), fill)
     }
 
     pub(super) fn verdict_table(&self) -> String {
         let mut table = "| process | what | second sixth | last sixth | growth | verdict |\n|---|---|--:|--:|--:|---|\n".to_owned();
         for verdict in &self.verdicts {
-            let growth = if verdict.is_memory() {
-                format!("{:+.1} %", verdict.growth())
-            } else {
-                format!("{:+}", verdict.last - verdict.second)
+            let growth = match verdict.is_memory() {
+                true => format!("{:+.1} %", verdict.growth()),
+                false => format!("{:+}", verdict.last - verdict.second),
             };
-            let _ = writeln!(
-                table,
-                "| {} | {} | {} | {} | {growth} | {} |",
-                verdict.rule.process,
-                verdict.rule.what,
-                shown(verdict, verdict.second),
-                shown(verdict, verdict.last),
-                match verdict.holds() {
-                    _ if self.is_short && verdict.is_memory() => "not judged: too short",
-                    true => "flat",
-                    false => "**grows**",
-                }
-            );
+            let result = match verdict.holds() {
+                _ if !self.is_judged(verdict) => "not judged: too short",
+                true => "flat",
+                false => "**grows**",
+            };
+            let [second, last] = [verdict.second, verdict.last].map(|value| shown(verdict, value));
+            let (process, what) = (verdict.rule.process, verdict.rule.what);
+            table += &format!("| {process} | {what} | {second} | {last} | {growth} | {result} |\n");
         }
         table
     }
 
     fn call_table(&self) -> String {
         let mut table = "| part | calls | outcomes | faults and other events | violations |\n|---|--:|---|---|--:|\n".to_owned();
-        for (part, name) in PARTS {
-            let counts = &self.summary[part];
-            let _ = writeln!(
-                table,
-                "| {name} | {} | {} | {} | {} |",
-                counts["calls"],
-                list(&counts["outcomes"]),
-                list(&counts["events"]),
-                counts["violations"]
-            );
+        for (name, part) in self.summary.parts() {
+            let (outcomes, events) = (list(&part.outcomes), list(&part.events));
+            let (calls, violations) = (part.calls, part.violations);
+            table += &format!("| {name} | {calls} | {outcomes} | {events} | {violations} |\n");
         }
         table
     }
 
     /// The plots, with the names of their files.
-    pub(super) fn plots(&self) -> Result<[(&'static str, String); 2], String> {
+    pub(super) fn plots(&self) -> Result<[(&'static str, String); 2]> {
         let memory = MEMORY.map(|(process, column, title)| Chart {
             title: title.to_owned(),
             about: "MiB, by minutes".to_owned(),
@@ -234,18 +209,16 @@ impl Run {
 
 /// A value for the reader.
 fn shown(verdict: &Verdict, value: f64) -> String {
-    if verdict.is_memory() {
-        format!("{:.2} MiB", value / MIB)
-    } else {
-        value.to_string()
+    match verdict.is_memory() {
+        true => format!("{:.2} MiB", value / MIB),
+        false => value.to_string(),
     }
 }
 
-/// The entries of an object of counts.
-fn list(counts: &Value) -> String {
-    let entries = counts.as_object().into_iter().flatten();
-    let entries: Vec<String> = entries
-        .map(|(name, count)| format!("{name}: {count}"))
-        .collect();
-    entries.join(", ")
+/// The names with their counts.
+fn list(counts: &BTreeMap<String, u64>) -> String {
+    let entries = counts
+        .iter()
+        .map(|(name, count)| format!("{name}: {count}"));
+    entries.collect::<Vec<_>>().join(", ")
 }

@@ -4,6 +4,8 @@
 //! Only samples at rest count: no call is in flight then, so what is left is what the process keeps. A median, because one sample may fall between two
 //! trims of the allocator.
 
+use anyhow::{Context as _, Result, ensure};
+
 use super::samples::Samples;
 
 /// The growth that is allowed, in percent.
@@ -17,8 +19,8 @@ pub(super) struct Rule {
     pub(super) process: &'static str,
     /// The words for the reader.
     pub(super) what: &'static str,
-    /// The column, and one whose values are subtracted.
     column: &'static str,
+    /// A column whose values are subtracted.
     without: Option<&'static str>,
     bound: Bound,
 }
@@ -32,23 +34,20 @@ enum Bound {
     More(f64),
 }
 
-const fn memory(process: &'static str, what: &'static str, column: &'static str) -> Rule {
-    Rule {
-        process,
-        what,
-        column,
-        without: None,
-        bound: Bound::Percent,
-    }
-}
+use Bound::{More, Percent};
 
-const fn count(process: &'static str, what: &'static str, column: &'static str) -> Rule {
+const fn rule(
+    process: &'static str,
+    what: &'static str,
+    column: &'static str,
+    bound: Bound,
+) -> Rule {
     Rule {
         process,
         what,
         column,
         without: None,
-        bound: Bound::More(0.0),
+        bound,
     }
 }
 
@@ -57,26 +56,28 @@ const MORE_KEYS: f64 = 5.0;
 
 /// Everything that is judged. Nodes 2 and 3 are killed, so they have no long life to judge.
 pub(super) const RULES: &[Rule] = &[
-    memory("stdio guard", "resident memory", "rss"),
-    count("stdio guard", "descriptors", "descriptors"),
-    count("stdio guard", "threads", "threads"),
-    count("stdio guard", "child processes", "children"),
-    memory("http guard", "resident memory", "rss"),
-    count("http guard", "descriptors", "descriptors"),
-    count("http guard", "threads", "threads"),
-    count("http guard", "child processes", "children"),
-    memory("node 1", "resident memory", "rss"),
+    rule("stdio guard", "resident memory", "rss", Percent),
+    rule("stdio guard", "descriptors", "descriptors", More(0.0)),
+    rule("stdio guard", "threads", "threads", More(0.0)),
+    rule("stdio guard", "child processes", "children", More(0.0)),
+    rule("http guard", "resident memory", "rss", Percent),
+    rule("http guard", "descriptors", "descriptors", More(0.0)),
+    rule("http guard", "threads", "threads", More(0.0)),
+    rule("http guard", "child processes", "children", More(0.0)),
+    rule("node 1", "resident memory", "rss", Percent),
     Rule {
         // nginx keeps up to 64 idle connections to the nodes, a number that depends on the last calls.
         without: Some("accepted"),
-        ..count("node 1", "descriptors, without nginx's", "descriptors")
+        ..rule(
+            "node 1",
+            "descriptors, without nginx's",
+            "descriptors",
+            More(0.0),
+        )
     },
-    count("node 1", "threads", "threads"),
-    memory("redis", "memory in use", "used"),
-    Rule {
-        bound: Bound::More(MORE_KEYS),
-        ..count("redis", "keys", "keys")
-    },
+    rule("node 1", "threads", "threads", More(0.0)),
+    rule("redis", "memory in use", "used", Percent),
+    rule("redis", "keys", "keys", More(MORE_KEYS)),
 ];
 
 /// The processes that must live as long as the run.
@@ -91,7 +92,7 @@ pub(super) struct Verdict {
 
 impl Verdict {
     pub(super) const fn is_memory(&self) -> bool {
-        matches!(self.rule.bound, Bound::Percent)
+        matches!(self.rule.bound, Percent)
     }
 
     /// The growth, in percent.
@@ -101,19 +102,17 @@ impl Verdict {
 
     pub(super) fn holds(&self) -> bool {
         match self.rule.bound {
-            Bound::Percent => self.growth() <= PERCENT,
-            Bound::More(more) => self.last <= self.second + more,
+            Percent => self.growth() <= PERCENT,
+            More(more) => self.last <= self.second + more,
         }
     }
 }
 
 /// Judges a run of this length, in seconds.
-pub(super) fn judge(samples: &Samples, seconds: f64) -> Result<Vec<Verdict>, String> {
+pub(super) fn judge(samples: &Samples, seconds: f64) -> Result<Vec<Verdict>> {
     for process in LONG_LIVED {
         let lives = samples.lives(process);
-        if lives != 1 {
-            return Err(format!("the {process} has {lives} lives instead of one"));
-        }
+        ensure!(lives == 1, "the {process} has {lives} lives instead of one");
     }
     let judged = RULES.iter().map(|rule| {
         let part = seconds / PARTS;
@@ -126,7 +125,7 @@ pub(super) fn judge(samples: &Samples, seconds: f64) -> Result<Vec<Verdict>, Str
     judged.collect()
 }
 
-fn median_at_rest(samples: &Samples, rule: &Rule, from: f64, to: f64) -> Result<f64, String> {
+fn median_at_rest(samples: &Samples, rule: &Rule, from: f64, to: f64) -> Result<f64> {
     let others = rule
         .without
         .map(|column| samples.series(rule.process, column, true));
@@ -142,7 +141,7 @@ fn median_at_rest(samples: &Samples, rule: &Rule, from: f64, to: f64) -> Result<
     part.sort_by(f64::total_cmp);
     // Of an even number, the lower of the two in the middle: a count stays a count.
     let middle = part.len().saturating_sub(1) / 2;
-    part.get(middle).copied().ok_or_else(|| {
+    part.get(middle).copied().with_context(|| {
         format!(
             "no sample of the {} at rest between {from:.0} s and {to:.0} s: the run is too short, or the load does not pause",
             rule.process

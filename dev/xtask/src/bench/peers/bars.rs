@@ -1,7 +1,5 @@
 //! The bars for everlink in the comparison with its peers. Must not depend on how figures are measured.
 
-use core::fmt::Write;
-
 use super::figures::{Figure, Figures, format_number};
 
 /// The limit of a figure: a minimum or a maximum, absolute or as a multiple of another library's figure.
@@ -48,46 +46,11 @@ const OURS: [&str; 3] = ["everlink", "everlink-stdio", "everlink-tokio"];
 
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
     Held,
-    NotHeld,
     NotMeasured,
-}
-
-/// A bar, and its result in each era.
-pub(super) struct BarResult<'a> {
-    bar: &'static Bar,
-    eras: [EraResult<'a>; 2],
-}
-
-/// The result of a bar in one era.
-struct EraResult<'a> {
-    limit: Option<f64>,
-    ours: Vec<&'a Figure>,
-    verdict: Verdict,
-}
-
-/// The results of all bars.
-pub(super) fn results(figures: &Figures) -> Vec<BarResult<'_>> {
-    let evaluate = |bar: &'static Bar| {
-        let eras = ERAS.map(|era| EraResult::evaluate(bar, figures, era));
-        BarResult { bar, eras }
-    };
-    BARS.iter().map(evaluate).collect()
-}
-
-/// The bars for a terminal.
-pub(super) fn as_table(figures: &Figures) -> String {
-    let mut table = String::from("bars\n");
-    for result in results(figures) {
-        let _ = writeln!(table, "  {:11} {}", result.verdict().text(), result.text());
-        for (name, era) in ERAS.iter().zip(&result.eras) {
-            let (limit, ours) = (era.limit(), era.ours("", ""));
-            let _ = writeln!(table, "{:16}{name}: {limit:>10}  {ours}", "");
-        }
-    }
-    table
+    NotHeld,
 }
 
 /// The bars for the page.
@@ -95,59 +58,55 @@ pub(super) fn as_markdown(figures: &Figures) -> String {
     let mut page = String::from(
         "| work | bar | legacy: bar | everlink | modern: bar | everlink | |\n|---|---|---|---|---|---|---|\n",
     );
-    for result in results(figures) {
-        let (work, case, metric, limit) = result.bar;
-        let _ = write!(page, "| {work}, {case} | {metric} {} |", limit.text());
-        for era in &result.eras {
-            let _ = write!(page, " {} | {} |", era.limit(), era.ours("**", "<br>"));
+    for bar in BARS {
+        let (work, case, metric, limit) = bar;
+        page += &format!("| {work}, {case} | {metric} {} |", limit.text());
+        let eras = ERAS.map(|era| EraResult::evaluate(bar, figures, era));
+        for era in &eras {
+            let limit = era.limit.map_or_else(|| "-".into(), format_number);
+            page += &format!(" {limit} | {} |", era.ours());
         }
-        let verdict = result.verdict();
-        let mark = if verdict == Verdict::NotHeld {
-            "**"
-        } else {
-            ""
+        page += match verdict(&eras) {
+            Verdict::Held => " held |\n",
+            Verdict::NotMeasured => " not measured |\n",
+            Verdict::NotHeld => " **not held** |\n",
         };
-        let _ = writeln!(page, " {mark}{}{mark} |", verdict.text());
     }
     page
 }
 
-impl BarResult<'_> {
-    /// A bar holds if it holds in both eras.
-    pub(super) fn verdict(&self) -> Verdict {
-        let [legacy, modern] = &self.eras;
-        match (legacy.verdict, modern.verdict) {
-            (Verdict::NotHeld, _) | (_, Verdict::NotHeld) => Verdict::NotHeld,
-            (Verdict::NotMeasured, _) | (_, Verdict::NotMeasured) => Verdict::NotMeasured,
-            (Verdict::Held, Verdict::Held) => Verdict::Held,
-        }
-    }
+/// A bar holds if it holds in both eras.
+fn verdict([legacy, modern]: &[EraResult<'_>; 2]) -> Verdict {
+    legacy.verdict.max(modern.verdict)
+}
 
-    fn text(&self) -> String {
-        let (work, case, metric, limit) = self.bar;
-        format!("{work}, {case}: {metric} {}", limit.text())
-    }
+/// The result of a bar in one era.
+struct EraResult<'a> {
+    limit: Option<f64>,
+    /// The figures of our libraries, the best first.
+    ours: Vec<&'a Figure>,
+    verdict: Verdict,
 }
 
 impl<'a> EraResult<'a> {
     fn evaluate(bar: &Bar, figures: &'a Figures, era: &str) -> EraResult<'a> {
         let (work, case, metric, limit) = *bar;
         let of = |who: &str| figures.find(work, case, metric, who, era);
+        let median = |figure: &Figure| figure.rounds().map(|rounds| rounds.median);
         let mut ours: Vec<&Figure> = OURS.iter().filter_map(|who| of(who)).collect();
         ours.sort_by(|left, right| {
-            let of = |figure: &Figure| figure.rounds.map_or(f64::INFINITY, |is| is.median);
-            let order = of(left).total_cmp(&of(right));
-            if limit.is_least() {
-                order.reverse()
-            } else {
-                order
+            let [left, right] = [left, right].map(|it| median(it).unwrap_or(f64::INFINITY));
+            match limit.is_least() {
+                true => right.total_cmp(&left),
+                false => left.total_cmp(&right),
             }
         });
-        let bound = limit.value(|who| Some(of(who)?.rounds?.median));
-        let best = ours.first().map(|best| best.rounds);
-        let verdict = match (best, bound) {
-            (Some(Some(best)), Some(bound)) if limit.holds(best.median, bound) => Verdict::Held,
-            (Some(_), Some(_)) => Verdict::NotHeld,
+        let bound = limit.value(|who| median(of(who)?));
+        let verdict = match (ours.first(), bound) {
+            (Some(best), Some(bound)) => match median(best) {
+                Some(best) if limit.holds(best, bound) => Verdict::Held,
+                _ => Verdict::NotHeld,
+            },
             (None, _) | (_, None) => Verdict::NotMeasured,
         };
         EraResult {
@@ -157,24 +116,17 @@ impl<'a> EraResult<'a> {
         }
     }
 
-    fn limit(&self) -> String {
-        self.limit.map_or_else(|| "-".into(), format_number)
-    }
-
-    /// The figures of our libraries, the best first and marked.
-    fn ours(&self, mark: &str, between: &str) -> String {
-        let all = self.ours.iter().enumerate().map(|(position, figure)| {
-            let mark = if position == 0 { mark } else { "" };
-            let value = figure.value();
-            if self.ours.len() == 1 {
-                format!("{mark}{value}{mark}")
-            } else {
-                format!("{mark}{value}{mark} {}", figure.who)
-            }
+    /// The figures of our libraries, with a mark at the best.
+    fn ours(&self) -> String {
+        let ours = self.ours.iter().enumerate().map(|(position, figure)| {
+            let mark = if position == 0 { "**" } else { "" };
+            let who = match self.ours.len() {
+                1 => String::new(),
+                _ => format!(" {}", figure.who),
+            };
+            format!("{mark}{}{mark}{who}", figure.value())
         });
-        let all: Vec<String> = all.collect();
-        let between = if between.is_empty() { ", " } else { between };
-        all.join(between)
+        ours.collect::<Vec<_>>().join("<br>")
     }
 }
 
@@ -191,34 +143,22 @@ impl Limit {
     }
 
     fn holds(self, figure: f64, bound: f64) -> bool {
-        if self.is_least() {
-            figure >= bound
-        } else {
-            figure <= bound
+        match self.is_least() {
+            true => figure >= bound,
+            false => figure <= bound,
         }
     }
 
     fn text(self) -> String {
-        let least = if self.is_least() {
-            "at least"
-        } else {
-            "at most"
+        let least = match self.is_least() {
+            true => "at least",
+            false => "at most",
         };
         match self {
             Least(bound) | Most(bound) => format!("{least} {}", format_number(bound)),
             LeastOf(times, who) | MostOf(times, who) => {
                 format!("{least} {} × {who}", format_number(times))
             }
-        }
-    }
-}
-
-impl Verdict {
-    const fn text(self) -> &'static str {
-        match self {
-            Verdict::Held => "held",
-            Verdict::NotHeld => "not held",
-            Verdict::NotMeasured => "not measured",
         }
     }
 }
@@ -232,7 +172,7 @@ mod tests {
 
     fn verdict(lines: &[String], index: usize) -> Verdict {
         let figures = Figures::from_lines(&lines.join("\n")).expect("figures");
-        results(&figures)[index].verdict()
+        super::verdict(&ERAS.map(|era| EraResult::evaluate(&BARS[index], &figures, era)))
     }
 
     #[test]

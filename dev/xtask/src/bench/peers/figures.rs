@@ -1,14 +1,15 @@
 //! The measured figures, parsed from JSON lines. Must not judge them.
 
-use core::fmt::Write;
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
 
-use serde_json::Value;
+use crate::step::with_commas;
 
 /// All figures, in the order of the lines.
 pub(super) struct Figures(Vec<Figure>);
 
 /// One figure: a library, its work, case and era, a metric and its value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Figure {
     pub(super) work: String,
     pub(super) case: String,
@@ -17,7 +18,9 @@ pub(super) struct Figure {
     pub(super) unit: String,
     pub(super) who: String,
     /// The median, lowest and highest of all rounds; `None` if there was nothing to wait for.
-    pub(super) rounds: Option<Rounds>,
+    value: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
     /// Why there is no value, or another remark.
     pub(super) note: Option<String>,
 }
@@ -37,14 +40,13 @@ const BOTH: &str = "both";
 
 impl Figures {
     /// Parses lines of JSON objects.
-    pub(super) fn from_lines(lines: &str) -> Result<Figures, String> {
+    pub(super) fn from_lines(lines: &str) -> Result<Figures> {
         let figures = lines.lines().map(|line| {
-            let read = serde_json::from_str(line).ok();
-            read.as_ref()
-                .and_then(Figure::from_json)
-                .ok_or_else(|| format!("this was said, and is no figure: {line}"))
+            let line = line.replace(r#""unit":"us""#, r#""unit":"µs""#);
+            let figure = serde_json::from_str(&line);
+            figure.with_context(|| format!("this was said, and is no figure: {line}"))
         });
-        figures.collect::<Result<_, _>>().map(Figures)
+        figures.collect::<Result<_>>().map(Figures)
     }
 
     pub(super) fn has_work(&self, work: &str) -> bool {
@@ -88,7 +90,7 @@ impl Figures {
             let (work, case, metric) = (&figure.work, &figure.case, &figure.metric);
             self.find(work, case, metric, baseline, &figure.era)
         })?;
-        let (baseline_median, figure_median) = (baseline.rounds?.median, figure.rounds?.median);
+        let (baseline_median, figure_median) = (baseline.value?, figure.value?);
         (baseline.who != figure.who && baseline_median > 0.0)
             .then(|| figure_median / baseline_median)
     }
@@ -97,71 +99,20 @@ impl Figures {
     pub(super) fn metrics(&self, work: &str, case: &str) -> Vec<&str> {
         distinct(self.of_case(work, case).map(|figure| &*figure.metric))
     }
-
-    /// The figures for a terminal, a line for each.
-    pub(super) fn as_table(&self) -> String {
-        let mut table = String::new();
-        for work in distinct(self.0.iter().map(|figure| &*figure.work)) {
-            for case in self.cases(work) {
-                for metric in self.metrics(work, case) {
-                    let _ = writeln!(table, "{work}, {case}: {metric}");
-                    let metric_figures = self
-                        .of_case(work, case)
-                        .filter(|figure| figure.metric == metric);
-                    for figure in metric_figures {
-                        let _ = writeln!(table, "{}", self.as_line(figure).trim_end());
-                    }
-                }
-            }
-        }
-        table
-    }
-
-    fn as_line(&self, figure: &Figure) -> String {
-        let range_or_note = match figure.rounds {
-            Some(Rounds { low, high, .. }) if low < high => {
-                format!("{} .. {}", format_number(low), format_number(high))
-            }
-            _ => figure.note.clone().unwrap_or_default(),
-        };
-        let ratio = self.ratio(figure).map(format_ratio).unwrap_or_default();
-        let (who, era, value) = (&figure.who, &figure.era, figure.value());
-        format!("  {who:18} {era:8} {value:>18} {ratio:>8}  {range_or_note}")
-    }
 }
 
 impl Figure {
-    fn from_json(line: &Value) -> Option<Figure> {
-        let text = |name: &str| line[name].as_str().map(str::to_owned);
-        let rounds = if line["value"].is_null() {
-            None
-        } else {
-            let median = line["value"].as_f64()?;
-            Some(Rounds {
-                median,
-                low: line["low"].as_f64().unwrap_or(median),
-                high: line["high"].as_f64().unwrap_or(median),
-            })
-        };
-        Some(Figure {
-            work: text("work")?,
-            case: text("case")?,
-            era: text("era")?,
-            metric: text("metric")?,
-            unit: text("unit")?.replace("us", "µs"),
-            who: text("who")?,
-            rounds,
-            note: text("note"),
-        })
+    pub(super) fn rounds(&self) -> Option<Rounds> {
+        let median = self.value?;
+        let (low, high) = (self.low.unwrap_or(median), self.high.unwrap_or(median));
+        Some(Rounds { median, low, high })
     }
 
     /// The value with its unit.
     pub(super) fn value(&self) -> String {
-        match self.rounds {
-            Some(rounds) if self.unit.is_empty() => format_number(rounds.median),
-            Some(rounds) => format!("{} {}", format_number(rounds.median), self.unit),
-            None => "-".into(),
-        }
+        let shown = |value| format!("{} {}", format_number(value), self.unit);
+        self.value
+            .map_or_else(|| "-".into(), |value| shown(value).trim_end().to_owned())
     }
 }
 
@@ -183,7 +134,7 @@ pub(super) fn format_number(value: f64) -> String {
         Some(whole) => ("-", whole),
         None => ("", whole),
     };
-    let whole = crate::bench::with_commas(whole);
+    let whole = with_commas(whole);
     format!("{sign}{whole}{rest}")
 }
 
@@ -221,7 +172,7 @@ pub(super) mod tests {
 {"work":"death","case":"frozen","era":"both","metric":"error_after","unit":"ms","who":"them","value":null,"note":"hangs"}"#;
         let figures = Figures::from_lines(range_or_note).expect("figures");
         let p50 = figures.find("stdio", "one core", "p50", "us", "legacy");
-        let rounds = p50.and_then(|figure| figure.rounds).expect("a value");
+        let rounds = p50.and_then(Figure::rounds).expect("a value");
         assert_eq!((rounds.low, rounds.median, rounds.high), (11.9, 12.3, 13.4));
         assert!(
             figures
@@ -231,7 +182,7 @@ pub(super) mod tests {
         let frozen = figures.find("death", "frozen", "error_after", "them", "modern");
         let frozen = frozen.expect("it is of both eras");
         assert_eq!(
-            (frozen.rounds, frozen.note.as_deref()),
+            (frozen.rounds(), frozen.note.as_deref()),
             (None, Some("hangs"))
         );
         assert_eq!(frozen.value(), "-");
@@ -254,7 +205,6 @@ pub(super) mod tests {
             .map(|figure| figures.ratio(figure))
             .collect();
         assert_eq!(ratios, [None, Some(2.5), None]);
-        assert!(figures.as_table().contains("×2.5"));
     }
 
     #[test]

@@ -10,9 +10,13 @@ mod page;
 mod panels;
 pub(crate) mod plot;
 
-use std::fs;
+use std::path::PathBuf;
 
-use crate::step::{self, cargo_output, root, target};
+use anyhow::Result;
+use fs_err as fs;
+use pico_args::Arguments;
+
+use crate::step::{self, cargo_in, root, shell, target, write_page};
 
 use figures::Figures;
 pub(crate) use figures::Rounds;
@@ -24,38 +28,25 @@ const PLOTS: &str = "docs/benchmarks";
 const FINDINGS: &str = "dev/bench-peers/FINDINGS.md";
 
 /// Measures, or reads earlier output, and writes the page.
-pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let lines = match arguments {
-        [] => measure()?,
-        [option, file] if option == "--from" => step::read(file)?,
-        _ => return Err("what may be said is --from FILE".into()),
+pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
+    let lines = match arguments.opt_value_from_str::<_, PathBuf>("--from")? {
+        None => measure()?,
+        Some(file) => step::read(file)?,
     };
     let figures = Figures::from_lines(&lines)?;
-    eprintln!("\n{}\n{}", figures.as_table(), bars::as_table(&figures));
+    eprintln!("\n{}", bars::as_markdown(&figures));
     for (work, plot) in panels::plots(&figures)? {
-        write(&format!("{PLOTS}/{work}.svg"), &plot)?;
+        step::write(format!("{PLOTS}/{work}.svg"), plot)?;
     }
     let findings = fs::read_to_string(root().join(FINDINGS)).unwrap_or_default();
-    write(PAGE, &page::write(&figures, &findings))?;
-    eprintln!("written to {PAGE} and {PLOTS}");
-    Ok(())
+    write_page(PAGE, &page::page(&figures, &findings)?)
 }
 
 /// Runs the measurement, and keeps its output, so that it can be drawn again.
-fn measure() -> Result<String, String> {
-    let lines = cargo_output(PROGRAM)?;
+fn measure() -> Result<String> {
+    let lines = cargo_in(&shell()?, PROGRAM).read()?;
     let file = target().join("bench-peers.jsonl");
     step::write(&file, &lines)?;
     eprintln!("kept in {}", file.display());
     Ok(lines)
-}
-
-/// Writes a file of the project.
-fn write(name: &str, text: &str) -> Result<(), String> {
-    let file = root().join(name);
-    let failed = |error| format!("{name} cannot be written: {error}");
-    if let Some(directory) = file.parent() {
-        fs::create_dir_all(directory).map_err(failed)?;
-    }
-    fs::write(file, text).map_err(failed)
 }

@@ -1,12 +1,14 @@
 //! Writes the page of the measured figures. Must not depend on how they are measured or which are good.
 
-use core::fmt::Write;
-use std::fs;
-use std::process::Command;
-use std::thread;
+use anyhow::Result;
+use fs_err as fs;
+use xshell::cmd;
 
 use super::figures::{Figure, Figures, distinct, format_number, format_ratio};
 use super::{PLOTS, bars};
+use crate::step::{cores, shell};
+
+const TEMPLATE: &str = include_str!("page.md");
 
 /// The works in the order of the page, each with its heading and description.
 const WORKS: &[(&str, &str, &str)] = &[
@@ -47,72 +49,68 @@ const WORKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-pub(super) fn write(figures: &Figures, findings: &str) -> String {
-    let mut page = format!(
-        "# Beside its peers\n\n\
-         Made by `cargo xtask bench --peers`, which runs [`dev/bench-peers`](../dev/bench-peers) and writes this page: all figures are from one run on {}. \
-         Of several rounds the median is given; the whiskers go from the lowest to the highest. Trust instructions and allocations first, \
-         ratios second, times last. `raw`, `floor` and `serde_json` speak no protocol: they mark what the same bytes cost with the system calls, or \
-         the JSON, that nobody can do without, and ratios (×) are to them. Legacy is the protocol of 2025-11-25, modern that of 2026-07-28.\n\n\
-         ## Bars\n\n\
-         What everlink is held to. The best of its adapters counts, in both eras.\n\n{}",
-        machine(),
-        bars::as_markdown(figures),
-    );
-    for (work, heading, about) in WORKS {
-        if figures.has_work(work) {
-            let directory = PLOTS.trim_start_matches("docs/");
-            let _ = write!(
-                page,
-                "\n## {heading}\n\n{about}\n\n![{heading}]({directory}/{work}.svg)\n"
-            );
-            for case in figures.cases(work) {
-                let _ = write!(page, "\n**{case}**\n\n{}", table(figures, work, case));
-            }
+pub(super) fn page(figures: &Figures, findings: &str) -> Result<String> {
+    let mut works = String::new();
+    let measured = WORKS.iter().filter(|(work, ..)| figures.has_work(work));
+    for (work, heading, about) in measured {
+        let directory = PLOTS.trim_start_matches("docs/");
+        works += &format!("\n## {heading}\n\n{about}\n\n![{heading}]({directory}/{work}.svg)\n");
+        for case in figures.cases(work) {
+            works += &format!("\n**{case}**\n\n{}", table(figures, work, case));
         }
     }
-    let findings = findings.trim();
-    if !findings.is_empty() {
-        let _ = write!(page, "\n{findings}\n");
-    }
-    page
+    let findings = match findings.trim() {
+        "" => String::new(),
+        findings => format!("\n{findings}\n"),
+    };
+    Ok(TEMPLATE
+        .replace("{machine}", &machine()?)
+        .replace("{bars}", &bars::as_markdown(figures))
+        .replace("{works}", &works)
+        .replace("{findings}", &findings))
 }
 
 /// The table of a case: a line for each library and era, a column for each metric.
 fn table(figures: &Figures, work: &str, case: &str) -> String {
     let case_figures = || figures.of_case(work, case);
     let metrics = figures.metrics(work, case);
-    let mut table = String::from("| | era |");
-    for metric in &metrics {
-        let unit = case_figures().find(|figure| figure.metric == *metric);
-        let unit = unit.map_or("", |figure| &*figure.unit);
-        let comma = if unit.is_empty() { "" } else { ", " };
-        let _ = write!(table, " {metric}{comma}{unit} |");
-    }
-    let _ = writeln!(table, "\n|---|---|{}", "---:|".repeat(metrics.len()));
+    let column = |metric: &&str| {
+        let mut figures = case_figures().filter(|figure| figure.metric == **metric);
+        let unit = figures.next().map_or("", |figure| &*figure.unit);
+        let column = format!("{metric}, {unit}");
+        format!(" {} |", column.trim_end_matches(", "))
+    };
+    let columns: String = metrics.iter().map(column).collect();
+    let mut table = format!(
+        "| | era |{columns}\n|---|---|{}\n",
+        "---:|".repeat(metrics.len())
+    );
     for who in distinct(case_figures().map(|figure| &*figure.who)) {
         let library_figures = || case_figures().filter(|figure| figure.who == who);
+        let mark = match who.starts_with("everlink") {
+            true => "**",
+            false => "",
+        };
         for era in distinct(library_figures().map(|figure| &*figure.era)) {
-            let mark = if who.starts_with("everlink") {
-                "**"
-            } else {
-                ""
-            };
-            let _ = write!(table, "| {mark}{who}{mark} | {era} |");
-            for metric in &metrics {
+            let cells = metrics.iter().map(|metric| {
                 let is_cell = |figure: &&Figure| figure.era == era && figure.metric == *metric;
                 let figure = library_figures().find(is_cell);
-                let cell = figure.map(|figure| cell(figures, figure));
-                let _ = write!(table, " {} |", cell.unwrap_or_default());
-            }
-            table.push('\n');
+                figure.map_or_else(
+                    || "  |".to_owned(),
+                    |figure| format!(" {} |", cell(figures, figure)),
+                )
+            });
+            table += &format!(
+                "| {mark}{who}{mark} | {era} |{}\n",
+                cells.collect::<String>()
+            );
         }
     }
     table
 }
 
 fn cell(figures: &Figures, figure: &Figure) -> String {
-    let Some(rounds) = figure.rounds else {
+    let Some(rounds) = figure.rounds() else {
         return figure.note.clone().unwrap_or_else(|| "-".into());
     };
     let value = format_number(rounds.median);
@@ -123,23 +121,25 @@ fn cell(figures: &Figures, figure: &Figure) -> String {
 }
 
 /// The machine, the system and the compiler.
-fn machine() -> String {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let cores = format!("{cores} core{}", if cores == 1 { "" } else { "s" });
+fn machine() -> Result<String> {
+    let cores = match cores() {
+        1 => "1 core".to_owned(),
+        cores => format!("{cores} cores"),
+    };
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let cpu = cpu.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == "model name").then(|| value.trim())
-    });
-    let cpu = cpu.unwrap_or(std::env::consts::ARCH);
+    let mut lines = cpu.lines().filter_map(|line| line.split_once(':'));
+    let model = lines.find(|(name, _)| name.trim() == "model name");
+    let model = model.map_or(std::env::consts::ARCH, |(_, model)| model.trim());
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = kernel.split(['-', '\n']).next().unwrap_or_default();
     let system = std::env::consts::OS;
-    let rustc = Command::new("rustc").arg("--version").output();
-    let rustc = rustc.map_or_else(|_| Vec::new(), |output| output.stdout);
-    let rustc = String::from_utf8_lossy(&rustc);
+    let shell = shell()?;
+    let rustc = cmd!(shell, "rustc --version").read()?;
     let rustc: Vec<&str> = rustc.split_whitespace().take(2).collect();
-    format!("{cores} ({cpu}), {system} {kernel}, {}", rustc.join(" "))
+    Ok(format!(
+        "{cores} ({model}), {system} {kernel}, {}",
+        rustc.join(" ")
+    ))
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
             line(work_case_metric, "everlink-tokio", "legacy", "15.58"),
         ];
         let figures = Figures::from_lines(&lines.join("\n")).expect("figures");
-        let page = write(&figures, "## What was found\n\nMuch.\n");
+        let page = page(&figures, "## What was found\n\nMuch.\n").expect("a page");
         for part in [
             "## A child process\n",
             "(benchmarks/stdio.svg)",

@@ -1,5 +1,7 @@
 //! Chooses which figures are plotted, and their titles. Must not draw.
 
+use anyhow::Result;
+
 use super::figures::{Figures, distinct};
 use super::plot::{self, Mark, Panel, Row};
 
@@ -33,15 +35,17 @@ const TITLES: &[(&str, &str)] = &[
 ];
 
 /// A plot for each measured work.
-pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
-    let plotted = PANELS.iter().filter_map(|(work, panels)| {
-        let panels = panels
-            .iter()
-            .filter_map(|(case, metric)| panel(figures, work, case, metric));
+pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>> {
+    let mut plots = Vec::new();
+    for (work, panels) in PANELS {
+        let panels = panels.iter();
+        let panels = panels.filter_map(|(case, metric)| panel(figures, work, case, metric));
         let panels: Vec<Panel<'_>> = panels.collect();
-        (!panels.is_empty()).then(|| Ok((*work, plot::draw(work, &panels)?)))
-    });
-    plotted.collect()
+        if !panels.is_empty() {
+            plots.push((*work, plot::draw(work, &panels)?));
+        }
+    }
+    Ok(plots)
 }
 
 fn panel<'a>(
@@ -50,30 +54,30 @@ fn panel<'a>(
     case: &'a str,
     metric: &'a str,
 ) -> Option<Panel<'a>> {
-    let plotted = figures
-        .of_case(work, case)
-        .filter(move |figure| figure.metric == metric);
-    let rows = distinct(plotted.clone().map(|figure| &*figure.who)).into_iter();
-    let rows = rows.map(|who| {
-        let library_figures = plotted.clone().filter(|figure| figure.who == who);
+    let plotted = figures.of_case(work, case);
+    let plotted = plotted.filter(move |figure| figure.metric == metric);
+    let row = |who| {
+        let of_library = plotted.clone().filter(|figure| figure.who == who);
+        let marks = of_library.map(|figure| Mark {
+            era: &figure.era,
+            rounds: figure.rounds(),
+            note: figure.note.as_deref(),
+        });
         Row {
             who,
-            marks: library_figures
-                .map(|figure| Mark {
-                    era: &figure.era,
-                    rounds: figure.rounds,
-                    note: figure.note.as_deref(),
-                })
-                .collect(),
+            marks: marks.collect(),
         }
-    });
+    };
     let title = TITLES.iter().find(|(name, _)| *name == metric);
     let title = title.map_or(metric, |(_, title)| *title);
     Some(Panel {
         title: format!("{case}: {title}"),
         unit: &plotted.clone().next()?.unit,
         is_more_better: metric.starts_with("throughput"),
-        rows: rows.collect(),
+        rows: distinct(plotted.clone().map(|figure| &*figure.who))
+            .into_iter()
+            .map(row)
+            .collect(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Draws bars with whiskers as SVG, for light and dark pages. Must not depend on what is drawn. `lines` draws other panels in the same style.
 
+use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
@@ -74,9 +75,9 @@ type Bars<'a, X> = DrawingArea<SVGBackend<'a>, Cartesian2d<X, RangedCoordf64>>;
 pub(crate) type Drawn = Result<(), Box<dyn core::error::Error>>;
 
 /// Draws the panels below each other.
-pub(crate) fn draw(name: &str, panels: &[impl Draw]) -> Result<String, String> {
+pub(crate) fn draw(name: &str, panels: &[impl Draw]) -> Result<String> {
     let mut svg = String::new();
-    draw_panels(&mut svg, panels).map_err(|error| format!("a plot cannot be drawn: {error}"))?;
+    draw_panels(&mut svg, panels).map_err(|error| anyhow!("a plot cannot be drawn: {error}"))?;
     let head = svg.find('>').map_or(0, |end| end + 1);
     svg.insert_str(head, &format!("<title>{name}</title>{DARK}"));
     Ok(svg)
