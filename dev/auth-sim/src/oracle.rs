@@ -3,12 +3,13 @@
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use everlink::auth::Key;
 
 use crate::fact::{Access, Fact, Pid};
 use crate::mark::{Kind, Mark};
-use crate::rule::{Rule, Violation};
+use crate::rule::Rule;
 use crate::script::{Refreshes, Setup};
 
 /// How long a token must have been of use, so that the next sign-in is a new matter, in milliseconds.
@@ -125,7 +126,11 @@ pub(crate) struct Oracle {
     has_lock_failed: bool,
     /// Whether clocks jumped or the store failed. Then it is not clear from outside when a token has lived.
     is_age_unclear: bool,
-    violation: Option<Violation>,
+}
+
+/// Ends the run: a rule is broken.
+fn broken(rule: Rule, details: impl Display) -> ! {
+    panic!("({}) {details}", rule as u8 + 1)
 }
 
 impl Oracle {
@@ -143,17 +148,7 @@ impl Oracle {
             clients_were_replaced: false,
             has_lock_failed: false,
             is_age_unclear: false,
-            violation: None,
         }
-    }
-
-    pub(crate) const fn violation(&self) -> Option<&Violation> {
-        self.violation.as_ref()
-    }
-
-    fn broken(&mut self, rule: Rule, details: impl Into<String>) {
-        let details = details.into();
-        self.violation.get_or_insert(Violation { rule, details });
     }
 
     /// Judges a fact.
@@ -180,7 +175,7 @@ impl Oracle {
             Fact::Saved { key, record } => self.saved(pid, key, record),
             Fact::Deleted { key } => {
                 if !self.processes[pid].is_signing_out {
-                    self.broken(Rule::NothingIsForgotten, format!("{pid} deleted {key:?}"));
+                    broken(Rule::NothingIsForgotten, format!("{pid} deleted {key:?}"));
                 }
                 self.store.remove(*key);
             }
@@ -206,8 +201,10 @@ impl Oracle {
             }
             Fact::Refused => {
                 if self.processes[pid].open.is_none() {
-                    let details = format!("{pid} reported a refusal that nobody waits for");
-                    self.broken(Rule::OneFlow, details);
+                    broken(
+                        Rule::OneFlow,
+                        format!("{pid} reported a refusal that nobody waits for"),
+                    );
                 }
                 self.closed(when, pid, false);
             }
@@ -223,8 +220,10 @@ impl Oracle {
             Fact::FaultsEnded => self.last_sign_ins = Some(0),
             Fact::Finished { has_token } => {
                 if !has_token {
-                    let details = format!("{pid} got no token, though all faults are over");
-                    self.broken(Rule::Recovers, details);
+                    broken(
+                        Rule::Recovers,
+                        format!("{pid} got no token, though all faults are over"),
+                    );
                 }
             }
         }
@@ -295,8 +294,10 @@ impl Oracle {
             return;
         }
         let by = found.map(|rotation| rotation.by);
-        let details = format!("{pid} used {token:?}, which {by:?} had renewed");
-        self.broken(Rule::FamilyIsKept, details);
+        broken(
+            Rule::FamilyIsKept,
+            format!("{pid} used {token:?}, which {by:?} had renewed"),
+        );
     }
 
     fn sent(&mut self, when: When, pid: Pid, url: &str, text: &str) {
@@ -317,8 +318,10 @@ impl Oracle {
                 }
             };
             if !is_home {
-                let details = format!("{pid} sent {kind:?} {mark:?} to {url}");
-                self.broken(Rule::SecretsStayHome, details);
+                broken(
+                    Rule::SecretsStayHome,
+                    format!("{pid} sent {kind:?} {mark:?} to {url}"),
+                );
             }
         }
         if let Some(mark) = Mark::find(text, Kind::Refresh) {
@@ -332,8 +335,10 @@ impl Oracle {
         process.hour.1 += 1;
         let (_, exchanges, challenges) = process.hour;
         if exchanges > EXCHANGES + EXCHANGES_PER_CHALLENGE * challenges {
-            let details = format!("{pid} began {exchanges} exchanges within an hour");
-            self.broken(Rule::NoHotLoop, details);
+            broken(
+                Rule::NoHotLoop,
+                format!("{pid} began {exchanges} exchanges within an hour"),
+            );
         }
     }
 
@@ -342,8 +347,10 @@ impl Oracle {
         let newest = process.newest.get(&mark.family).copied();
         let is_replaced = self.is_rotating && newest.is_some_and(|newest| mark.serial < newest);
         if !url.ends_with("/revoke") && (is_replaced || process.ended.contains(&mark)) {
-            let details = format!("{pid} sent {mark:?} again; the newest is {newest:?}");
-            self.broken(Rule::TokenIsSpentOnce, details);
+            broken(
+                Rule::TokenIsSpentOnce,
+                format!("{pid} sent {mark:?} again; the newest is {newest:?}"),
+            );
         }
     }
 
@@ -365,8 +372,10 @@ impl Oracle {
         };
         open.renewals += 1;
         if open.renewals > open.refused.1 + open.jumps {
-            let details = format!("{pid} renewed {} times for one challenge", open.renewals);
-            self.broken(Rule::OneFlow, details);
+            broken(
+                Rule::OneFlow,
+                format!("{pid} renewed {} times for one challenge", open.renewals),
+            );
         }
     }
 
@@ -379,8 +388,10 @@ impl Oracle {
     fn visited(&mut self, when: When, pid: Pid, url: &str) {
         for kind in Kind::ALL {
             if Mark::find(url, kind).is_some() {
-                let details = format!("{pid} showed {kind:?} to the browser");
-                self.broken(Rule::SecretsStayHome, details);
+                broken(
+                    Rule::SecretsStayHome,
+                    format!("{pid} showed {kind:?} to the browser"),
+                );
             }
         }
         self.forgive_if_lived(when, pid);
@@ -402,13 +413,17 @@ impl Oracle {
             (of_flow, jumps) = (open.sign_ins, open.jumps);
         }
         if !is_step_up && !is_refused_soon && refresh.is_some_and(|mark| self.is_usable(mark)) {
-            let details = format!("{pid} opened a browser, and the store has {refresh:?}");
-            self.broken(Rule::NoNeedlessSignIn, details);
+            broken(
+                Rule::NoNeedlessSignIn,
+                format!("{pid} opened a browser, and the store has {refresh:?}"),
+            );
         }
         // A token can expire in a sleep before it was used.
         if of_flow > (1 + jumps) * (1 + u32::from(self.clients_were_replaced)) {
-            let details = format!("{pid} opened {of_flow} browsers for one challenge");
-            self.broken(Rule::OneFlow, details);
+            broken(
+                Rule::OneFlow,
+                format!("{pid} opened {of_flow} browsers for one challenge"),
+            );
         }
         // The application has asked for one of them itself.
         let sign_ins =
@@ -416,14 +431,18 @@ impl Oracle {
         // A client that is no longer known leads to another request in the same sign-in.
         let most = sign_ins * (1 + u32::from(self.clients_were_replaced));
         if count > most {
-            let details = format!("{pid} opened {count} browsers without a token that lived");
-            self.broken(Rule::FewSignIns, details);
+            broken(
+                Rule::FewSignIns,
+                format!("{pid} opened {count} browsers without a token that lived"),
+            );
         }
         if let Some(last) = &mut self.last_sign_ins {
             *last += 1;
             if *last > 1 + u32::from(self.clients_were_replaced) {
-                let details = "more than one sign-in was needed after all faults were over";
-                self.broken(Rule::Recovers, details);
+                broken(
+                    Rule::Recovers,
+                    "more than one sign-in was needed after all faults were over",
+                );
             }
         }
     }
@@ -526,8 +545,10 @@ impl Oracle {
     fn check_age(&mut self, when: When, pid: Pid, open: Open) {
         if when.mono > open.since + OUTCOME && !open.is_answered {
             let minutes = (when.mono - open.since) / 60_000;
-            let details = format!("a challenge of {pid} had no outcome for {minutes} minutes");
-            self.broken(Rule::OneFlow, details);
+            broken(
+                Rule::OneFlow,
+                format!("a challenge of {pid} had no outcome for {minutes} minutes"),
+            );
         }
     }
 
@@ -543,16 +564,19 @@ impl Oracle {
             return;
         };
         if !is_idle && !has_deadline {
-            let details = format!("{pid} waits without a deadline");
-            self.broken(Rule::NoEndlessWait, details);
+            broken(
+                Rule::NoEndlessWait,
+                format!("{pid} waits without a deadline"),
+            );
         }
         if *is_idle && (*locks > 0 || *is_redirect_open) {
-            let details =
-                format!("{pid} is idle with {locks} locks; redirect open: {is_redirect_open}");
-            self.broken(Rule::NoEndlessWait, details);
+            broken(
+                Rule::NoEndlessWait,
+                format!("{pid} is idle with {locks} locks; redirect open: {is_redirect_open}"),
+            );
         }
         if *spins > 3 {
-            self.broken(Rule::NoHotLoop, format!("a deadline of {pid} stays due"));
+            broken(Rule::NoHotLoop, format!("a deadline of {pid} stays due"));
         }
         self.processes[pid].is_idle = *is_idle;
         if *is_idle {
@@ -564,12 +588,16 @@ impl Oracle {
             }
             let is_same = open.narrow.is_some() && open.narrow == self.processes[pid].current;
             if *is_idle && is_same && open.has_token && open.is_answered {
-                let details = format!("{pid} shall use a token again that is too narrow");
-                self.broken(Rule::OneFlow, details);
+                broken(
+                    Rule::OneFlow,
+                    format!("{pid} shall use a token again that is too narrow"),
+                );
             }
             if *is_idle && !open.is_answered {
-                let details = format!("{pid} is idle, and a challenge has no outcome");
-                self.broken(Rule::OneFlow, details);
+                broken(
+                    Rule::OneFlow,
+                    format!("{pid} is idle, and a challenge has no outcome"),
+                );
             }
             self.check_age(when, pid, open);
         }

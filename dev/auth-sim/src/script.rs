@@ -1,9 +1,6 @@
 //! The script of a run: its setup and its timed steps. Generated from a seed, written as text and parsed. Must not run anything.
 
-use std::fmt;
-use std::str::FromStr;
-
-use everlink_simulation::{BadScript, Rng, number, script_enum};
+use everlink_simulation::{Rng, script_enum, script_line};
 
 use crate::Script;
 
@@ -74,32 +71,36 @@ script_enum! {
     }
 }
 
-/// The world of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Setup {
-    /// The seed of everything that the steps leave open, such as latencies.
-    pub seed: u64,
-    /// The number of processes.
-    pub processes: u64,
-    /// How long an access token lives, in seconds.
-    pub life: u64,
-    /// How the authorization server treats refresh tokens.
-    pub refreshes: Refreshes,
+script_line! {
+    /// The world of a run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Setup: "seed ", "seed NUMBER PROCESSES SECONDS REFRESHES" {
+        /// The seed of everything that the steps leave open, such as latencies.
+        pub seed: u64,
+        /// The number of processes.
+        pub processes: u64,
+        /// How long an access token lives, in seconds.
+        pub life: u64,
+        /// How the authorization server treats refresh tokens.
+        pub refreshes: Refreshes,
+    }
 }
 
-/// A step of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// The time after the step before, in milliseconds by the monotonic clock.
-    pub after: u64,
-    /// What happens.
-    pub kind: Kind,
-    /// The number of a process.
-    pub process: u64,
-    /// Details, whose meaning depends on the kind.
-    pub parameter: u64,
+script_line! {
+    /// A step of a run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Step: "+", "+MILLISECONDS KIND PROCESS PARAMETER" {
+        /// The time after the step before, in milliseconds by the monotonic clock.
+        pub after: u64,
+        /// What happens.
+        pub kind: Kind,
+        /// The number of a process.
+        pub process: u64,
+        /// Details, whose meaning depends on the kind.
+        pub parameter: u64,
+    }
 }
 
 impl Kind {
@@ -165,65 +166,4 @@ pub(crate) const fn sleep_of(parameter: u64) -> u64 {
         _ => 1_440 + parameter / 4 % 5_760,
     };
     minutes * 60_000
-}
-
-impl fmt::Display for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setup {
-            seed,
-            processes,
-            life,
-            refreshes,
-        } = self;
-        write!(f, "seed {seed} {processes} {life} {refreshes}")
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step {
-            after,
-            kind,
-            process,
-            parameter,
-        } = self;
-        write!(f, "+{after} {kind} {process} {parameter}")
-    }
-}
-
-impl FromStr for Setup {
-    type Err = BadScript;
-
-    fn from_str(line: &str) -> Result<Setup, BadScript> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let ["seed", seed, processes, life, refreshes] = words[..] else {
-            let wanted = "seed NUMBER PROCESSES SECONDS REFRESHES";
-            return Err(BadScript(format!("`{line}` is not `{wanted}`")));
-        };
-        Ok(Setup {
-            seed: number(seed)?,
-            processes: number::<u64>(processes)?.clamp(1, 64),
-            life: number::<u64>(life)?.max(1),
-            refreshes: refreshes.parse()?,
-        })
-    }
-}
-
-impl FromStr for Step {
-    type Err = BadScript;
-
-    fn from_str(line: &str) -> Result<Step, BadScript> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [after, kind, process, parameter] = words[..] else {
-            let wanted = "+MILLISECONDS KIND PROCESS PARAMETER";
-            return Err(BadScript(format!("`{line}` is not `{wanted}`")));
-        };
-        let after = after.strip_prefix('+').unwrap_or(after);
-        Ok(Step {
-            after: number(after)?,
-            kind: kind.parse()?,
-            process: number(process)?,
-            parameter: number(parameter)?,
-        })
-    }
 }

@@ -1,9 +1,6 @@
 //! The script of a run: its seed and its timed faults. Generated from a seed, written as text and parsed. Must not run anything.
 
-use std::fmt;
-use std::str::FromStr;
-
-use everlink_simulation::{BadScript, Rng, number, script_enum};
+use everlink_simulation::{Rng, script_enum, script_line};
 
 use crate::Script;
 
@@ -30,26 +27,30 @@ script_enum! {
     }
 }
 
-/// The setup of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Setup {
-    /// The seed of everything that the steps leave open.
-    pub seed: u64,
+script_line! {
+    /// The setup of a run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Setup: "seed ", "seed NUMBER" {
+        /// The seed of everything that the steps leave open.
+        pub seed: u64,
+    }
 }
 
-/// A fault at a time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// The time after the step before, in milliseconds.
-    pub after: u64,
-    /// The fault.
-    pub fault: Fault,
-    /// The number of a server, or of an exchange.
-    pub which: u64,
-    /// How long it lasts, in milliseconds.
-    pub span: u64,
+script_line! {
+    /// A fault at a time.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Step: "+", "+MILLISECONDS FAULT WHICH MILLISECONDS" {
+        /// The time after the step before, in milliseconds.
+        pub after: u64,
+        /// The fault.
+        pub fault: Fault,
+        /// The number of a server, or of an exchange.
+        pub which: u64,
+        /// How long it lasts, in milliseconds.
+        pub span: u64,
+    }
 }
 
 /// The script of a seed. It has some of the faults.
@@ -69,52 +70,4 @@ pub(crate) fn from_seed(seed: u64) -> Script {
     }
     let setup = Setup { seed };
     Script { setup, steps }
-}
-
-impl fmt::Display for Setup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {}", self.seed)
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step {
-            after,
-            fault,
-            which,
-            span,
-        } = self;
-        write!(f, "+{after} {fault} {which} {span}")
-    }
-}
-
-impl FromStr for Setup {
-    type Err = BadScript;
-
-    fn from_str(line: &str) -> Result<Setup, BadScript> {
-        let seed = line.strip_prefix("seed ");
-        let seed = seed.ok_or_else(|| BadScript(format!("`{line}` is not `seed NUMBER`")))?;
-        Ok(Setup {
-            seed: number(seed)?,
-        })
-    }
-}
-
-impl FromStr for Step {
-    type Err = BadScript;
-
-    fn from_str(line: &str) -> Result<Step, BadScript> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [after, fault, which, span] = words[..] else {
-            let wanted = "+MILLISECONDS FAULT WHICH MILLISECONDS";
-            return Err(BadScript(format!("`{line}` is not `{wanted}`")));
-        };
-        Ok(Step {
-            after: number(after.strip_prefix('+').unwrap_or(after))?,
-            fault: fault.parse()?,
-            which: number(which)?,
-            span: number(span)?,
-        })
-    }
 }

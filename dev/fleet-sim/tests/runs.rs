@@ -1,7 +1,7 @@
 //! A few of the runs that `cargo xtask fleet-sim` makes by the hundred thousand, and a flaw for each rule.
 
 use everlink_fleet_sim::{FleetSimulation, Rule, Script};
-use everlink_simulation::testing;
+use everlink_simulation::{Simulation, testing};
 
 #[test]
 fn seeds_1_to_100_break_no_rule_and_cover_all_faults() {
@@ -29,8 +29,8 @@ fn invalid_script_text_is_rejected_with_a_reason() {
 
 #[test]
 fn each_flaw_is_detected() {
-    for rule in Rule::ALL {
-        testing::assert_detects::<FleetSimulation>(rule, 200);
+    for rule in FleetSimulation::RULES {
+        testing::assert_detects::<FleetSimulation>(*rule, 200);
     }
 }
 

@@ -37,6 +37,7 @@ mod both;
 mod client;
 mod conversation;
 pub mod explore;
+pub mod fleet;
 mod header;
 mod json;
 mod ledger;
@@ -107,7 +108,7 @@ pub fn server_stdio(data: &[u8]) {
 
 /// Tests several servers with one store.
 pub fn shared_store(data: &[u8]) {
-    server::fleet::run(data);
+    fleet::target::run(data);
 }
 
 /// Tests both ends of a link.
@@ -133,7 +134,7 @@ pub fn show(target: &str, data: &[u8]) -> String {
         "pair" => world::show::<both::Both>(data, Read::read),
         "relay" => world::show::<relay::Guarded>(data, Read::read),
         "server_http" => world::show::<server::http::Site>(data, Read::read),
-        "shared_store" => server::fleet::show(data),
+        "shared_store" => fleet::target::show(data),
         "server_stdio" => world::show::<server::pipe::Pipe>(data, Read::read),
         "auth_machine" => auth::show_machine(data),
         "auth_challenge" | "auth_document" | "auth_redirect" => data.escape_ascii().to_string(),

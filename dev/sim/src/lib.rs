@@ -21,6 +21,8 @@
 //! `cargo xtask sim --runs N --seed S` runs many seeds and prints the counts. A run that breaks a rule is [shrunk](shrink) to a small
 //! script for a test.
 
+use std::time::Duration;
+
 mod oracle;
 mod report;
 mod script;
@@ -28,8 +30,8 @@ mod subject;
 mod world;
 
 pub use everlink_simulation::{BadScript, run, run_with_trace, shrink};
-use everlink_simulation::{Cap, RunResult, Simulation};
-pub use oracle::{Rule, Violation};
+use everlink_simulation::{Cap, Simulation};
+pub use oracle::Rule;
 pub use script::{Action, Dialect, Fault, Pace, Peer, Room, Setup, Shape, Step, StepKind};
 
 /// A run.
@@ -51,7 +53,7 @@ impl Simulation for LinkSimulation {
 
     const CRATE: &'static str = "everlink_sim";
     const BREAK_HELP: &'static str = "use a machine that breaks the rule of this number";
-    const RULES: &'static [Rule] = &Rule::ALL;
+    const RULES: &'static [Rule] = Rule::ALL;
     const RULE_OF_PANICS: Rule = Rule::PeerIsHarmless;
     const RULE_OF_REPEATS: Rule = Rule::TimeOnlyByInput;
     const FAULTS: &'static [Fault] = Fault::ALL;
@@ -69,7 +71,7 @@ impl Simulation for LinkSimulation {
         script::from_seed(seed)
     }
 
-    fn play(script: &Script, flaw: Option<Rule>, report: Report) -> RunResult<LinkSimulation> {
+    fn play(script: &Script, flaw: Option<Rule>, report: &mut Report) -> Duration {
         world::play(script, flaw, report)
     }
 }

@@ -1,8 +1,9 @@
 //! The script of a run: its setup and its timed steps. Generated from a seed, written as text and parsed. Must not run anything.
 
-mod text;
+use std::fmt;
+use std::str::SplitWhitespace;
 
-use everlink_simulation::{Rng, script_enum};
+use everlink_simulation::{BadScript, Rng, Words, script_enum, script_line};
 
 use crate::Script;
 
@@ -205,34 +206,38 @@ script_enum! {
     }
 }
 
-/// The setup of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Setup {
-    /// The seed for random decisions of the world.
-    pub seed: u64,
-    /// The transports.
-    pub shape: Shape,
-    /// The last server.
-    pub peer: Peer,
-    /// The era.
-    pub dialect: Dialect,
-    /// The timeouts.
-    pub pace: Pace,
-    /// The limits.
-    pub room: Room,
+script_line! {
+    /// The setup of a run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Setup: "seed ", "seed NUMBER SHAPE PEER DIALECT PACE ROOM" {
+        /// The seed for random decisions of the world.
+        pub seed: u64,
+        /// The transports.
+        pub shape: Shape,
+        /// The last server.
+        pub peer: Peer,
+        /// The era.
+        pub dialect: Dialect,
+        /// The timeouts.
+        pub pace: Pace,
+        /// The limits.
+        pub room: Room,
+    }
 }
 
-/// A step of a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Step {
-    /// The delay since the step before, in milliseconds.
-    pub after: u32,
-    /// The action or the fault.
-    pub kind: StepKind,
-    /// A parameter: a duration, an index or a variant, depending on the kind.
-    pub parameter: u32,
+script_line! {
+    /// A step of a script.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Step: "+", "+MILLISECONDS do|fail WORD NUMBER" {
+        /// The delay since the step before, in milliseconds.
+        pub after: u32,
+        /// The action or the fault.
+        pub kind: StepKind,
+        /// A parameter: a duration, an index or a variant, depending on the kind.
+        pub parameter: u32,
+    }
 }
 
 /// The kind of a step.
@@ -243,6 +248,25 @@ pub enum StepKind {
     Do(Action),
     /// A fault of the world.
     Fail(Fault),
+}
+
+impl fmt::Display for StepKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StepKind::Do(action) => write!(f, "do {action}"),
+            StepKind::Fail(fault) => write!(f, "fail {fault}"),
+        }
+    }
+}
+
+impl Words for StepKind {
+    fn read(words: &mut SplitWhitespace<'_>) -> Option<Result<StepKind, BadScript>> {
+        Some(match words.next()? {
+            "do" => Action::read(words)?.map(StepKind::Do),
+            "fail" => Fault::read(words)?.map(StepKind::Fail),
+            other => Err(BadScript(format!("`{other}` is neither `do` nor `fail`"))),
+        })
+    }
 }
 
 /// A script has at most this many steps.

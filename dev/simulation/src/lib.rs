@@ -1,8 +1,9 @@
 //! What the simulators share: runs from seeds, scripts as text, counts, shrinking and the program.
 //!
 //! A simulator implements [`Simulation`]: it generates a [`Script`] from a seed, and plays it in a world that an oracle judges by its rules.
-//! The rest is here. [`run`] turns panics into violations, [`shrink`] makes scripts smaller, [`main`] is the program, and [`testing`] has the
-//! tests that every simulator needs. The same script gives the same run.
+//! A broken rule is a panic whose text begins with the number of the rule in brackets, as in `(7) ...`. So the simulators can use the rules of
+//! the fuzz targets. The rest is here. [`run`] turns panics into violations, [`shrink`] makes scripts smaller, [`main`] is the program, and
+//! [`testing`] has the tests that every simulator needs. The same script gives the same run.
 
 mod program;
 mod report;
@@ -15,11 +16,12 @@ pub mod testing;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
+use std::time::Duration;
 
 pub use program::main;
 pub use report::Report;
 pub use rng::Rng;
-pub use script::{BadScript, Script, number};
+pub use script::{BadScript, Script, Words};
 pub use shrink::shrink;
 
 /// Limits for a number in a step, and the function that lowers the number to a limit.
@@ -45,7 +47,7 @@ pub trait Simulation: Clone + fmt::Debug + Eq + 'static {
     const BREAK_HELP: &'static str;
     /// The rules that can be broken on purpose, numbered from 1.
     const RULES: &'static [Self::Rule];
-    /// The rule that a panic breaks.
+    /// The rule that is broken by a panic without a number.
     const RULE_OF_PANICS: Self::Rule;
     /// The rule that is broken if two runs of a script differ.
     const RULE_OF_REPEATS: Self::Rule;
@@ -58,12 +60,9 @@ pub trait Simulation: Clone + fmt::Debug + Eq + 'static {
 
     /// The script of this seed.
     fn script(seed: u64) -> Script<Self>;
-    /// Runs a script to its end, and adds to an empty report.
-    fn play(
-        script: &Script<Self>,
-        flaw: Option<Self::Rule>,
-        report: Report<Self>,
-    ) -> RunResult<Self>;
+    /// Runs a script to its end, or panics when a rule is broken. Adds to an empty report. Returns the simulated time.
+    fn play(script: &Script<Self>, flaw: Option<Self::Rule>, report: &mut Report<Self>)
+    -> Duration;
     /// Why no run can take this row of the table, if so.
     fn why_not_taken(_from: &str, _on: &str, _to: &str) -> Option<&'static str> {
         None
@@ -111,16 +110,32 @@ pub fn run_with_trace<S: Simulation>(script: &Script<S>, flaw: Option<S::Rule>) 
 fn run_with<S: Simulation>(
     script: &Script<S>,
     flaw: Option<S::Rule>,
-    report: Report<S>,
+    mut report: Report<S>,
 ) -> RunResult<S> {
-    let result = catch_unwind(AssertUnwindSafe(|| S::play(script, flaw, report)));
-    result.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied());
-        let details = format!("it panicked: {}", text.unwrap_or("without a text"));
-        let rule = S::RULE_OF_PANICS;
-        (Report::default(), Some(Violation { rule, details }))
-    })
+    let play = AssertUnwindSafe(|| S::play(script, flaw, &mut report));
+    match catch_unwind(play) {
+        Ok(simulated) => {
+            report.finish_run(simulated);
+            (report, None)
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied());
+            (report, Some(violation::<S>(text.unwrap_or("no text"))))
+        }
+    }
+}
+
+/// What the text of a panic says.
+fn violation<S: Simulation>(text: &str) -> Violation<S::Rule> {
+    let numbered = text.strip_prefix('(').and_then(|text| {
+        let (numbers, details) = text.split_once(") ")?;
+        let number: usize = numbers.split(',').next()?.parse().ok()?;
+        Some((*S::RULES.get(number.checked_sub(1)?)?, details.to_owned()))
+    });
+    let (rule, details) =
+        numbered.unwrap_or_else(|| (S::RULE_OF_PANICS, format!("it panicked: {text}")));
+    Violation { rule, details }
 }
 
 /// Runs a script in text form, for a test.

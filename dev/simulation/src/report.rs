@@ -54,7 +54,7 @@ impl<S: Simulation> Default for Report<S> {
 /// What a world reports.
 impl<S: Simulation> Report<S> {
     /// Counts a run that took this much simulated time.
-    pub fn finish_run(&mut self, simulated: Duration) {
+    pub(crate) fn finish_run(&mut self, simulated: Duration) {
         self.runs += 1;
         self.simulated += simulated;
         self.latest.clear();

@@ -1,7 +1,7 @@
 //! Scripts as text, and the words in them. Must not know what they mean.
 
 use std::fmt;
-use std::str::FromStr;
+use std::str::{FromStr, SplitWhitespace};
 
 use crate::Simulation;
 
@@ -19,8 +19,8 @@ use crate::Simulation;
 ///         1 Tails = "tails",
 ///     }
 /// }
-/// assert_eq!("tails".parse(), Ok(Side::Tails));
-/// assert_eq!("edge".parse::<Side>().unwrap_err().to_string(), "`edge` is none of: heads, tails");
+/// assert_eq!(Side::Tails.to_string(), "tails");
+/// assert_eq!(Side::WEIGHTS, [3, 1]);
 /// ```
 #[macro_export]
 macro_rules! script_enum {
@@ -43,14 +43,13 @@ macro_rules! script_enum {
             }
         }
 
-        impl ::std::str::FromStr for $name {
-            type Err = $crate::BadScript;
-
-            fn from_str(word: &str) -> Result<$name, $crate::BadScript> {
-                match word {
+        impl $crate::Words for $name {
+            fn read(words: &mut ::std::str::SplitWhitespace<'_>) -> Option<Result<$name, $crate::BadScript>> {
+                let word = words.next()?;
+                Some(match word {
                     $($word => Ok($name::$variant),)+
                     _ => Err($crate::BadScript(format!("`{word}` is none of: {}", [$($word),+].join(", ")))),
-                }
+                })
             }
         }
     };
@@ -68,14 +67,79 @@ impl fmt::Display for BadScript {
 
 impl std::error::Error for BadScript {}
 
-/// Parses a number in a script.
-///
-/// # Errors
-///
-/// If the word is no number of this type.
-pub fn number<T: FromStr>(word: &str) -> Result<T, BadScript> {
+/// What is read from words of a line.
+pub trait Words: Sized {
+    /// Reads it from the next words. `None` if there are too few.
+    fn read(words: &mut SplitWhitespace<'_>) -> Option<Result<Self, BadScript>>;
+}
+
+fn number<T: FromStr>(words: &mut SplitWhitespace<'_>) -> Option<Result<T, BadScript>> {
+    let word = words.next()?;
     let bad_number = |_| BadScript(format!("`{word}` is no number"));
-    word.parse().map_err(bad_number)
+    Some(word.parse().map_err(bad_number))
+}
+
+impl Words for u32 {
+    fn read(words: &mut SplitWhitespace<'_>) -> Option<Result<u32, BadScript>> {
+        number(words)
+    }
+}
+
+impl Words for u64 {
+    fn read(words: &mut SplitWhitespace<'_>) -> Option<Result<u64, BadScript>> {
+        number(words)
+    }
+}
+
+/// Defines a struct that is a line of a script: a fixed beginning, then its fields with a space between two.
+///
+/// ```
+/// use everlink_simulation::BadScript;
+///
+/// everlink_simulation::script_line! {
+///     /// A pause.
+///     #[derive(Debug, PartialEq)]
+///     pub struct Pause: "wait ", "wait SECONDS TIMES" {
+///         /// Its length.
+///         pub seconds: u64,
+///         /// How often.
+///         pub times: u32,
+///     }
+/// }
+/// let line = "wait 3 5";
+/// assert_eq!(line.parse(), Ok(Pause { seconds: 3, times: 5 }));
+/// assert_eq!(Pause { seconds: 3, times: 5 }.to_string(), line);
+/// assert_eq!("wait 3".parse::<Pause>(), Err(BadScript("`wait 3` is not `wait SECONDS TIMES`".into())));
+/// ```
+#[macro_export]
+macro_rules! script_line {
+    ($(#[$meta:meta])* pub struct $name:ident: $start:literal, $wanted:literal {
+        $($(#[$of:meta])* pub $field:ident: $type:ty,)+
+    }) => {
+        $(#[$meta])*
+        pub struct $name { $($(#[$of])* pub $field: $type,)+ }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let words = [$(self.$field.to_string()),+];
+                write!(f, "{}{}", $start, words.join(" "))
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::BadScript;
+
+            fn from_str(line: &str) -> Result<$name, $crate::BadScript> {
+                let bad = || $crate::BadScript(format!("`{line}` is not `{}`", $wanted));
+                let rest = line.strip_prefix($start).ok_or_else(bad)?;
+                let mut words = rest.split_whitespace();
+                let read = $name {
+                    $($field: <$type as $crate::Words>::read(&mut words).ok_or_else(bad)??,)+
+                };
+                words.next().map_or(Ok(read), |_| Err(bad()))
+            }
+        }
+    };
 }
 
 /// A run: its setup and its timed steps. As text, the setup and each step have a line each.

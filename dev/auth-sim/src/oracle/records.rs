@@ -2,7 +2,7 @@
 
 use everlink::auth::{Key, Lock};
 
-use super::{Fate, Oracle, When};
+use super::{Fate, Oracle, When, broken};
 use crate::fact::Pid;
 use crate::mark::{Kind, Mark};
 use crate::rule::Rule;
@@ -59,16 +59,20 @@ impl Oracle {
                 let refused = Mark::find_in(before, Kind::Refresh);
                 let was_told = |token| self.processes[pid].ended.contains(&token);
                 if !refused.is_some_and(was_told) {
-                    let details = format!("{pid} deleted {before_access:?}, which was not refused");
-                    self.broken(Rule::NothingIsForgotten, details);
+                    broken(
+                        Rule::NothingIsForgotten,
+                        format!("{pid} deleted {before_access:?}, which was not refused"),
+                    );
                 }
             }
             (Some(before), Some(after)) => {
                 // Without the lock of the sign-in, two processes may sign in at once. Either result is good.
                 let is_either = self.has_lock_failed && after.family != before.family;
                 if (after.family, after.serial) < (before.family, before.serial) && !is_either {
-                    let details = format!("{pid} replaced {before:?} by the older {after:?}");
-                    self.broken(Rule::NothingIsForgotten, details);
+                    broken(
+                        Rule::NothingIsForgotten,
+                        format!("{pid} replaced {before:?} by the older {after:?}"),
+                    );
                 }
             }
             (None, _) => {}

@@ -12,7 +12,7 @@ use crate::rule::Rule;
 use crate::script::Kind;
 use crate::site::{Effect, Verdict};
 
-impl World {
+impl World<'_> {
     pub(super) fn deliver(&mut self, pid: Pid, delivery: Delivery) {
         if self.processes[pid].auth.is_none() {
             return;

@@ -10,7 +10,7 @@ use crate::rule::Rule;
 use crate::script::Kind;
 use crate::site::{Answer, Effect};
 
-impl World {
+impl World<'_> {
     /// Carries out all outputs of a process.
     pub(super) fn drain(&mut self, pid: Pid) {
         while let Some(auth) = &mut self.processes[pid].auth {

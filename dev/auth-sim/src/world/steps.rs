@@ -12,7 +12,7 @@ const SETTLE: u64 = 7_200_000;
 /// How long a process may take to get a token after that.
 const PATIENCE: u64 = 1_800_000;
 
-impl World {
+impl World<'_> {
     pub(super) fn take_step(&mut self, index: usize) {
         let Some(step) = self.script.steps.get(index).cloned() else {
             return;
@@ -152,9 +152,6 @@ impl World {
 
     /// Ends all faults. Then every process must get a token.
     pub(super) fn recover(&mut self) {
-        if self.is_broken() {
-            return;
-        }
         self.is_recovering = true;
         self.network.clear();
         self.people.clear();
@@ -167,14 +164,11 @@ impl World {
         for pid in 0..self.processes.len() {
             self.start(pid);
             let mut has_token = self.try_call(pid);
-            if !has_token && !self.is_broken() {
+            if !has_token {
                 // A person may have refused before. The application asks again.
                 self.ask_for_token(pid);
                 self.run_while_busy(pid);
                 has_token = self.try_call(pid);
-            }
-            if self.is_broken() {
-                return;
             }
             self.observe(pid, &Fact::Finished { has_token });
         }

@@ -2,7 +2,6 @@
 //!
 //! The rules know only the inputs and the outputs; they ask the machine nothing that they could know themselves.
 
-pub(crate) mod fleet;
 pub(crate) mod http;
 mod http_clients;
 mod http_rules;

@@ -7,7 +7,7 @@ use everlink::client::{Delivery, FailureKind, Outcome, State};
 use everlink::{BindingKind, CallId, Config, Epoch, Instant, Stats};
 use serde_json::Value;
 
-use super::{Check, Rule, TICK, check};
+use super::{Rule, TICK, check};
 
 /// Facts about calls that only the world knows.
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Calls {
         }
     }
 
-    pub(super) fn record_accepted(&mut self, now: Instant, call: CallId, spec: CallSpec) -> Check {
+    pub(super) fn record_accepted(&mut self, now: Instant, call: CallId, spec: CallSpec) {
         let record = Call {
             spec,
             accepted: now,
@@ -83,22 +83,21 @@ impl Calls {
         let before = self.all.insert(call, record);
         check(Rule::OneOutcome, before.is_none(), || {
             format!("the id {call} was used twice")
-        })?;
+        });
         self.open.push(call);
         self.by_mark.extend(spec.mark.map(|mark| (mark, call)));
-        Ok(())
     }
 
     /// Checks bytes that were written to an epoch.
-    pub(super) fn check_written(&mut self, epoch: Epoch, bytes: &[u8]) -> Check {
+    pub(super) fn check_written(&mut self, epoch: Epoch, bytes: &[u8]) {
         let call = mark_in(bytes).and_then(|mark| self.by_mark.get(&mark));
         let Some(call) = call else {
-            return Ok(());
+            return;
         };
         let record = self.all.get_mut(call).expect("a call with a mark");
         check(Rule::OneOutcome, !record.is_done, || {
             format!("{call} is sent after its end")
-        })?;
+        });
         record.epochs.push(epoch);
         record.waits_since = None;
         let before = record.epochs.first();
@@ -116,7 +115,7 @@ impl Calls {
         outcome: &Outcome,
         failure_text: &str,
         state: State,
-    ) -> Check {
+    ) {
         let record = self.all.get_mut(&call);
         let is_open = record.as_ref().is_some_and(|record| !record.is_done);
         let Some(record) = record.filter(|_| is_open) else {
@@ -135,18 +134,18 @@ impl Calls {
                     && (failure.kind != FailureKind::Lost || failure.ended.is_some());
                 check(Rule::ErrorTexts, has_text, || {
                     format!("{failure:?} has the text `{failure_text}`")
-                })?;
+                });
                 let has_next_attempt = failure.next_attempt.is_some();
                 let is_down = matches!(state, State::Waiting | State::Parked)
                     && failure.kind == FailureKind::Down;
                 check(Rule::ErrorTexts, has_next_attempt || !is_down, || {
                     format!("{failure:?} does not say when the next attempt is")
-                })?;
+                });
                 let exit = failure.ended.as_ref().and_then(|ended| ended.exit);
                 let has_exit = exit.is_none_or(|exit| failure_text.contains(&exit.to_string()));
                 check(Rule::ErrorTexts, has_exit, || {
                     format!("{exit:?} is not in the text `{failure_text}`")
-                })?;
+                });
                 record.was_not_sent = failure.delivery == Delivery::NotSent;
                 let is_fair = self.is_http || !record.was_not_sent || record.epochs.is_empty();
                 check(Rule::NoSilentReplay, is_fair, || {
@@ -160,7 +159,7 @@ impl Calls {
                     format!("{call}, {:?}, has the reply to {reply_mark:?}", record.spec)
                 })
             }
-            _ => Ok(()),
+            _ => (),
         }
     }
 
@@ -172,18 +171,14 @@ impl Calls {
         }
     }
 
-    pub(super) fn check_none_open(&self) -> Check {
+    pub(super) fn check_none_open(&self) {
         check(Rule::OneOutcome, self.open.is_empty(), || {
             format!("it is closed, and these have no outcome: {:?}", self.open)
         })
     }
 
     /// Checks the calls after all output was polled.
-    pub(super) fn check_drained(
-        &mut self,
-        stats: &Stats,
-        is_lost: impl Fn(Epoch) -> bool,
-    ) -> Check {
+    pub(super) fn check_drained(&mut self, stats: &Stats, is_lost: impl Fn(Epoch) -> bool) {
         let (calls, settled) = (stats.calls, stats.settled);
         let has_requeued = std::mem::replace(&mut self.requeued, stats.requeued) < stats.requeued;
         let (all, open) = (self.all.len() as u64, self.open.len() as u64);
@@ -193,9 +188,9 @@ impl Calls {
                 "{settled} of {calls} have an outcome, and {} of {all} were reported",
                 all - open
             )
-        })?;
+        });
         if self.is_http {
-            return Ok(());
+            return;
         }
         for call in &self.open {
             let record = &self.all[call];
@@ -207,16 +202,15 @@ impl Calls {
             };
             check(rule, !is_lost || record.spec.may_repeat, || {
                 format!("{call} outlives its server")
-            })?;
+            });
         }
-        Ok(())
     }
 
     /// Checks deadlines: a call that was overdue at the previous timeout has an outcome by now.
-    pub(super) fn check_deadlines(&mut self, now: Instant, state: State) -> Check {
+    pub(super) fn check_deadlines(&mut self, now: Instant, state: State) {
         let before = self.last_deadline_check.replace(now);
         let Some(before) = before.filter(|before| now >= *before + TICK) else {
-            return Ok(());
+            return;
         };
         if matches!(state, State::Waiting | State::Parked) {
             for call in &self.open {
@@ -228,22 +222,21 @@ impl Calls {
                     Rule::OneOutcome,
                     limit.is_none_or(|limit| now <= limit),
                     || format!("{call} waits since {since:?} for a server that is not tried"),
-                )?;
+                );
             }
         }
         let Some(max_duration) = self.max_duration else {
-            return Ok(());
+            return;
         };
         for call in &self.open {
             let limit = self.all[call].accepted + max_duration + TICK;
             check(Rule::OneOutcome, before <= limit, || {
                 format!("{call} is overdue since {limit:?}, it is {now:?}")
-            })?;
+            });
         }
-        Ok(())
     }
 
-    pub(super) fn check_end(&self, ground_truth: &GroundTruth, most_resends: u32) -> Check {
+    pub(super) fn check_end(&self, ground_truth: &GroundTruth, most_resends: u32) {
         for (call, record) in &self.all {
             let runs = record
                 .spec
@@ -257,14 +250,13 @@ impl Calls {
             };
             check(Rule::NoSilentReplay, runs <= most, || {
                 format!("{call}, {:?}, ran {runs} times", record.spec)
-            })?;
+            });
             check(
                 Rule::NoSilentReplay,
                 runs == 0 || !record.was_not_sent,
                 || format!("{call} was reported as not sent, and ran"),
-            )?;
+            );
         }
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everlink::client::{Cause, Event, State};
 use everlink::{BindingKind, Config, Epoch, Fault, Input, Instant, LAST_WORDS, Output, StreamId};
 
-use super::{Check, Rule, TICK, check};
+use super::{Rule, TICK, check};
 use crate::subject::Snapshot;
 
 /// Whether a transport exists in this state.
@@ -255,14 +255,9 @@ impl Epochs {
 
 /// Checks of the oracle.
 impl Epochs {
-    pub(super) fn check_step(
-        &mut self,
-        now: Instant,
-        before: &Snapshot,
-        snapshot: &Snapshot,
-    ) -> Check {
-        self.check_failure_count(now, before, snapshot)?;
-        self.check_open(now, before, snapshot)?;
+    pub(super) fn check_step(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) {
+        self.check_failure_count(now, before, snapshot);
+        self.check_open(now, before, snapshot);
         self.record_call(now, before, snapshot);
         if snapshot.stats.readies > before.stats.readies {
             self.ready_at = Some(now);
@@ -291,7 +286,7 @@ impl Epochs {
             Rule::StateIsTruth,
             finished.is_none() || !claims_alive,
             || format!("{} after the end of {:?}", snapshot.state, finished),
-        )?;
+        );
         if let Some(since) = self
             .closing_since
             .filter(|_| snapshot.state == State::Closing)
@@ -301,12 +296,11 @@ impl Epochs {
             let limit = since + all_graces + LAST_WORDS + TICK * 4;
             check(Rule::CloseSteps, now <= limit, || {
                 format!("it is closing since {since:?}, and it is {now:?}")
-            })?;
+            });
         }
-        Ok(())
     }
 
-    fn check_open(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) -> Check {
+    fn check_open(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) {
         let opens = snapshot.stats.opens - before.stats.opens;
         if opens == 0 {
             return check(Rule::EpochsDoNotMix, snapshot.epoch == before.epoch, || {
@@ -316,12 +310,12 @@ impl Epochs {
         let is_next = snapshot.epoch.number() == before.epoch.number() + 1;
         check(Rule::OneBudget, opens == 1 && is_next, || {
             format!("{opens} opens in one step, up to {}", snapshot.epoch)
-        })?;
+        });
         let floor = self.config.policy.retry.floor.max(TICK);
         let earliest = self.last_open.map_or(now, |last| last + floor);
         check(Rule::OneBudget, now >= earliest, || {
             format!("opened at {now:?}, the floor is at {earliest:?}")
-        })?;
+        });
         let is_called = snapshot.stats.calls > before.stats.calls;
         let for_calls = Some(self.for_calls(now)).filter(|_| is_called);
         let is_due =
@@ -331,7 +325,7 @@ impl Epochs {
                 "opened at {now:?}, before {:?}, without a request",
                 self.next_attempt
             )
-        })?;
+        });
         self.first_open.get_or_insert(now);
         self.last_open = Some(now);
         self.early_allowed = false;
@@ -346,7 +340,6 @@ impl Epochs {
         let current = self.current;
         self.all
             .retain(|epoch, record| !record.is_released || epoch.number() + 1 >= current.number());
-        Ok(())
     }
 
     /// A call without a server or an attempt moves the next attempt forward, to the pace of calls.
@@ -365,12 +358,7 @@ impl Epochs {
         self.last_open.map_or(now, |last| now.max(last + pace))
     }
 
-    fn check_failure_count(
-        &mut self,
-        now: Instant,
-        before: &Snapshot,
-        snapshot: &Snapshot,
-    ) -> Check {
+    fn check_failure_count(&mut self, now: Instant, before: &Snapshot, snapshot: &Snapshot) {
         let counted = snapshot.stats.failures - before.stats.failures;
         let free = snapshot.stats.free_ends - before.stats.free_ends;
         let (was, is) = (before.failures, snapshot.failures);
@@ -410,9 +398,9 @@ impl Epochs {
     }
 
     /// Checks the cost of an end: one attempt. Earlier failures are reset if the epoch was useful.
-    fn check_end_cost(&mut self, is_useful: bool) -> Check {
+    fn check_end_cost(&mut self, is_useful: bool) {
         let Some(end) = self.ends.front_mut() else {
-            return Ok(());
+            return;
         };
         let cost = u32::from(!end.is_last);
         end.is_useful = is_useful;
@@ -425,12 +413,7 @@ impl Epochs {
         check(Rule::OneBudget, is_fair, || format!("{end:?} costs {cost}"))
     }
 
-    pub(super) fn check_output(
-        &mut self,
-        now: Instant,
-        output: &Output<Event>,
-        len: usize,
-    ) -> Check {
+    pub(super) fn check_output(&mut self, now: Instant, output: &Output<Event>, len: usize) {
         match output {
             Output::Open { epoch } => {
                 let others = self.all.iter();
@@ -439,21 +422,20 @@ impl Epochs {
                 let left = others.next();
                 check(Rule::CloseSteps, left.is_none(), || {
                     format!("{epoch} is opened, and {left:?} was not released")
-                })?;
-                self.open_record(*epoch)?.was_opened = true;
-                Ok(())
+                });
+                self.open_record(*epoch).was_opened = true;
             }
             Output::CloseWrite { epoch } => self.enter_close_step(*epoch, CloseStep::CloseWrite),
             Output::Terminate { epoch } => {
                 let is_child = self.config.binding.kind() == BindingKind::Child;
                 check(Rule::CloseSteps, is_child, || {
                     format!("{epoch} is no child that can be terminated")
-                })?;
+                });
                 self.enter_close_step(*epoch, CloseStep::Terminate)
             }
             Output::Kill { epoch } => self.enter_close_step(*epoch, CloseStep::Kill),
             Output::Release { epoch } => {
-                let record = self.open_record(*epoch)?;
+                let record = self.open_record(*epoch);
                 let is_in_order = record.was_opened && record.is_reported;
                 record.is_released = true;
                 check(Rule::CloseSteps, is_in_order, || {
@@ -462,7 +444,7 @@ impl Epochs {
             }
             Output::Write { epoch, .. } => {
                 let window = self.config.limits.write_window;
-                let record = self.open_record(*epoch)?;
+                let record = self.open_record(*epoch);
                 record.unsent_bytes += len;
                 record.largest = record.largest.max(len);
                 let (unsent_bytes, most) = (record.unsent_bytes, window + record.largest);
@@ -472,30 +454,27 @@ impl Epochs {
                 })
             }
             Output::Abort { epoch, .. } | Output::Request { epoch, .. } => {
-                let was_opened = self.open_record(*epoch)?.was_opened;
+                let was_opened = self.open_record(*epoch).was_opened;
                 check(Rule::EpochsDoNotMix, was_opened, || {
                     format!("{output:?} before {epoch} was opened")
                 })
             }
-            _ => Ok(()),
+            _ => (),
         }
     }
 
     /// The record of an epoch that was not released.
-    fn open_record(&mut self, epoch: Epoch) -> Result<&mut EpochRecord, super::Violation> {
+    fn open_record(&mut self, epoch: Epoch) -> &mut EpochRecord {
         let record = self
             .all
             .get_mut(&epoch)
             .filter(|record| !record.is_released);
-        record.ok_or_else(|| super::Violation {
-            rule: Rule::EpochsDoNotMix,
-            details: format!("{epoch} is used after its release"),
-        })
+        record.unwrap_or_else(|| panic!("(3) {epoch} is used after its release"))
     }
 
-    fn enter_close_step(&mut self, epoch: Epoch, close_step: CloseStep) -> Check {
+    fn enter_close_step(&mut self, epoch: Epoch, close_step: CloseStep) {
         let state = self.state;
-        let record = self.open_record(epoch)?;
+        let record = self.open_record(epoch);
         let is_in_order =
             record.was_opened && close_step >= record.close_step && state == State::Closing;
         let before = record.close_step;

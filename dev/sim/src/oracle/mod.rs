@@ -6,11 +6,12 @@ mod calls;
 mod epochs;
 mod replies;
 
-use std::fmt;
 use std::time::Duration;
 
 use everlink::client::{Event, Misuse, Outcome, State};
 use everlink::{AskId, CallId, Config, Epoch, Input, Instant, Output, Wake};
+
+use everlink_simulation::script_enum;
 
 pub(crate) use calls::{CallSpec, GroundTruth, mark_of};
 pub(crate) use epochs::is_alive;
@@ -23,106 +24,51 @@ use epochs::Epochs;
 /// The resolution of the machine's deadlines.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The rules of CONTRIBUTING.md by their numbers there, and one for all of them together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Rule {
-    /// 1. Every accepted call ends exactly once, in time.
-    OneOutcome = 1,
-    /// 2. The state is the truth.
-    StateIsTruth,
-    /// 3. Epochs do not mix.
-    EpochsDoNotMix,
-    /// 4. A planned close is free, and a failure costs one.
-    PlannedIsFree,
-    /// 5. There is one budget, one backoff and a minimum time between two opens.
-    OneBudget,
-    /// 6. One owner: many reports of one death cause one reconnect.
-    OneOwner,
-    /// 7. No silent replay.
-    NoSilentReplay,
-    /// 8. No stale state survives an epoch.
-    NoStaleState,
-    /// 9. A peer cannot make the machine panic or exceed the limits.
-    PeerIsHarmless,
-    /// 10. Time moves only by input.
-    TimeOnlyByInput,
-    /// 11. An application error is a sign of health.
-    ErrorsAreHealth,
-    /// 12. Any byte is a sign of life.
-    AnyByteIsLife,
-    /// 13. Shutdown has steps, each with a deadline.
-    CloseSteps,
-    /// 14. Error texts say what happened.
-    ErrorTexts,
-    /// 15. Secrets stay out of `Debug`.
-    SecretsStayOut,
-    /// The purpose of all rules: the link recovers after all faults are removed.
-    Recovers,
-}
-
-impl Rule {
-    /// All rules.
-    pub const ALL: [Rule; 16] = [
-        Rule::OneOutcome,
-        Rule::StateIsTruth,
-        Rule::EpochsDoNotMix,
-        Rule::PlannedIsFree,
-        Rule::OneBudget,
-        Rule::OneOwner,
-        Rule::NoSilentReplay,
-        Rule::NoStaleState,
-        Rule::PeerIsHarmless,
-        Rule::TimeOnlyByInput,
-        Rule::ErrorsAreHealth,
-        Rule::AnyByteIsLife,
-        Rule::CloseSteps,
-        Rule::ErrorTexts,
-        Rule::SecretsStayOut,
-        Rule::Recovers,
-    ];
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match self {
-            Rule::OneOutcome => "one outcome",
-            Rule::StateIsTruth => "the state is the truth",
-            Rule::EpochsDoNotMix => "epochs do not mix",
-            Rule::PlannedIsFree => "a planned close is free, a failure costs one",
-            Rule::OneBudget => "one budget",
-            Rule::OneOwner => "one owner",
-            Rule::NoSilentReplay => "no silent replay",
-            Rule::NoStaleState => "nothing stale survives",
-            Rule::PeerIsHarmless => "a peer cannot hurt the process",
-            Rule::TimeOnlyByInput => "time moves only by input",
-            Rule::ErrorsAreHealth => "application errors are health",
-            Rule::AnyByteIsLife => "liveness is any byte",
-            Rule::CloseSteps => "shutdown is a ladder",
-            Rule::ErrorTexts => "errors speak",
-            Rule::SecretsStayOut => "secrets stay out",
-            Rule::Recovers => return f.write_str("it gets well"),
-        };
-        write!(f, "rule {}, {name}", *self as u8)
+script_enum! {
+    /// The rules of CONTRIBUTING.md by their numbers there, and one for all of them together.
+    pub enum Rule {
+        /// Every accepted call ends exactly once, in time.
+        OneOutcome = "rule 1, one outcome",
+        /// The state is the truth.
+        StateIsTruth = "rule 2, the state is the truth",
+        /// Epochs do not mix.
+        EpochsDoNotMix = "rule 3, epochs do not mix",
+        /// A planned close is free, and a failure costs one.
+        PlannedIsFree = "rule 4, a planned close is free, a failure costs one",
+        /// There is one budget, one backoff and a minimum time between two opens.
+        OneBudget = "rule 5, one budget",
+        /// One owner: many reports of one death cause one reconnect.
+        OneOwner = "rule 6, one owner",
+        /// No silent replay.
+        NoSilentReplay = "rule 7, no silent replay",
+        /// No stale state survives an epoch.
+        NoStaleState = "rule 8, nothing stale survives",
+        /// A peer cannot make the machine panic or exceed the limits.
+        PeerIsHarmless = "rule 9, a peer cannot hurt the process",
+        /// Time moves only by input.
+        TimeOnlyByInput = "rule 10, time moves only by input",
+        /// An application error is a sign of health.
+        ErrorsAreHealth = "rule 11, application errors are health",
+        /// Any byte is a sign of life.
+        AnyByteIsLife = "rule 12, liveness is any byte",
+        /// Shutdown has steps, each with a deadline.
+        CloseSteps = "rule 13, shutdown is a ladder",
+        /// Error texts say what happened.
+        ErrorTexts = "rule 14, errors speak",
+        /// Secrets stay out of `Debug`.
+        SecretsStayOut = "rule 15, secrets stay out",
+        /// The purpose of all rules: the link recovers after all faults are removed.
+        Recovers = "it gets well",
     }
 }
 
-/// A violation of a rule.
-pub type Violation = everlink_simulation::Violation<Rule>;
-
-pub(crate) type Check = Result<(), Violation>;
-
-/// Returns a violation of the rule unless the condition holds.
-pub(crate) fn check(rule: Rule, holds: bool, details: impl FnOnce() -> String) -> Check {
-    if holds {
-        return Ok(());
-    }
-    let details = details();
-    Err(Violation { rule, details })
+/// Ends the run unless the condition holds.
+pub(crate) fn check(rule: Rule, holds: bool, details: impl FnOnce() -> String) {
+    assert!(holds, "({}) {}", rule as u8 + 1, details());
 }
 
 /// Checks that the text contains no secret.
-pub(crate) fn check_no_secret(text: &str) -> Check {
+pub(crate) fn check_no_secret(text: &str) {
     check(Rule::SecretsStayOut, !text.contains(SECRET), || {
         format!("a payload is shown: {text}")
     })
@@ -200,13 +146,13 @@ impl Oracle {
         now: Instant,
         called: &Result<CallId, Misuse>,
         spec: CallSpec,
-    ) -> Check {
+    ) {
         match called {
             Ok(call) => {
                 let is_accepting = !self.epochs.is_shut_down() && self.state() != State::Closed;
                 check(Rule::OneOutcome, is_accepting, || {
                     format!("{call} was accepted by a link that is shut down")
-                })?;
+                });
                 self.calls.record_accepted(now, *call, spec)
             }
             Err(misuse) => check(Rule::ErrorTexts, !misuse.to_string().is_empty(), || {
@@ -239,10 +185,7 @@ impl Oracle {
     }
 
     /// Checks that a stale input changed only its counter. Each pair is a snapshot and the `Debug` text.
-    pub(crate) fn check_stale_input(
-        before: (&Snapshot, String),
-        after: (&Snapshot, String),
-    ) -> Check {
+    pub(crate) fn check_stale_input(before: (&Snapshot, String), after: (&Snapshot, String)) {
         let mut expected = before.0.clone();
         expected.stats.stale_inputs += 1;
         let same = expected == *after.0 && before.1 == after.1;
@@ -252,7 +195,7 @@ impl Oracle {
     }
 
     /// Checks that a reconnect of a transport that is gone changed nothing.
-    pub(crate) fn check_unchanged(before: &Snapshot, after: &Snapshot) -> Check {
+    pub(crate) fn check_unchanged(before: &Snapshot, after: &Snapshot) {
         check(Rule::OneOwner, before == after, || {
             format!("a reconnect of a finished epoch had an effect: {before:?} became {after:?}")
         })
@@ -262,29 +205,28 @@ impl Oracle {
 /// Checks of the oracle.
 impl Oracle {
     /// Checks the machine after a step, before its output is polled.
-    pub(crate) fn check_step(&mut self, now: Instant, snapshot: &Snapshot) -> Check {
+    pub(crate) fn check_step(&mut self, now: Instant, snapshot: &Snapshot) {
         let stats = &snapshot.stats;
         check(Rule::OneOutcome, stats.settled <= stats.calls, || {
             format!("{} outcomes of {} calls", stats.settled, stats.calls)
-        })?;
+        });
         let held = usize::try_from(stats.calls - stats.settled).unwrap_or(usize::MAX);
         let most = self.limits.queued_calls + self.limits.calls_in_flight;
         check(Rule::PeerIsHarmless, held <= most, || {
             format!("{held} calls are held, {most} may be")
-        })?;
+        });
         let fits = snapshot.has_session == (snapshot.state == State::Ready);
         check(Rule::StateIsTruth, fits, || {
             format!("a session in another state than ready: {snapshot:?}")
-        })?;
+        });
         for (list, epoch) in &snapshot.fresh {
             let is_current = snapshot.state == State::Ready && *epoch == Some(snapshot.epoch);
             check(Rule::NoStaleState, is_current, || {
                 format!("{list} of {epoch:?} is fresh: {snapshot:?}")
-            })?;
+            });
         }
-        self.epochs.check_step(now, &self.before, snapshot)?;
+        self.epochs.check_step(now, &self.before, snapshot);
         self.before = snapshot.clone();
-        Ok(())
     }
 
     /// Checks one output. `failure_text` is the text of the failure in it.
@@ -294,24 +236,23 @@ impl Oracle {
         output: &Output<Event>,
         bytes: &[u8],
         failure_text: &str,
-    ) -> Check {
+    ) {
         let is_over = self.state() == State::Closed;
         check(Rule::CloseSteps, !is_over, || {
             format!("{output:?} after the last event")
-        })?;
-        self.epochs.check_output(now, output, bytes.len())?;
+        });
+        self.epochs.check_output(now, output, bytes.len());
         match output {
             Output::Write { epoch, .. } | Output::Request { epoch, .. } => {
-                self.calls.check_written(*epoch, bytes)?;
+                self.calls.check_written(*epoch, bytes);
             }
-            Output::Event(event) => self.check_event(now, event, failure_text)?,
+            Output::Event(event) => self.check_event(now, event, failure_text),
             _ => {}
         }
-        Ok(())
     }
 
-    fn check_event(&mut self, now: Instant, event: &Event, failure_text: &str) -> Check {
-        self.epochs.check_event(now, event, self.saw_error)?;
+    fn check_event(&mut self, now: Instant, event: &Event, failure_text: &str) {
+        self.epochs.check_event(now, event, self.saw_error);
         match event {
             Event::Done { call, outcome } => {
                 self.saw_error |= matches!(outcome, Outcome::Error(_));
@@ -319,55 +260,53 @@ impl Oracle {
                     self.epochs.record_answer();
                 }
                 self.calls
-                    .check_done(*call, outcome, failure_text, self.epochs.state())?;
+                    .check_done(*call, outcome, failure_text, self.epochs.state());
             }
-            Event::Closed => self.calls.check_none_open()?,
+            Event::Closed => self.calls.check_none_open(),
             Event::Ask(ask) => self.asks.push(ask.ask),
             Event::AskWithdrawn { ask, .. } => self.answered(*ask),
             _ => {}
         }
-        Ok(())
     }
 
     /// Checks the machine after all output was polled.
-    pub(crate) fn check_drained(&mut self, now: Instant, snapshot: &Snapshot) -> Check {
+    pub(crate) fn check_drained(&mut self, now: Instant, snapshot: &Snapshot) {
         let (state, event_state) = (snapshot.state, self.state());
         check(Rule::StateIsTruth, state == event_state, || {
             format!("it says that it is {state}, and its events that it is {event_state}")
-        })?;
+        });
         let waits = snapshot.due.is_some_and(|due| due.wake == Wake::Output);
         check(Rule::TimeOnlyByInput, !waits, || {
             "output is due, and none can be polled".to_owned()
-        })?;
+        });
         let is_later = snapshot.due.is_none_or(|due| due.at > now);
         check(
             Rule::TimeOnlyByInput,
             is_later || self.input_kind != InputKind::Time,
             || format!("at {now:?}, {:?} is due once more", snapshot.due),
-        )?;
+        );
         let told = Some(now).filter(|_| self.input_kind == InputKind::Time);
         let has_transport = is_alive(state) && state != State::Closing;
         check(
             Rule::NoStaleState,
             has_transport || self.asks.is_empty(),
             || format!("questions are open in {state}: {:?}", self.asks),
-        )?;
+        );
         let epochs = &self.epochs;
         self.calls
-            .check_drained(&snapshot.stats, |epoch| epochs.is_lost(told, epoch))?;
+            .check_drained(&snapshot.stats, |epoch| epochs.is_lost(told, epoch));
         if matches!(state, State::Waiting | State::Parked) {
             self.calls.start_wait(now);
         }
         if self.input_kind == InputKind::Time {
-            self.calls.check_deadlines(now, state)?;
+            self.calls.check_deadlines(now, state);
         }
         self.saw_error = false;
         self.before = snapshot.clone();
-        Ok(())
     }
 
     /// Checks the run at its end against the facts of the world.
-    pub(crate) fn check_end(&self, ground_truth: &GroundTruth, most_resends: u32) -> Check {
+    pub(crate) fn check_end(&self, ground_truth: &GroundTruth, most_resends: u32) {
         self.calls.check_end(ground_truth, most_resends)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Check, Rule, check};
+use super::{Rule, check};
 
 /// The requests of one server process by id.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl Replies {
     }
 
     /// Checks bytes of the server: one message or several.
-    pub(crate) fn check_replies(&mut self, bytes: &[u8]) -> Check {
+    pub(crate) fn check_replies(&mut self, bytes: &[u8]) {
         for line in bytes.split(|byte| *byte == b'\n') {
             let message: Value = serde_json::from_slice(line).unwrap_or_default();
             let is_reply = message.get("result").or(message.get("error")).is_some();
@@ -39,9 +39,8 @@ impl Replies {
             let open = self.open.get_mut(&id).filter(|open| **open > 0);
             check(Rule::OneOutcome, open.is_some(), || {
                 format!("a server answers {id}, and that was not asked, or was answered")
-            })?;
+            });
             *open.expect("it holds") -= 1;
         }
-        Ok(())
     }
 }

@@ -7,16 +7,15 @@ use everlink::{ExitStatus, FaultKind, Input, StreamId};
 use super::leg::{LegFaults, Outage};
 use super::server::ServerFaults;
 use super::{CATCH_UP_DELAY, World, WorldEvent, configs};
-use crate::oracle::Violation;
 use crate::script::{Fault, FaultArea, Peer};
 
-impl World {
+impl World<'_> {
     /// Injects a fault. Returns whether it took effect.
-    pub(super) fn inject_fault(&mut self, fault: Fault, parameter: u32) -> Result<bool, Violation> {
+    pub(super) fn inject_fault(&mut self, fault: Fault, parameter: u32) -> bool {
         let is_quick = configs::is_quick(&self.setup);
         let longest = if is_quick { 4_000 } else { 90_000 };
         let span = Duration::from_millis(u64::from(parameter) % longest + 1);
-        Ok(match fault.area() {
+        match fault.area() {
             FaultArea::Process => match self.pick_leg(false, parameter) {
                 Some(leg) => self.inject_process_fault(leg, fault, parameter, span),
                 None => false,
@@ -26,17 +25,12 @@ impl World {
                 None => false,
             },
             FaultArea::Server => self.inject_server_fault(fault, parameter, longest),
-            FaultArea::Driver => return self.inject_driver_fault(fault, parameter, span),
-        })
+            FaultArea::Driver => self.inject_driver_fault(fault, parameter, span),
+        }
     }
 
     /// Faults of the host's driver, its clock, or the latency of a leg.
-    fn inject_driver_fault(
-        &mut self,
-        fault: Fault,
-        parameter: u32,
-        span: Duration,
-    ) -> Result<bool, Violation> {
+    fn inject_driver_fault(&mut self, fault: Fault, parameter: u32, span: Duration) -> bool {
         let until = self.now + span;
         match fault {
             Fault::Latency => {
@@ -56,9 +50,9 @@ impl World {
             Fault::ClockForward => self.host.jump_clock(span, false),
             Fault::ClockBack => self.host.jump_clock(span, true),
             Fault::Stale => return self.inject_stale_input(parameter),
-            _ => return Ok(false),
+            _ => return false,
         }
-        Ok(true)
+        true
     }
 
     /// Chooses one of the legs of this kind.
@@ -193,10 +187,10 @@ impl World {
     }
 
     /// Delivers an input of a transport or an exchange that is gone.
-    fn inject_stale_input(&mut self, parameter: u32) -> Result<bool, Violation> {
+    fn inject_stale_input(&mut self, parameter: u32) -> bool {
         let epoch = match self.host.past_epochs.last() {
             Some(epoch) if *epoch != self.host.subject.epoch() => *epoch,
-            _ => return Ok(false),
+            _ => return false,
         };
         let stream = if self.legs[0].is_http {
             StreamId::new(u64::from(parameter) % 50 + 2)
@@ -216,8 +210,8 @@ impl World {
             2 => Input::Opened,
             _ => Input::Bytes { stream, bytes },
         };
-        self.host.feed_stale(epoch, input)?;
-        Ok(true)
+        self.host.feed_stale(epoch, input);
+        true
     }
 
     /// Removes all faults.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::configs::WATCHED;
 use crate::Report;
-use crate::oracle::{CallSpec, Check, Oracle, Rule, check, check_no_secret};
+use crate::oracle::{CallSpec, Oracle, Rule, check, check_no_secret};
 use crate::report::{record_event, record_output};
 use crate::subject::{SECRET, Subject};
 
@@ -103,11 +103,7 @@ impl Host {
     }
 
     /// Runs one method of the machine, then the checks.
-    fn step<T>(
-        &mut self,
-        now: Instant,
-        run: impl FnOnce(&mut Subject, Instant) -> T,
-    ) -> Result<T, crate::oracle::Violation> {
+    fn step<T>(&mut self, now: Instant, run: impl FnOnce(&mut Subject, Instant) -> T) -> T {
         let clock = self.clock(now);
         let answer = run(&mut self.subject, clock);
         let snapshot = self.subject.snapshot();
@@ -117,32 +113,32 @@ impl Host {
         {
             self.latest = self.latest.max(clock);
         }
-        self.oracle.check_step(self.latest, &snapshot)?;
+        self.oracle.check_step(self.latest, &snapshot);
         self.step_count += 1;
         if self.step_count % 16 == 0 {
-            check_no_secret(&self.subject.debug())?;
+            check_no_secret(&self.subject.debug());
         }
-        Ok(answer)
+        answer
     }
 
-    pub(super) fn feed(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) -> Check {
+    pub(super) fn feed(&mut self, now: Instant, epoch: Epoch, input: Input<'_>) {
         self.oracle
             .input(self.latest.max(self.clock(now)), epoch, &input);
         self.step(now, |subject, clock| subject.handle(clock, epoch, input))
     }
 
-    pub(super) fn time(&mut self, now: Instant) -> Check {
+    pub(super) fn time(&mut self, now: Instant) {
         self.oracle.timeout();
         self.step(now, Subject::handle_timeout)
     }
 
     /// Delivers an input of a transport or an exchange that is gone.
-    pub(super) fn feed_stale(&mut self, epoch: Epoch, input: Input<'_>) -> Check {
+    pub(super) fn feed_stale(&mut self, epoch: Epoch, input: Input<'_>) {
         let before = (self.subject.snapshot(), self.subject.debug());
         self.subject.handle(self.latest, epoch, input);
         let after = (self.subject.snapshot(), self.subject.debug());
         self.stale_inputs = after.0.stats.stale_inputs;
-        Oracle::check_stale_input((&before.0, before.1), (&after.0, after.1))?;
+        Oracle::check_stale_input((&before.0, before.1), (&after.0, after.1));
         self.oracle.check_step(self.latest, &after.0)
     }
 
@@ -152,10 +148,10 @@ impl Host {
         now: Instant,
         report: &mut Report,
         mut execute: impl FnMut(Output<Event>, Vec<u8>),
-    ) -> Check {
+    ) {
         if now < self.polls_from || self.is_stalled(now) {
             self.is_late = true;
-            return Ok(());
+            return;
         }
         let mut buf = Vec::new();
         let mut budget = MAX_OUTPUTS;
@@ -163,10 +159,10 @@ impl Host {
             budget -= 1;
             check(Rule::TimeOnlyByInput, budget > 0, || {
                 "output without end".into()
-            })?;
+            });
             let bytes = std::mem::take(&mut buf);
             let output_text = format!("{output:?}");
-            check_no_secret(&output_text)?;
+            check_no_secret(&output_text);
             record_output(report, now, &output_text, &bytes);
             let mut failure_text = String::new();
             if let Output::Event(event) = &output {
@@ -181,7 +177,7 @@ impl Host {
                 self.on_event(event);
             }
             self.oracle
-                .check_output(self.latest, &output, &bytes, &failure_text)?;
+                .check_output(self.latest, &output, &bytes, &failure_text);
             if let Output::Release { epoch } = &output {
                 self.past_epochs.push(*epoch);
             }
@@ -217,7 +213,7 @@ impl Host {
 
 /// What the application does.
 impl Host {
-    pub(super) fn call(&mut self, now: Instant, is_idempotent: bool) -> Check {
+    pub(super) fn call(&mut self, now: Instant, is_idempotent: bool) {
         self.last_mark += 1;
         let arguments = json!({"mark": self.last_mark, "word": SECRET});
         let params = json!({"name": "work", "arguments": arguments});
@@ -226,7 +222,7 @@ impl Host {
         self.request(now, "tools/call", params, options)
     }
 
-    pub(super) fn read(&mut self, now: Instant) -> Check {
+    pub(super) fn read(&mut self, now: Instant) {
         self.last_mark += 1;
         let params = json!({"uri": format!("mark:{}", self.last_mark), "word": SECRET});
         self.request(now, "resources/read", params, CallOptions::new())
@@ -238,49 +234,46 @@ impl Host {
         method: &'static str,
         params: serde_json::Value,
         options: CallOptions,
-    ) -> Check {
+    ) {
         self.oracle.application_call();
         let params = params.to_string().parse().expect("JSON");
         let called = self.step(now, |subject, clock| {
             subject.call(clock, method, params, options)
-        })?;
+        });
         let spec = CallSpec {
             method,
             mark: Some(self.last_mark),
             may_repeat: options.idempotent || method == "resources/read",
         };
-        self.oracle.record_call(self.latest, &called, spec)?;
+        self.oracle.record_call(self.latest, &called, spec);
         self.calls.extend(called.ok());
-        Ok(())
     }
 
-    pub(super) fn list(&mut self, now: Instant, list: List) -> Check {
+    pub(super) fn list(&mut self, now: Instant, list: List) {
         self.oracle.application_call();
-        let called = self.step(now, |subject, clock| subject.list(clock, list))?;
+        let called = self.step(now, |subject, clock| subject.list(clock, list));
         let spec = CallSpec {
             method: "",
             mark: None,
             may_repeat: true,
         };
-        self.oracle.record_call(self.latest, &called, spec)?;
+        self.oracle.record_call(self.latest, &called, spec);
         self.calls.extend(called.ok());
-        Ok(())
     }
 
-    pub(super) fn cancel(&mut self, now: Instant, which: usize) -> Check {
+    pub(super) fn cancel(&mut self, now: Instant, which: usize) {
         let Some(call) = self.calls.get(which % self.calls.len().max(1)).copied() else {
-            return Ok(());
+            return;
         };
         self.oracle.application_call();
-        let cancelled = self.step(now, |subject, clock| subject.cancel(clock, call))?;
+        let cancelled = self.step(now, |subject, clock| subject.cancel(clock, call));
         // The call may be done already.
         drop(cancelled);
-        Ok(())
     }
 
-    pub(super) fn answer(&mut self, now: Instant, is_refused: bool) -> Check {
+    pub(super) fn answer(&mut self, now: Instant, is_refused: bool) {
         let Some(ask) = self.asks.pop_front() else {
-            return Ok(());
+            return;
         };
         self.oracle.application_call();
         let answer = if is_refused {
@@ -289,7 +282,7 @@ impl Host {
             let text = json!({"roots": [], "action": "accept", "word": SECRET});
             Ok(text.to_string().parse().expect("JSON"))
         };
-        let answered = self.step(now, |subject, clock| subject.answer(clock, ask, answer))?;
+        let answered = self.step(now, |subject, clock| subject.answer(clock, ask, answer));
         self.oracle.answered(ask);
         // Without a poll, the application does not know that the question was withdrawn.
         check(Rule::NoStaleState, answered.is_ok() || self.is_late, || {
@@ -297,55 +290,50 @@ impl Host {
         })
     }
 
-    pub(super) fn notify(&mut self, now: Instant) -> Check {
+    pub(super) fn notify(&mut self, now: Instant) {
         self.oracle.application_call();
-        let sent = self.step(now, Subject::notify)?;
+        let sent = self.step(now, Subject::notify);
         // Not every server accepts the notification.
         drop(sent);
-        Ok(())
     }
 
-    pub(super) fn reconnect(&mut self, now: Instant) -> Check {
+    pub(super) fn reconnect(&mut self, now: Instant) {
         let seen = self.subject.epoch();
         self.oracle.reconnect_asked(seen);
         // Several parts of the application may report the same failure.
         for _ in 0..3 {
-            self.step(now, |subject, clock| subject.reconnect(clock, seen))?;
+            self.step(now, |subject, clock| subject.reconnect(clock, seen));
         }
-        Ok(())
     }
 
-    /// Asks to replace a transport that is gone. Returns whether there was one.
-    pub(super) fn reconnect_old(&mut self, now: Instant) -> Result<bool, crate::oracle::Violation> {
-        let Some(seen) = self.past_epochs.last().copied() else {
-            return Ok(false);
+    /// Asks to replace a transport that is gone, if there was one.
+    pub(super) fn reconnect_old(&mut self, now: Instant) {
+        let seen = self.past_epochs.last().copied();
+        let Some(seen) = seen.filter(|seen| *seen != self.subject.epoch()) else {
+            return;
         };
-        if seen == self.subject.epoch() {
-            return Ok(false);
-        }
         // A deadline that is due now would change the state for another reason.
         self.oracle.application_call();
         let before = self.subject.snapshot();
         let clock = self.latest.max(self.clock(now));
         if before.due.is_none_or(|due| due.at > clock) {
-            self.step(now, |subject, _| subject.reconnect(clock, seen))?;
-            Oracle::check_unchanged(&before, &self.subject.snapshot())?;
+            self.step(now, |subject, _| subject.reconnect(clock, seen));
+            Oracle::check_unchanged(&before, &self.subject.snapshot());
         }
-        Ok(true)
     }
 
-    pub(super) fn shut_down(&mut self, now: Instant) -> Check {
+    pub(super) fn shut_down(&mut self, now: Instant) {
         self.oracle.shut_down();
         self.step(now, |subject, clock| subject.apply(clock, Client::shutdown))
     }
 
     /// Calls a method that may start an early attempt.
-    pub(super) fn call_early(&mut self, now: Instant, method: fn(&mut Client, Instant)) -> Check {
+    pub(super) fn call_early(&mut self, now: Instant, method: fn(&mut Client, Instant)) {
         self.oracle.allow_early_attempt();
         self.step(now, |subject, clock| subject.apply(clock, method))
     }
 
-    pub(super) fn deny_credentials(&mut self, now: Instant) -> Check {
+    pub(super) fn deny_credentials(&mut self, now: Instant) {
         self.oracle.application_call();
         self.denied = Some(self.subject.epoch());
         self.step(now, Subject::denied)
@@ -360,7 +348,7 @@ impl Host {
         self.denied != Some(self.subject.epoch())
     }
 
-    pub(super) fn watch(&mut self, now: Instant, two_resources: bool) -> Check {
+    pub(super) fn watch(&mut self, now: Instant, two_resources: bool) {
         let mut watch = Watch::lists().and_uri(WATCHED);
         if two_resources {
             watch = watch.and_uri("file:///another");

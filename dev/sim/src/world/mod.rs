@@ -27,7 +27,7 @@ use everlink::relay::Side;
 use everlink::{Client, Epoch, ExitStatus, Input, Instant, Relay, StreamId};
 use everlink_simulation::Rng;
 
-use crate::oracle::{Check, GroundTruth, Rule, Violation, check};
+use crate::oracle::{GroundTruth, Rule, check};
 use crate::report::record_trace;
 use crate::script::Setup;
 use crate::{Report, Script};
@@ -41,21 +41,14 @@ const MAX_EVENTS: u32 = 400_000;
 /// The delay after which the driver delivers what it missed.
 const CATCH_UP_DELAY: Duration = Duration::from_millis(50);
 
-/// Runs a script to its end. Returns the counts, and the violation, if there is one.
-pub(crate) fn play(
-    script: &Script,
-    flaw: Option<Rule>,
-    report: Report,
-) -> (Report, Option<Violation>) {
-    let mut world = World::new(script, flaw);
-    world.report = report;
-    let result = world.play(&script.steps);
-    let simulated = world.now.since(Instant::ZERO);
-    world.report.finish_run(simulated);
-    (world.report, result.err())
+/// Runs a script to its end. Returns the simulated time.
+pub(crate) fn play(script: &Script, flaw: Option<Rule>, report: &mut Report) -> Duration {
+    let mut world = World::new(script, flaw, report);
+    world.play(&script.steps);
+    world.now.since(Instant::ZERO)
 }
 
-struct World {
+struct World<'r> {
     setup: Setup,
     now: Instant,
     rng: Rng,
@@ -75,7 +68,7 @@ struct World {
     streams: u64,
     faults_cleared: bool,
     event_count: u32,
-    report: Report,
+    report: &'r mut Report,
 }
 
 /// A relay, as long as its process lives.
@@ -136,8 +129,8 @@ impl Ord for Entry {
     }
 }
 
-impl World {
-    fn new(script: &Script, flaw: Option<Rule>) -> World {
+impl<'r> World<'r> {
+    fn new(script: &Script, flaw: Option<Rule>, report: &'r mut Report) -> World<'r> {
         let setup = script.setup.clone();
         let is_socket = setup.shape == crate::script::Shape::Socket;
         let legs = setup.shape.legs().iter();
@@ -158,7 +151,7 @@ impl World {
             streams: 0,
             faults_cleared: false,
             event_count: 0,
-            report: Report::default(),
+            report,
             setup,
         };
         for leg in 0..world.legs.len() {
@@ -198,49 +191,53 @@ impl World {
         self.relay.as_ref().map(|relay| relay.process)
     }
 
-    /// The last server, if it runs, and what it needs to answer.
-    fn server_in_context(&mut self) -> Option<(&mut LastServer, ServerContext<'_>)> {
+    /// The last server, if it runs in this process or in any, and what it needs to answer.
+    fn server_in_context(
+        &mut self,
+        process: Option<u64>,
+    ) -> Option<(&mut LastServer, ServerContext<'_>)> {
         let context = ServerContext {
             ground_truth: &mut self.ground_truth,
             server_faults: &mut self.server_faults,
             rng: &mut self.rng,
         };
-        Some((self.last_server.as_mut()?, context))
+        let server = self.last_server.as_mut()?;
+        let is_it = process.is_none_or(|process| process == server.process);
+        is_it.then_some((server, context))
     }
 }
 
 /// The clock.
-impl World {
+impl World<'_> {
     /// Runs all events of this span.
-    fn advance(&mut self, span: Duration) -> Check {
+    fn advance(&mut self, span: Duration) {
         self.advance_until(span, |_| false)
     }
 
     /// The same, but stops when the condition is true.
-    fn advance_until(&mut self, span: Duration, condition: impl Fn(&World) -> bool) -> Check {
+    fn advance_until(&mut self, span: Duration, condition: impl Fn(&World<'_>) -> bool) {
         let goal = self.now + span;
-        self.poll_all()?;
+        self.poll_all();
         while !condition(self) {
             let Some(at) = self.next_event_at().filter(|at| *at <= goal) else {
                 self.now = goal;
-                return Ok(());
+                return;
             };
             self.now = self.now.max(at);
             self.event_count += 1;
             check(Rule::TimeOnlyByInput, self.event_count < MAX_EVENTS, || {
                 format!("it spins: {}", self.host.subject.debug())
-            })?;
-            self.fire_timeouts()?;
+            });
+            self.fire_timeouts();
             let is_due = |entry: &Reverse<Entry>| entry.0.at <= self.now;
             if self.queue.peek().is_some_and(is_due) {
                 let Reverse(entry) = self.queue.pop().expect("it is there");
                 if self.has_receiver(&entry) {
-                    self.apply(entry.event)?;
+                    self.apply(entry.event);
                 }
             }
-            self.poll_all()?;
+            self.poll_all();
         }
-        Ok(())
     }
 
     /// Whether the receiver of an event still exists.
@@ -265,11 +262,11 @@ impl World {
         self.now >= self.host.polls_from
     }
 
-    fn fire_timeouts(&mut self) -> Check {
+    fn fire_timeouts(&mut self) {
         let now = self.now;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_due(self.host.due()) && self.host_polls() {
-            self.host.time(now)?;
+            self.host.time(now);
         }
         if let Some(relay_process) = &mut self.relay {
             if is_due(relay_process.relay.poll_timeout().map(|due| due.at)) {
@@ -281,35 +278,24 @@ impl World {
                 last_server.time(now);
             }
         }
-        Ok(())
     }
 
-    fn apply(&mut self, event: WorldEvent) -> Check {
+    fn apply(&mut self, event: WorldEvent) {
         match event {
             WorldEvent::Answer(process, answer) => {
                 let now = self.now;
-                match self.server_in_context() {
-                    Some((server, mut context)) if server.process == process => {
-                        server.answer(now, answer, &mut context)
-                    }
-                    _ => Ok(()),
+                if let Some((server, mut context)) = self.server_in_context(Some(process)) {
+                    server.answer(now, answer, &mut context);
                 }
             }
             WorldEvent::Credentials(leg, supplied) => self.credentials(leg, supplied),
-            WorldEvent::Exit(process, status) => {
-                self.exit(process, status);
-                Ok(())
-            }
-            WorldEvent::CheckIdle(leg, stream) => {
-                self.cut_if_idle(leg, stream);
-                Ok(())
-            }
+            WorldEvent::Exit(process, status) => self.exit(process, status),
+            WorldEvent::CheckIdle(leg, stream) => self.cut_if_idle(leg, stream),
             WorldEvent::CatchUp => self.deliver_backlog(),
             WorldEvent::Restart(leg) => {
                 if self.process_below(leg).is_none() {
                     self.start(leg);
                 }
-                Ok(())
             }
             WorldEvent::ToLower(process, input) => self.deliver_to_lower(process, input),
             WorldEvent::ToUpper(leg, epoch, input) => self.deliver_to_upper(leg, epoch, input),
@@ -317,25 +303,24 @@ impl World {
     }
 
     /// Delivers the inputs that a stalled driver has missed.
-    fn deliver_backlog(&mut self) -> Check {
+    fn deliver_backlog(&mut self) {
         if self.host.is_stalled(self.now) {
-            return Ok(());
+            return;
         }
         for event in std::mem::take(&mut self.backlog) {
-            self.apply(event)?;
-            self.poll_all()?;
+            self.apply(event);
+            self.poll_all();
         }
-        Ok(())
     }
 
-    fn deliver_to_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Check {
+    fn deliver_to_upper(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) {
         // The inputs of the backlog come first.
         if leg == 0 && (self.host.is_stalled(self.now) || !self.backlog.is_empty()) {
             self.backlog.push(WorldEvent::ToUpper(leg, epoch, input));
-            return Ok(());
+            return;
         }
         if self.legs[leg].epoch != Some(epoch) || !self.is_awaited(leg, &input) {
-            return Ok(());
+            return;
         }
         if let Input::Bytes { stream, .. } = &input {
             let wants = match &self.relay {
@@ -350,7 +335,7 @@ impl World {
         self.report_sent(leg, &input);
         self.remove_ended_exchange(leg, &input);
         if leg == 0 {
-            record_trace(&mut self.report, self.now, || match &input {
+            record_trace(self.report, self.now, || match &input {
                 Input::Bytes { bytes, .. } => {
                     let text = String::from_utf8_lossy(bytes);
                     format!("  <- {input:?} {}", text.trim_end())
@@ -362,11 +347,10 @@ impl World {
         if let Some(relay_process) = &mut self.relay {
             relay_process.relay.handle_upstream(self.now, epoch, input);
         }
-        Ok(())
     }
 
     /// Defers an input that the receiver does not want yet, and all later inputs of the same stream.
-    fn defer_input(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) -> Check {
+    fn defer_input(&mut self, leg: usize, epoch: Epoch, input: Input<'static>) {
         let later = self.now + Duration::from_millis(5);
         let mut rest: Vec<Entry> = Vec::new();
         let stream = input.stream();
@@ -389,26 +373,23 @@ impl World {
         // Serial 0 sorts it before the later inputs.
         self.queue = rest.into_iter().map(Reverse).collect();
         self.queue.push(Reverse(first));
-        Ok(())
     }
 
-    fn deliver_to_lower(&mut self, process: u64, input: Input<'static>) -> Check {
+    fn deliver_to_lower(&mut self, process: u64, input: Input<'static>) {
         if let Some(relay_process) = self.relay.as_mut().filter(|m| m.process == process) {
             relay_process.relay.handle_downstream(self.now, input);
-            return Ok(());
+            return;
         }
         let now = self.now;
-        match self.server_in_context() {
-            Some((server, mut context)) if server.process == process => {
-                if matches!(input, Input::Bytes { .. }) && !server.wants_input(StreamId::DUPLEX) {
-                    // A server with unread output gets no further input yet.
-                    let later = now + Duration::from_millis(5);
-                    self.at(later, WorldEvent::ToLower(process, input));
-                    return Ok(());
-                }
-                server.handle(now, input, &mut context)
-            }
-            _ => Ok(()),
+        let Some((server, mut context)) = self.server_in_context(Some(process)) else {
+            return;
+        };
+        if matches!(input, Input::Bytes { .. }) && !server.wants_input(StreamId::DUPLEX) {
+            // A server with unread output gets no further input yet.
+            let later = now + Duration::from_millis(5);
+            self.at(later, WorldEvent::ToLower(process, input));
+        } else {
+            server.handle(now, input, &mut context);
         }
     }
 
@@ -423,7 +404,7 @@ impl World {
         }
     }
 
-    fn credentials(&mut self, leg: usize, supplied: bool) -> Check {
+    fn credentials(&mut self, leg: usize, supplied: bool) {
         self.legs[leg].leg_faults.wants_credentials &= !supplied;
         let now = self.now;
         match (&mut self.relay, leg, supplied) {
@@ -431,16 +412,14 @@ impl World {
             (_, 0, false) => self.host.deny_credentials(now),
             (Some(relay_process), _, true) => {
                 relay_process.relay.authorized(now);
-                Ok(())
             }
             (Some(relay_process), _, false) => {
                 relay_process.denied = Some(relay_process.relay.upstream().epoch());
                 relay_process
                     .relay
                     .denied(now, "nobody is there to give any");
-                Ok(())
             }
-            (None, ..) => Ok(()),
+            (None, ..) => (),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::server::LowerOutput;
 use super::{World, WorldEvent};
 use crate::subject::SECRET;
 
-impl World {
+impl World<'_> {
     pub(super) fn execute_network(
         &mut self,
         leg: usize,
@@ -245,7 +245,7 @@ impl World {
     }
 
     pub(super) fn output_to_network(&mut self, leg: usize, output: LowerOutput) {
-        let upper_stream_of = |world: &World, lower_stream: &StreamId| {
+        let upper_stream_of = |world: &World<'_>, lower_stream: &StreamId| {
             world.legs[leg].upper_streams.get(lower_stream).copied()
         };
         match output {

@@ -10,7 +10,7 @@ use super::server::LowerOutput;
 use super::{World, WorldEvent};
 use crate::subject::SECRET;
 
-impl World {
+impl World<'_> {
     pub(super) fn execute_pipe(&mut self, leg: usize, output: Output<Infallible>, bytes: Vec<u8>) {
         match output {
             Output::Open { epoch } => self.open_pipe(leg, epoch),

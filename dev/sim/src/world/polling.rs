@@ -8,25 +8,25 @@ use everlink::{Output, Relay};
 
 use super::server::{LastServer, LowerOutput, relay_outputs};
 use super::{RelayProcess, World, WorldEvent, configs};
-use crate::oracle::{Check, Violation, check_no_secret};
+use crate::oracle::check_no_secret;
 use crate::report::record_trace;
 
-impl World {
-    pub(super) fn poll_all(&mut self) -> Check {
+impl World<'_> {
+    pub(super) fn poll_all(&mut self) {
         loop {
-            let mut is_idle = self.poll_host()?;
-            is_idle &= self.poll_relay()?;
-            is_idle &= self.poll_last_server()?;
+            let mut is_idle = self.poll_host();
+            is_idle &= self.poll_relay();
+            is_idle &= self.poll_last_server();
             if is_idle {
-                return Ok(());
+                return;
             }
         }
     }
 
-    pub(super) fn poll_host(&mut self) -> Result<bool, Violation> {
+    pub(super) fn poll_host(&mut self) -> bool {
         let mut outputs = Vec::new();
         let execute = |output, bytes| outputs.push((output, bytes));
-        self.host.poll(self.now, &mut self.report, execute)?;
+        self.host.poll(self.now, self.report, execute);
         let is_idle = outputs.is_empty();
         for (output, bytes) in outputs {
             match output {
@@ -34,7 +34,7 @@ impl World {
                 output => self.execute(0, output.and_then_event(|_| None), bytes),
             }
         }
-        Ok(is_idle)
+        is_idle
     }
 
     /// Schedules the reaction of the application to an event.
@@ -50,7 +50,7 @@ impl World {
         self.after(after, WorldEvent::Credentials(leg, supplied));
     }
 
-    pub(super) fn poll_relay(&mut self) -> Result<bool, Violation> {
+    pub(super) fn poll_relay(&mut self) -> bool {
         let mut is_idle = true;
         let mut buf = Vec::new();
         loop {
@@ -59,14 +59,14 @@ impl World {
                 .as_mut()
                 .and_then(|m| m.relay.poll_output(&mut buf));
             let Some((side, output)) = polled else {
-                return Ok(is_idle);
+                return is_idle;
             };
             is_idle = false;
             let output_text = format!("{output:?}");
-            check_no_secret(&output_text)?;
+            check_no_secret(&output_text);
             let bytes = std::mem::take(&mut buf);
             self.record_offer(side, &output, &bytes);
-            record_trace(&mut self.report, self.now, || {
+            record_trace(self.report, self.now, || {
                 let text = String::from_utf8_lossy(&bytes);
                 format!("      relay, {side:?}: {output_text} {}", text.trim_end())
             });
@@ -100,11 +100,11 @@ impl World {
         }
     }
 
-    pub(super) fn poll_last_server(&mut self) -> Result<bool, Violation> {
-        let Some((last_server, mut context)) = self.server_in_context() else {
-            return Ok(true);
+    pub(super) fn poll_last_server(&mut self) -> bool {
+        let Some((last_server, mut context)) = self.server_in_context(None) else {
+            return true;
         };
-        last_server.poll(&mut context)?;
+        last_server.poll(&mut context);
         let process = last_server.process;
         let (outputs, answers) = last_server.take();
         let is_idle = outputs.is_empty() && answers.is_empty();
@@ -116,7 +116,7 @@ impl World {
         for output in outputs {
             self.handle_output(leg, output);
         }
-        Ok(is_idle)
+        is_idle
     }
 
     /// Executes an output of an upper end.

@@ -5,57 +5,50 @@ use std::time::Duration;
 use everlink::client::{Cause, Ended, Event, Sign, State};
 use everlink::{BindingKind, Epoch, Fault, FaultKind, Instant, WhenSpent};
 
-use super::super::{Check, Rule, TICK, check};
+use super::super::{Rule, TICK, check};
 use super::{CloseStep, End, Epochs, Outlook};
 
 impl Epochs {
-    pub(in super::super) fn check_event(
-        &mut self,
-        now: Instant,
-        event: &Event,
-        saw_error: bool,
-    ) -> Check {
+    pub(in super::super) fn check_event(&mut self, now: Instant, event: &Event, saw_error: bool) {
         let Some(state) = event.state() else {
             return match event {
                 Event::Ended(ended) => self.check_ended(ended),
                 Event::Silent { epoch, silent } => self.check_silent(*epoch, *silent),
                 Event::Responsive { epoch, .. } => {
-                    let was_silent = std::mem::take(&mut self.open_record(*epoch)?.is_silent);
+                    let was_silent = std::mem::take(&mut self.open_record(*epoch).is_silent);
                     check(Rule::AnyByteIsLife, was_silent, || {
                         format!("{epoch} is responsive again, and its silence was not reported")
                     })
                 }
-                _ => Ok(()),
+                _ => (),
             };
         };
-        self.check_transition(state)?;
+        self.check_transition(state);
         match event {
             Event::Draining { epoch, cause } | Event::Closing { epoch, cause } => {
                 let was_draining = state == State::Closing && self.cause.is_some();
                 if !was_draining {
-                    self.check_closing(*epoch, cause, saw_error)?;
+                    self.check_closing(*epoch, cause, saw_error);
                 }
                 if state == State::Closing {
                     self.closing_since = Some(now);
                 }
-                Ok(())
             }
             Event::Opening { epoch, .. } => {
                 self.event_epoch = *epoch;
                 self.cause = None;
                 self.closing_since = None;
-                Ok(())
             }
             Event::Waiting {
                 until, failures, ..
             } => self.check_waiting(*until, *failures),
             Event::Parked { until } => self.check_parked(*until),
             Event::Closed => self.check_closed(),
-            _ => Ok(()),
+            _ => (),
         }
     }
 
-    fn check_transition(&mut self, state: State) -> Check {
+    fn check_transition(&mut self, state: State) {
         use State::{
             Closed, Closing, Draining, Handshaking, Idle, Opening, Parked, Ready, Waiting,
         };
@@ -75,11 +68,11 @@ impl Epochs {
         })
     }
 
-    fn check_closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) -> Check {
+    fn check_closing(&mut self, epoch: Epoch, cause: &Cause, saw_error: bool) {
         let (is_shut_down, is_http) = (self.is_shut_down, self.is_http());
         let hang = self.config.policy.hang;
         self.cause = Some(cause.clone());
-        let record = self.open_record(epoch)?;
+        let record = self.open_record(epoch);
         let died = record.is_over() || record.is_unwritable || is_http;
         let (is_true, is_planned) = match cause {
             Cause::AskedTo { .. } => (record.reconnect_asked, true),
@@ -100,41 +93,40 @@ impl Epochs {
         };
         check(rule, is_true, || {
             format!("{epoch} is closed because {cause}, and that is not true: {record:?}")
-        })?;
+        });
         if let Cause::Unresponsive { sign, .. } = cause {
             check(Rule::AnyByteIsLife, record.was_wanted, || {
                 format!("{epoch} is given up for its silence, and no call waited for it")
-            })?;
+            });
             // A server that only reports a lost session counts as silent.
             if *sign == Sign::Wedged {
-                return Ok(());
+                return;
             }
             let silent = record.silent_when_given_up.unwrap_or_default();
             let hang_timeout = hang.map_or(Duration::MAX, |hang| hang.timeout);
-            return check(Rule::AnyByteIsLife, silent >= hang_timeout, || {
+            check(Rule::AnyByteIsLife, silent >= hang_timeout, || {
                 format!("{epoch} is given up after a silence of {silent:?}, not {hang_timeout:?}")
             });
         }
-        Ok(())
     }
 
-    fn check_ended(&mut self, ended: &Ended) -> Check {
+    fn check_ended(&mut self, ended: &Ended) {
         let binding = self.config.binding.kind();
         check(Rule::ErrorTexts, !ended.to_string().is_empty(), || {
             format!("{ended:?} has no text")
-        })?;
+        });
         // A socket file appears when its server starts.
         let may_appear = |kind| binding == BindingKind::Socket && kind == FaultKind::NotFound;
         let mut kinds = ended.faults.iter().map(Fault::kind);
         self.is_permanent = kinds.any(|kind| kind.is_lasting() && !may_appear(kind));
-        let record = self.open_record(ended.epoch)?;
+        let record = self.open_record(ended.epoch);
         let was_reported = std::mem::replace(&mut record.is_reported, true);
         check(Rule::StateIsTruth, !was_reported, || {
             format!("{} ends twice", ended.epoch)
-        })?;
+        });
         let is_useful = record.is_useful;
-        self.check_end_cost(is_useful)?;
-        let record = self.open_record(ended.epoch)?;
+        self.check_end_cost(is_useful);
+        let record = self.open_record(ended.epoch);
         let (is_gone, is_faulty) = record.end.unwrap_or_default();
         if binding == BindingKind::Http {
             // Faults outside of a message cost nothing, so not every fault counts. A lost session may be free if it was good before.
@@ -148,7 +140,7 @@ impl Epochs {
         let costs = !record.is_planned || is_faulty || ended.abandoned;
         check(Rule::PlannedIsFree, ended.counted == costs, || {
             format!("{ended:?} of {record:?}")
-        })?;
+        });
         let is_in_order = if ended.abandoned {
             record.close_step == CloseStep::Kill && !is_gone
         } else {
@@ -160,13 +152,13 @@ impl Epochs {
     }
 
     /// Checks that a silence is reported once, and only after a missed probe.
-    fn check_silent(&mut self, epoch: Epoch, silent: Duration) -> Check {
+    fn check_silent(&mut self, epoch: Epoch, silent: Duration) {
         let policy = &self.config.policy;
         let timeout = policy.keepalive.map_or(Duration::MAX, |it| it.timeout);
         let least = policy
             .hang
             .map_or(timeout, |it| timeout.min(it.timeout / 3));
-        let was_silent = std::mem::replace(&mut self.open_record(epoch)?.is_silent, true);
+        let was_silent = std::mem::replace(&mut self.open_record(epoch).is_silent, true);
         check(Rule::AnyByteIsLife, !was_silent && silent >= least, || {
             format!("{epoch} is reported as silent for {silent:?}; reported before: {was_silent}")
         })
@@ -200,7 +192,7 @@ impl Epochs {
     }
 
     /// Checks that the next attempt is within this pause, or at the pace of calls if some wait.
-    fn check_pause(&self, end: &End, until: Instant, (least, most): (Duration, Duration)) -> Check {
+    fn check_pause(&self, end: &End, until: Instant, (least, most): (Duration, Duration)) {
         let retry = self.config.policy.retry;
         let (mut earliest, mut latest) = (end.at + least, end.at + most);
         let for_calls = end.at.max(end.last_open + retry.call_pace);
@@ -226,14 +218,14 @@ impl Epochs {
         )
     }
 
-    fn check_waiting(&mut self, until: Instant, failures: u32) -> Check {
+    fn check_waiting(&mut self, until: Instant, failures: u32) {
         let budget = self.config.policy.retry.budget;
         let end = self.ends.pop_front().unwrap_or_default();
         self.announce_attempt(until);
         let has_left = !end.is_counted || failures <= budget;
         check(Rule::OneBudget, has_left, || {
             format!("it waits after {failures} failures, of {budget}")
-        })?;
+        });
         let may_start = match self.outlook(&end) {
             Outlook::Normal => true,
             Outlook::Brief => until <= self.restart_until(),
@@ -241,7 +233,7 @@ impl Epochs {
         };
         check(Rule::OneBudget, may_start, || {
             format!("it was never ready and tries again at {until:?}: {end:?}")
-        })?;
+        });
         let pause = if end.is_counted && !end.is_useful {
             self.backoff(failures)
         } else {
@@ -257,7 +249,7 @@ impl Epochs {
         }
     }
 
-    fn check_parked(&mut self, until: Instant) -> Check {
+    fn check_parked(&mut self, until: Instant) {
         let retry = self.config.policy.retry;
         self.announce_attempt(until);
         let end = self.ends.pop_front().unwrap_or_default();
@@ -272,11 +264,11 @@ impl Epochs {
         };
         check(Rule::OneBudget, may_park, || {
             format!("it is parked, and has attempts left: {end:?}")
-        })?;
+        });
         let is_hopeless = outlook != Outlook::Normal || is_unauthorized;
         check(Rule::OneOutcome, !is_hopeless || !end.has_calls, || {
             format!("calls wait, although waiting cannot help: {end:?}")
-        })?;
+        });
         match retry.when_spent {
             WhenSpent::Park { probe } => self.check_pause(&end, until, (probe / 2, probe)),
             _ => check(Rule::OneBudget, false, || {
@@ -285,11 +277,11 @@ impl Epochs {
         }
     }
 
-    fn check_closed(&self) -> Check {
+    fn check_closed(&self) {
         let is_final = self.config.policy.retry.when_spent == WhenSpent::Close;
         check(Rule::OneBudget, self.is_shut_down || is_final, || {
             "it closed by itself, against the policy".to_owned()
-        })?;
+        });
         let left = self.all.iter().find(|(_, record)| !record.is_released);
         check(Rule::CloseSteps, left.is_none(), || {
             format!("it is closed, and {left:?} was not released")

@@ -3,7 +3,7 @@
 use everlink::http::{Fields, RequestHead, Verb};
 use serde_json::{Value, json};
 
-use super::{End, Fleet};
+use super::{End, Exchange, Fleet};
 
 /// What a client waits for, each with its exchange.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,27 @@ enum State {
     Broken,
 }
 
+/// What a client got. After all but [`Got::Broken`], it does something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Got {
+    /// The response to a part of the handshake.
+    Handshake,
+    /// The reply to its call, on this exchange, which may go on.
+    Reply(u64),
+    /// That its call was not processed.
+    NotProcessed,
+    /// Nothing: it cannot know what became of its call.
+    Unknown,
+    /// That its session is gone, with the data of the store.
+    Forgotten,
+    /// A part of the stream of its call, which can be resumed.
+    Broken,
+}
+
+/// A client.
 #[derive(Debug)]
-pub(super) struct Client {
+pub struct Client {
     number: usize,
     state: State,
     session: Option<String>,
@@ -33,11 +52,12 @@ pub(super) struct Client {
     seen: u64,
     /// The id of the last event.
     last: Option<String>,
-    is_satisfied: bool,
 }
 
 impl Client {
-    pub(super) fn new(number: usize) -> Client {
+    /// A client that has done nothing.
+    #[must_use]
+    pub fn new(number: usize) -> Client {
         Client {
             number,
             state: State::Idle,
@@ -49,21 +69,12 @@ impl Client {
             most: 0,
             seen: 0,
             last: None,
-            is_satisfied: false,
         }
     }
 
-    /// From now on, a reply satisfies it.
-    pub(super) fn expect_reply(&mut self) {
-        self.is_satisfied = false;
-    }
-
-    pub(super) fn is_satisfied(&self) -> bool {
-        self.is_satisfied
-    }
-
     /// The exchange that it waits for.
-    pub(super) fn exchange(&self) -> Option<u64> {
+    #[must_use]
+    pub fn exchange(&self) -> Option<u64> {
         match self.state {
             State::Idle | State::Broken => None,
             State::Opening(id) | State::Beginning(id) | State::Calling(id) => Some(id),
@@ -74,25 +85,24 @@ impl Client {
         format!("{}-{}", self.number, self.calls)
     }
 
-    /// Does what is next at this server, unless it waits for something.
-    pub(super) fn go(&mut self, fleet: &mut Fleet, node: usize) {
-        let message = match self.state {
-            State::Opening(_) | State::Beginning(_) | State::Calling(_) => return,
-            State::Broken => {
-                self.state = State::Calling(self.send(fleet, node, Verb::Get, None));
-                return;
-            }
-            State::Idle => self.next_message(fleet.now),
-        };
-        let id = self.send(fleet, node, Verb::Post, Some(&message));
-        self.state = match (self.session.is_some(), self.is_initialized) {
-            (false, _) => State::Opening(id),
-            (true, false) => State::Beginning(id),
-            (true, true) => State::Calling(id),
-        };
+    /// The request that is next: it opens a session, calls, or resumes the stream of its call. `most` says how many numbers its nth call has.
+    pub fn next(
+        &mut self,
+        now: u64,
+        most: impl FnOnce(u64) -> u64,
+    ) -> (RequestHead<'static>, String) {
+        if let State::Broken = self.state {
+            let last = self.last.clone().expect("the id of an event");
+            let fields = self.fields().and("last-event-id", last);
+            let head = RequestHead::new(Verb::Get, "/mcp").with_fields(fields);
+            return (head, String::new());
+        }
+        let message = self.next_message(now, most);
+        let head = RequestHead::new(Verb::Post, "/mcp").with_fields(self.fields());
+        (head, message.to_string())
     }
 
-    fn next_message(&mut self, now: u64) -> Value {
+    fn next_message(&mut self, now: u64, most: impl FnOnce(u64) -> u64) -> Value {
         self.called_at = now;
         self.last = None;
         if self.session.is_none() {
@@ -106,13 +116,13 @@ impl Client {
             return json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         }
         self.calls += 1;
-        (self.most, self.seen) = (self.calls % 4, 0);
-        let arguments = json!({"tag": self.tag(), "n": self.most});
+        (self.most, self.seen) = (most(self.calls), 0);
+        let arguments = json!({"tag": self.tag(), "n": self.most, "session": self.session});
         let params = json!({"name": "count", "arguments": arguments});
         json!({"jsonrpc": "2.0", "id": self.calls, "method": "tools/call", "params": params})
     }
 
-    fn send(&self, fleet: &mut Fleet, node: usize, verb: Verb, message: Option<&Value>) -> u64 {
+    fn fields(&self) -> Fields<'static> {
         let mut fields = Fields::new()
             .and("host", "localhost")
             .and("accept", "application/json, text/event-stream")
@@ -120,53 +130,68 @@ impl Client {
         if let Some(session) = &self.session {
             fields.push("mcp-session-id", session.clone());
         }
-        if let (Some(last), Verb::Get) = (&self.last, verb) {
-            fields.push("last-event-id", last.clone());
-        }
-        let head = RequestHead::new(verb, "/mcp").with_fields(fields);
-        let body = message.map(Value::to_string).unwrap_or_default();
-        fleet.send(node, head, &body)
+        fields
+    }
+
+    /// Its request was sent, on this exchange.
+    pub fn sent(&mut self, id: u64) {
+        self.state = match (self.session.is_some(), self.is_initialized) {
+            (false, _) => State::Opening(id),
+            (true, false) => State::Beginning(id),
+            (true, true) => State::Calling(id),
+        };
     }
 
     /// Reads what there is for it.
-    pub(super) fn read(&mut self, fleet: &mut Fleet) {
-        match self.state {
-            State::Idle | State::Broken => {}
-            State::Opening(id) | State::Beginning(id) => self.go_on(fleet, id),
-            State::Calling(id) => self.read_call(fleet, id),
+    pub fn read(&mut self, fleet: &mut Fleet) -> Option<Got> {
+        let forgot_at = fleet.forgot_at;
+        let exchange = fleet.exchanges.get_mut(&self.exchange()?);
+        let exchange = exchange.expect("an exchange");
+        let got = match self.state {
+            State::Calling(id) => self.read_call(id, exchange, forgot_at)?,
+            _ => self.go_on(exchange, forgot_at)?,
+        };
+        self.state = match got {
+            Got::Broken => State::Broken,
+            _ => State::Idle,
+        };
+        if got == Got::NotProcessed {
+            fleet.refused.insert(self.tag());
         }
+        Some(got)
     }
 
     /// Goes on with the handshake.
-    fn go_on(&mut self, fleet: &mut Fleet, id: u64) {
-        let exchange = fleet.exchanges.get_mut(&id).expect("an exchange");
-        if exchange.end.is_none() {
-            return;
-        }
-        let (status, session) = (exchange.status, exchange.session.take());
-        match (&self.state, status) {
-            (State::Opening(_), Some(200)) => self.session = session,
+    fn go_on(&mut self, exchange: &mut Exchange, forgot_at: Option<u64>) -> Option<Got> {
+        exchange.end?;
+        match (self.state, exchange.status) {
+            (State::Opening(_), Some(200)) => self.session = exchange.session.take(),
             (State::Beginning(_), Some(202)) => self.is_initialized = true,
-            (State::Beginning(_), Some(404)) => self.lose_session(fleet),
+            (State::Beginning(_), Some(404)) => return Some(self.lose_session(forgot_at)),
             // The server does not reach the store, shuts down, or is gone.
             (_, Some(503) | None) => {}
-            (state, status) => panic!("{state:?} has status {status:?}"),
+            (state, status) => panic!("(7) {state:?} has status {status:?}"),
         }
-        self.state = State::Idle;
+        Some(Got::Handshake)
     }
 
     /// The session is gone. That is wrong unless the store lost its data.
-    fn lose_session(&mut self, fleet: &Fleet) {
-        let may_be = fleet.forgot_at.is_some_and(|at| at >= self.opened_at);
-        assert!(may_be, "client {} lost its session", self.number);
+    fn lose_session(&mut self, forgot_at: Option<u64>) -> Got {
+        let may_be = forgot_at.is_some_and(|at| at >= self.opened_at);
+        assert!(may_be, "(4) client {} lost its session", self.number);
         (self.session, self.is_initialized) = (None, false);
+        Got::Forgotten
     }
 
     /// Reads the response to a call, or the rest of its stream.
-    fn read_call(&mut self, fleet: &mut Fleet, id: u64) {
+    fn read_call(
+        &mut self,
+        id: u64,
+        exchange: &mut Exchange,
+        forgot_at: Option<u64>,
+    ) -> Option<Got> {
         // A store that lost its data has lost messages, too. The ids of the events show the gap.
-        let may_miss = fleet.forgot_at.is_some_and(|at| at >= self.called_at);
-        let exchange = fleet.exchanges.get_mut(&id).expect("an exchange");
+        let may_miss = forgot_at.is_some_and(|at| at >= self.called_at);
         let (status, end) = (exchange.status, exchange.end);
         let mut has_reply = false;
         if exchange.is_stream && status == Some(200) {
@@ -178,25 +203,18 @@ impl Client {
             has_reply = true;
         }
         if has_reply {
-            self.is_satisfied = true;
-            self.state = State::Idle;
-            fleet.hang_up(id);
+            return Some(Got::Reply(id));
         }
-        if has_reply || end.is_none() {
-            return;
-        }
-        self.state = State::Idle;
-        match status {
-            Some(503) if self.last.is_none() => {
-                fleet.refused.insert(self.tag());
-            }
+        let end = end?;
+        Some(match status {
+            Some(503) if self.last.is_none() => Got::NotProcessed,
             // Nothing is known of the stream that was to be resumed.
-            Some(400) if self.last.is_some() => {}
-            Some(404) => self.lose_session(fleet),
-            Some(200 | 503) | None if self.last.is_some() => self.state = State::Broken,
-            None | Some(200) if end == Some(End::Broken) => {}
-            _ => panic!("client {} got status {status:?}", self.number),
-        }
+            Some(400) if self.last.is_some() => Got::Unknown,
+            Some(404) => self.lose_session(forgot_at),
+            Some(200 | 503) | None if self.last.is_some() => Got::Broken,
+            None | Some(200) if end == End::Broken => Got::Unknown,
+            _ => panic!("(7) client {} got status {status:?}", self.number),
+        })
     }
 
     /// Reads an event. Returns whether it is the reply.
@@ -214,7 +232,7 @@ impl Client {
         };
         if let Some(n) = message["params"]["data"]["n"].as_u64() {
             let is_next = n == self.seen + 1 || n > self.seen && may_miss;
-            assert!(is_next, "number {n} came after {}: {self:?}", self.seen);
+            assert!(is_next, "(3) number {n} came after {}: {self:?}", self.seen);
             self.seen = n;
         }
         if message["id"].as_u64() != Some(self.calls) || message.get("method").is_some() {
@@ -223,7 +241,10 @@ impl Client {
         // An error ends a call early, for example when its server shuts down.
         let is_complete = self.seen == self.most || may_miss;
         let is_result = message.get("result").is_some();
-        assert!(is_complete || !is_result, "numbers are missing: {self:?}");
+        assert!(
+            is_complete || !is_result,
+            "(3) numbers are missing: {self:?}"
+        );
         true
     }
 }
