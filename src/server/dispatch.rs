@@ -385,6 +385,7 @@ impl Server {
                 .open_exchange(&mut self.cx, stream, arrived.accepts, None);
             Origin {
                 scope: IdScope::Stream(stream),
+                holder: Some(arrived.holder_outside_sessions()),
                 ..arrived.origin_in(stream, session)
             }
         } else {

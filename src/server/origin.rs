@@ -1,12 +1,12 @@
 //! Defines the keys of sessions, queues and requests, and the origin of a message. Does not depend on message types.
 
 use alloc::boxed::Box;
-use core::net::IpAddr;
 
 use crate::driver::StreamId;
 use crate::protocol::{Era, TraceContext};
 use crate::server::event::Caller;
 use crate::server::requests::places::Holder;
+use crate::util::Arc;
 use crate::wire::Id;
 
 /// Identifies one legacy session. Keys are numbers from a counter and are never reused.
@@ -92,8 +92,8 @@ pub(crate) struct Origin {
     pub(crate) era: Option<Era>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
-    /// The network address of the client, if it is known.
-    pub(crate) address: Option<IpAddr>,
+    /// Whose place a request from here takes. `None` on a byte stream, which has one client.
+    pub(crate) holder: Option<Arc<Holder>>,
     /// The trace context in the header fields of the HTTP request, if there is one.
     pub(crate) trace: Option<Box<TraceContext>>,
 }
@@ -105,23 +105,12 @@ impl Origin {
         session: Some(SessionKey::DUPLEX),
         era: None,
         user: None,
-        address: None,
+        holder: None,
         trace: None,
     };
 
     pub(crate) fn is_duplex(&self) -> bool {
         self.queue == QueueId::DUPLEX
-    }
-
-    /// Returns who holds the place of a request from this source. `None` on a byte stream, which has one client.
-    pub(crate) fn holder(&self) -> Option<Holder> {
-        match self.scope {
-            IdScope::Session(session) => Some(Holder::Session(session)),
-            IdScope::Stream(StreamId::DUPLEX) => None,
-            IdScope::Stream(_) => {
-                Some(Holder::outside_sessions(self.user.as_deref(), self.address))
-            }
-        }
     }
 
     /// Returns the sender in the form that the application sees.

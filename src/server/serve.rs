@@ -233,12 +233,8 @@ impl Server {
     fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
         let deferred = self.offer.deferred().len();
         let next_abandoned = || self.binding.next_abandoned();
-        self.requests.make_room(
-            &mut self.cx,
-            from.holder().as_ref(),
-            deferred,
-            next_abandoned,
-        )
+        self.requests
+            .make_room(&mut self.cx, from.holder.as_ref(), deferred, next_abandoned)
     }
 
     /// Defers a request until the offer is known.

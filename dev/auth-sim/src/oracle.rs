@@ -1,6 +1,7 @@
 //! The rules that must always hold, checked against the log of the world. Shares no code with the machine, and never looks into one.
 
 mod records;
+mod sending;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -298,60 +299,6 @@ impl Oracle {
             Rule::FamilyIsKept,
             format!("{pid} used {token:?}, which {by:?} had renewed"),
         );
-    }
-
-    fn sent(&mut self, when: When, pid: Pid, url: &str, text: &str) {
-        for kind in Kind::ALL {
-            let Some(mark) = Mark::find(text, kind).or(Mark::find(url, kind)) else {
-                continue;
-            };
-            let origin = format!("https://as{}.example", mark.issuer);
-            let is_home = match kind {
-                Kind::Access => url == format!("{origin}/revoke"),
-                Kind::Refresh => {
-                    url == format!("{origin}/token") || url == format!("{origin}/revoke")
-                }
-                Kind::Code => url == format!("{origin}/token"),
-                Kind::Verifier => {
-                    let code = Mark::find(text, Kind::Code).unwrap_or_default();
-                    url == format!("https://as{}.example/token", code.issuer)
-                }
-            };
-            if !is_home {
-                broken(
-                    Rule::SecretsStayHome,
-                    format!("{pid} sent {kind:?} {mark:?} to {url}"),
-                );
-            }
-        }
-        if let Some(mark) = Mark::find(text, Kind::Refresh) {
-            self.spent(pid, url, mark);
-        }
-        let process = &mut self.processes[pid];
-        let hour = when.mono / 3_600_000;
-        if process.hour.0 != hour {
-            process.hour = (hour, 0, 0);
-        }
-        process.hour.1 += 1;
-        let (_, exchanges, challenges) = process.hour;
-        if exchanges > EXCHANGES + EXCHANGES_PER_CHALLENGE * challenges {
-            broken(
-                Rule::NoHotLoop,
-                format!("{pid} began {exchanges} exchanges within an hour"),
-            );
-        }
-    }
-
-    fn spent(&mut self, pid: Pid, url: &str, mark: Mark) {
-        let process = &self.processes[pid];
-        let newest = process.newest.get(&mark.family).copied();
-        let is_replaced = self.is_rotating && newest.is_some_and(|newest| mark.serial < newest);
-        if !url.ends_with("/revoke") && (is_replaced || process.ended.contains(&mark)) {
-            broken(
-                Rule::TokenIsSpentOnce,
-                format!("{pid} sent {mark:?} again; the newest is {newest:?}"),
-            );
-        }
     }
 
     fn tokens_came(&mut self, when: When, pid: Pid, access: Mark, refresh: Option<Mark>) {

@@ -5,19 +5,18 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use crate::client::failure::{Delivery, Failure, FailureKind, TimeLimit};
 use crate::client::requests::behalf::Behalf;
-use crate::client::requests::deadlines::{Clock, Stops};
+use crate::client::requests::deadlines::Clock;
 use crate::client::requests::options::CallOptions;
+use crate::client::requests::queue::Queue;
+use crate::client::requests::stops::PhaseStops;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{List, Setting};
 use crate::protocol::{Method, Owner, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
-use crate::util::sorted::Sorted;
-use crate::wire::SHORT;
 
 #[derive(Debug)]
 pub(in crate::client) struct Call {
@@ -36,7 +35,7 @@ pub(in crate::client) struct Call {
     pub(in crate::client) wants_progress: bool,
     pub(in crate::client) phase: Phase,
     /// Its rank in the queue, while it is queued.
-    rank: u8,
+    pub(super) rank: u8,
     /// The input that the server wants before it continues, if any.
     pub(in crate::client) round: Option<Box<Round>>,
     pub(in crate::client) progress: Option<f64>,
@@ -162,15 +161,6 @@ impl Call {
         by_nature || self.is_idempotent
     }
 
-    /// The rank in the queue. A call that was sent before goes first.
-    fn rank_among(&self, is_short_first: bool, bytes: usize) -> u8 {
-        if is_short_first && self.delivery() == Delivery::NotSent {
-            rank_of(bytes)
-        } else {
-            0
-        }
-    }
-
     /// Whether the server may have acted on the call.
     pub(in crate::client) fn delivery(&self) -> Delivery {
         match self.phase {
@@ -209,7 +199,7 @@ impl Call {
     }
 
     /// Whether the next message of the call is a further round.
-    const fn is_continuing(&self) -> bool {
+    pub(super) const fn is_continuing(&self) -> bool {
         self.round.is_some()
     }
 
@@ -223,15 +213,6 @@ impl Call {
     }
 }
 
-/// Returns 0 for a short call, and otherwise the binary logarithm of the size.
-const fn rank_of(bytes: usize) -> u8 {
-    if bytes <= SHORT {
-        0
-    } else {
-        bytes.ilog2() as u8
-    }
-}
-
 pub(super) fn payload_bytes(payload: Option<&Payload>) -> usize {
     payload.map_or(0, |payload| payload.as_str().len())
 }
@@ -240,46 +221,26 @@ pub(super) fn payload_bytes(payload: Option<&Payload>) -> usize {
 pub(in crate::client) struct Calls {
     next: u64,
     table: AscendingMap<CallId, Call>,
-    /// The queued calls in the order of sending: by rank, then by age.
-    waiting: Sorted<(u8, CallId), ()>,
-    /// Whether short calls are sent before long ones.
-    short_first: bool,
-    /// The queued calls that were sent before, and now carry the answers that their server wanted.
-    continuing: BTreeSet<CallId>,
-    waiting_bytes: usize,
-    in_flight: usize,
-    /// Whether the clocks of sent calls are stopped, because a legacy server waits for an answer or the application holds back.
-    held: bool,
-    /// Whether all clocks are stopped, because nothing can be sent without credentials.
-    frozen: bool,
-    /// The stops of the clocks of sent calls, and those of the others.
-    sent_stops: Stops,
-    other_stops: Stops,
+    queue: Queue,
+    stops: PhaseStops,
     /// The calls whose timers were armed while their clocks were stopped. They are armed again when the clocks restart.
     stopped: BTreeSet<CallId>,
 }
 
 impl Calls {
-    pub(in crate::client) const fn new(short_first: bool) -> Calls {
+    pub(in crate::client) fn new(short_first: bool) -> Calls {
         Calls {
             next: 1,
             table: AscendingMap::new(),
-            waiting: Sorted::new(),
-            short_first,
-            continuing: BTreeSet::new(),
-            waiting_bytes: 0,
-            in_flight: 0,
-            held: false,
-            frozen: false,
-            sent_stops: Stops::Before(Duration::ZERO),
-            other_stops: Stops::Before(Duration::ZERO),
+            queue: Queue::new(short_first),
+            stops: PhaseStops::default(),
             stopped: BTreeSet::new(),
         }
     }
 
     /// The number of calls that are not sent: queued, or waiting for a list.
     pub(in crate::client) fn queued(&self) -> usize {
-        self.table.len() - self.in_flight
+        self.table.len() - self.queue.in_flight()
     }
 
     pub(in crate::client) fn len(&self) -> usize {
@@ -287,12 +248,12 @@ impl Calls {
     }
 
     pub(in crate::client) const fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.queue.bytes()
     }
 
     /// The number of calls that are sent, or wait for answers to asks.
     pub(in crate::client) const fn in_flight(&self) -> usize {
-        self.in_flight
+        self.queue.in_flight()
     }
 
     pub(in crate::client) fn call(&self, id: CallId) -> Option<&Call> {
@@ -309,13 +270,12 @@ impl Calls {
 
     /// The queued calls, in the order of sending.
     pub(in crate::client) fn waiting_ids(&self) -> Vec<CallId> {
-        self.waiting.keys().map(|(_, id)| *id).collect()
+        self.queue.ids().collect()
     }
 
     /// The newest of the largest queued calls that were never sent, if its rank is higher than that of a call of `bytes`.
     pub(in crate::client) fn far_longer(&self, bytes: usize) -> Option<CallId> {
-        let (rank, id) = self.waiting.last()?;
-        (*rank > rank_of(bytes)).then_some(*id)
+        self.queue.far_longer(bytes)
     }
 
     /// The calls that were sent, but not yet for the round that they are in.
@@ -349,20 +309,15 @@ impl Calls {
     pub(in crate::client) fn accept(&mut self, mut call: Call, now: Instant) -> CallId {
         let id = CallId::from_number(self.next);
         self.next += 1;
-        call.clock.change_kind(self.stops(call.phase, now));
-        if call.phase == Phase::Waiting {
-            let bytes = call.bytes();
-            call.rank = call.rank_among(self.short_first, bytes);
-            self.waiting.insert((call.rank, id), ());
-            self.waiting_bytes += bytes;
-        }
+        call.clock.change_kind(self.stops.in_all(call.phase, now));
+        self.queue.enter(id, &mut call);
         self.table.add(id, call);
         id
     }
 
     /// The first queued call.
     pub(in crate::client) fn first_waiting(&self) -> Option<CallId> {
-        self.waiting.first().map(|((_, id), ())| *id)
+        self.queue.first()
     }
 
     /// The first queued call that changes no setting, or one that may be changed now.
@@ -370,8 +325,7 @@ impl Calls {
         &self,
         may_change: impl Fn(&str) -> bool,
     ) -> Option<CallId> {
-        let mut ids = self.waiting.keys().map(|(_, id)| *id);
-        ids.find(|id| {
+        self.queue.ids().find(|id| {
             let key = self.call(*id).and_then(Call::ordered_key);
             key.is_none_or(|key| may_change(&key))
         })
@@ -379,7 +333,7 @@ impl Calls {
 
     /// The oldest queued call that carries the answers that its server wanted.
     pub(in crate::client) fn first_continuing(&self) -> Option<CallId> {
-        self.continuing.first().copied()
+        self.queue.first_continuing()
     }
 
     /// Records that the call is handed to the driver.
@@ -452,11 +406,14 @@ impl Calls {
 
     /// Removes a call that has ended. Returns its last phase, and when it was accepted.
     pub(in crate::client) fn forget(&mut self, id: CallId) -> Option<(Phase, Instant)> {
-        let accepted = self.table.get(id)?.clock.accepted();
-        let phase = self.leave(id)?;
-        self.stopped.remove(&id);
+        let call = self.table.get(id)?;
+        let known = (call.phase, call.clock.accepted());
+        self.queue.leave(id, call);
+        if !self.stopped.is_empty() {
+            self.stopped.remove(&id);
+        }
         self.table.discard(id);
-        Some((phase, accepted))
+        Some(known)
     }
 
     pub(in crate::client) fn touch(&mut self, id: CallId, now: Instant) {
@@ -482,7 +439,7 @@ impl Calls {
     pub(in crate::client) fn due(&mut self, id: CallId, now: Instant) -> Option<Instant> {
         let (clock, is_stopped) = self.clock(id, now)?;
         let due = clock.due(is_stopped.then_some(now));
-        if is_stopped && (self.held || self.frozen) {
+        if is_stopped && self.stops.are_some_stopped() {
             self.stopped.insert(id);
         }
         due
@@ -496,101 +453,41 @@ impl Calls {
 
     /// The clock of a call, which has caught up, and whether it is stopped.
     fn clock(&mut self, id: CallId, now: Instant) -> Option<(&mut Clock, bool)> {
-        let phase = self.table.get(id)?.phase;
-        let (stops, is_stopped) = (self.stops(phase, now), self.stands_still(phase));
-        let clock = &mut self.table.get_mut(id)?.clock;
-        clock.catch_up(stops);
-        Some((clock, is_stopped))
+        let call = self.table.get_mut(id)?;
+        call.clock.catch_up(self.stops.in_all(call.phase, now));
+        Some((&mut call.clock, self.stops.is_stopped(call.phase)))
     }
 
     /// Stops or restarts the clocks of sent calls. Returns the calls whose timers must be armed again.
     pub(in crate::client) fn hold(&mut self, held: bool, now: Instant) -> BTreeSet<CallId> {
-        if held == self.held {
-            return BTreeSet::new();
-        }
-        self.held = held;
-        self.set_clocks(held, now)
+        let is_restart = self.stops.hold(held, now) && !held;
+        self.timers_to_arm(is_restart)
     }
 
     /// Stops or restarts all clocks, because credentials are missing or there again. Returns the calls whose timers must be armed again.
     pub(in crate::client) fn freeze(&mut self, frozen: bool, now: Instant) -> BTreeSet<CallId> {
-        if frozen == self.frozen {
-            return BTreeSet::new();
-        }
-        self.frozen = frozen;
-        self.set_clocks(frozen, now)
+        let is_restart = self.stops.freeze(frozen, now) && !frozen;
+        self.timers_to_arm(is_restart)
     }
 
     /// Timers that were armed before a stop fire too early. Then they are armed again.
-    fn set_clocks(&mut self, is_stop: bool, now: Instant) -> BTreeSet<CallId> {
-        self.sent_stops.set(self.held || self.frozen, now);
-        self.other_stops.set(self.frozen, now);
-        if is_stop || self.frozen {
-            return BTreeSet::new();
-        }
-        core::mem::take(&mut self.stopped)
-    }
-
-    /// Whether the clock of a call in this phase is stopped.
-    const fn stands_still(&self, phase: Phase) -> bool {
-        match phase {
-            Phase::Listing(_) | Phase::Sent(_) => self.held || self.frozen,
-            Phase::Schema | Phase::Waiting => self.frozen,
-            Phase::Asking => true,
-        }
-    }
-
-    /// How long the clocks of calls in this phase were stopped in all. Only the difference between two times counts.
-    fn stops(&self, phase: Phase, now: Instant) -> Duration {
-        match phase {
-            Phase::Listing(_) | Phase::Sent(_) => self.sent_stops.in_all(now),
-            Phase::Schema | Phase::Waiting => self.other_stops.in_all(now),
-            Phase::Asking => now.since(Instant::ZERO),
+    fn timers_to_arm(&mut self, is_restart: bool) -> BTreeSet<CallId> {
+        if is_restart && !self.stops.are_frozen() {
+            core::mem::take(&mut self.stopped)
+        } else {
+            BTreeSet::new()
         }
     }
 
     fn enter(&mut self, id: CallId, phase: Phase, now: Instant) {
-        let Some(before) = self.leave(id) else {
-            return;
-        };
-        let (stops, next) = (self.stops(before, now), self.stops(phase, now));
         let Some(call) = self.table.get_mut(id) else {
             return;
         };
-        call.clock.catch_up(stops);
-        call.clock.change_kind(next);
+        self.queue.leave(id, call);
+        call.clock.catch_up(self.stops.in_all(call.phase, now));
+        call.clock.change_kind(self.stops.in_all(phase, now));
         call.phase = phase;
-        match phase {
-            Phase::Waiting => {
-                let bytes = call.bytes();
-                call.rank = call.rank_among(self.short_first, bytes);
-                self.waiting.insert((call.rank, id), ());
-                self.waiting_bytes += bytes;
-                if call.is_continuing() {
-                    self.continuing.insert(id);
-                }
-            }
-            Phase::Asking | Phase::Sent(_) => self.in_flight += 1,
-            Phase::Listing(_) | Phase::Schema => {}
-        }
-    }
-
-    /// Takes a call out of its phase, and returns the phase.
-    fn leave(&mut self, id: CallId) -> Option<Phase> {
-        let call = self.table.get(id)?;
-        let phase = call.phase;
-        match phase {
-            Phase::Waiting => {
-                self.waiting.remove(&(call.rank, id));
-                self.waiting_bytes -= call.bytes();
-                if self.continuing.remove(&id) && self.continuing.is_empty() {
-                    self.continuing = BTreeSet::new();
-                }
-            }
-            Phase::Asking | Phase::Sent(_) => self.in_flight -= 1,
-            Phase::Listing(_) | Phase::Schema => {}
-        }
-        Some(phase)
+        self.queue.enter(id, call);
     }
 }
 
@@ -600,6 +497,7 @@ mod tests {
     use crate::client::config::Policy;
     use crate::protocol::{Peer, TraceContext};
     use crate::util::Arc;
+    use crate::wire::SHORT;
 
     fn payload(text: &str) -> Option<Payload> {
         Some(text.parse().unwrap())
@@ -626,15 +524,6 @@ mod tests {
             trace: Some(Box::new(TraceContext::new(1, 2, true, Some("a=b".into())))),
         }));
         assert_eq!(call.bytes(), 10 + 14 + 7 + 27 + 6 + 55 + 3);
-    }
-
-    #[test]
-    fn short_calls_have_the_same_rank_and_longer_ones_rank_by_powers_of_two() {
-        assert_eq!((rank_of(0), rank_of(SHORT)), (0, 0));
-        assert!(rank_of(SHORT + 1) > 0);
-        let large = 1 << 20;
-        assert_eq!(rank_of(large), rank_of(2 * large - 1));
-        assert_eq!(rank_of(2 * large), rank_of(large) + 1);
     }
 
     fn accept(calls: &mut Calls, bytes: usize, now: Instant) -> CallId {

@@ -7,35 +7,6 @@ use crate::client::failure::TimeLimit;
 use crate::client::requests::options::CallOptions;
 use crate::driver::Instant;
 
-/// The stops of all clocks of one kind. To stop or restart them costs the same for any number of clocks: each catches up when it is looked at.
-#[derive(Debug)]
-pub(in crate::client) enum Stops {
-    /// The clocks run, and were stopped for this long in all.
-    Before(Duration),
-    /// The clocks are stopped. The time since this instant is as long as they were stopped in all.
-    Since(Instant),
-}
-
-impl Stops {
-    /// Stops or restarts the clocks.
-    pub(in crate::client) fn set(&mut self, is_stopped: bool, now: Instant) {
-        let in_all = self.in_all(now);
-        *self = if is_stopped {
-            Stops::Since(Instant::from_origin(now.since(Instant::ZERO + in_all)))
-        } else {
-            Stops::Before(in_all)
-        };
-    }
-
-    /// How long the clocks were stopped in all.
-    pub(in crate::client) fn in_all(&self, now: Instant) -> Duration {
-        match self {
-            Stops::Before(in_all) => *in_all,
-            Stops::Since(start) => now.since(*start),
-        }
-    }
-}
-
 /// The two time limits of a call, and its stops.
 #[derive(Debug)]
 pub(in crate::client) struct Clock {
@@ -45,8 +16,8 @@ pub(in crate::client) struct Clock {
     idle: Option<Duration>,
     idle_at: Option<Instant>,
     total_at: Option<Instant>,
-    /// The stops that the limits allow for: what [`Stops::in_all`] was when they were last moved.
-    stops: Duration,
+    /// The stops that the limits allow for: what [`PhaseStops::in_all`](super::stops::PhaseStops::in_all) was when they were last moved.
+    stops: u64,
     /// How long the clock may still be stopped.
     patience: Duration,
     /// How long the call waits while there is no server.
@@ -77,7 +48,7 @@ impl Clock {
             idle,
             idle_at: idle.map(|idle| now + idle),
             total_at: total.map(|total| now + total),
-            stops: Duration::ZERO,
+            stops: 0,
             patience: policy.pause_total,
             server_wait: ServerWait::Off,
         }
@@ -144,8 +115,11 @@ impl Clock {
     }
 
     /// Moves the limits by the stops since the last time. `stops`: those of its kind, in all.
-    pub(in crate::client) fn catch_up(&mut self, stops: Duration) {
-        let stood = stops.saturating_sub(self.stops).min(self.patience);
+    pub(in crate::client) fn catch_up(&mut self, stops: u64) {
+        if stops == self.stops {
+            return;
+        }
+        let stood = Duration::from_nanos(stops - self.stops).min(self.patience);
         self.stops = stops;
         self.patience -= stood;
         self.idle_at = self.idle_at.map(|at| at + stood);
@@ -153,7 +127,7 @@ impl Clock {
     }
 
     /// Makes it a clock of another kind, whose stops in all are these.
-    pub(in crate::client) const fn change_kind(&mut self, stops: Duration) {
+    pub(in crate::client) const fn change_kind(&mut self, stops: u64) {
         self.stops = stops;
     }
 
@@ -177,6 +151,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::requests::stops::Stops;
 
     const fn at(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
@@ -200,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_stop_moves_both_limits_by_its_length() {
-        let (mut clock, mut stops) = (clock(), Stops::Before(Duration::ZERO));
+        let (mut clock, mut stops) = (clock(), Stops::default());
         stops.set(true, at(50));
         clock.catch_up(stops.in_all(at(1_000)));
         assert_eq!(clock.overdue(at(1_000), true), None);
@@ -214,7 +189,7 @@ mod tests {
 
     #[test]
     fn stops_of_another_kind_do_not_count() {
-        let (mut clock, mut stops) = (clock(), Stops::Before(Duration::ZERO));
+        let (mut clock, mut stops) = (clock(), Stops::default());
         stops.set(true, at(0));
         clock.change_kind(stops.in_all(at(20)));
         stops.set(false, at(30));
@@ -224,7 +199,7 @@ mod tests {
 
     #[test]
     fn patience_ends() {
-        let (mut clock, mut stops) = (clock(), Stops::Before(Duration::ZERO));
+        let (mut clock, mut stops) = (clock(), Stops::default());
         stops.set(true, at(0));
         assert_eq!(clock.due(Some(at(0))), Some(at(1_800)));
         clock.catch_up(stops.in_all(at(1_799)));

@@ -7,9 +7,11 @@ pub(in crate::client) mod deadlines;
 pub(in crate::client) mod options;
 pub(in crate::client) mod pending;
 pub(in crate::client) mod progress;
+mod queue;
 pub(in crate::client) mod reply;
 mod returned;
 mod rounds;
+mod stops;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -121,7 +121,7 @@ pub(crate) fn arrival(
         wire: wire.clone(),
         queue: from.queue,
         session: from.session.filter(|_| is_legacy),
-        holder: from.holder(),
+        holder: from.holder.clone(),
         peer: peer.clone(),
         user: from.user.clone(),
         token: params.token.and_then(|token| Id::from_json(token.as_str())),

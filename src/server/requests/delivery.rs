@@ -18,6 +18,7 @@ use crate::server::requests::params::Params;
 use crate::server::requests::places::Holder;
 use crate::server::requests::reply::{Progress, Verdict, excerpt_of};
 use crate::server::requests::{Arrival, Concluded, Requests};
+use crate::util::Arc;
 use crate::wire::ErrorObject;
 
 /// # To the application
@@ -87,14 +88,15 @@ impl Requests {
     pub(crate) fn make_room(
         &mut self,
         cx: &mut Context,
-        sender: Option<&Holder>,
+        sender: Option<&Arc<Holder>>,
         deferred: usize,
         mut next_abandoned: impl FnMut() -> Option<(StreamId, SessionKey)>,
     ) -> Result<(), ErrorObject> {
         let limits = &cx.config.limits;
         let (most, most_each) = (limits.requests, limits.requests_each);
         let mine = sender.map_or(0, |sender| self.places.count(sender));
-        if matches!(sender, Some(Holder::Session(_))) && mine >= most_each {
+        if sender.is_some_and(|sender| matches!(**sender, Holder::Session(_))) && mine >= most_each
+        {
             let text = alloc::format!(
                 "{mine} requests of this session are not answered yet; ask again when some are"
             );

@@ -143,7 +143,7 @@ pub(crate) struct Arrival {
     /// The session that it belongs to, in the legacy era.
     pub(crate) session: Option<SessionKey>,
     /// Whose place it takes. `None` on a byte stream.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<Arc<Holder>>,
     pub(crate) peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,

@@ -6,6 +6,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use crate::driver::RequestId;
 use crate::server::origin::SessionKey;
+use crate::util::Arc;
 
 /// Who made requests, where many clients share the places for them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,26 +34,30 @@ impl Holder {
 /// The requests of each holder. A server on a byte stream has one client, and counts nothing here.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    of: BTreeMap<Holder, BTreeSet<RequestId>>,
+    of: BTreeMap<Arc<Holder>, BTreeSet<RequestId>>,
     /// The holders, ordered by the number of their requests.
-    by_count: BTreeSet<(usize, Holder)>,
+    by_count: BTreeSet<(usize, Arc<Holder>)>,
 }
 
 impl Places {
     /// The number of requests of this holder.
-    pub(crate) fn count(&self, holder: &Holder) -> usize {
+    pub(crate) fn count(&self, holder: &Arc<Holder>) -> usize {
         self.of.get(holder).map_or(0, BTreeSet::len)
     }
 
-    pub(crate) fn take(&mut self, holder: &Holder, request: RequestId) {
+    pub(crate) fn take(&mut self, holder: &Arc<Holder>, request: RequestId) {
         self.change(holder, |requests| requests.insert(request));
     }
 
-    pub(crate) fn free(&mut self, holder: &Holder, request: RequestId) {
+    pub(crate) fn free(&mut self, holder: &Arc<Holder>, request: RequestId) {
         self.change(holder, |requests| requests.remove(&request));
     }
 
-    fn change(&mut self, holder: &Holder, change: impl FnOnce(&mut BTreeSet<RequestId>) -> bool) {
+    fn change(
+        &mut self,
+        holder: &Arc<Holder>,
+        change: impl FnOnce(&mut BTreeSet<RequestId>) -> bool,
+    ) {
         let mut requests = self.of.remove(holder).unwrap_or_default();
         let mut place = (requests.len(), holder.clone());
         self.by_count.remove(&place);
@@ -97,8 +102,9 @@ mod tests {
     #[test]
     fn oldest_request_of_the_holder_with_most_gives_way_and_nothing_is_left() {
         let mut places = Places::default();
+        let user = |name: &str| Arc::new(Holder::User(name.into()));
         let [one, two, three] = [1, 2, 3].map(RequestId::from_number);
-        let (ann, eve) = (Holder::User("ann".into()), Holder::User("eve".into()));
+        let (ann, eve) = (user("ann"), user("eve"));
         places.take(&eve, two);
         places.take(&ann, three);
         places.take(&eve, one);

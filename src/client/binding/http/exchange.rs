@@ -123,6 +123,14 @@ impl Exchange {
         self.phase = self.phase.next(cue).unwrap_or(self.phase);
     }
 
+    /// Reads the body as a stream of events, after the last event that was received.
+    pub(super) fn read_events(&mut self, limit: usize) {
+        self.step(PhaseCue::Events);
+        // S-RES-06: an event without an id does not reset the cursor.
+        let cursor = self.resume.cursor.as_deref().unwrap_or("");
+        self.body = Body::Events(SseReader::resuming(limit, cursor).into());
+    }
+
     /// Records that the driver was told to begin it.
     pub(super) fn begin(&mut self, now: Instant) {
         self.step(PhaseCue::Sent);

@@ -13,7 +13,7 @@ use crate::client::failure::FailureKind;
 use crate::client::requests::pending::Purpose;
 use crate::driver::{Fault, StreamId};
 use crate::http::{Fields, ResponseHead, media, names, retry_after};
-use crate::wire::{self, SseReader};
+use crate::wire;
 
 /// The number of bytes of an error body that are read.
 const ERROR_BODY: usize = 64 << 10;
@@ -234,19 +234,13 @@ impl HttpBinding {
         let Some(exchange) = self.begun(stream) else {
             return Heard::Nothing;
         };
-        let reader = |exchange: &Exchange| {
-            // S-RES-06: an event without an id does not reset the cursor.
-            let cursor = exchange.resume.cursor.as_deref().unwrap_or("");
-            exchange::Body::Events(SseReader::resuming(limit, cursor).into())
-        };
         match exchange.kind {
             ExchangeKind::Request(_) if is_old => {
                 self.spend_exchange(cx, facts, stream);
             }
             ExchangeKind::Request(_) if is_stream => {
-                exchange.step(PhaseCue::Events);
+                exchange.read_events(limit);
                 exchange.opens = session_id(fields);
-                exchange.body = reader(exchange);
             }
             // The body of a 202 is rarely a reply, whatever its content type.
             ExchangeKind::Request(_) if is_json || exchange.status == Some(202) => {
@@ -266,11 +260,9 @@ impl HttpBinding {
             ExchangeKind::Listen | ExchangeKind::OldStream | ExchangeKind::Resume(_)
                 if is_stream =>
             {
-                exchange.step(PhaseCue::Events);
+                exchange.read_events(limit);
                 let was_open = mem::replace(&mut exchange.resume.was_open, true);
-                let is_resumed = exchange.resume.cursor.is_some();
-                exchange.body = reader(exchange);
-                if was_open && !is_resumed {
+                if was_open && exchange.resume.cursor.is_none() {
                     return Heard::ListenedAgain;
                 }
             }

@@ -9,6 +9,8 @@ use crate::server::binding::http::exchange::Arriving;
 use crate::server::binding::http::validate::{self, FieldValue, Refusal, mismatch};
 use crate::server::origin::{IdScope, Origin, QueueId, SessionKey};
 use crate::server::requests::params::Params;
+use crate::server::requests::places::Holder;
+use crate::util::Arc;
 use crate::wire::{self, Batch, ErrorObject, Id, Inbound, Malformed, Message};
 use alloc::borrow::Cow;
 use alloc::format;
@@ -136,9 +138,14 @@ impl Arriving {
             session: Some(session),
             era: Some(Era::Legacy),
             user: self.user.clone(),
-            address: self.address,
+            holder: Some(Arc::new(Holder::Session(session))),
             trace: self.trace.clone(),
         }
+    }
+
+    /// Whose place the request takes if it is in no session.
+    pub(crate) fn holder_outside_sessions(&self) -> Arc<Holder> {
+        Arc::new(Holder::outside_sessions(self.user.as_deref(), self.address))
     }
 
     /// The origin of a modern message.
@@ -149,7 +156,7 @@ impl Arriving {
             session: None,
             era: Some(Era::Modern),
             user: self.user.clone(),
-            address: self.address,
+            holder: Some(self.holder_outside_sessions()),
             trace: self.trace.clone(),
         }
     }

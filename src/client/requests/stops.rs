@@ -1,0 +1,96 @@
+//! Which clocks of calls are stopped, and for how long they were. Each clock catches up when it is looked at.
+
+use core::mem;
+
+use crate::client::requests::calls::Phase;
+use crate::driver::Instant;
+
+/// The stops of the clocks of calls, by the phase of the call.
+#[derive(Debug, Default)]
+pub(in crate::client) struct PhaseStops {
+    /// Whether the clocks of sent calls are stopped, because a legacy server waits for an answer or the application holds back.
+    held: bool,
+    /// Whether all clocks are stopped, because nothing can be sent without credentials.
+    frozen: bool,
+    sent: Stops,
+    queued: Stops,
+}
+
+impl PhaseStops {
+    pub(super) const fn is_stopped(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Listing(_) | Phase::Sent(_) => self.held || self.frozen,
+            Phase::Schema | Phase::Waiting => self.frozen,
+            Phase::Asking => true,
+        }
+    }
+
+    /// How many nanoseconds the clocks of calls in this phase were stopped in all. Only the difference between two times counts.
+    pub(super) const fn in_all(&self, phase: Phase, now: Instant) -> u64 {
+        match phase {
+            Phase::Listing(_) | Phase::Sent(_) => self.sent.in_all(now),
+            Phase::Schema | Phase::Waiting => self.queued.in_all(now),
+            Phase::Asking => now.as_nanos(),
+        }
+    }
+
+    /// Stops or restarts the clocks of sent calls. Returns whether that was new.
+    pub(super) const fn hold(&mut self, held: bool, now: Instant) -> bool {
+        let was = mem::replace(&mut self.held, held);
+        self.sent.set(held || self.frozen, now);
+        was != held
+    }
+
+    /// Stops or restarts all clocks. Returns whether that was new.
+    pub(super) const fn freeze(&mut self, frozen: bool, now: Instant) -> bool {
+        let was = mem::replace(&mut self.frozen, frozen);
+        self.sent.set(self.held || frozen, now);
+        self.queued.set(frozen, now);
+        was != frozen
+    }
+
+    /// Whether all clocks are stopped.
+    pub(super) const fn are_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Whether clocks are stopped that will restart together.
+    pub(super) const fn are_some_stopped(&self) -> bool {
+        self.held || self.frozen
+    }
+}
+
+/// The stops of all clocks of one kind. To stop or restart them costs the same for any number of clocks.
+#[derive(Debug)]
+pub(in crate::client) enum Stops {
+    /// The clocks run, and were stopped for this many nanoseconds in all.
+    Before(u64),
+    /// The clocks are stopped. The time since this instant is as long as they were stopped in all.
+    Since(Instant),
+}
+
+impl Default for Stops {
+    fn default() -> Self {
+        Stops::Before(0)
+    }
+}
+
+impl Stops {
+    /// Stops or restarts the clocks.
+    pub(in crate::client) const fn set(&mut self, is_stopped: bool, now: Instant) {
+        let in_all = self.in_all(now);
+        *self = if is_stopped {
+            Stops::Since(Instant::from_nanos(now.as_nanos() - in_all))
+        } else {
+            Stops::Before(in_all)
+        };
+    }
+
+    /// How many nanoseconds the clocks were stopped in all.
+    pub(in crate::client) const fn in_all(&self, now: Instant) -> u64 {
+        match self {
+            Stops::Before(in_all) => *in_all,
+            Stops::Since(start) => now.as_nanos() - start.as_nanos(),
+        }
+    }
+}
