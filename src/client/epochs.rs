@@ -300,6 +300,8 @@ impl Client {
             }
             HandshakeStep::Send(HandshakeRequest::Discover(version)) => {
                 self.requests.forget_late_probe();
+                // `initialize` may have been refused before.
+                self.cx.timers.disarm(Timer::Endpoint);
                 let logs = self.catalog.wanted_logs(&self.cx.config);
                 self.session.speak(&self.cx.config, version, logs);
                 self.requests
