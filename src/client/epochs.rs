@@ -374,8 +374,8 @@ impl Client {
         self.cx.tell(Event::Ready(session.clone()));
         self.lifecycle.start_keepalive(&mut self.cx);
         if self.requests.len() > 0 {
-            let others = self.requests.len() > 1;
-            self.lifecycle.want(&mut self.cx, others);
+            // The server was heard just now, so other calls make no difference.
+            self.lifecycle.want(&mut self.cx, false);
         }
         let passes = self.session.passes(&self.cx.config);
         let requests = self.catalog.begin_watch(&session, passes);
