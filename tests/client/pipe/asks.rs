@@ -979,3 +979,20 @@ fn ask_with_the_id_of_an_answered_one_reaches_the_application() {
     assert_eq!(harness.ask_replies().len(), 2);
     harness.finish();
 }
+
+/// A modern server is told the capabilities with each request, so new ones do not wait for the next epoch.
+#[test]
+fn s_cap_04_capabilities_declared_to_a_ready_modern_server_are_in_the_next_request() {
+    let mut harness = ready(config(), Peer::modern);
+    let declared = |harness: &Harness| {
+        let sent = harness.last_message("tools/call");
+        sent["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"].clone()
+    };
+    harness.call_tool("add");
+    assert_eq!(declared(&harness), json!({}));
+    let capable = ClientCapabilities::default().with_sampling();
+    harness.with_link(|link, now| link.declare(now, capable));
+    harness.call_tool("add");
+    assert_eq!(declared(&harness), json!({"sampling": {}}));
+    harness.finish();
+}

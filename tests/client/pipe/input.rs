@@ -964,3 +964,32 @@ fn stats_count_every_byte_of_output() {
     assert!(written > 0);
     assert_eq!(link.stats().bytes_out, written as u64);
 }
+
+/// The most bytes of unpolled events at which the link, with this many notifications, still wants no input.
+fn most_that_stop_reading(notifications: usize) -> usize {
+    let stops = |limit: usize| {
+        let mut config = config();
+        config.limits.undelivered_bytes = limit;
+        let mut harness = ready(config, legacy);
+        for _ in 0..notifications {
+            harness.feed_unpolled(&notify("notifications/a", json!({})));
+        }
+        !harness.link().wants_input(StreamId::DUPLEX)
+    };
+    let (mut least, mut most) = (1, 1 << 20);
+    while most - least > 1 {
+        let middle = usize::midpoint(least, most);
+        if stops(middle) {
+            least = middle;
+        } else {
+            most = middle;
+        }
+    }
+    least
+}
+
+/// The limit is inclusive, so twice as many events stop reading at exactly twice the limit.
+#[test]
+fn unpolled_events_of_exactly_the_limit_stop_reading() {
+    assert_eq!(most_that_stop_reading(2), 2 * most_that_stop_reading(1));
+}
