@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use everlink::client::{CallOptions, Cause, Delivery, Ended, Event, Sign, State};
-use everlink::{Instant, Limit, List};
+use everlink::{Hang, Instant, Limit, List};
 use serde_json::json;
 
 use crate::client_pipe::{
@@ -596,4 +596,25 @@ fn server_that_answers_lists_but_no_probes_gets_calls_at_once() {
         assert!(harness.is_done(call), "it is not held back");
         harness.finish();
     }
+}
+
+/// A reply to a call shows that the session is back. From there, the server has its usual time until the next probe.
+#[test]
+fn server_that_has_its_session_back_is_probed_after_its_next_silence() {
+    let mut config = config();
+    let mut hang = Hang::after(seconds(30));
+    hang.probe_after = seconds(1);
+    config.policy.hang = Some(hang);
+    let mut harness = ready(config, || {
+        legacy().ignores("tools/call").on("ping", |request| {
+            vec![error(request, -32_001, "who are you?")]
+        })
+    });
+    harness.call_tool("lost");
+    harness.call_tool("answered");
+    let request = harness.last_message("tools/call");
+    assert_eq!(pings_at(&mut harness, [1, 2]), [1, 1]);
+    harness.perform(reply(&request, json!({"content": []})));
+    assert_eq!(pings_at(&mut harness, [2, 3]), [1, 2]);
+    harness.finish();
 }

@@ -390,6 +390,29 @@ fn f_102_call_between_two_rounds_can_finish_while_draining() {
     harness.finish();
 }
 
+/// Both calls are queued before either is sent again.
+#[test]
+fn f_102_two_calls_between_two_rounds_can_finish_while_draining() {
+    let mut harness = ready(config(), || {
+        Peer::modern().on("tools/call", |request| {
+            let is_second = request["params"].get("requestState").is_some();
+            let answer = reply(request, json!({"content": ["in time"]}));
+            is_second.then_some(answer).into_iter().collect()
+        })
+    });
+    let calls = ["first", "second"].map(|name| harness.call_tool(name));
+    harness.reconnect("new settings");
+    let round = json!({"resultType": "input_required", "requestState": "s"});
+    let requests = harness.messages_with("tools/call").into_iter();
+    let rounds = requests.map(|request| reply(request, round.clone()));
+    harness.perform(Act::AtOnce(rounds.collect()));
+    for call in calls {
+        assert_eq!(harness.result(call)["content"], json!(["in time"]));
+    }
+    assert_eq!(harness.messages_with("tools/call").len(), 4);
+    harness.finish();
+}
+
 /// There is nothing to wait for.
 #[test]
 fn reconnect_without_calls_in_flight_does_not_drain() {
