@@ -1164,6 +1164,19 @@ fn host_of_both_eras_falls_back_to_a_legacy_server() {
     assert_eq!(harness.host_receives()["error"]["code"], -32602);
 }
 
+/// A host that asks again may still fall back.
+#[test]
+fn repeated_discover_is_refused_and_does_not_initialize_the_server() {
+    let mut harness = after_refused_discover();
+    harness.host_sends(&line(
+        json!({"id": "b", "method": "server/discover", "params": {"_meta": modern_meta()}}),
+    ));
+    let received = harness.host_receives();
+    assert_eq!(received["id"], "b");
+    assert_eq!(received["error"]["code"], -32602);
+    assert!(harness.to_server.is_empty(), "{:?}", harness.to_server);
+}
+
 #[test]
 fn modern_host_is_translated_if_it_continues_after_discover_was_refused() {
     let mut harness = after_refused_discover();
