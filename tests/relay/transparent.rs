@@ -313,6 +313,28 @@ fn server_that_dies_after_the_end_of_the_host_is_not_replaced() {
     assert!(answer["error"].is_object(), "{answer}");
 }
 
+/// What the host sent before its end is passed on first.
+#[test]
+fn input_of_the_server_stays_open_until_every_request_of_the_host_is_written() {
+    let mut harness = Harness::with(|config| config.upstream.limits.write_window = 1);
+    harness.do_handshake(initialize_params(), initialize_result());
+    harness.server_reads = false;
+    for id in 1..=2 {
+        harness.host_sends(&line(
+            json!({"id": id, "method": "tools/call", "params": {"name": "t"}}),
+        ));
+    }
+    assert_eq!(harness.server_receives()["method"], "tools/call");
+    assert!(harness.to_server.is_empty(), "the second one waits");
+    let end = Input::end(&[]);
+    harness.relay.handle_downstream(Instant::ZERO, end);
+    harness.drain_outputs();
+    harness.server_reads = true;
+    harness.acknowledge_writes();
+    harness.drain_outputs();
+    assert_eq!(harness.server_receives()["method"], "tools/call");
+}
+
 /// Progress shows that the server is at work.
 #[test]
 fn request_with_progress_may_take_longer_than_its_idle_limit() {

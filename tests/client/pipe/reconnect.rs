@@ -1211,3 +1211,23 @@ fn list_whose_request_is_never_written_waits_for_any_number_of_servers() {
     assert_eq!(harness.messages_with("tools/list").len(), 1);
     harness.finish();
 }
+
+/// The patience of a call ends at its time, whether or not an attempt fails then.
+#[test]
+fn call_to_a_parked_link_fails_after_4_s_although_no_attempt_ends_then() {
+    let mut config = config();
+    config.policy.retry.call_pace = seconds(10);
+    let mut harness = Harness::new(config).served_by(|_| cannot_open());
+    harness.connect();
+    harness.until_state(State::Parked);
+    let epoch = harness.epoch_number();
+    let call = harness.call_tool("add");
+    harness.until_done(call);
+    let failure = harness.failure(call);
+    assert_eq!(
+        (&failure.kind, failure.after),
+        (&FailureKind::Down, seconds(4))
+    );
+    assert_eq!(harness.epoch_number(), epoch);
+    harness.finish();
+}
