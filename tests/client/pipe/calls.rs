@@ -739,17 +739,3 @@ fn call_times_out_at_the_next_server_after_an_unanswered_ask_of_the_one_before()
     assert_eq!(harness.now().since(sent), seconds(60));
     harness.finish();
 }
-
-/// The calls of one application are sent in the order in which they came, however long they are.
-#[test]
-fn long_call_is_sent_before_a_later_short_one() {
-    let mut harness = Harness::new(config());
-    let long = json!({"name": "long", "arguments": {"text": "x".repeat(1 << 20)}});
-    harness.call("tools/call", long);
-    harness.call_tool("short");
-    harness.until_ready();
-    let sent = harness.messages_with("tools/call");
-    let names: Vec<&Value> = sent.iter().map(|call| &call["params"]["name"]).collect();
-    assert_eq!(names, ["long", "short"]);
-    harness.finish();
-}
