@@ -489,7 +489,6 @@ impl Client {
                 for question in questions {
                     self.asks.ask_for(&mut self.cx, id, question);
                 }
-                self.hold_calls();
                 self.requests.continue_if_answered(&mut self.cx, id);
             }
             Err(kind) => self.fail(id, kind),

@@ -300,6 +300,8 @@ impl Client {
             }
             HandshakeStep::Send(HandshakeRequest::Discover(version)) => {
                 self.requests.forget_late_probe();
+                // `initialize` may have been refused before.
+                self.cx.timers.disarm(Timer::Endpoint);
                 let logs = self.catalog.wanted_logs(&self.cx.config);
                 self.session.speak(&self.cx.config, version, logs);
                 self.requests
@@ -372,8 +374,8 @@ impl Client {
         self.cx.tell(Event::Ready(session.clone()));
         self.lifecycle.start_keepalive(&mut self.cx);
         if self.requests.len() > 0 {
-            let others = self.requests.len() > 1;
-            self.lifecycle.want(&mut self.cx, others);
+            // The server was heard just now, so other calls make no difference.
+            self.lifecycle.want(&mut self.cx, false);
         }
         let passes = self.session.passes(&self.cx.config);
         let requests = self.catalog.begin_watch(&session, passes);

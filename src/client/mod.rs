@@ -130,16 +130,14 @@ impl Client {
                 }
             }
             Input::Bytes { stream, bytes } => {
-                let facts = facts!(self);
-                let (reading, is_alive) = self.binding.bytes(&mut self.cx, facts, stream, &bytes);
+                let (reading, is_alive) = self.binding.bytes(&mut self.cx, stream, &bytes);
                 if is_alive {
                     self.heard_something();
                 }
                 self.read(reading);
             }
             Input::End { stream, faults } => {
-                let facts = facts!(self);
-                let reading = self.binding.ended(&mut self.cx, facts, stream, &faults);
+                let reading = self.binding.ended(&mut self.cx, stream, &faults);
                 self.read(reading);
                 if self.binding.ends_with_output() {
                     self.output_ended(&faults);

@@ -14,7 +14,7 @@ use super::{Behalf, CallOptions, Client, Misuse};
 use crate::driver::{AskId, CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::Setting;
-use crate::protocol::{Era, Implementation, Version};
+use crate::protocol::{Implementation, Version};
 use crate::wire::ErrorObject;
 
 /// The link of a relay to its server: a client that speaks for the clients in front of the relay.
@@ -115,9 +115,6 @@ impl RelayLink {
                     let logs = client.catalog.wanted_logs(&client.cx.config);
                     client.session.speak(&client.cx.config, version, logs);
                 }
-            }
-            if version.era() == Era::Legacy {
-                client.send_held_initialize();
             }
         });
     }

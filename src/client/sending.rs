@@ -266,10 +266,7 @@ impl Client {
             return;
         };
         match phase {
-            Phase::Asking => {
-                self.asks.withdraw_of(&mut self.cx, id);
-                self.hold_calls();
-            }
+            Phase::Asking => self.asks.withdraw_of(&mut self.cx, id),
             Phase::Listing(_) | Phase::Schema => {
                 let unwanted = self.catalog.unwant(id);
                 let page = unwanted.and_then(|list| self.requests.wire_for(&Purpose::Page(list)));

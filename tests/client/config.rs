@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use everlink::{Hang, Keepalive, Limit, Limits, Policy, Retry, WhenSpent};
+use serde_json::json;
 
-use crate::client_pipe::{millis, seconds};
+use crate::client_pipe::{Harness, config, millis, seconds};
 
 const KIB: usize = 1_024;
 const MIB: usize = 1_024 * KIB;
@@ -221,4 +222,18 @@ fn limits_have_the_documented_values() {
     for limits in [computer, microcontroller] {
         assert_eq!((limits.input_rounds, limits.noise_run), (10, None));
     }
+}
+
+/// Only between several clients of a relay, a short call passes long ones.
+#[test]
+fn calls_are_sent_in_order_unless_there_are_many_clients() {
+    let mut harness = Harness::new(config());
+    let long = json!({"name": "long", "arguments": {"text": "x".repeat(1 << 20)}});
+    harness.call("tools/call", long);
+    harness.call_tool("short");
+    harness.until_ready();
+    let sent = harness.messages_with("tools/call");
+    let names: Vec<_> = sent.iter().map(|call| &call["params"]["name"]).collect();
+    assert_eq!(names, ["long", "short"]);
+    harness.finish();
 }

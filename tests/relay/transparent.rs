@@ -232,6 +232,167 @@ fn relay_that_hides_its_host_sends_its_own_name() {
     assert_eq!(request["params"]["protocolVersion"], "2025-06-18");
 }
 
+/// The relay may have connected before its host came.
+#[test]
+fn requests_of_the_relay_itself_have_the_name_of_a_host_that_came_later() {
+    let mut harness = Harness::with(|config| config.upstream.dialect = Dialect::Modern);
+    harness.relay.connect(Instant::ZERO);
+    harness.drain_outputs();
+    let probe = harness.server_receives();
+    let name =
+        |request: &Value| request["params"]["_meta"]["io.modelcontextprotocol/clientInfo"].clone();
+    assert_eq!(name(&probe), json!({"name": "guard", "version": "1"}));
+    let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+    harness.server_sends(&line(json!({"id": probe["id"], "result": found})));
+    harness.host_sends(&line(
+        json!({"id": 0, "method": "initialize", "params": initialize_params()}),
+    ));
+    harness.to_server.clear();
+    harness.relay.wake(Instant::ZERO);
+    harness.drain_outputs();
+    let probe = harness.server_receives();
+    assert_eq!(probe["method"], "server/discover");
+    assert_eq!(name(&probe), initialize_params()["clientInfo"]);
+}
+
+/// The handshake has begun without the host.
+#[test]
+fn initialize_has_the_capabilities_of_a_host_that_came_during_the_probe() {
+    let mut harness = Harness::new();
+    harness.relay.connect(Instant::ZERO);
+    harness.drain_outputs();
+    let probe = harness.server_receives();
+    let mut meta = modern_meta();
+    meta["io.modelcontextprotocol/clientCapabilities"] = json!({"roots": {}});
+    harness.host_sends(&line(
+        json!({"id": 1, "method": "tools/list", "params": {"_meta": meta}}),
+    ));
+    let error = json!({"code": -32_601, "message": "no such method"});
+    harness.server_sends(&line(json!({"id": probe["id"], "error": error})));
+    let request = harness.server_receives();
+    assert_eq!(request["method"], "initialize");
+    assert_eq!(request["params"]["capabilities"], json!({"roots": {}}));
+}
+
+/// Without a host, nobody could get it.
+#[test]
+fn changed_list_during_the_handshake_without_a_host_is_neither_passed_on_nor_reported() {
+    let mut harness = Harness::new();
+    harness.relay.connect(Instant::ZERO);
+    harness.drain_outputs();
+    harness.server_sends(&line(json!({"method": "notifications/tools/list_changed"})));
+    let mut events = harness.events.iter();
+    let report = events.find(|event| event.contains("could not be passed on"));
+    assert_eq!(report, None);
+    assert!(harness.to_host.is_empty(), "{:?}", harness.to_host);
+}
+
+/// The host has closed its input, so no server is started for a reply that it still waits for.
+#[test]
+fn server_that_dies_after_the_end_of_the_host_is_not_replaced() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    harness.host_sends(&line(json!({"id": 1, "method": "tools/list"})));
+    assert_eq!(harness.server_receives()["method"], "tools/list");
+    let end = Input::end(&[]);
+    harness.relay.handle_downstream(Instant::ZERO, end);
+    harness.drain_outputs();
+    let status = everlink::ExitStatus::Code(1);
+    for input in [Input::exited(status), Input::end(&[])] {
+        harness
+            .relay
+            .handle_upstream(Instant::ZERO, Epoch::FIRST, input);
+        harness.drain_outputs();
+    }
+    while let Some(deadline) = harness.relay.poll_timeout() {
+        harness.relay.handle_timeout(deadline.at);
+        harness.drain_outputs();
+    }
+    assert!(harness.relay.is_closed());
+    assert_eq!(harness.epoch, Epoch::FIRST);
+    let answer = harness.host_receives();
+    assert_eq!(answer["id"], 1);
+    assert!(answer["error"].is_object(), "{answer}");
+}
+
+/// What the host sent before its end is passed on first.
+#[test]
+fn input_of_the_server_stays_open_until_every_request_of_the_host_is_written() {
+    let mut harness = Harness::with(|config| config.upstream.limits.write_window = 1);
+    harness.do_handshake(initialize_params(), initialize_result());
+    harness.server_reads = false;
+    for id in 1..=2 {
+        harness.host_sends(&line(
+            json!({"id": id, "method": "tools/call", "params": {"name": "t"}}),
+        ));
+    }
+    assert_eq!(harness.server_receives()["method"], "tools/call");
+    assert!(harness.to_server.is_empty(), "the second one waits");
+    let end = Input::end(&[]);
+    harness.relay.handle_downstream(Instant::ZERO, end);
+    harness.drain_outputs();
+    harness.server_reads = true;
+    harness.acknowledge_writes();
+    harness.drain_outputs();
+    assert_eq!(harness.server_receives()["method"], "tools/call");
+}
+
+/// Progress shows that the server is at work.
+#[test]
+fn request_with_progress_may_take_longer_than_its_idle_limit() {
+    let idle = everlink::Limit::After(Duration::from_secs(60));
+    let mut harness = Harness::with(|config| config.calls = config.calls.with_idle(idle));
+    harness.do_handshake(initialize_params(), initialize_result());
+    let params = json!({"name": "t", "_meta": {"progressToken": "mine"}});
+    harness.host_sends(&line(
+        json!({"id": 1, "method": "tools/call", "params": params}),
+    ));
+    let request = harness.server_receives();
+    let token = &request["params"]["_meta"]["progressToken"];
+    for count in 1..=3 {
+        let now = Instant::ZERO + Duration::from_secs(50 * count);
+        let params = json!({"progressToken": token, "progress": count});
+        let progress = line(json!({"method": "notifications/progress", "params": params}));
+        let data = Input::bytes(progress.as_bytes());
+        harness.relay.handle_upstream(now, harness.epoch, data);
+        harness.relay.handle_timeout(now);
+        harness.drain_outputs();
+        let received = harness.host_receives();
+        assert_eq!(received["params"]["progress"], count, "{received}");
+        assert!(harness.to_host.is_empty(), "{:?}", harness.to_host);
+    }
+}
+
+/// The relay's own copy of a list is out of date as soon as the server says so.
+#[test]
+fn copy_of_a_list_is_not_fresh_after_the_server_changed_it() {
+    let mut result = initialize_result();
+    result["capabilities"]["tools"] = json!({"listChanged": true});
+    let mut harness = Harness::after_handshake(initialize_params(), result.clone());
+    let serve = |harness: &mut Harness| {
+        let request = harness.server_receives();
+        assert_eq!(request["method"], "tools/list");
+        let page = json!({"id": request["id"], "result": {"tools": []}});
+        harness.server_sends(&line(page));
+    };
+    harness.host_sends(&line(json!({"id": 1, "method": "tools/list"})));
+    serve(&mut harness);
+    harness.restart_server();
+    let request = harness.server_receives();
+    harness.server_sends(&line(json!({"id": request["id"], "result": result})));
+    assert_eq!(
+        harness.server_receives()["method"],
+        "notifications/initialized"
+    );
+    serve(&mut harness);
+    let is_fresh = |harness: &Harness| {
+        let link = harness.relay.upstream();
+        link.is_fresh(Instant::ZERO, everlink::List::Tools)
+    };
+    assert!(is_fresh(&harness));
+    harness.server_sends(&line(json!({"method": "notifications/tools/list_changed"})));
+    assert!(!is_fresh(&harness));
+}
+
 /// If the server chooses an older version than the requested one, the host gets that version, too.
 #[test]
 fn host_receives_the_older_version_that_the_server_chose() {
@@ -1024,6 +1185,19 @@ fn host_of_both_eras_falls_back_to_a_legacy_server() {
         json!({"id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}}),
     ));
     assert_eq!(harness.host_receives()["error"]["code"], -32602);
+}
+
+/// A host that asks again may still fall back.
+#[test]
+fn repeated_discover_is_refused_and_does_not_initialize_the_server() {
+    let mut harness = after_refused_discover();
+    harness.host_sends(&line(
+        json!({"id": "b", "method": "server/discover", "params": {"_meta": modern_meta()}}),
+    ));
+    let received = harness.host_receives();
+    assert_eq!(received["id"], "b");
+    assert_eq!(received["error"]["code"], -32602);
+    assert!(harness.to_server.is_empty(), "{:?}", harness.to_server);
 }
 
 #[test]

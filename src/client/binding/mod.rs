@@ -150,7 +150,6 @@ impl Binding {
     pub(super) fn bytes<'a>(
         &mut self,
         cx: &mut Context,
-        facts: Facts<'_>,
         stream: StreamId,
         bytes: &'a [u8],
     ) -> (Reading<'a>, bool) {
@@ -158,7 +157,7 @@ impl Binding {
             Binding::Http(http) => http.bytes(cx, stream, bytes),
             Binding::Pipe(pipe) => {
                 cx.stats.bytes_in += bytes.len() as u64;
-                (pipe.bytes(facts, bytes), true)
+                (pipe.bytes(bytes), true)
             }
         }
     }
@@ -180,13 +179,12 @@ impl Binding {
     pub(super) fn ended<'a>(
         &mut self,
         cx: &mut Context,
-        facts: Facts<'_>,
         stream: StreamId,
         faults: &'a [Fault],
     ) -> Reading<'a> {
         match self {
             Binding::Http(http) => http.ended(cx, stream, faults),
-            Binding::Pipe(pipe) => pipe.last_line(facts),
+            Binding::Pipe(pipe) => pipe.last_line(),
         }
     }
 

@@ -65,24 +65,24 @@ impl PipeBinding {
 
 /// What the server writes.
 impl PipeBinding {
-    pub(super) fn bytes<'a>(&mut self, facts: Facts<'_>, bytes: &'a [u8]) -> Reading<'a> {
-        match self.take_lines(facts) {
+    pub(super) fn bytes<'a>(&mut self, bytes: &'a [u8]) -> Reading<'a> {
+        match self.take_lines() {
             Some(lines) => Reading::Lines(lines, bytes),
             None => Reading::One(None),
         }
     }
 
     /// The rest of the output at its end. A complete message counts even without its newline.
-    pub(super) fn last_line(&mut self, facts: Facts<'_>) -> Reading<'static> {
-        match self.take_lines(facts) {
+    pub(super) fn last_line(&mut self) -> Reading<'static> {
+        match self.take_lines() {
             Some(lines) => Reading::LastLine(lines),
             None => Reading::One(None),
         }
     }
 
-    fn take_lines(&mut self, facts: Facts<'_>) -> Option<LineReader> {
-        let is_read = facts.is_heard && self.epoch.is_some() && !self.output_ended;
-        is_read.then(|| mem::replace(&mut self.lines, LineReader::new(0)))
+    /// Nothing is read after the end of the output.
+    fn take_lines(&mut self) -> Option<LineReader> {
+        (!self.output_ended).then(|| mem::replace(&mut self.lines, LineReader::new(0)))
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::client_http::{
 };
 use everlink::client::{Cause, Event, FailureKind, State};
 use everlink::http::Verb;
-use everlink::{Dialect, FaultKind, List};
+use everlink::{Dialect, FaultKind, List, Watch};
 use serde_json::json;
 
 /// The challenges in the events: the status and the demands of each.
@@ -420,4 +420,151 @@ fn credentials_are_not_awaited_after_the_end_of_the_epoch() {
         assert_eq!(harness.unseen_count(), 1, "the handshake begins: {version}");
         assert!(!harness.is_settled(refused));
     }
+}
+
+/// The time of a call stands still only while credentials are awaited.
+#[test]
+fn calls_time_out_60_s_after_credentials_are_given_or_denied() {
+    for is_given in [true, false] {
+        let mut settings = config();
+        settings.policy.keepalive = None;
+        let mut harness = Harness::modern_with(settings);
+        let sent = harness.call("tools/call", json!({"name": "act"}));
+        harness.next_post("tools/call");
+        let refused = harness.call("tools/call", json!({"name": "act"}));
+        let post = harness.next_post("tools/call");
+        harness.status(post.stream, 401);
+        harness.advance(seconds(90));
+        assert!(!harness.is_settled(sent));
+        let waiting = if is_given {
+            authorize(&mut harness);
+            vec![sent, refused]
+        } else {
+            harness.client.denied(harness.now, "nobody is there");
+            harness.pump();
+            assert!(harness.is_settled(refused));
+            vec![sent]
+        };
+        harness.advance(seconds(59));
+        assert!(waiting.iter().all(|call| !harness.is_settled(*call)));
+        harness.advance(seconds(1));
+        for call in waiting {
+            let kind = harness.failure(call).kind;
+            assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind}");
+        }
+    }
+}
+
+/// The next server may want no credentials, so the time of the call goes on.
+#[test]
+fn call_that_waited_for_credentials_times_out_while_the_next_server_is_silent() {
+    let mut harness = Harness::legacy();
+    let waiting = harness.call("tools/call", json!({"name": "act"}));
+    let refused = harness.next_post("tools/call");
+    harness.call("tools/call", json!({"name": "act"}));
+    let lost = harness.next_post("tools/call");
+    harness.status(refused.stream, 401);
+    harness.fail(lost.stream, FaultKind::Reset);
+    harness.advance(seconds(59));
+    assert_eq!(harness.client.state(), State::Handshaking);
+    assert!(!harness.is_settled(waiting));
+    harness.advance(seconds(2));
+    let kind = harness.failure(waiting).kind;
+    assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind}");
+}
+
+/// The application may find credentials after it said that there are none.
+#[test]
+fn credentials_after_a_denial_start_an_attempt_that_may_ask_for_others() {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.status(probe.stream, 401);
+    harness.client.denied(harness.now, "nobody is there");
+    harness.pump();
+    assert_eq!(harness.client.state(), State::Parked);
+    harness.advance(seconds(10));
+    authorize(&mut harness);
+    let probe = harness.next_post("server/discover");
+    harness.status(probe.stream, 401);
+    assert_eq!(harness.challenges(), 2);
+    assert!(harness.client.awaits_authorization());
+}
+
+/// After a denial, the application is asked only for calls. A server does not serve before it gets `notifications/initialized`.
+#[test]
+fn only_a_refused_initialized_ends_the_epoch_after_a_denial() {
+    let mut harness = Harness::legacy();
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 401);
+    harness.client.denied(harness.now, "nobody is there");
+    harness.pump();
+    assert!(harness.is_settled(call));
+    harness.notify("notifications/example", &json!({}));
+    let post = harness.next_post("notifications/example");
+    harness.status(post.stream, 401);
+    assert_eq!(harness.client.state(), State::Ready);
+
+    let seen = harness.client.epoch();
+    harness.client.reconnect(harness.now, seen, "a new version");
+    harness.pump();
+    let delete = harness.next_exchange(Verb::Delete);
+    harness.status(delete.stream, 200);
+    harness.advance(seconds(1));
+    harness.answer_initialize("s-2");
+    let post = harness.next_post("notifications/initialized");
+    harness.status(post.stream, 401);
+    assert!(harness.has_event(|event| matches!(
+        event,
+        Event::Closing {
+            cause: Cause::Unauthorized,
+            ..
+        }
+    )));
+    assert_eq!(harness.challenges(), 1);
+}
+
+/// The watch is reported without the part that was refused.
+#[test]
+fn subscription_that_waits_for_credentials_is_over_when_they_are_denied() {
+    let mut harness = Harness::legacy();
+    let reports = |harness: &Harness| {
+        let events = harness.events.iter();
+        let reports = events.filter(|event| matches!(event, Event::Watching { .. }));
+        reports.count()
+    };
+    let before = reports(&harness);
+    harness.watch(Watch::lists().and_uri("a:b"));
+    let post = harness.next_post("resources/subscribe");
+    harness.status(post.stream, 401);
+    assert!(harness.client.awaits_authorization());
+    assert_eq!(reports(&harness), before);
+    harness.client.denied(harness.now, "nobody is there");
+    harness.pump();
+    assert_eq!(reports(&harness), before + 1);
+}
+
+/// Without the old transport, only the timeout of the handshake itself is left.
+#[test]
+fn handshake_has_its_whole_time_after_new_credentials() {
+    let mut settings = config();
+    settings.dialect = Dialect::Legacy;
+    settings.binding.http_mut().expect("over HTTP").falls_back = false;
+    let mut harness = Harness::new(settings);
+    harness.connect();
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 401);
+    harness.advance(seconds(300));
+    authorize(&mut harness);
+    harness.next_post("initialize");
+    let is_slow = |event: &Event| matches!(event, Event::Slow { .. });
+    harness.advance(seconds(9));
+    assert!(!harness.has_event(is_slow));
+    harness.advance(seconds(1));
+    assert!(harness.has_event(is_slow));
+    harness.advance(seconds(109));
+    assert_eq!(harness.client.state(), State::Handshaking);
+    harness.advance(seconds(1));
+    assert_ne!(harness.client.state(), State::Handshaking);
 }

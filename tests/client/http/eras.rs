@@ -403,3 +403,30 @@ fn s_canc_10_shutdown_during_the_handshake_sends_no_cancellation() {
     assert!(harness.exchanges_of("notifications/cancelled").is_empty());
     assert_eq!(harness.client.state(), State::Closed);
 }
+
+/// An error is an answer, too. So the transport of 2024-11-05 is not tried while the server may still answer the probe.
+#[test]
+fn initialize_answered_with_an_error_does_not_lead_to_sse2024_later() {
+    let mut settings = config();
+    settings.remembered_era = Some(Era::Legacy);
+    settings
+        .binding
+        .http_mut()
+        .expect("over HTTP")
+        .probe_timeout = seconds(60);
+    let mut harness = Harness::new(settings);
+    harness.connect();
+    harness.advance(seconds(1));
+    let post = harness.next_post("initialize");
+    harness.json(post.stream, 200, &error(&post, -32_601));
+    let probe = harness.next_post("server/discover");
+    harness.advance(seconds(59));
+    let gets = harness.count(|exchange| exchange.verb == Verb::Get);
+    assert_eq!(gets, 0);
+    harness.json(
+        probe.stream,
+        200,
+        &result(&probe, client_http::discover_result()),
+    );
+    assert_eq!(harness.client.state(), State::Ready);
+}

@@ -464,3 +464,44 @@ fn param_headers_of_a_tool_are_cleared_at_the_start_of_a_new_list() {
         }
     }
 }
+
+/// Only pages of tools say which fields there are, and only the first page begins a new list.
+#[test]
+fn s_xhdr_11_other_lists_and_later_pages_keep_the_fields_of_a_tool() {
+    let mut harness = Harness::modern();
+    let page = |name: &str| json!({"tools": [tool(name, &marked_properties())], "ttlMs": 0, "cacheScope": "private"});
+    for (name, params) in [("a", json!({})), ("b", json!({"cursor": "2"}))] {
+        harness.call("tools/list", params);
+        let post = harness.next_post("tools/list");
+        harness.reply_with(&post, page(name));
+    }
+    let call = harness.list(List::Prompts);
+    let post = harness.next_post("prompts/list");
+    harness.reply_with(
+        &post,
+        json!({"prompts": [], "ttlMs": 0, "cacheScope": "private"}),
+    );
+    assert!(harness.listed(call).is_empty());
+    for name in ["a", "b"] {
+        let post = start_call(&mut harness, name, &json!({"region": "eu"}));
+        assert_eq!(post.field("mcp-param-region"), Some("eu"), "{name}");
+    }
+}
+
+/// The refusal shows that the cached list is out of date.
+#[test]
+fn s_xhdr_12_cached_tools_are_not_used_while_they_are_read_again_for_a_call() {
+    let mut harness = Harness::modern();
+    let page = || json!({"tools": [tool("query", &marked_properties())], "ttlMs": 600_000, "cacheScope": "private"});
+    let list = harness.list(List::Tools);
+    let post = harness.next_post("tools/list");
+    harness.reply_with(&post, page());
+    assert_eq!(harness.listed(list).len(), 1);
+    let post = start_call(&mut harness, "query", &json!({}));
+    harness.json(post.stream, 400, &error(&post, -32_020));
+    let post = harness.next_post("tools/list");
+    let list = harness.list(List::Tools);
+    assert!(!harness.is_settled(list));
+    harness.reply_with(&post, page());
+    assert_eq!(harness.listed(list).len(), 1);
+}

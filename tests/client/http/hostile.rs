@@ -625,3 +625,132 @@ fn stream_that_rejects_all_credentials_is_given_up() {
     );
     assert_eq!(harness.failure(call).delivery, Delivery::Unknown);
 }
+
+/// The ping belongs to the session that the link gives up.
+#[test]
+fn unanswered_ping_after_lost_contact_is_aborted_2_s_after_its_timeout() {
+    let mut harness = after_lost_contact();
+    let ping = harness.next_post("ping");
+    harness.advance(seconds(3));
+    harness.next_post("initialize");
+    assert!(harness.is_open(ping.stream));
+    harness.advance(seconds(2));
+    assert!(!harness.is_open(ping.stream));
+}
+
+/// Anything but a reply, an unknown method or an unavailable server means that the session does not continue.
+#[test]
+fn refused_ping_after_lost_contact_leads_to_a_handshake_in_the_same_epoch() {
+    let mut harness = after_lost_contact();
+    let ping = harness.next_post("ping");
+    harness.status(ping.stream, 405);
+    let delete = harness.next_exchange(Verb::Delete);
+    assert_eq!(delete.field("mcp-session-id"), Some("s-1"));
+    harness.agree_legacy("2025-11-25", Some("s-2"));
+    assert_eq!((harness.epochs_opened, harness.client.failures()), (2, 1));
+}
+
+/// Some servers end when a request is cancelled that they have refused.
+#[test]
+fn refused_ping_is_not_cancelled_before_the_next_one() {
+    for (status, code) in [(500, None), (404, Some(-32_601)), (400, Some(-32_600))] {
+        let mut harness = Harness::new(legacy_config());
+        harness.connect();
+        harness.agree_legacy("2025-11-25", None);
+        let mut pings = 0;
+        while pings < 3 {
+            harness.advance(seconds(1));
+            while let Some(ping) = harness.find(|exchange| exchange.method() == "ping") {
+                match code {
+                    Some(code) => harness.json(ping.stream, status, &error(&ping, code)),
+                    None => harness.status(ping.stream, status),
+                }
+                pings += 1;
+            }
+        }
+        assert!(
+            harness.exchanges_of("notifications/cancelled").is_empty(),
+            "{status}"
+        );
+        assert_eq!(harness.epochs_opened, 1);
+    }
+}
+
+/// The server may have been replaced by one of another era, which may be slow to answer the probe.
+#[test]
+fn server_that_changed_its_era_is_initialized_if_it_ignores_the_probe() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 404);
+    harness.failure(call);
+    let probe = harness.next_post("server/discover");
+    harness.json(probe.stream, 200, &error(&probe, -32_601));
+    assert_ne!(harness.client.state(), State::Ready);
+    assert_eq!(harness.client.era(), None);
+    harness.advance(seconds(2));
+    harness.next_post("server/discover");
+    harness.advance(seconds(3));
+    harness.next_post("initialize");
+}
+
+/// A setting that is being changed delays only others of its kind. The limit applies all the same.
+#[test]
+fn call_over_the_in_flight_limit_waits_while_a_setting_is_changed() {
+    let mut config = config();
+    config.limits.calls_in_flight = 1;
+    let mut harness = Harness::legacy_with(config, "2025-11-25");
+    harness.watch(Watch::lists().and_uri("a:b"));
+    harness.next_post("resources/subscribe");
+    for _ in 0..2 {
+        harness.call("tools/call", json!({"name": "add"}));
+    }
+    let post = harness.next_post("tools/call");
+    assert_eq!(harness.exchanges_of("tools/call").len(), 1);
+    harness.serve(&post);
+    assert_eq!(harness.exchanges_of("tools/call").len(), 2);
+}
+
+/// The reply may be lost with its exchange. The watch does not wait for its whole timeout then.
+#[test]
+fn subscription_without_a_response_is_requested_again_after_15_s() {
+    let mut config = config();
+    config.policy.watch_timeout = seconds(60);
+    let mut harness = Harness::legacy_with(config, "2025-11-25");
+    harness.watch(Watch::lists().and_uri("a:b"));
+    harness.next_post("resources/subscribe");
+    harness.advance(seconds(14));
+    assert_eq!(harness.exchanges_of("resources/subscribe").len(), 1);
+    harness.advance(seconds(1));
+    assert_eq!(harness.exchanges_of("resources/subscribe").len(), 2);
+}
+
+/// An ask stops the time of calls in flight, because it may be for any of them. A call that goes back to the queue is in flight no more.
+#[test]
+fn call_that_goes_back_to_the_queue_times_out_while_an_ask_is_open() {
+    let mut config = legacy_config();
+    config.capabilities = ClientCapabilities::default().with_roots(false);
+    config.policy.keepalive = None;
+    let mut harness = Harness::new(config);
+    harness.connect();
+    harness.agree_legacy_awaiting_listen("2025-11-25", Some("s-1"));
+    let listen = harness.next_exchange(Verb::Get);
+    harness.begin_stream(listen.stream);
+    let calls = [(); 3].map(|()| harness.call("tools/call", json!({"name": "add"})));
+    let posts = [(); 3].map(|()| harness.next_post("tools/call"));
+    harness.advance(seconds(1));
+    let ask = client_http::ask_message(1, "roots/list", &json!({}));
+    harness.event(listen.stream, None, &ask);
+    // The time of the calls stands still for 69 s.
+    harness.advance(seconds(69));
+    harness.respond(posts[0].stream, 429, &[("retry-after", "200")], "");
+    harness.respond(posts[1].stream, 307, &[("location", "/v2")], "");
+    harness.advance(seconds(58));
+    assert!(calls.iter().all(|call| !harness.is_settled(*call)));
+    harness.advance(seconds(1));
+    for call in &calls[..2] {
+        let kind = harness.failure(*call).kind;
+        assert!(matches!(kind, FailureKind::TimedOut { .. }), "{kind}");
+    }
+    assert!(!harness.is_settled(calls[2]), "it is in flight");
+}

@@ -667,3 +667,42 @@ fn only_a_202_without_a_message_is_an_acknowledgement() {
         assert_eq!(harness.failure(call).kind, FailureKind::Invalid { why });
     }
 }
+
+/// A server error only says that something is wrong, so it is no reply to the ping.
+#[test]
+fn initialized_is_sent_again_after_a_refused_ping_but_not_after_a_server_error() {
+    for (status, count) in [(499, 2), (500, 1), (503, 1)] {
+        let (mut harness, initialized) = after_initialize();
+        harness.status(initialized.stream, 400);
+        harness.refuse_listen();
+        harness.client.wake(harness.now);
+        harness.pump();
+        let ping = harness.next_post("ping");
+        harness.status(ping.stream, status);
+        let sent = harness.exchanges_of("notifications/initialized");
+        assert_eq!(sent.len(), count, "{status}");
+    }
+}
+
+/// The probe did not fail: it reached nobody.
+#[test]
+fn end_of_an_unreachable_server_names_no_earlier_request() {
+    let (mut harness, probe) = with_probe();
+    harness.fail(probe.stream, FaultKind::Refused);
+    let ended = harness.client.last_end().expect("the epoch ended");
+    assert_eq!(
+        (&ended.cause, &ended.first_try),
+        (&Cause::Unreachable, &None)
+    );
+}
+
+/// A call that the server refuses for its version may be the first sign of a server of another version.
+#[test]
+fn call_refused_for_its_version_makes_the_link_probe_at_once() {
+    let mut harness = Harness::modern();
+    let call = harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.json(post.stream, 200, &error(&post, -32_022));
+    assert_eq!(harness.reply(call), Err(-32_022));
+    harness.next_post("server/discover");
+}

@@ -380,3 +380,89 @@ fn end_of_the_old_stream_in_the_handshake_is_a_failure() {
     assert_eq!(cause, Some(Cause::Died));
     assert_eq!(harness.client.failures(), 1);
 }
+
+/// A link that has reached this transport from the modern probe on, which ended like this. Also returns the probe, the stream, and the `initialize` that
+/// went to the endpoint.
+fn after_probe(
+    end_probe: impl FnOnce(&mut Harness, StreamId),
+) -> (Harness, Exchange, StreamId, Exchange) {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    end_probe(&mut harness, probe.stream);
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 405);
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    harness.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 202);
+    (harness, probe, get.stream, post)
+}
+
+/// A request that was refused or cut is over, whatever comes on the stream later.
+#[test]
+fn reply_on_the_stream_to_a_probe_that_failed_is_late() {
+    let ends: [fn(&mut Harness, StreamId); 2] = [
+        |harness, stream| harness.status(stream, 404),
+        |harness, stream| harness.fail(stream, FaultKind::Reset),
+    ];
+    for end in ends {
+        let (mut harness, probe, stream, post) = after_probe(end);
+        harness.event(
+            stream,
+            None,
+            &result(&probe, client_http::discover_result()),
+        );
+        assert_eq!(harness.client.state(), State::Handshaking);
+        assert_eq!(harness.client.stats().late_replies, 1);
+        harness.event(
+            stream,
+            None,
+            &result(&post, initialize_result("2024-11-05")),
+        );
+        assert_eq!(harness.client.state(), State::Ready);
+    }
+}
+
+/// The `initialize` that had no reply is given up when the endpoint is known.
+#[test]
+fn reply_on_the_stream_to_an_earlier_initialize_is_late() {
+    let mut settings = config();
+    settings.dialect = Dialect::Legacy;
+    let mut harness = Harness::new(settings);
+    harness.connect();
+    let first = harness.next_post("initialize");
+    harness.advance(seconds(60));
+    let get = harness.next_exchange(Verb::Get);
+    harness.begin_stream(get.stream);
+    harness.bytes(get.stream, b"event: endpoint\ndata: /messages\n\n");
+    let post = harness.next_post("initialize");
+    harness.status(post.stream, 202);
+    let reply = result(&first, initialize_result("2024-11-05"));
+    harness.event(get.stream, None, &reply);
+    assert_eq!(harness.client.state(), State::Handshaking);
+    assert_eq!(harness.client.stats().late_replies, 1);
+    let reply = result(&post, initialize_result("2024-11-05"));
+    harness.event(get.stream, None, &reply);
+    assert_eq!(harness.client.state(), State::Ready);
+}
+
+/// A server over HTTP does not die of a message. Anything in between may end the stream.
+#[test]
+fn end_of_the_stream_during_the_handshake_counts_as_a_failure() {
+    let (mut harness, _, stream, _) = after_probe(|harness, stream| harness.status(stream, 404));
+    harness.end(stream);
+    let ended = harness.client.last_end().expect("the epoch ended");
+    assert_eq!(ended.cause, Cause::Died);
+    assert_eq!(harness.client.stats().failures, 1);
+}
+
+#[test]
+fn end_of_the_epoch_names_the_fault_of_the_stream() {
+    let (mut harness, stream) = ready(Chunking::usual(), "2024-11-05");
+    harness.fail(stream, FaultKind::Reset);
+    let ended = harness.client.last_end().expect("the epoch ended");
+    let faults: Vec<FaultKind> = ended.faults.iter().map(|fault| fault.kind()).collect();
+    assert_eq!(faults, [FaultKind::Reset]);
+}

@@ -979,3 +979,36 @@ fn ask_with_the_id_of_an_answered_one_reaches_the_application() {
     assert_eq!(harness.ask_replies().len(), 2);
     harness.finish();
 }
+
+/// A modern server is told the capabilities with each request, so new ones do not wait for the next epoch.
+#[test]
+fn s_cap_04_capabilities_declared_to_a_ready_modern_server_are_in_the_next_request() {
+    let mut harness = ready(config(), Peer::modern);
+    let declared = |harness: &Harness| {
+        let sent = harness.last_message("tools/call");
+        sent["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"].clone()
+    };
+    harness.call_tool("add");
+    assert_eq!(declared(&harness), json!({}));
+    let capable = ClientCapabilities::default().with_sampling();
+    harness.with_link(|link, now| link.declare(now, capable));
+    harness.call_tool("add");
+    assert_eq!(declared(&harness), json!({"sampling": {}}));
+    harness.finish();
+}
+
+/// An ask belongs to a session, and that of the server before is over.
+#[test]
+fn ask_during_the_handshake_of_the_next_server_is_refused() {
+    let mut harness = Harness::new(config_with_asks()).served_by(|epoch| match epoch {
+        1 => legacy(),
+        _ => legacy().after_open(vec![ask("early", "roots/list", json!({}))]),
+    });
+    harness.until_ready();
+    harness.perform_all(dies(ExitStatus::Code(1)));
+    harness.until_ready();
+    assert_eq!(harness.epoch_number(), 2);
+    assert!(harness.asks().is_empty());
+    assert_eq!(refusal_code(&harness), code::INVALID_REQUEST);
+    harness.finish();
+}

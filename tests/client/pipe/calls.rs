@@ -2,7 +2,7 @@
 //! F-068 of the failures; S-CANC and S-PROG of the requirements.
 
 use everlink::client::{
-    CallOptions, Delivery, Event, FailureKind, Misuse, Outcome, State, TimeLimit,
+    CallOptions, Delivery, Event, FailureKind, Misuse, Outcome, State, TimeLimit, Withdrawn,
 };
 use everlink::{CallId, Config, Limit, List};
 use serde_json::{Value, json};
@@ -714,5 +714,28 @@ fn header_mismatch_on_a_pipe_is_passed_to_the_caller() {
     let call = harness.call_tool("add");
     assert!(matches!(harness.outcome(call), Outcome::Error(error) if error.code == -32_020));
     assert!(harness.messages_with("tools/list").is_empty());
+    harness.finish();
+}
+
+/// The asks of a server that was replaced stop no clock of the next one.
+#[test]
+fn call_times_out_at_the_next_server_after_an_unanswered_ask_of_the_one_before() {
+    let mut harness = ready(config_with_asks(), || legacy().ignores("tools/call"));
+    let options = CallOptions::new().idempotent();
+    let call = harness.call_with("tools/call", json!({"name": "add"}), options);
+    harness.perform(ask("q", "roots/list", json!({})));
+    let open = harness.asks()[0];
+    harness.reconnect("new settings");
+    harness.until("a second server", |harness| harness.epoch_number() == 2);
+    harness.until_ready();
+    let withdrawn = harness.pick_events(|event| match event {
+        Event::AskWithdrawn { ask, why } => Some((*ask, *why)),
+        _ => None,
+    });
+    assert_eq!(withdrawn, [(open, Withdrawn::Ended)]);
+    let sent = harness.now();
+    harness.until_done(call);
+    assert_eq!(limit_of(&harness, call), TimeLimit::Idle);
+    assert_eq!(harness.now().since(sent), seconds(60));
     harness.finish();
 }

@@ -1322,3 +1322,62 @@ fn nothing_is_granted_after_the_watch_ended_with_its_epoch() {
         harness.finish();
     }
 }
+
+/// The list was wanted before the link knew what the server offers.
+#[test]
+fn list_that_waits_for_a_server_without_it_fails_as_not_offered() {
+    let bare: [fn() -> Peer; 2] = [
+        || {
+            legacy().replies("initialize", |_| {
+                client_pipe::initialize_result("2025-11-25", json!({"tools": {}}))
+            })
+        },
+        || {
+            Peer::modern().replies("server/discover", |_| {
+                client_pipe::discover_result(json!({"tools": {}}))
+            })
+        },
+    ];
+    for server in bare {
+        let mut harness = Harness::new(config()).served_by(move |_| server());
+        let list = harness.list(List::Prompts);
+        harness.until_done(list);
+        let kind = &harness.failure(list).kind;
+        assert!(matches!(kind, FailureKind::NotOffered { .. }), "{kind}");
+        assert!(harness.messages_with("prompts/list").is_empty());
+        harness.finish();
+    }
+}
+
+/// Nothing is expected any more once a list is cancelled, or a watch ended.
+#[test]
+fn reply_to_a_cancelled_list_or_to_an_ended_watch_is_late() {
+    let mut harness = ready(config(), || Peer::modern().ignores("tools/list"));
+    let late_replies = |harness: &Harness| harness.link().stats().late_replies;
+    let list = harness.list(List::Tools);
+    let request = harness.last_message("tools/list");
+    harness.cancel(list, "not needed");
+    harness.perform(reply(
+        &request,
+        json!({"resultType": "complete", "tools": []}),
+    ));
+    assert_eq!(late_replies(&harness), 1);
+
+    let ends: [fn(&mut Harness, &Value); 2] = [
+        |harness, listen| {
+            let params = json!({"requestId": listen["id"]});
+            harness.perform(notify("notifications/cancelled", params));
+        },
+        |harness, _| harness.watch(Watch::none()),
+    ];
+    for (count, end) in (2..).zip(ends) {
+        let listen = harness.last_message("subscriptions/listen");
+        end(&mut harness, &listen);
+        harness.perform(reply(&listen, json!({"resultType": "complete"})));
+        assert_eq!(late_replies(&harness), count);
+        // A watch that the server ended is requested again.
+        harness.advance(seconds(10));
+    }
+    assert_eq!(harness.link().stats().noise, 0);
+    harness.finish();
+}

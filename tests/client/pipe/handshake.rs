@@ -1138,3 +1138,78 @@ fn s_batch_07_batch_is_noise_in_every_other_version() {
         harness
     });
 }
+
+/// The probe is over when it is refused, so a slow `initialize` is not sent twice.
+#[test]
+fn refused_probe_is_followed_by_one_initialize_without_modern_members() {
+    let mut harness = harness(config(), Chunking::usual(), |_| {
+        Peer::legacy("2025-11-25").on(INITIALIZE, |request| {
+            let result = initialize_result("2025-11-25", all_capabilities());
+            vec![reply(request, result).after(seconds(4))]
+        })
+    });
+    harness.until_ready();
+    assert_eq!(harness.methods_of(1), [DISCOVER, INITIALIZE, INITIALIZED]);
+    let params = harness.lines_of(1)[1]["params"]
+        .as_object()
+        .expect("params");
+    let members: Vec<&str> = params.keys().map(String::as_str).collect();
+    assert_eq!(members, ["capabilities", "clientInfo", "protocolVersion"]);
+    harness.finish();
+}
+
+/// Errors without an id belong to the requests of the handshake in their order.
+#[test]
+fn two_errors_without_an_id_end_the_handshake() {
+    let nameless = |_: &Value| {
+        let error = json!({"code": -32_600, "message": "what?"});
+        vec![Act::Message(
+            json!({"jsonrpc": "2.0", "id": null, "error": error}),
+        )]
+    };
+    let mut harness = harness(config(), Chunking::usual(), move |_| {
+        Peer::silent()
+            .on(DISCOVER, nameless)
+            .on(INITIALIZE, nameless)
+    });
+    harness.connect();
+    assert_eq!(harness.methods_of(1), [DISCOVER, INITIALIZE]);
+    let ended = harness.link().last_end().expect("the epoch ended");
+    assert!(matches!(ended.cause, Cause::HandshakeRefused { .. }));
+    harness.finish();
+}
+
+/// A slow modern server also answers `initialize`. Its reply to the probe says that the next epoch need not wait as long.
+#[test]
+fn server_that_proves_modern_late_is_probed_in_the_next_epoch() {
+    let mut harness = harness(config(), Chunking::usual(), |epoch| match epoch {
+        1 => Peer::legacy("2025-11-25").on(DISCOVER, |request| {
+            vec![reply(request, discover_result(all_capabilities())).after(seconds(8))]
+        }),
+        _ => Peer::modern(),
+    });
+    harness.until_ready();
+    assert_eq!(harness.link().era(), Some(Era::Legacy));
+    harness.advance(seconds(8));
+    assert_eq!(harness.link().era(), Some(Era::Modern));
+    harness.reconnect("new settings");
+    harness.until("a second server", |harness| harness.epoch_number() == 2);
+    harness.until_ready();
+    assert_eq!(harness.methods_of(2)[0], DISCOVER);
+    harness.finish();
+}
+
+/// The era that was remembered may be wrong.
+#[test]
+fn server_that_refuses_initialize_in_its_remembered_era_is_probed_next() {
+    let mut config = config();
+    config.remembered_era = Some(Era::Legacy);
+    let mut harness = harness(config, Chunking::usual(), |_| {
+        Peer::modern().refuses(INITIALIZE, -32_603)
+    });
+    harness.until_ready();
+    assert_eq!(harness.methods_of(1), [INITIALIZE]);
+    assert_eq!(harness.methods_of(2)[0], DISCOVER);
+    assert_eq!(harness.epoch_number(), 2);
+    harness.finish();
+}

@@ -964,3 +964,63 @@ fn stats_count_every_byte_of_output() {
     assert!(written > 0);
     assert_eq!(link.stats().bytes_out, written as u64);
 }
+
+/// The most bytes of unpolled events at which the link, with this many notifications, still wants no input.
+fn most_that_stop_reading(notifications: usize) -> usize {
+    let stops = |limit: usize| {
+        let mut config = config();
+        config.limits.undelivered_bytes = limit;
+        let mut harness = ready(config, legacy);
+        for _ in 0..notifications {
+            harness.feed_unpolled(&notify("notifications/a", json!({})));
+        }
+        !harness.link().wants_input(StreamId::DUPLEX)
+    };
+    let (mut least, mut most) = (1, 1 << 20);
+    while most - least > 1 {
+        let middle = usize::midpoint(least, most);
+        if stops(middle) {
+            least = middle;
+        } else {
+            most = middle;
+        }
+    }
+    least
+}
+
+/// The limit is inclusive, so twice as many events stop reading at exactly twice the limit.
+#[test]
+fn unpolled_events_of_exactly_the_limit_stop_reading() {
+    assert_eq!(most_that_stop_reading(2), 2 * most_that_stop_reading(1));
+}
+
+/// The limits are inclusive.
+#[test]
+fn calls_are_accepted_up_to_the_limits_of_their_size_and_number() {
+    let mut config = config();
+    config.limits.message_bytes = 200;
+    config.limits.queued_calls = 2;
+    let mut harness = Harness::new(config).served_by(|_| Peer::silent());
+    let around = "tools/call".len() + json!({"name": ""}).to_string().len();
+    let mut call_of = |bytes: usize| {
+        let params = json!({"name": "x".repeat(bytes - around)});
+        harness.try_call("tools/call", params, CallOptions::new())
+    };
+    for bytes in [201, 300] {
+        assert_eq!(call_of(bytes), Err(Misuse::TooLarge { bytes }));
+    }
+    assert!(call_of(200).is_ok());
+    assert!(call_of(100).is_ok());
+    let full = call_of(100).expect_err("the queue is full");
+    assert!(
+        matches!(
+            full,
+            Misuse::QueueFull {
+                calls: 2,
+                bytes: 300
+            }
+        ),
+        "{full}"
+    );
+    harness.finish();
+}

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use everlink::client::{CallOptions, Cause, Delivery, Ended, Event, Sign, State};
-use everlink::{Instant, Limit};
+use everlink::{Hang, Instant, Limit, List};
 use serde_json::json;
 
 use crate::client_pipe::{
@@ -525,5 +525,96 @@ fn modern_child_that_refuses_a_probe_is_kept() {
     assert!(harness.link().stats().probes > 1);
     assert_eq!(harness.state(), State::Ready);
     assert_eq!(harness.epoch_number(), 1);
+    harness.finish();
+}
+
+/// The numbers of pings so far, at each of these times after the start.
+fn pings_at<const N: usize>(harness: &mut Harness, times: [u64; N]) -> [usize; N] {
+    times.map(|time| {
+        let at = Instant::ZERO + seconds(time);
+        harness.advance(at.since(harness.now()));
+        harness.messages_with("ping").len()
+    })
+}
+
+/// A server whose handshake is slow has its time from the end of it.
+#[test]
+fn server_is_probed_10_s_after_it_is_ready_if_a_call_waited_for_it() {
+    let mut harness = Harness::new(config()).served_by(|_| unresponsive(legacy));
+    harness.call_tool("add");
+    harness.until_ready();
+    assert_eq!(pings_at(&mut harness, [9, 10]), [0, 1]);
+    harness.finish();
+}
+
+/// The silence before the first call is nobody's fault.
+#[test]
+fn idle_server_is_probed_10_s_after_its_first_call() {
+    let mut harness = ready(config(), || unresponsive(legacy));
+    harness.advance(seconds(15));
+    harness.call_tool("add");
+    assert_eq!(pings_at(&mut harness, [15, 24, 25]), [0, 0, 1]);
+    harness.finish();
+}
+
+/// While another call waits, silence counts from the last byte of the server.
+#[test]
+fn busy_server_is_probed_10_s_after_its_last_byte_whatever_is_called_meanwhile() {
+    let mut harness = ready(config(), || unresponsive(legacy));
+    harness.call_tool("add");
+    harness.advance(seconds(5));
+    harness.perform(stderr("still here"));
+    harness.advance(seconds(7));
+    harness.call_tool("add");
+    assert_eq!(pings_at(&mut harness, [14, 15]), [0, 1]);
+    harness.finish();
+}
+
+/// Silence counts since the call was sent, not since the start.
+#[test]
+fn server_that_is_silent_since_a_cancelled_call_is_probed_at_once() {
+    let mut harness = ready(config(), || unresponsive(legacy));
+    harness.advance(seconds(5));
+    harness.perform(stderr("still here"));
+    harness.advance(seconds(5));
+    let call = harness.call_tool("add");
+    harness.advance(seconds(2));
+    harness.cancel(call, "not needed");
+    assert_eq!(pings_at(&mut harness, [12]), [1]);
+    harness.finish();
+}
+
+/// A page of a list is a reply to a request of the application, like that to a call.
+#[test]
+fn server_that_answers_lists_but_no_probes_gets_calls_at_once() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || answers_probes(server, 0));
+        let list = harness.list(List::Tools);
+        harness.until_done(list);
+        harness.advance(seconds(600));
+        let call = harness.call_tool("add");
+        assert!(harness.is_done(call), "it is not held back");
+        harness.finish();
+    }
+}
+
+/// A reply to a call shows that the session is back. From there, the server has its usual time until the next probe.
+#[test]
+fn server_that_has_its_session_back_is_probed_after_its_next_silence() {
+    let mut config = config();
+    let mut hang = Hang::after(seconds(30));
+    hang.probe_after = seconds(1);
+    config.policy.hang = Some(hang);
+    let mut harness = ready(config, || {
+        legacy().ignores("tools/call").on("ping", |request| {
+            vec![error(request, -32_001, "who are you?")]
+        })
+    });
+    harness.call_tool("lost");
+    harness.call_tool("answered");
+    let request = harness.last_message("tools/call");
+    assert_eq!(pings_at(&mut harness, [1, 2]), [1, 1]);
+    harness.perform(reply(&request, json!({"content": []})));
+    assert_eq!(pings_at(&mut harness, [2, 3]), [1, 2]);
     harness.finish();
 }

@@ -6,10 +6,13 @@ use crate::client_pipe::{
     Act, Command, Harness, Peer, ask, config, dies, dies_exit_first, every_chunking, every_era,
     millis, notify, reply, seconds, stderr,
 };
+use crate::eras::{config_with_asks, legacy, ready};
 use everlink::client::{
     CallOptions, Cause, Delivery, Event, FailureKind, Misuse, Outcome, State, TimeLimit,
 };
-use everlink::{Dialect, ExitStatus, FaultKind, Input, LAST_WORDS, Limit, WhenSpent};
+use everlink::{
+    Config, Dialect, ExitStatus, Fault, FaultKind, Input, LAST_WORDS, Limit, WhenSpent,
+};
 use serde_json::{Value, json};
 
 /// The time that the output may stay open after the process exits, before the rest of the tree is terminated.
@@ -1077,4 +1080,57 @@ fn f_020_timed_out_call_keeps_the_child_running() {
         assert_eq!(harness.state(), State::Ready);
         harness
     });
+}
+
+/// A driver may report bytes late that were read before the end.
+#[test]
+fn bytes_after_the_end_of_output_are_not_read() {
+    let server = || legacy().ignores("tools/call").ignores_eof();
+    let mut harness = ready(config(), server);
+    let call = harness.call_tool("add");
+    let id = harness.last_message("tools/call")["id"].clone();
+    harness.perform(Act::End(Vec::new()));
+    assert_eq!(harness.state(), State::Closing);
+    let line = format!(
+        "{}\n",
+        json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}})
+    );
+    harness.feed_input(harness.link().epoch(), Input::bytes(line.as_bytes()));
+    harness.pump();
+    assert!(!harness.is_done(call));
+    harness.perform(Act::Exit(ExitStatus::Code(1)));
+    assert_eq!(harness.failure(call).kind, FailureKind::Lost);
+    harness.finish();
+}
+
+/// The server cannot wait for an answer any more, so the time of the call goes on.
+#[test]
+fn call_times_out_while_the_last_output_after_an_ask_is_awaited() {
+    let server = || legacy().ignores("tools/call").ignores_eof();
+    let mut harness = ready(config_with_asks(), server);
+    let call = harness.call_tool("add");
+    harness.advance(millis(59_950));
+    harness.perform(ask("q", "roots/list", json!({})));
+    harness.perform(Act::Exit(ExitStatus::Code(1)));
+    harness.until_done(call);
+    let failure = harness.failure(call);
+    assert!(matches!(failure.kind, FailureKind::TimedOut { .. }));
+    assert_eq!(failure.after, seconds(60));
+    harness.finish();
+}
+
+/// The file of a Unix socket appears when its server starts. A command that does not exist stays missing.
+#[test]
+fn missing_socket_is_tried_again_and_a_missing_command_is_not() {
+    let socket = Config::socket("test", "1");
+    for (config, state) in [(config(), State::Parked), (socket, State::Waiting)] {
+        let missing = || {
+            let fault = Fault::new(FaultKind::NotFound);
+            Peer::silent().on_open(vec![Act::OpenFailed(vec![fault])])
+        };
+        let mut harness = Harness::new(config).served_by(move |_| missing());
+        harness.connect();
+        assert_eq!(harness.state(), state);
+        harness.finish();
+    }
 }

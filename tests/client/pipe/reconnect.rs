@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use everlink::client::{
-    CallOptions, Cause, Client, Delivery, Ended, Event, FailureKind, Misuse, State,
+    CallOptions, Cause, Client, Delivery, Ended, Event, FailureKind, Misuse, Outcome, State,
 };
 use everlink::{CallId, Config, Epoch, ExitStatus, Fault, FaultKind, Input, Keepalive, List, Wake};
 use serde_json::json;
@@ -1136,5 +1136,98 @@ fn f_081_call_with_request_state_is_lost_when_its_server_ends() {
     let failure = harness.failure(call);
     assert_eq!(failure.kind, FailureKind::Lost);
     assert_eq!(failure.delivery, Delivery::Unknown);
+    harness.finish();
+}
+
+/// Without a patience of its own, a call waits as long as the link retries.
+#[test]
+fn call_during_a_retry_pause_waits_if_call_patience_is_zero() {
+    let mut config = config();
+    config.policy.retry.call_patience = Duration::ZERO;
+    config.policy.retry.first = seconds(10);
+    let mut harness = ready(config, legacy);
+    harness.perform_all(dies(CRASH));
+    assert_eq!(harness.state(), State::Waiting);
+    let call = harness.call_tool("add");
+    assert!(!harness.is_done(call));
+    harness.until_done(call);
+    assert_eq!(harness.result(call)["content"][0]["text"], "add");
+    assert_eq!(harness.epoch_number(), 2);
+    harness.finish();
+}
+
+/// The limit is inclusive.
+#[test]
+fn call_to_a_parked_link_without_patience_waits_for_an_attempt_within_the_minimum_pause() {
+    for (early, waits) in [(Duration::ZERO, true), (Duration::from_nanos(1), false)] {
+        let mut config = config();
+        config.policy.retry.call_patience = Duration::ZERO;
+        let floor = config.policy.retry.floor;
+        let mut harness = Harness::new(config).served_by(|_| cannot_open());
+        harness.connect();
+        harness.until_state(State::Parked);
+        let parked = harness.pick_events(|event| match event {
+            Event::Parked { until } => Some(*until),
+            _ => None,
+        });
+        let pause = parked[0].since(harness.now());
+        harness.advance(pause - floor - early);
+        let call = harness.call_tool("add");
+        assert_eq!(harness.is_done(call), !waits);
+        harness.until_done(call);
+        assert_eq!(harness.failure(call).kind, FailureKind::Down);
+        harness.finish();
+    }
+}
+
+/// A page that was never written is not lost, so it does not count against the list.
+#[test]
+fn list_whose_request_is_never_written_waits_for_any_number_of_servers() {
+    let mut config = config();
+    config.policy.retry.call_patience = seconds(60);
+    let mut harness = Harness::new(config).served_by(|epoch| match epoch {
+        1..=4 => legacy().ignores("initialize"),
+        _ => legacy(),
+    });
+    let list = harness.list(List::Tools);
+    for epoch in 1..=4 {
+        harness.until("it is initialized", |harness| {
+            let lines = harness.lines_of(epoch);
+            lines
+                .last()
+                .is_some_and(|line| line["method"] == "initialize")
+        });
+        let result = client_pipe::initialize_result("2025-11-25", client_pipe::all_capabilities());
+        // The server agrees and dies before the link can write anything.
+        let agreed = reply(&harness.last_message("initialize"), result);
+        for act in [agreed, Act::Exit(CRASH), Act::End(Vec::new())] {
+            harness.feed_unpolled(&act);
+        }
+        harness.pump();
+        assert!(!harness.is_done(list));
+    }
+    harness.until_done(list);
+    assert!(matches!(harness.outcome(list), Outcome::Listed(_)));
+    assert_eq!(harness.messages_with("tools/list").len(), 1);
+    harness.finish();
+}
+
+/// The patience of a call ends at its time, whether or not an attempt fails then.
+#[test]
+fn call_to_a_parked_link_fails_after_4_s_although_no_attempt_ends_then() {
+    let mut config = config();
+    config.policy.retry.call_pace = seconds(10);
+    let mut harness = Harness::new(config).served_by(|_| cannot_open());
+    harness.connect();
+    harness.until_state(State::Parked);
+    let epoch = harness.epoch_number();
+    let call = harness.call_tool("add");
+    harness.until_done(call);
+    let failure = harness.failure(call);
+    assert_eq!(
+        (&failure.kind, failure.after),
+        (&FailureKind::Down, seconds(4))
+    );
+    assert_eq!(harness.epoch_number(), epoch);
     harness.finish();
 }

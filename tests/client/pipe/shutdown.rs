@@ -389,3 +389,57 @@ fn f_102_call_between_two_rounds_can_finish_while_draining() {
     assert_eq!(rounds.count(), 2, "both rounds go to the same server");
     harness.finish();
 }
+
+/// Both calls are queued before either is sent again.
+#[test]
+fn f_102_two_calls_between_two_rounds_can_finish_while_draining() {
+    let mut harness = ready(config(), || {
+        Peer::modern().on("tools/call", |request| {
+            let is_second = request["params"].get("requestState").is_some();
+            let answer = reply(request, json!({"content": ["in time"]}));
+            is_second.then_some(answer).into_iter().collect()
+        })
+    });
+    let calls = ["first", "second"].map(|name| harness.call_tool(name));
+    harness.reconnect("new settings");
+    let round = json!({"resultType": "input_required", "requestState": "s"});
+    let requests = harness.messages_with("tools/call").into_iter();
+    let rounds = requests.map(|request| reply(request, round.clone()));
+    harness.perform(Act::AtOnce(rounds.collect()));
+    for call in calls {
+        assert_eq!(harness.result(call)["content"], json!(["in time"]));
+    }
+    assert_eq!(harness.messages_with("tools/call").len(), 4);
+    harness.finish();
+}
+
+/// There is nothing to wait for.
+#[test]
+fn reconnect_without_calls_in_flight_does_not_drain() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), server);
+        harness.reconnect("new settings");
+        let drains = |event: &Event| matches!(event, Event::Draining { .. }).then_some(());
+        assert!(harness.pick_events(drains).is_empty());
+        harness.until_ready();
+        harness.finish();
+    }
+}
+
+/// The application must not have to wait for the last event to know that the link takes nothing more.
+#[test]
+fn call_to_a_link_that_closes_or_has_closed_is_refused() {
+    let mut closing = ready(config(), || legacy().ignores_eof());
+    closing.shutdown();
+    assert_eq!(closing.state(), State::Closing);
+    let mut script = config();
+    script.policy = Policy::one_shot();
+    let mut closed = ready(script, legacy);
+    closed.perform_all(dies(ExitStatus::Code(1)));
+    assert_eq!(closed.state(), State::Closed);
+    for mut harness in [closing, closed] {
+        let call = harness.try_call("tools/call", json!({"name": "add"}), CallOptions::new());
+        assert_eq!(call, Err(Misuse::Closed));
+        harness.finish();
+    }
+}

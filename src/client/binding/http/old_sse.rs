@@ -56,7 +56,6 @@ impl HttpBinding {
             is_guess,
             posts: None,
         };
-        cx.timers.disarm(Timer::Probe);
         cx.arm_in(Timer::Endpoint, self.settings.endpoint_timeout);
         self.begin_now(Exchange::new(ExchangeKind::OldStream, Load::None));
     }
