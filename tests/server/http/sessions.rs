@@ -408,7 +408,7 @@ fn client_of_a_session_that_ended_cannot_be_notified() {
     let session = harness.open_session("2025-11-25");
     harness.send_accepted(session.post(1, "tools/call", json!({"name": "slow"})));
     let caller = harness.requests()[0].caller.clone();
-    let mut notify = |harness: &mut Harness| {
+    let notify = |harness: &mut Harness| {
         harness
             .with_server(|server, now| server.notify_to(now, &caller, "notifications/custom", None))
     };

@@ -310,7 +310,7 @@ fn client_gets_no_log_messages_that_its_handshake_did_not_offer() {
     );
     let (_, request) = harness.call_tool("slow");
     harness.with_server(|server, now| server.offer(now, full_offer()));
-    let mut log = |harness: &mut Harness, request| {
+    let log = |harness: &mut Harness, request| {
         let data = payload(&json!("text"));
         let logged = harness
             .with_server(|server, now| server.log(now, request, LogLevel::Error, None, data));
