@@ -180,3 +180,36 @@ impl Carried {
             .map(|carried| carried.request)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Version;
+
+    #[test]
+    fn nothing_is_left_of_a_request_that_has_its_outcome() {
+        let peer = Arc::new(Peer {
+            version: Version::V2025_11_25,
+            client: None,
+            capabilities: Default::default(),
+            introduction: None,
+        });
+        let (request, call) = (RequestId::from_number(1), CallId::from_number(2));
+        let carried = CarriedRequest::new(
+            request,
+            names::TOOLS_CALL,
+            None,
+            peer,
+            Caller::LINK,
+            false,
+            Epoch::FIRST,
+        );
+        let mut all = Carried::default();
+        all.add(call, Purpose::Request(carried));
+        assert_eq!(all.calls(), [call]);
+        assert_eq!(all.request_of(call), Some(request));
+        assert!(matches!(all.take(call), Some(Purpose::Request(_))));
+        assert_eq!((all.calls().len(), all.callers().count()), (0, 0));
+        assert!(all.take_call_of(request).is_none());
+    }
+}

@@ -95,7 +95,6 @@ impl Relay {
         }
         let mut options = self.config.calls;
         options.no_progress |= !request.wants_progress;
-        options.idempotent |= carried.setting.is_some();
         let params = request.params;
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
         while let Some(longer) = self.back.to_give_up_for(bytes) {

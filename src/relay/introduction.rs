@@ -214,3 +214,74 @@ const FAMILIES: [(List, ServerFeature, ServerFeature); 3] = [
         ServerFeature::ResourcesListChanged,
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Http;
+
+    fn config() -> Config {
+        Config::new(crate::Config::child("guard", "1"), [7; 16])
+    }
+
+    #[test]
+    fn offer_in_advance_is_a_guess_and_reported_once() {
+        let mut introduction = Introduction::default();
+        assert!(!introduction.is_guess());
+        for _ in 0..2 {
+            introduction.offer(offer_in_advance(&config()), true);
+        }
+        assert!(introduction.is_guess());
+        assert!(introduction.take_unreported_guess());
+        introduction.offer(offer_in_advance(&config()), false);
+        assert!(!introduction.is_guess());
+        assert!(!introduction.take_unreported_guess());
+    }
+
+    #[test]
+    fn remembered_legacy_server_refuses_discover_unless_the_relay_answers_it() {
+        for (era, answers_discover, refuses) in [
+            (Some(Era::Legacy), false, true),
+            (Some(Era::Legacy), true, false),
+            (Some(Era::Modern), false, false),
+            (None, false, false),
+        ] {
+            let mut remembered = Offer::new("server", "1");
+            remembered.era = era;
+            let config = Config {
+                remembered: Some(remembered),
+                answers_discover,
+                ..config()
+            };
+            let offer = offer_in_advance(&config);
+            assert_eq!(offer.refusal.is_some(), refuses, "{era:?}");
+        }
+    }
+
+    /// On a byte stream, `initialize` begins the legacy era of the one host.
+    #[test]
+    fn capabilities_of_a_host_add_up_until_the_only_host_introduces_itself() {
+        let with_roots = || ClientCapabilities::default().with_roots(false);
+        let with_sampling = || ClientCapabilities::default().with_sampling();
+        let both = || with_roots().and(&with_sampling());
+        for (has_one_host, has_introduction, expected) in [
+            (true, true, with_sampling()),
+            (true, false, both()),
+            (false, true, both()),
+        ] {
+            let mut config = config();
+            config.downstream.http = (!has_one_host).then(Http::new);
+            let mut introduction = Introduction::default();
+            let mut peer = Peer {
+                version: Version::V2025_11_25,
+                client: None,
+                capabilities: with_roots(),
+                introduction: None,
+            };
+            introduction.add_host(&peer, &config);
+            peer.capabilities = with_sampling();
+            peer.introduction = has_introduction.then(|| "{}".parse().unwrap());
+            assert_eq!(introduction.add_host(&peer, &config), expected);
+        }
+    }
+}

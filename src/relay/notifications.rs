@@ -89,3 +89,44 @@ pub(super) fn change(method: &str, params: Option<&Payload>) -> Option<Change> {
     };
     Some(Change::List(list))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_notification_gives_way_and_is_reported() {
+        let mut notifications = Notifications::default();
+        for number in 0..=KEPT {
+            assert!(notifications.take_unreported().is_none());
+            notifications.push(alloc::format!("notifications/{number}"), None);
+        }
+        let reported = notifications.take_unreported();
+        let Some((Side::Upstream, Event::NotPassed { method, count, .. })) = reported else {
+            panic!("{reported:?}");
+        };
+        assert_eq!((&*method, count), ("notifications/0", 1));
+        let (oldest, _) = notifications.pop().unwrap();
+        assert_eq!(oldest, "notifications/1");
+    }
+
+    #[test]
+    fn only_notifications_of_changes_are_read_as_changes() {
+        let params: Payload = r#"{"uri":"a:b"}"#.parse().unwrap();
+        let resource = Change::Resource { uri: "a:b".into() };
+        for (method, expected) in [
+            ("prompts/list_changed", Some(Change::List(List::Prompts))),
+            (
+                "resources/list_changed",
+                Some(Change::List(List::Resources)),
+            ),
+            ("tools/list_changed", Some(Change::List(List::Tools))),
+            ("resources/updated", Some(resource)),
+            ("message", None),
+        ] {
+            let method = alloc::format!("notifications/{method}");
+            assert_eq!(change(&method, Some(&params)), expected, "{method}");
+        }
+        assert_eq!(change(names::NOTIFICATIONS_RESOURCES_UPDATED, None), None);
+    }
+}

@@ -138,3 +138,61 @@ pub(super) fn unaskable(misuse: &server::Misuse) -> ErrorObject {
     let text = format!("the client cannot be asked this now: {misuse}");
     ErrorObject::new(code::INVALID_PARAMS, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_is_certain_while_no_other_reached_the_server_in_this_epoch() {
+        let [ann, eve] = [1, 2].map(Caller::session);
+        let mut questions = Questions::default();
+        assert_eq!(questions.only_caller(), None);
+        for (caller, only) in [
+            (&ann, Some(&ann)),
+            (&ann, Some(&ann)),
+            (&eve, None),
+            (&ann, None),
+        ] {
+            questions.add_caller(caller);
+            assert_eq!(questions.only_caller(), only);
+        }
+        questions.begin_epoch([&eve, &eve].into_iter());
+        assert_eq!(questions.only_caller(), Some(&eve));
+        questions.begin_epoch([].into_iter());
+        assert_eq!(questions.only_caller(), None);
+    }
+
+    #[test]
+    fn ask_that_is_withdrawn_or_answered_leaves_nothing() {
+        let [behind, in_front, waiting] = [1, 2, 3].map(AskId::from_number);
+        let mut questions = Questions::default();
+        for is_withdrawn in [true, false] {
+            questions.put(behind, in_front, None);
+            if is_withdrawn {
+                assert_eq!(questions.withdraw(behind), Some(in_front));
+                assert!(questions.answered(in_front).is_none());
+            } else {
+                assert!(questions.answered(in_front).is_some());
+                assert_eq!(questions.withdraw(behind), None);
+            }
+            assert!(questions.behind.is_empty() && questions.in_front.is_empty());
+        }
+        for behind in [waiting, behind] {
+            questions.wait(Waiting {
+                behind,
+                method: "roots/list".into(),
+                params: None,
+            });
+        }
+        assert_eq!(questions.withdraw(waiting), None, "no host was asked");
+        let left = questions.take_waiting();
+        assert_eq!(
+            left.iter()
+                .map(|it| it.behind)
+                .collect::<alloc::vec::Vec<_>>(),
+            [behind]
+        );
+        assert!(questions.take_waiting().is_empty());
+    }
+}

@@ -52,3 +52,39 @@ impl WatchState {
         unannounced.map(|uri| Change::Resource { uri }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_watched_from_the_first_legacy_host_on() {
+        let mut state = WatchState::default();
+        let lists_watched = |state: &mut WatchState| {
+            let update = state.change(WatchUpdate::default());
+            [update.tools, update.prompts, update.resources]
+        };
+        assert_eq!(lists_watched(&mut state), [false; 3]);
+        assert!(state.add_legacy_host());
+        assert!(!state.add_legacy_host(), "it is the second");
+        assert_eq!(lists_watched(&mut state), [true; 3]);
+    }
+
+    #[test]
+    fn resource_watched_before_the_epoch_is_announced_once_unless_nobody_watches_it_any_more() {
+        let uris = |uris: &[&str]| uris.iter().copied().map(Box::from).collect();
+        let mut state = WatchState::default();
+        state.begin_epoch(Watch::none().and_uri("a:").and_uri("b:"));
+        state.change(WatchUpdate {
+            removed: uris(&["b:"]),
+            ..WatchUpdate::default()
+        });
+        let granted = WatchUpdate {
+            added: uris(&["a:", "b:", "c:"]),
+            ..WatchUpdate::default()
+        };
+        let announced = Change::Resource { uri: "a:".into() };
+        assert_eq!(state.granted(&granted), [announced]);
+        assert_eq!(state.granted(&granted), []);
+    }
+}

@@ -650,6 +650,38 @@ fn ask_in_a_resumed_http_session_is_not_sent_to_another_client_after_a_lost_call
     harness.finish();
 }
 
+/// The ask and the cancellation of its request arrive in the same step.
+#[test]
+fn ask_for_a_request_that_its_client_cancels_is_refused() {
+    let mut harness = Harness::with(|config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    });
+    let ann = harness.open_session("ann");
+    let call = harness.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    let stream = harness.unanswered.pop().expect("her call");
+    let fields = [("content-type", b"text/event-stream" as &[u8])];
+    let head = Box::new(ResponseHead::new(200).with_fields(fields.into_iter().collect()));
+    let server_ask = json!({"jsonrpc": "2.0", "id": 77, "method": "elicitation/create", "params": {
+        "message": "what is your number?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }});
+    let bytes = format!("data: {server_ask}\n\n").into_bytes().into();
+    for input in [
+        Input::Response { stream, head },
+        Input::Bytes { stream, bytes },
+    ] {
+        harness
+            .relay
+            .handle_upstream(harness.now, harness.epoch, input);
+    }
+    let cancelled = json!({"requestId": 1});
+    harness.send(&ann.notification("notifications/cancelled", cancelled));
+    assert_eq!(harness.replies_to_ask(77), 1, "the server gets an error");
+    assert!(!harness.text(call).contains("your number"));
+    harness.finish();
+}
+
 /// A host that can show pages gets the page of the sign-in as an elicitation, and is told when somebody has signed in. Other hosts get a text.
 #[test]
 fn sign_in_page_is_shown_by_hosts_that_can_show_pages() {

@@ -525,3 +525,65 @@ fn deadline_of_a_relay_is_that_of_its_machine() {
     );
     assert!(owner.wants_input(Side::Downstream));
 }
+
+#[test]
+fn relay_does_not_read_from_a_host_that_has_as_many_requests_as_it_may() {
+    let mut relayed = Relayed::with_host(|config| config.downstream.limits.requests = 1);
+    relayed.answers = Answers::NoResults;
+    assert!(relayed.owner().wants_input(Side::Downstream));
+    relayed.call_tool(1);
+    assert!(!relayed.owner().wants_input(Side::Downstream));
+    assert!(relayed.owner().wants_input(Side::Upstream));
+    relayed.answers = Answers::Results;
+    relayed.answer_open_calls();
+    assert!(relayed.owner().wants_input(Side::Downstream));
+}
+
+#[test]
+fn relays_with_the_same_seed_do_not_retry_at_the_same_time() {
+    for seed in [0, u64::MAX] {
+        let retries = [(); 4].map(|()| {
+            let mut relayed = Relayed::new(|config| {
+                config.upstream.seed = seed;
+                config.upstream.policy.retry.first = Duration::from_secs(100);
+                config.upstream.policy.retry.cap = Duration::from_secs(100);
+            });
+            relayed.answers = Answers::Nothing;
+            relayed.guard.connect();
+            relayed.run();
+            assert_eq!(relayed.status().upstream, State::Waiting);
+            let deadline = relayed.owner().relay().upstream().poll_timeout();
+            deadline.expect("the next attempt").at
+        });
+        assert!(retries.iter().any(|at| *at != retries[0]), "{retries:?}");
+    }
+}
+
+/// Asks for the status of a relay when it is woken, and notes whether that fails at once.
+struct AskingWaker(Guard, Mutex<Option<bool>>);
+
+impl Wake for AskingWaker {
+    fn wake(self: Arc<Self>) {
+        let is_over = is_over(&mut self.0.status());
+        *self.1.lock().expect("no panic") = Some(is_over);
+    }
+}
+
+fn is_over(pending: &mut Pending<Status>) -> bool {
+    let polled = std::pin::Pin::new(pending).poll(&mut Context::from_waker(Waker::noop()));
+    matches!(polled, Poll::Ready(Err(_)))
+}
+
+#[test]
+fn listener_that_is_woken_by_the_end_of_a_relay_finds_that_it_takes_no_commands() {
+    let mut relayed = Relayed::new(|_| {});
+    relayed.run();
+    let mut events = relayed.guard.events();
+    let asking = Arc::new(AskingWaker(relayed.guard.clone(), Mutex::default()));
+    let waker = Waker::from(Arc::clone(&asking));
+    let mut next = Box::pin(events.recv());
+    let polled = next.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    relayed.owner = None;
+    assert_eq!(*asking.1.lock().expect("no panic"), Some(true));
+}

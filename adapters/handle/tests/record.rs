@@ -147,6 +147,22 @@ fn recorder_of_a_guard_receives_every_step_of_both_sides() {
     assert!(events.count() > 0, "{steps:?}");
 }
 
+#[test]
+fn recorder_of_a_server_receives_every_step_in_order() {
+    let lines = LineRecorder::default();
+    let config = server::Config::new(server::Offer::new("record", "1.0"), [7; 16]);
+    let (_service, mut owner) = Service::new(Server::new(config));
+    owner.record(lines.clone());
+    let mut buf = Vec::new();
+    owner.advance(at(1));
+    assert_eq!(lines.take(), ["1 timed"]);
+    let notification = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\"}\n";
+    owner.handle(at(2), Input::bytes(&notification[..]));
+    assert_eq!(lines.take(), ["2 heard Downstream 1 Bytes"]);
+    assert!(owner.poll_output(&mut buf).is_none());
+    assert_eq!(lines.take(), ["told Downstream Notified", "polled"]);
+}
+
 /// A recorder that keeps all bytes that were read and written.
 #[derive(Clone, Default)]
 struct ByteRecorder(Arc<Mutex<(Vec<u8>, Vec<u8>)>>);

@@ -217,3 +217,54 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Puts an `initialize` of a byte stream, and the end of that handshake.
+    fn handshake(deferred: &mut Deferred) {
+        deferred.push(DeferredMessage::Request {
+            from: Origin::DUPLEX,
+            id: Id::from(1),
+            method: names::INITIALIZE.into(),
+            params: None,
+        });
+        deferred.push(DeferredMessage::Initialized(SessionKey::DUPLEX));
+    }
+
+    fn assert_empty(deferred: &Deferred) {
+        assert!(deferred.is_empty());
+        assert!(!deferred.awaits_agreement(SessionKey::DUPLEX));
+        assert!(!deferred.has_initialized(SessionKey::DUPLEX));
+        assert!(!deferred.awaits_reply_on(QueueId::DUPLEX));
+        assert!(!deferred.has(&Origin::DUPLEX.wire(Id::from(1))));
+        assert_eq!((deferred.bytes, deferred.queues().len()), (0, 0));
+    }
+
+    #[test]
+    fn nothing_is_left_of_messages_that_are_served() {
+        let mut deferred = Deferred::default();
+        handshake(&mut deferred);
+        assert!(deferred.awaits_agreement(SessionKey::DUPLEX));
+        assert!(deferred.has_initialized(SessionKey::DUPLEX));
+        assert!(deferred.awaits_reply_on(QueueId::DUPLEX));
+        assert!(deferred.pop().is_some_and(|first| first.is_initialize()));
+        assert!(!deferred.awaits_reply_on(QueueId::DUPLEX));
+        assert!(deferred.pop().is_some_and(|next| !next.is_initialize()));
+        assert_empty(&deferred);
+    }
+
+    #[test]
+    fn end_of_a_session_drops_its_requests_and_the_end_of_its_handshake() {
+        let mut deferred = Deferred::default();
+        handshake(&mut deferred);
+        assert_eq!(deferred.cancel_all(Origin::DUPLEX.scope), [QueueId::DUPLEX]);
+        assert_eq!(deferred.len(), 1, "the scope is a stream, not the session");
+        assert_eq!(
+            deferred.cancel_all(IdScope::Session(SessionKey::DUPLEX)),
+            []
+        );
+        assert_empty(&deferred);
+    }
+}

@@ -260,3 +260,32 @@ impl Sessions {
         self.elicitations.made_by(params).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visits_of_a_session_that_ended_are_forgotten() {
+        let mut sessions = Sessions::new(&Config::deferred([7; 16]));
+        let peer = Peer {
+            version: Version::V2025_11_25,
+            client: None,
+            capabilities: Default::default(),
+            introduction: None,
+        };
+        let legacy = LegacySession {
+            peer: Arc::new(peer),
+            is_initialized: true,
+            offered: ServerCapabilities::default(),
+        };
+        let session = SessionKey::DUPLEX.next();
+        sessions.begin(session, legacy, true);
+        let visit: Payload = r#"{"elicitationId":"1"}"#.parse().unwrap();
+        sessions.asked(session, names::ELICITATION_CREATE, Some(&visit));
+        assert_eq!(sessions.asked_to_visit(Some(&visit)), [session]);
+        assert!(sessions.end(session));
+        assert_eq!(sessions.asked_to_visit(Some(&visit)), []);
+        assert!(!sessions.end(session), "it has ended already");
+    }
+}

@@ -100,3 +100,25 @@ impl OfferState {
         Some(self.writer.discovery(offer, version, spoken))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Era;
+
+    #[test]
+    fn only_a_relay_passes_messages_on_and_only_in_the_era_of_its_server() {
+        let passes = |is_relayed, era| {
+            let mut config = Config::deferred([7; 16]);
+            config.is_relayed = is_relayed;
+            let mut offer = Offer::new("site", "1");
+            offer.era = era;
+            let state = OfferState::new(Some(offer), &config);
+            state.passes(Version::LATEST_LEGACY)
+        };
+        assert!(passes(true, Some(Era::Legacy)));
+        assert!(!passes(true, Some(Era::Modern)));
+        assert!(!passes(true, None));
+        assert!(!passes(false, Some(Era::Legacy)));
+    }
+}

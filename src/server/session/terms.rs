@@ -188,3 +188,18 @@ fn other_version() -> ErrorObject {
     let text = "`MCP-Protocol-Version` must name the version that the message names";
     ErrorObject::new(code::HEADER_MISMATCH, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::config::Config;
+
+    #[test]
+    fn description_of_exactly_the_limit_is_accepted() {
+        let mut config = Config::deferred([7; 16]);
+        config.limits.peer_bytes = 10;
+        let sessions = Sessions::new(&config);
+        assert_eq!(sessions.check_description(10), Ok(()));
+        assert!(sessions.check_description(11).is_err());
+    }
+}

@@ -551,17 +551,33 @@ mod tests {
         rest.is_some_and(|rest| rest.is_empty() || watched.ends_with('/') || rest.starts_with('/'))
     }
 
+    /// Opens a watch on the stream of this number.
+    fn listen(watchers: &mut Watches, number: u64, watch: &Watch) {
+        let stream = StreamId::new(number);
+        let wire = WireId {
+            scope: IdScope::Stream(stream),
+            id: Id::from(7),
+        };
+        watchers.listen(wire, QueueId::Stream(stream), watch);
+    }
+
     fn watching<'a>(uris: impl IntoIterator<Item = &'a str>) -> Watches {
         let mut watchers = Watches::default();
         for (number, uri) in (1..).zip(uris) {
-            let queue = QueueId::Stream(StreamId::new(number));
-            let wire = WireId {
-                scope: IdScope::Stream(StreamId::new(number)),
-                id: Id::from(7),
-            };
-            watchers.listen(wire, queue, &Watch::none().and_uri(uri));
+            listen(&mut watchers, number, &Watch::none().and_uri(uri));
         }
         watchers
+    }
+
+    /// The number of these URIs that fit beside the watched ones.
+    fn fitting(watchers: &Watches, uris: &[&str], watched_bytes: usize) -> usize {
+        let limits = Limits {
+            watched_bytes,
+            ..Limits::default()
+        };
+        let mut uris = uris.iter().copied().map(Box::from).collect();
+        watchers.fit(&mut uris, &limits);
+        uris.len()
     }
 
     #[test]
@@ -639,5 +655,126 @@ mod tests {
         assert_eq!(watchers.all().logs, Some(LogLevel::Info));
         watchers.end(SessionKey::DUPLEX.next().next());
         assert_eq!(watchers.all().logs, Some(LogLevel::Error));
+    }
+
+    #[test]
+    fn uris_of_one_watch_fit_until_their_bytes_together_exceed_the_limit() {
+        let none = Watches::default();
+        assert_eq!(fitting(&none, &["a:1234", "b:12"], 10), 2);
+        assert_eq!(fitting(&none, &["a:1234", "b:123"], 10), 1);
+    }
+
+    #[test]
+    fn each_watcher_of_a_uri_counts_until_it_is_gone() {
+        const URI: &str = "a:12345678";
+        let mut watchers = watching([URI; COPIES - 1]);
+        assert_eq!(fitting(&watchers, &[URI], URI.len()), 1);
+        let number = COPIES as u64;
+        listen(&mut watchers, number, &Watch::none().and_uri(URI));
+        assert_eq!(fitting(&watchers, &[URI], URI.len()), 0);
+        watchers.unlisten_first();
+        assert_eq!(fitting(&watchers, &[URI], URI.len()), 1);
+        listen(&mut watchers, number + 1, &Watch::none().and_uri(URI));
+        assert_eq!(fitting(&watchers, &[URI], URI.len()), 0);
+    }
+
+    #[test]
+    fn watchers_of_one_uri_are_counted() {
+        let watchers = watching(["a:", "b:", "a:"]);
+        let counts = ["a:", "b:", "c:"].map(|uri| watchers.count_of(uri));
+        assert_eq!(counts, [2, 1, 0]);
+    }
+
+    #[test]
+    fn watcher_of_several_covering_uris_is_told_once_by_its_own_or_the_shortest() {
+        let mut watchers = Watches::default();
+        let both = Watch::none().and_uri("file:///a").and_uri("file:///a/b");
+        listen(&mut watchers, 1, &both);
+        for (uri, by) in [
+            ("file:///a/b", Match::Exact),
+            ("file:///a/b/c", Match::Below("file:///a")),
+        ] {
+            let change = Change::Resource { uri: uri.into() };
+            let told: Vec<Match<'_>> = watchers
+                .recipients(&change)
+                .iter()
+                .map(|to| to.by)
+                .collect();
+            assert_eq!(told, [by], "{uri}");
+        }
+    }
+
+    #[test]
+    fn watched_list_is_in_the_union_until_its_last_watch_ends() {
+        let mut tools = Watch::none();
+        tools.tools = true;
+        let mut watchers = Watches::default();
+        assert_eq!(watchers.all(), Watch::none());
+        for number in 1..=2 {
+            listen(&mut watchers, number, &tools);
+        }
+        for _ in 0..2 {
+            assert_eq!(watchers.all(), tools);
+            watchers.unlisten_first();
+        }
+        assert_eq!(watchers.all(), Watch::none());
+    }
+
+    #[test]
+    fn watch_under_the_id_of_another_replaces_it() {
+        let mut watchers = Watches::default();
+        for uri in ["a:", "b:"] {
+            listen(&mut watchers, 1, &Watch::none().and_uri(uri));
+        }
+        assert_eq!(watchers.all(), Watch::none().and_uri("b:"));
+        assert_eq!(watchers.listens(), 1);
+    }
+
+    #[test]
+    fn level_of_a_modern_request_is_reported_if_it_is_lower_than_those_before() {
+        let mut watchers = Watches::default();
+        let mut level_after = |level, is_watch_new| {
+            if is_watch_new {
+                listen(&mut watchers, 1, &Watch::none().and_uri("a:"));
+            }
+            watchers.wants_level(level);
+            watchers.take_update().map(|update| update.logs)
+        };
+        assert_eq!(
+            level_after(LogLevel::Error, false),
+            Some(Some(LogLevel::Error))
+        );
+        assert_eq!(level_after(LogLevel::Alert, false), None);
+        assert_eq!(
+            level_after(LogLevel::Info, true),
+            Some(Some(LogLevel::Info))
+        );
+    }
+
+    #[test]
+    fn legacy_client_that_begins_anew_or_ends_leaves_no_choice() {
+        let (session, limits) = (SessionKey::DUPLEX, Limits::default());
+        let (error, debug) = (LogLevel::Error, LogLevel::Debug);
+        let offered = ServerCapabilities::default()
+            .with_logging()
+            .with_tools(true);
+        let tools = Change::List(List::Tools);
+        let mut watchers = Watches::default();
+        watchers.begin(session, &BTreeSet::from(["a:".into()]), Some(debug));
+        watchers.offered(session, &offered, true, LogLevel::Info);
+        assert_eq!(watchers.all(), Watch::none().and_uri("a:").and_logs(debug));
+        assert_eq!(watchers.recipients(&tools).len(), 1);
+        // Another level replaces the one before.
+        watchers
+            .set(session, &Setting::Level(error), &limits)
+            .unwrap();
+        assert_eq!(watchers.all().logs, Some(error));
+        watchers.begin(session, &BTreeSet::new(), None);
+        assert_eq!(watchers.all(), Watch::none());
+        assert!(watchers.recipients(&tools).is_empty());
+        watchers.offered(session, &offered, true, LogLevel::Info);
+        watchers.end(session);
+        assert!(watchers.recipients(&tools).is_empty());
+        assert_eq!(watchers.hearing_logs(LogLevel::Emergency).count(), 0);
     }
 }

@@ -492,3 +492,29 @@ fn end_of_a_visit_is_told_to_the_client_that_was_asked_for_it_lately() {
     assert!(is_told(&mut harness, 2));
     harness.finish();
 }
+
+#[test]
+fn end_of_a_visit_that_is_sent_to_one_client_reaches_no_other_that_made_it() {
+    const COMPLETE: &str = "notifications/elicitation/complete";
+    let mut harness = Harness::new(config());
+    let about = json!({"elicitationId": "1"});
+    let asked = json!({
+        "mode": "url", "message": "sign in", "url": "https://a.example", "elicitationId": "1",
+    });
+    let streams = [(); 2].map(|()| {
+        let handshake = initialize_with("2025-11-25", &json!({"elicitation": {"url": {}}}));
+        let session = harness.open_session_with(handshake, "2025-11-25", None);
+        let stream = harness.send(session.get());
+        let call = session.post(1, "tools/call", json!({"name": "slow"}));
+        let (_, request) = harness.send_accepted(call);
+        harness.ask(request, "elicitation/create", asked.clone());
+        stream
+    });
+    let caller = harness.requests()[1].caller.clone();
+    let done = harness
+        .with_server(|server, now| server.notify_to(now, &caller, COMPLETE, Some(payload(&about))));
+    done.expect("the client is there");
+    let told = streams.map(|stream| harness.messages_with(stream, COMPLETE).len());
+    assert_eq!(told, [0, 1]);
+    harness.finish();
+}

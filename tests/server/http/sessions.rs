@@ -5,7 +5,7 @@ use crate::server_http::{
     seconds,
 };
 use everlink::protocol::{Version, Versions};
-use everlink::server::{Cancelled, Http, Server};
+use everlink::server::{Cancelled, Http, Misuse, Server};
 use everlink::{Change, List};
 use serde_json::{Value, json};
 
@@ -399,5 +399,21 @@ fn refusals_in_a_session_are_replies_and_not_reported() {
     let unknown = server_http::modern(3, "no/such", json!({}));
     assert_eq!(harness.send_refused(unknown), (404, -32601));
     assert!(harness.refusals().is_empty());
+    harness.finish();
+}
+
+#[test]
+fn client_of_a_session_that_ended_cannot_be_notified() {
+    let mut harness = Harness::new(config());
+    let session = harness.open_session("2025-11-25");
+    harness.send_accepted(session.post(1, "tools/call", json!({"name": "slow"})));
+    let caller = harness.requests()[0].caller.clone();
+    let notify = |harness: &mut Harness| {
+        harness
+            .with_server(|server, now| server.notify_to(now, &caller, "notifications/custom", None))
+    };
+    assert_eq!(notify(&mut harness), Ok(()));
+    harness.send(session.delete());
+    assert_eq!(notify(&mut harness), Err(Misuse::NoLegacyPeer));
     harness.finish();
 }

@@ -2,14 +2,14 @@
 
 use everlink::protocol::Version;
 use everlink::server::{
-    DriverStorage, EventStorage, Http, RefusalCause, SessionRecord, State, Storage,
+    Config, DriverStorage, EventStorage, Http, RefusalCause, SessionRecord, State, Storage,
 };
 use everlink::{Change, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
 
 use crate::server_http::{
-    Harness, HttpRequest, Session, Store, config, http_config, initialize, modern, seconds,
-    shared_http, stored_http,
+    Harness, HttpRequest, Session, Store, config, full_offer, http_config, initialize, modern,
+    seconds, shared_http, stored_http,
 };
 
 const TOOLS: &str = "notifications/tools/list_changed";
@@ -743,5 +743,27 @@ fn session_from_the_store_watches_no_more_than_there_is_room_for() {
     let mut harness = Harness::with_store(config, &store);
     harness.send(ping(&Session::new("a", "2025-11-25"), 1));
     assert_eq!(harness.server.watched().uris.len(), 1);
+    harness.finish();
+}
+
+#[test]
+fn session_that_ended_before_the_offer_keeps_it_from_no_other() {
+    let store = Store::default();
+    for id in ["a", "b"] {
+        let mut record = SessionRecord::new(id, Version::V2025_11_25);
+        record.is_initialized = true;
+        store.put(record);
+    }
+    let config = Config::deferred([7; 16]).with_http(stored_http(1));
+    let mut harness = Harness::with_store(config, &store);
+    let [ended, kept] = ["a", "b"].map(|id| Session::new(id, "2025-11-25"));
+    for session in [&ended, &kept] {
+        harness.send(ping(session, 1));
+    }
+    harness.send(ended.delete());
+    harness.with_server(|server, now| server.offer(now, full_offer()));
+    let stream = harness.send(kept.get());
+    harness.publish(Change::List(List::Tools));
+    assert_eq!(methods(&harness.messages(stream)), [TOOLS]);
     harness.finish();
 }

@@ -2,7 +2,7 @@
 
 use crate::server_pipe::{
     self, Harness, NO_MESSAGES, config, default_capabilities, every_chunking, every_version,
-    is_modern, notification, offering, payload, request, seconds,
+    full_offer, is_modern, notification, offering, payload, request, seconds,
 };
 use everlink::protocol::{LogLevel, ServerCapabilities, Version, Versions};
 use everlink::server::{Config, Misuse, Offer};
@@ -287,6 +287,42 @@ fn new_handshake_resets_version_capabilities_subscriptions_and_log_level() {
         "the new handshake has no subscription"
     );
     assert_eq!(log(&mut harness), 1, "the new level excludes the message");
+    harness.finish();
+}
+
+/// S-LIFE-12: a new handshake begins a new client, even if it describes itself like the one before.
+#[test]
+fn client_that_repeats_its_handshake_is_reported_again() {
+    let mut harness = Harness::new(config());
+    for count in 1..=3 {
+        harness.initialize("2025-11-25");
+        assert_eq!(harness.met().len(), count);
+    }
+    harness.finish();
+}
+
+/// S-CAP-03: the handshake decides what is offered to its client, also if the server offers more later.
+#[test]
+fn client_gets_no_log_messages_that_its_handshake_did_not_offer() {
+    let mut harness = Harness::legacy(
+        offering(ServerCapabilities::default().with_tools(false)),
+        "2025-11-25",
+    );
+    let (_, request) = harness.call_tool("slow");
+    harness.with_server(|server, now| server.offer(now, full_offer()));
+    let log = |harness: &mut Harness, request| {
+        let data = payload(&json!("text"));
+        let logged = harness
+            .with_server(|server, now| server.log(now, request, LogLevel::Error, None, data));
+        logged.expect("logging is offered now");
+        harness.messages_with("notifications/message").len()
+    };
+    assert_eq!(log(&mut harness, Some(request)), 0);
+    assert_eq!(log(&mut harness, None), 0);
+    let mut harness = harness.with_version(Version::V2025_06_18);
+    let (_, request) = harness.call_tool("slow");
+    assert_eq!(log(&mut harness, Some(request)), 1);
+    assert_eq!(log(&mut harness, None), 2);
     harness.finish();
 }
 

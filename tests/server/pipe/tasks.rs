@@ -294,6 +294,19 @@ fn task_status_is_sent_only_in_2025_11_25() {
     }
 }
 
+/// S-CAP-03: neither end declared tasks, so there is no status to tell of.
+#[test]
+fn task_status_is_refused_if_neither_end_declares_tasks() {
+    const STATUS: &str = "notifications/tasks/status";
+    let mut harness = Harness::legacy(config(), "2025-11-25");
+    let received_before = harness.received().len();
+    let params = payload(&json!({"taskId": "t", "status": "working"}));
+    let done = harness.with_server(|server, now| server.notify(now, STATUS, Some(params)));
+    assert!(matches!(done, Err(Misuse::NotOffered { .. })), "{done:?}");
+    assert_eq!(harness.received().len(), received_before);
+    harness.finish();
+}
+
 // The extension.
 
 /// S-TASKX-01, S-TASKX-11: the discovery declares the extension and not the tasks of 2025-11-25. A handshake declares the

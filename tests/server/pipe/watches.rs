@@ -996,3 +996,16 @@ fn client_can_unsubscribe_when_subscriptions_are_no_longer_offered() {
     assert_eq!(harness.code(&id), -32601, "there is no subscription left");
     harness.finish();
 }
+
+#[test]
+fn debug_text_of_a_server_counts_its_open_watches() {
+    let mut harness = Harness::modern(config());
+    let tools = json!({"toolsListChanged": true});
+    let first = harness.listen(tools.clone());
+    harness.listen(tools);
+    let shows = |harness: &Harness, text: &str| format!("{:?}", harness.server).contains(text);
+    assert!(shows(&harness, "watches: 2,"));
+    harness.cancel(&first);
+    assert!(shows(&harness, "watches: 1,"));
+    harness.finish();
+}

@@ -1,4 +1,13 @@
 //! Tests the handles and owners of both ends, connected in memory, with a manual clock.
+//!
+//! - `ends`: drivers that end, and what they publish before.
+//! - `web`: both ends over HTTP, without the other one.
+//! - `spans`: what both ends report to `tracing`.
+
+mod ends;
+#[cfg(feature = "tracing")]
+mod spans;
+mod web;
 
 use std::error::Error;
 use std::future::{Future, IntoFuture};
@@ -9,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use everlink::client::{CallOptions, Ended, Event, FailureKind, Misuse, State};
-use everlink::protocol::{ServerCapabilities, code};
+use everlink::protocol::{LogLevel, ServerCapabilities, code};
 use everlink::server::{self, InputRequired, Offer, Progress, Server};
 use everlink::{
     Change, Config, Dialect, Epoch, ErrorObject, ExitStatus, Input, Instant, Limit, List, Output,
@@ -1132,4 +1141,202 @@ fn drivers_and_calls_can_move_between_threads() {
     is_send(&link.call_tool("say", json!({})).start());
     is_send(&link.ready());
     is_send(&link.events());
+}
+
+/// Calls of other methods may have arguments of any kind.
+#[test]
+fn only_arguments_of_tools_and_prompts_must_be_objects() {
+    let mut pair = Pair::new();
+    for params in [
+        json!({"arguments": [1]}),
+        json!({"arguments": 7}),
+        json!({"n": 1}),
+    ] {
+        let params = Payload::of(&params).expect("it is JSON");
+        let call = pair.link().call("custom/method", Some(params)).start();
+        pair.run();
+        let CallError::Error(error) = value_of(call).expect_err("the server has no such method")
+        else {
+            panic!("the call was not sent");
+        };
+        assert_eq!(error.code, code::METHOD_NOT_FOUND);
+    }
+    let params = Payload::of(&json!({"name": "add", "arguments": {"a": 1}}));
+    let params = params.expect("it is JSON");
+    let call = pair.link().call("tools/call", Some(params)).start();
+    pair.run();
+    pair.answer(Ok(text("1")));
+    value_of(call).expect("a reply");
+}
+
+#[test]
+fn call_of_a_method_of_the_link_itself_is_refused_with_that_reason() {
+    let mut pair = Pair::new();
+    let call = pair.link().call("initialize", None).start();
+    pair.run();
+    let error = value_of(call).expect_err("the link calls it");
+    let is_refused = matches!(error, CallError::Misuse(Misuse::OwnedByLink { .. }));
+    assert!(is_refused, "{error}");
+    assert!(pair.tasks.is_empty());
+}
+
+#[test]
+fn result_without_an_error_flag_is_no_error() {
+    for flag in [None, Some(false)] {
+        let mut pair = Pair::new();
+        let call = pair.link().call_tool("say", json!({})).start();
+        pair.run();
+        let mut said = json!({"content": []});
+        if let Some(flag) = flag {
+            said["isError"] = flag.into();
+        }
+        pair.answer(Ok(Payload::of(&said).expect("it is JSON")));
+        assert!(!value_of(call).expect("a reply").is_error(), "{flag:?}");
+    }
+}
+
+#[test]
+fn reconnect_replaces_the_server_and_its_reason_is_in_the_end() {
+    let mut pair = Pair::new();
+    drop(pair.link().ready());
+    pair.run();
+    assert_eq!(pair.link().epoch().number(), 1);
+    pair.link().reconnect("a new version");
+    pair.run();
+    pair.advance_time(Duration::from_secs(60));
+    assert_eq!(pair.link().epoch().number(), 2);
+    assert_eq!(pair.link().state(), State::Ready);
+    let ended = pair.link().last_end().expect("the first ended").to_string();
+    assert!(ended.contains("a new version"), "{ended}");
+}
+
+#[test]
+fn new_watch_of_a_link_reaches_its_server() {
+    let mut pair = Pair::new();
+    drop(pair.link().ready());
+    pair.run();
+    let watched = |pair: &Pair| pair.server_owner.server().watched();
+    assert!(watched(&pair).tools, "the lists are watched unless told");
+    pair.link().watch(Watch::none());
+    pair.run();
+    assert_eq!(watched(&pair), Watch::none());
+}
+
+#[test]
+fn links_with_the_same_seed_do_not_retry_at_the_same_time() {
+    for seed in [0, u64::MAX] {
+        let retries = [(); 4].map(|()| {
+            let mut config = Config::child("handles", "1.0");
+            config.seed = seed;
+            config.policy.retry.first = Duration::from_secs(100);
+            config.policy.retry.cap = Duration::from_secs(100);
+            let mut pair = Pair::with(config);
+            pair.opens_fail = true;
+            drop(pair.link().ready());
+            pair.run();
+            assert_eq!(pair.link().state(), State::Waiting);
+            let owner = pair.owner.as_ref().expect("it was not dropped");
+            owner.poll_timeout().expect("the next attempt").at
+        });
+        assert!(retries.iter().any(|at| *at != retries[0]), "{retries:?}");
+    }
+}
+
+#[test]
+fn ask_that_was_answered_before_the_handler_came_is_not_passed_to_it() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    let asked = pair.tasks[0].context.ask("roots/list", None);
+    pair.run();
+    let ask = received(&mut events)
+        .iter()
+        .find_map(|event| match &**event {
+            Event::Ask(ask) => Some(ask.ask),
+            _ => None,
+        });
+    let roots = r#"{"roots":[]}"#.parse().expect("it is JSON");
+    drop(pair.link().answer(ask.expect("the question"), Ok(roots)));
+    pair.run();
+    value_of(asked).expect("an answer");
+    let passed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&passed);
+    pair.link().on_ask(move |_| {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    pair.run();
+    assert_eq!(passed.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn handler_of_asks_gets_their_parameters() {
+    let (mut pair, _events, _call) = link_with_roots_and_open_call();
+    let seen = Arc::new(Mutex::new(None));
+    let sink = Arc::clone(&seen);
+    pair.link().on_ask(move |ask| {
+        let params = ask.params().map(|params| params.as_str().to_owned());
+        *sink.lock().expect("no panic") = params;
+        ask.answer_with(&json!({"roots": []}));
+    });
+    let params = r#"{"_meta":{"why":"a test"}}"#;
+    let asked = pair.tasks[0].context.ask("roots/list", params.parse().ok());
+    pair.run();
+    value_of(asked).expect("an answer");
+    assert_eq!(seen.lock().expect("no panic").as_deref(), Some(params));
+}
+
+#[test]
+fn log_message_of_a_handler_reaches_the_client() {
+    let (mut pair, mut events, _call) = link_with_roots_and_open_call();
+    pair.link().watch(Watch::none().and_logs(LogLevel::Info));
+    pair.run();
+    let data = r#""it is full""#.parse().expect("it is JSON");
+    pair.tasks[0]
+        .context
+        .log(LogLevel::Error, Some("disk"), data);
+    pair.run();
+    let logged = received(&mut events).into_iter().filter_map(|event| {
+        let Event::Log {
+            level,
+            logger,
+            data,
+            ..
+        } = &*event
+        else {
+            return None;
+        };
+        Some((*level, logger.clone(), data.as_str().to_owned()))
+    });
+    let expected = (
+        LogLevel::Error,
+        Some("disk".into()),
+        r#""it is full""#.to_owned(),
+    );
+    assert_eq!(logged.collect::<Vec<_>>(), [expected]);
+}
+
+#[test]
+fn handler_that_waits_for_its_cancellation_goes_on_when_it_comes() {
+    let mut pair = Pair::new();
+    let call = pair.link().call_tool("say", json!({})).start();
+    pair.run();
+    let context = pair.tasks[0].context.clone();
+    let count = Arc::new(CountingWaker(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut cancelled = pin!(context.cancelled());
+    let polled = cancelled.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let blocked = context.clone();
+    std::thread::spawn(move || {
+        blocked.wait_cancelled();
+        sender.send(blocked.is_cancelled())
+    });
+    let early = receiver.recv_timeout(Duration::from_millis(50));
+    assert!(early.is_err(), "nothing was cancelled");
+    drop(call);
+    pair.run();
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    let polled = cancelled.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_ready());
+    let woken = receiver.recv_timeout(Duration::from_secs(10));
+    assert_eq!(woken, Ok(true));
 }
