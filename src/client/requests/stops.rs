@@ -94,3 +94,59 @@ impl Stops {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn seconds(stops: &PhaseStops, phase: Phase, now: u64) -> u64 {
+        stops.in_all(phase, at(now)) / 1_000_000_000
+    }
+
+    #[test]
+    fn holding_stops_the_clocks_of_sent_calls_only() {
+        let mut stops = PhaseStops::default();
+        assert!(stops.hold(true, at(10)));
+        assert!(!stops.hold(true, at(20)), "it was held before");
+        assert!(stops.are_some_stopped() && !stops.are_frozen());
+        for phase in [Phase::Sent(1), Phase::Listing(1)] {
+            assert!(stops.is_stopped(phase));
+            assert_eq!(seconds(&stops, phase, 30), 20);
+        }
+        for phase in [Phase::Waiting, Phase::Schema] {
+            assert!(!stops.is_stopped(phase));
+            assert_eq!(seconds(&stops, phase, 30), 0);
+        }
+        assert!(stops.hold(false, at(40)));
+        assert!(!stops.are_some_stopped());
+        assert!(stops.hold(true, at(100)));
+        assert_eq!(seconds(&stops, Phase::Sent(1), 101), 31);
+    }
+
+    #[test]
+    fn clocks_that_are_held_and_frozen_run_when_both_are_over() {
+        let mut stops = PhaseStops::default();
+        assert!(stops.freeze(true, at(10)));
+        assert!(stops.hold(true, at(20)));
+        assert!(stops.hold(false, at(30)));
+        assert!(stops.is_stopped(Phase::Sent(1)) && stops.is_stopped(Phase::Schema));
+        assert!(stops.hold(true, at(40)));
+        assert!(stops.freeze(false, at(50)));
+        assert!(stops.is_stopped(Phase::Sent(1)) && !stops.is_stopped(Phase::Waiting));
+        assert!(stops.hold(false, at(60)));
+        assert_eq!(seconds(&stops, Phase::Sent(1), 70), 50);
+        assert_eq!(seconds(&stops, Phase::Waiting, 70), 40);
+    }
+
+    #[test]
+    fn clock_of_a_call_that_waits_for_answers_never_runs() {
+        let stops = PhaseStops::default();
+        assert!(stops.is_stopped(Phase::Asking));
+        let before = seconds(&stops, Phase::Asking, 10);
+        assert_eq!(seconds(&stops, Phase::Asking, 25) - before, 15);
+    }
+}
