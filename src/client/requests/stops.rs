@@ -98,6 +98,7 @@ impl Stops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::watch::List;
 
     const fn at(seconds: u64) -> Instant {
         Instant::from_nanos(seconds * 1_000_000_000)
@@ -113,7 +114,7 @@ mod tests {
         assert!(stops.hold(true, at(10)));
         assert!(!stops.hold(true, at(20)), "it was held before");
         assert!(stops.are_some_stopped() && !stops.are_frozen());
-        for phase in [Phase::Sent(1), Phase::Listing(1)] {
+        for phase in [Phase::Sent(1), Phase::Listing(List::Tools)] {
             assert!(stops.is_stopped(phase));
             assert_eq!(seconds(&stops, phase, 30), 20);
         }
