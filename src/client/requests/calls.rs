@@ -15,7 +15,7 @@ use crate::client::requests::stops::PhaseStops;
 use crate::driver::{CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::{List, Setting};
-use crate::protocol::{Method, Owner, Repeat, method};
+use crate::protocol::{Method, Repeat, method};
 use crate::util::ascending_map::AscendingMap;
 
 #[derive(Debug)]
@@ -145,7 +145,6 @@ impl Call {
 
     /// The setting that the call changes, if any: see [`Setting::key`]. Only a relay's client makes such calls.
     pub(in crate::client) fn ordered_key(&self) -> Option<Box<str>> {
-        self.facts.filter(|facts| facts.owner == Owner::Link)?;
         let setting = Setting::read(&self.method, self.params.as_ref())?;
         Some(setting.key().into())
     }
@@ -409,9 +408,7 @@ impl Calls {
         let call = self.table.get(id)?;
         let known = (call.phase, call.clock.accepted());
         self.queue.leave(id, call);
-        if !self.stopped.is_empty() {
-            self.stopped.remove(&id);
-        }
+        self.stopped.remove(&id);
         self.table.discard(id);
         Some(known)
     }
@@ -460,19 +457,19 @@ impl Calls {
 
     /// Stops or restarts the clocks of sent calls. Returns the calls whose timers must be armed again.
     pub(in crate::client) fn hold(&mut self, held: bool, now: Instant) -> BTreeSet<CallId> {
-        let is_restart = self.stops.hold(held, now) && !held;
-        self.timers_to_arm(is_restart)
+        let is_new = self.stops.hold(held, now);
+        self.timers_to_arm(is_new)
     }
 
     /// Stops or restarts all clocks, because credentials are missing or there again. Returns the calls whose timers must be armed again.
     pub(in crate::client) fn freeze(&mut self, frozen: bool, now: Instant) -> BTreeSet<CallId> {
-        let is_restart = self.stops.freeze(frozen, now) && !frozen;
-        self.timers_to_arm(is_restart)
+        let is_new = self.stops.freeze(frozen, now);
+        self.timers_to_arm(is_new)
     }
 
-    /// Timers that were armed before a stop fire too early. Then they are armed again.
-    fn timers_to_arm(&mut self, is_restart: bool) -> BTreeSet<CallId> {
-        if is_restart && !self.stops.are_frozen() {
+    /// The timers that were armed while their clocks were stopped. Those that were armed before fire too early, and are armed again then.
+    fn timers_to_arm(&mut self, is_new: bool) -> BTreeSet<CallId> {
+        if is_new && !self.stops.are_frozen() {
             core::mem::take(&mut self.stopped)
         } else {
             BTreeSet::new()
@@ -494,7 +491,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::config::Policy;
+    use crate::client::config::{Limit, Policy};
     use crate::protocol::{Peer, TraceContext};
     use crate::util::Arc;
     use crate::wire::SHORT;
@@ -555,5 +552,75 @@ mod tests {
         assert_eq!(calls.sent_at(id), Some(early));
         assert!(calls.is_at_work(late));
         assert!(!calls.is_at_work(early));
+    }
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    /// A call that may take 100 seconds.
+    fn accept_for_100_seconds(calls: &mut Calls, now: Instant) -> CallId {
+        let limit = core::time::Duration::from_secs(100);
+        let options = CallOptions::new()
+            .with_idle(Limit::Never)
+            .with_total(Limit::After(limit));
+        let clock = Clock::new(now, &options, &Policy::interactive());
+        let call = Call::new("ping".into(), None, (None, None), options, clock);
+        calls.accept(call, now)
+    }
+
+    #[test]
+    fn stop_before_a_call_does_not_count_for_it() {
+        let mut calls = Calls::new(false);
+        calls.freeze(true, at(0));
+        calls.freeze(false, at(10));
+        let id = accept_for_100_seconds(&mut calls, at(20));
+        assert_eq!(calls.due(id, at(20)), Some(at(120)));
+        assert_eq!(calls.overdue(id, at(119)), None);
+        assert_eq!(calls.overdue(id, at(120)), Some(TimeLimit::Total));
+    }
+
+    #[test]
+    fn stop_moves_the_limit_of_a_call_also_if_its_phase_changes_afterwards() {
+        let mut calls = Calls::new(false);
+        let [first, second] = [(); 2].map(|()| accept_for_100_seconds(&mut calls, at(0)));
+        calls.freeze(true, at(10));
+        calls.freeze(false, at(20));
+        assert_eq!(calls.due(first, at(30)), Some(at(110)));
+        calls.sent(second, 1, at(30));
+        calls.hold(true, at(40));
+        calls.hold(false, at(70));
+        assert_eq!(calls.due(second, at(80)), Some(at(140)));
+        calls.asked(second, at(90));
+        calls.answered(second, at(95));
+        assert_eq!(calls.due(second, at(95)), Some(at(145)));
+    }
+
+    #[test]
+    fn timers_are_armed_again_if_they_were_armed_during_a_stop_that_is_over() {
+        let mut calls = Calls::new(false);
+        let [queued, sent, ended, asking] =
+            [(); 4].map(|()| accept_for_100_seconds(&mut calls, at(0)));
+        calls.sent(sent, 1, at(0));
+        calls.sent(ended, 2, at(0));
+        calls.asked(asking, at(0));
+        let arm_all = |calls: &mut Calls, now: u64| {
+            for id in [queued, sent, ended, asking] {
+                calls.due(id, at(now));
+            }
+        };
+        arm_all(&mut calls, 1);
+        assert!(calls.hold(true, at(2)).is_empty(), "no clock was stopped");
+        arm_all(&mut calls, 3);
+        assert!(calls.hold(true, at(4)).is_empty(), "nothing has changed");
+        calls.forget(ended);
+        assert_eq!(calls.hold(false, at(5)), [sent, asking].into());
+
+        assert!(calls.freeze(true, at(6)).is_empty());
+        arm_all(&mut calls, 7);
+        assert!(calls.hold(true, at(8)).is_empty(), "all are still stopped");
+        assert!(calls.hold(false, at(9)).is_empty(), "all are still stopped");
+        assert_eq!(calls.freeze(false, at(10)), [queued, sent, asking].into());
+        assert!(calls.freeze(false, at(11)).is_empty());
     }
 }
