@@ -32,14 +32,18 @@ impl Backoff {
     }
 }
 
-/// Connects, without a limit for replies. For blocking reads.
-pub(crate) async fn connect_blocking(shared: &Shared) -> RedisResult<MultiplexedConnection> {
-    connect(shared, None).await
+/// Connects, for reads that wait up to `wait` at Redis. A reply that takes longer than that and [`RESPOND`] is an error: the peer may be gone without a
+/// sign, and then no reply ever comes.
+pub(crate) async fn connect_blocking(
+    shared: &Shared,
+    wait: Duration,
+) -> RedisResult<MultiplexedConnection> {
+    connect(shared, wait + RESPOND).await
 }
 
 /// Connects, and makes the scripts known, which Redis forgets when it restarts.
 pub(crate) async fn connect_for_requests(shared: &Shared) -> RedisResult<MultiplexedConnection> {
-    let mut connection = connect(shared, Some(RESPOND)).await?;
+    let mut connection = connect(shared, RESPOND).await?;
     let mut load = redis::pipe();
     for script in SCRIPTS {
         load.cmd("SCRIPT").arg("LOAD").arg(script).ignore();
@@ -48,13 +52,10 @@ pub(crate) async fn connect_for_requests(shared: &Shared) -> RedisResult<Multipl
     Ok(connection)
 }
 
-async fn connect(
-    shared: &Shared,
-    response: Option<Duration>,
-) -> RedisResult<MultiplexedConnection> {
+async fn connect(shared: &Shared, response: Duration) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT))
-        .set_response_timeout(response);
+        .set_response_timeout(Some(response));
     let client = &shared.client;
     client
         .get_multiplexed_async_connection_with_config(&config)

@@ -1,6 +1,7 @@
 //! Reads the notes of other servers, in order and each once.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use everlink::Input;
 use everlink_tokio::http::StoreInputs;
@@ -14,8 +15,8 @@ use crate::connection::{self, Backoff};
 /// The most notes that are read at once.
 const AT_ONCE: usize = 256;
 
-/// How long a read waits for a note, in milliseconds. A connection that broke without a sign is found after this time.
-const WAIT: usize = 2_000;
+/// How long a read waits for a note. A connection that broke without a sign is found soon after this time.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// How far the notes are read.
 struct Cursor {
@@ -68,7 +69,7 @@ pub(crate) async fn run(shared: Shared, inputs: StoreInputs) {
     };
     let mut backoff = Backoff::new();
     loop {
-        if let Ok(mut connection) = connection::connect_blocking(&shared).await {
+        if let Ok(mut connection) = connection::connect_blocking(&shared, WAIT).await {
             while read(&shared, &mut connection, &mut cursor, &inputs)
                 .await
                 .is_ok()
@@ -101,7 +102,8 @@ async fn read(
                 .clone()
         }
     };
-    let options = StreamReadOptions::default().block(WAIT).count(AT_ONCE);
+    let wait = usize::try_from(WAIT.as_millis()).unwrap_or(usize::MAX);
+    let options = StreamReadOptions::default().block(wait).count(AT_ONCE);
     let from = [&keys.inbox, &keys.broadcast];
     let after = [&cursor.inbox, &broadcast];
     // Removes the notes that were read before: nobody reads them again, because a server that is started again has another inbox.
@@ -136,6 +138,57 @@ async fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+    use std::thread;
+
+    use everlink_tokio::http::ServerTransport;
+
+    use crate::RedisStore;
+
+    /// A peer that takes part in the greeting and answers nothing that comes after it. Reports each connection.
+    fn silent_redis() -> (u16, mpsc::Receiver<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (report, reports) = mpsc::channel();
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let mut socket = socket.expect("a connection");
+                report.send(()).expect("the test waits");
+                thread::spawn(move || {
+                    let mut buffer = [0; 4096];
+                    while let Ok(length @ 1..) = socket.read(&mut buffer) {
+                        let text = String::from_utf8_lossy(&buffer[..length]);
+                        if text.contains("XREVRANGE") {
+                            continue;
+                        }
+                        let commands = text.lines().filter(|line| line.starts_with('*')).count();
+                        let replies = "+OK\r\n".repeat(commands);
+                        socket.write_all(replies.as_bytes()).expect("it reads");
+                    }
+                });
+            }
+        });
+        (port, reports)
+    }
+
+    #[tokio::test]
+    async fn read_without_an_answer_ends_with_a_new_connection() {
+        let (port, reports) = silent_redis();
+        let store = RedisStore::new(&format!("redis://127.0.0.1:{port}")).expect("a URL");
+        let (_endpoint, _transport, port) = ServerTransport::with_store();
+        let reader = tokio::spawn(run(store.shared.clone(), port.inputs()));
+        let reconnected = tokio::task::spawn_blocking(move || {
+            let limit = Duration::from_secs(10);
+            reports.recv_timeout(limit)?;
+            reports.recv_timeout(limit)
+        });
+        let reconnected = reconnected.await.expect("it ends");
+        reader.abort();
+        reconnected.expect("a second connection");
+    }
 
     #[test]
     fn repeated_note_is_not_new() {
