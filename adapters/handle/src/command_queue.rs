@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use everlink::Instant;
 
-use crate::promise::{Pending, Promise, promise};
+use crate::promise::{Pending, Promise, add_waiter, promise};
 use crate::sync::{Mutex, lock, store_waker, wake};
 
 /// The handles' side of the command queue for a machine `M`. `C` is the type of commands that the owner runs itself.
@@ -176,7 +176,7 @@ impl<M, C> CommandReceiver<M, C> {
     pub(crate) fn next_command(&mut self) -> Option<Command<M, C>> {
         loop {
             match self.entries.pop() {
-                Some(Entry::Closed(promise)) => self.close_waiters.push(promise),
+                Some(Entry::Closed(promise)) => add_waiter(&mut self.close_waiters, promise),
                 Some(Entry::Command(command)) => return Some(command),
                 None => {
                     self.entries.others = VecDeque::new();
@@ -254,6 +254,20 @@ mod tests {
         run_queued(&mut receiver, &mut machine);
         assert_eq!(machine.len(), 100);
         assert_eq!(receiver.entries.others.capacity(), 0);
+    }
+
+    #[test]
+    fn those_who_no_longer_wait_for_the_end_are_dropped() {
+        let (queue, mut receiver) = CommandQueue::<Vec<u8>, u8>::new();
+        let waits = queue.closed();
+        for _ in 0..10_000 {
+            drop(queue.closed());
+            run_queued(&mut receiver, &mut Vec::new());
+        }
+        let waiters = receiver.close_waiters.len();
+        assert!(waiters < 10, "{waiters}");
+        drop(receiver);
+        assert_eq!(waits.wait(), Ok(()));
     }
 
     #[test]

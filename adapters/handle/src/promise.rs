@@ -73,6 +73,15 @@ impl<T, E> Promise<T, E> {
     }
 }
 
+/// Adds a promise to those that wait for one event. Before the list grows, drops those for which nobody waits any more. Without this, they would add
+/// up until the event comes: a loop may ask again in each round.
+pub(crate) fn add_waiter<T, E>(waiters: &mut Vec<Promise<T, E>>, promise: Promise<T, E>) {
+    if waiters.len() == waiters.capacity() {
+        waiters.retain(|waiter| Arc::strong_count(&waiter.0) > 1);
+    }
+    waiters.push(promise);
+}
+
 impl<T, E> fmt::Debug for Promise<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Promise")

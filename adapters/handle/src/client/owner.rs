@@ -17,7 +17,7 @@ use crate::command_queue::{Command, CommandReceiver};
 use crate::commands::{ClientCommand, LinkCommand};
 use crate::events::Subject;
 use crate::id_map::IdMap;
-use crate::promise::Promise;
+use crate::promise::{Promise, add_waiter};
 use crate::record::{OptionalRecorder, Recorder};
 use crate::sync::{lock, wake};
 use crate::trace::ConnectionSpan;
@@ -198,7 +198,7 @@ impl LinkOwner {
             }
             OwnerCommand::Ready(promise) => {
                 let _ = self.apply(now, ClientCommand::Link(LinkCommand::Connect));
-                self.ready_waiters.push(promise);
+                add_waiter(&mut self.ready_waiters, promise);
                 self.publish_state();
                 // A link that is still parked has only scheduled its attempt. It parks again if that fails, and the caller is answered then.
                 if self.client.state() != State::Parked {
