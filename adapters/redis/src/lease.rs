@@ -17,7 +17,7 @@ const RENEWALS: u32 = 5;
 /// How long the end of a lease may take.
 const END: Duration = Duration::from_millis(500);
 
-/// Renews the lease until it is dropped. The lease says whether the server takes new requests.
+/// Renews the lease until the writer has ended. The lease says whether the server takes new requests.
 pub(crate) async fn run(
     shared: Shared,
     inputs: StoreInputs,
@@ -43,8 +43,11 @@ pub(crate) async fn run(
                     inputs.feed(Input::Lease { valid_for });
                 }
                 inputs.feed(Input::Lease { valid_for });
-                // A change ends the pause; so does the end of the writer, which ends this task, too.
-                let _ = timeout(shared.lease / RENEWALS, leaves.changed()).await;
+                // A change ends the pause.
+                let changed = timeout(shared.lease / RENEWALS, leaves.changed()).await;
+                if let Ok(Err(_)) = changed {
+                    return;
+                }
             }
         }
         is_up.send_replace(false);
@@ -79,4 +82,43 @@ pub(crate) async fn end(shared: &Shared) {
         unlink.query_async::<()>(&mut connection).await
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use everlink_tokio::http::{ServerTransport, Store as _};
+
+    use crate::fake_redis::{fake_redis, ok};
+
+    fn renews(text: &str) -> bool {
+        text.contains("\r\nPX\r\n")
+    }
+
+    #[tokio::test]
+    async fn lease_is_not_renewed_after_its_store_was_dropped() {
+        let (store, reports) = fake_redis(|text| match renews(text) {
+            true => "$-1\r\n".to_owned(),
+            false => ok(text),
+        });
+        let (_endpoint, _transport, port) = ServerTransport::with_store();
+        let store = store.with_lease(Duration::from_millis(500));
+        let running = tokio::spawn(store.run(port));
+        let waits = tokio::task::spawn_blocking(move || {
+            while !reports
+                .recv_timeout(END * 20)
+                .is_ok_and(|text| renews(&text))
+            {}
+            reports
+        });
+        let reports = waits.await.expect("it is renewed");
+        running.abort();
+        assert!(running.await.is_err_and(|error| error.is_cancelled()));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let _ = reports.try_iter().count();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let renewed = reports.try_iter().filter(|text| renews(text)).count();
+        assert_eq!(renewed, 0);
+    }
 }

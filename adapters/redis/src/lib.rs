@@ -4,6 +4,8 @@
 // `writer` runs the requests of a server in order; `notes` reads what other servers tell it; `lease` says that it is alive.
 
 mod connection;
+#[cfg(test)]
+mod fake_redis;
 mod keys;
 mod lease;
 mod notes;
@@ -19,6 +21,7 @@ use everlink_tokio::http::{Store, StorePort};
 use redis::{Client, RedisError};
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use keys::Keys;
 
@@ -145,11 +148,12 @@ impl Store for RedisStore {
         let RedisStore { shared, is_up } = self;
         let (leaving, leaves) = watch::channel(false);
         let inputs = port.inputs();
-        let lease = tokio::spawn(lease::run(shared.clone(), inputs.clone(), is_up, leaves));
-        let notes = tokio::spawn(notes::run(shared.clone(), inputs));
+        // The tasks end with this future, even if it is dropped before its end.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(lease::run(shared.clone(), inputs.clone(), is_up, leaves));
+        tasks.spawn(notes::run(shared.clone(), inputs));
         writer::run(&shared, port, leaving).await;
-        lease.abort();
-        notes.abort();
+        tasks.shutdown().await;
         lease::end(&shared).await;
     }
 }

@@ -139,55 +139,28 @@ async fn read(
 mod tests {
     use super::*;
 
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
-    use std::sync::mpsc;
-    use std::thread;
-
     use everlink_tokio::http::ServerTransport;
 
-    use crate::RedisStore;
-
-    /// A peer that takes part in the greeting and answers nothing that comes after it. Reports each connection.
-    fn silent_redis() -> (u16, mpsc::Receiver<()>) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let (report, reports) = mpsc::channel();
-        thread::spawn(move || {
-            for socket in listener.incoming() {
-                let mut socket = socket.expect("a connection");
-                report.send(()).expect("the test waits");
-                thread::spawn(move || {
-                    let mut buffer = [0; 4096];
-                    while let Ok(length @ 1..) = socket.read(&mut buffer) {
-                        let text = String::from_utf8_lossy(&buffer[..length]);
-                        if text.contains("XREVRANGE") {
-                            continue;
-                        }
-                        let commands = text.lines().filter(|line| line.starts_with('*')).count();
-                        let replies = "+OK\r\n".repeat(commands);
-                        socket.write_all(replies.as_bytes()).expect("it reads");
-                    }
-                });
-            }
-        });
-        (port, reports)
-    }
+    use crate::fake_redis::{fake_redis, ok};
 
     #[tokio::test]
     async fn read_without_an_answer_ends_with_a_new_connection() {
-        let (port, reports) = silent_redis();
-        let store = RedisStore::new(&format!("redis://127.0.0.1:{port}")).expect("a URL");
+        let (store, reports) = fake_redis(|text| match text.contains("XREVRANGE") {
+            true => String::new(),
+            false => ok(text),
+        });
         let (_endpoint, _transport, port) = ServerTransport::with_store();
         let reader = tokio::spawn(run(store.shared.clone(), port.inputs()));
-        let reconnected = tokio::task::spawn_blocking(move || {
-            let limit = Duration::from_secs(10);
-            reports.recv_timeout(limit)?;
-            reports.recv_timeout(limit)
+        let waits = tokio::task::spawn_blocking(move || {
+            for _ in 0..2 {
+                let limit = Duration::from_secs(10);
+                while !reports.recv_timeout(limit)?.contains("XREVRANGE") {}
+            }
+            Ok::<_, std::sync::mpsc::RecvTimeoutError>(())
         });
-        let reconnected = reconnected.await.expect("it ends");
+        let reads_again = waits.await.expect("it ends");
         reader.abort();
-        reconnected.expect("a second connection");
+        reads_again.expect("a second read");
     }
 
     #[test]
