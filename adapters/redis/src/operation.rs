@@ -107,10 +107,14 @@ impl Operation {
                 keep,
             } => {
                 let key = keys.events(session);
-                if message.len() <= shared.event_bytes {
+                // A message over the limit is not kept. In a stream of requests, it is known that there was one.
+                let fits = message.len() <= shared.event_bytes;
+                if fits || !is_standalone(*stream) {
                     let add = batch.cmd("XADD").arg(&key).arg("MAXLEN").arg(shared.events);
                     let add = add.arg("*").arg("s").arg(stream).arg("n").arg(number);
-                    add.arg("m").arg(&**message);
+                    if fits {
+                        add.arg("m").arg(&**message);
+                    }
                 }
                 batch.cmd("PEXPIRE").arg(&key).arg(millis(*keep));
             }
@@ -222,27 +226,48 @@ fn replayed(reply: Value, stream: u64, after: u64) -> StoreAnswer {
                 .and_then(|text: &String| text.parse::<u64>().ok())
         };
         if let (Some(of), Some(number)) = (number("s"), number("n")) {
-            // A message that was stored twice, because the first reply of Redis was lost, is shown once.
-            if let Some(message) = fields.remove("m").filter(|_| of == stream) {
-                kept.insert(number, message);
+            // A message that was stored twice, because the first reply of Redis was lost, is shown once. One that was too long to keep has a number only.
+            if of == stream {
+                kept.insert(number, fields.remove("m"));
             }
         }
     }
-    let next = kept.range(after.saturating_add(1)..).next();
-    let is_complete = match next {
-        Some((number, _)) => *number == after + 1,
-        None => kept.contains_key(&after),
+    let is_complete = if is_standalone(stream) {
+        !kept.is_empty()
+    } else {
+        is_whole_after(&kept, after)
     };
     let events = kept.into_iter().filter(|(number, _)| *number > after);
     StoreAnswer::Events {
-        events: events.map(|(number, text)| (number, text.into())).collect(),
+        events: events
+            .filter_map(|(number, text)| Some((number, text?.into())))
+            .collect(),
         is_complete,
     }
+}
+
+/// Whether nothing is missing in a stream of requests after a number.
+fn is_whole_after(kept: &BTreeMap<u64, Option<String>>, after: u64) -> bool {
+    let Some(first) = after.checked_add(1) else {
+        return false;
+    };
+    let mut following = kept.range(first..).peekable();
+    if following.peek().is_none() {
+        return kept.contains_key(&after);
+    }
+    let mut expected = first..;
+    following.all(|(number, message)| message.is_some() && expected.next() == Some(*number))
+}
+
+/// Whether a stream belongs to no request. A gap in it is harmless.
+const fn is_standalone(stream: u64) -> bool {
+    stream % 2 == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RedisStore;
 
     fn entry(stream: u64, number: u64) -> Value {
         let text = |text: String| Value::BulkString(text.into_bytes());
@@ -276,12 +301,54 @@ mod tests {
             }
             other => panic!("{other:?}"),
         };
-        assert_eq!(replay(7, 1), (vec![2, 3, 5], true));
+        assert_eq!(replay(7, 1), (vec![2, 3, 5], false), "4 is missing");
         assert_eq!(replay(7, 3), (vec![5], false), "4 is missing");
+        assert_eq!(replay(7, 4), (vec![5], true));
+        assert_eq!(replay(8, 0), (vec![9], true), "it belongs to no request");
         assert_eq!(replay(7, 5), (vec![], true), "nothing follows");
         assert_eq!(replay(7, 6), (vec![], false), "the store never had it");
         assert_eq!(replay(9, 0), (vec![], false), "no such stream");
         assert_eq!(replay(7, u64::MAX), (vec![], false));
+    }
+
+    #[test]
+    fn message_that_is_too_long_to_keep_is_a_gap_in_a_stream_of_requests() {
+        let store = RedisStore::new("redis://127.0.0.1").expect("a URL");
+        let shared = store.with_events(256, 10).shared;
+        let append = |stream, length| {
+            let request = StoreRequest::Append {
+                session: "a".into(),
+                stream,
+                number: 2,
+                message: "m".repeat(length).into(),
+                keep: Duration::from_secs(1),
+            };
+            let mut batch = redis::pipe();
+            let count = Operation::new(request, 1).add_to(&mut batch, &shared, &Scripts::new());
+            let commands = String::from_utf8_lossy(&batch.get_packed_pipeline()).into_owned();
+            (count, commands.contains("\r\nm\r\n"))
+        };
+        assert_eq!(append(7, 10), (2, true));
+        assert_eq!(append(7, 11), (2, false), "only its number");
+        assert_eq!(append(8, 11), (1, false));
+        let too_long = |stream, number: u64| match entry(stream, number) {
+            Value::Array(parts) => match &parts[..] {
+                [id, Value::Array(fields)] => {
+                    Value::Array(vec![id.clone(), Value::Array(fields[..4].to_vec())])
+                }
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        for (stream, is_resumable) in [(7, false), (8, true)] {
+            let entries = || Value::Array(vec![entry(stream, 1), too_long(stream, 2)]);
+            let answer = |is_complete| StoreAnswer::Events {
+                events: Vec::new(),
+                is_complete,
+            };
+            assert_eq!(replayed(entries(), stream, 1), answer(is_resumable));
+            assert_eq!(replayed(entries(), stream, 2), answer(true));
+        }
     }
 
     #[test]
