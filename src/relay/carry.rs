@@ -6,7 +6,9 @@ use alloc::string::String;
 use core::time::Duration;
 
 use super::carried::{CarriedRequest, Purpose};
+use super::notifications::Waiting;
 use super::trace::{Trace, Verdict};
+use super::watch::WatchState;
 use super::{Event, Relay, Side, failure_text, notifications};
 use crate::client::{self, Behalf, Delivery, Failure, FailureKind, Outcome, Withdrawal};
 use crate::driver::{CallId, RequestId};
@@ -35,8 +37,13 @@ impl Relay {
                 params,
                 caller,
             } => {
-                self.questions.add_caller(&caller);
-                self.notifications.push(String::from(method), params);
+                let notification = Waiting {
+                    method: String::from(method),
+                    params,
+                    caller,
+                };
+                let most = self.config.upstream.limits.queued_bytes;
+                self.notifications.push(notification, most);
                 self.pass_notifications();
             }
             server::Event::Met(ref peer) => {
@@ -162,7 +169,7 @@ impl Relay {
         let Some(setting @ Setting::Unsubscribe(uri)) = &carried.setting else {
             return false;
         };
-        if self.config.has_one_host() || self.front.watchers_of(uri) < 2 {
+        if self.config.has_one_host() || !self.front.is_watched_without(&carried.caller, uri) {
             return false;
         }
         self.front
@@ -360,11 +367,17 @@ impl Relay {
                     }
                     self.front
                         .settle_setting(self.clock.now(), &carried.caller, setting);
-                    if let Setting::Subscribe(uri) = setting {
+                    match setting {
                         // Changes while the server was replaced were not seen.
-                        if carried.epoch < self.back.epoch() {
+                        Setting::Subscribe(uri) if carried.epoch < self.back.epoch() => {
                             self.announce(Change::Resource { uri: uri.clone() });
                         }
+                        // Another host subscribed meanwhile, and the server sees both as one.
+                        Setting::Unsubscribe(uri) if self.front.is_watched_exactly(uri) => {
+                            let watched = WatchState::with_lists(self.front.watched());
+                            self.back.watch(self.clock.now(), watched);
+                        }
+                        Setting::Level(_) | Setting::Subscribe(_) | Setting::Unsubscribe(_) => {}
                     }
                 }
                 let is_legacy = carried.peer.version.era() == Era::Legacy;
@@ -459,18 +472,19 @@ impl Relay {
 
     /// Sends the waiting notifications of hosts, if the server is ready.
     pub(super) fn pass_notifications(&mut self) {
-        while let Some((method, params)) = self.notifications.pop() {
-            match self
-                .back
-                .notify(self.clock.now(), method.clone(), params.clone())
-            {
-                Ok(()) => {}
+        while let Some(waiting) = self.notifications.pop() {
+            let (method, params) = (waiting.method.clone(), waiting.params.clone());
+            match self.back.notify(self.clock.now(), method, params) {
+                Ok(()) => self.questions.add_caller(&waiting.caller),
                 Err(client::Misuse::NotReady { .. }) => {
-                    return self.notifications.put_back(method, params);
+                    return self.notifications.put_back(waiting);
                 }
                 Err(client::Misuse::Closed) => {}
                 // The server's era has no such notification.
-                Err(_) => self.notifications.not_passed(Side::Upstream, &method),
+                Err(_) => {
+                    let method = &waiting.method;
+                    self.notifications.not_passed(Side::Upstream, method);
+                }
             }
         }
     }
@@ -519,7 +533,7 @@ impl Relay {
         if let Some(change) = notifications::change(&method, params.as_ref()) {
             let is_watched = match &change {
                 Change::List(_) => true,
-                Change::Resource { uri } => self.front.watchers_of(uri) > 0,
+                Change::Resource { uri } => self.front.is_watched_exactly(uri),
             };
             if is_watched && !self.config.has_one_host() {
                 // Each host gets the changes that it watches.

@@ -301,9 +301,16 @@ impl Server {
         self.watches.is_watched(uri)
     }
 
-    /// Returns the number of watchers of exactly this URI.
-    pub(crate) fn watchers_of(&self, uri: &str) -> usize {
-        self.watches.count_of(uri)
+    /// Whether a client watches exactly this URI.
+    pub(crate) fn is_watched_exactly(&self, uri: &str) -> bool {
+        self.watches.is_watched_without(None, uri)
+    }
+
+    /// Whether another client than this caller watches exactly this URI.
+    pub(crate) fn is_watched_without(&self, caller: &Caller, uri: &str) -> bool {
+        let shared = self.binding.shared_session();
+        let session = self.sessions.of_caller(caller, shared).ok();
+        self.watches.is_watched_without(session, uri)
     }
 
     /// The union of what all clients watch, with a copy of each URI. [`Event::Watching`] reports its changes.

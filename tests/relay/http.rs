@@ -845,6 +845,29 @@ fn ask_reaches_no_client_after_a_notification_of_another_client() {
     harness.finish();
 }
 
+/// The next server hears of a client by a notification that waited for it, too.
+#[test]
+fn ask_reaches_no_client_after_another_one_notified_the_server_that_was_to_come() {
+    for has_call in [true, false] {
+        let mut harness = Harness::new();
+        let (ann, eve) = (harness.open_session("ann"), harness.open_session("eve"));
+        harness.kill_server();
+        harness.send(&eve.notification("notifications/roots/list_changed", Value::Null));
+        let ann = has_call.then(|| harness.send(&ann.post(1, "tools/call", json!({"name": "x"}))));
+        let eve = harness.send(&eve.get());
+        harness.advance(seconds(60));
+        let notified = harness.received("notifications/roots/list_changed");
+        assert_eq!(notified.len(), 1);
+        harness.ask_for_ann();
+        if let Some(ann) = ann {
+            assert!(!harness.text(ann).contains("your number"));
+        }
+        assert_eq!(harness.text(eve).contains("your number"), !has_call);
+        assert_eq!(harness.replies_to_ask(77), usize::from(has_call));
+        harness.finish();
+    }
+}
+
 /// A peer cannot exceed the limits: the capabilities that all clients declare to the server have a common size limit,
 /// whatever the clients make up.
 #[test]
@@ -1029,6 +1052,41 @@ fn server_is_told_only_of_the_last_subscriber_that_unsubscribes() {
     let stream = harness.send(&sessions[1].post(2, "resources/unsubscribe", resource()));
     harness.reply_to_newest("resources/unsubscribe", json!({}));
     assert!(harness.text(stream).contains(r#""result":{}"#));
+    harness.finish();
+}
+
+/// The server sees all clients as one, so one that does not watch a resource must not end the subscription of another.
+#[test]
+fn client_without_a_subscription_does_not_end_that_of_another() {
+    let mut harness = Harness::new();
+    let (ann, eve) = (harness.open_session("ann"), harness.open_session("eve"));
+    let resource = || json!({"uri": "a:b"});
+    harness.send(&ann.post(1, "resources/subscribe", resource()));
+    harness.reply_to_newest("resources/subscribe", json!({}));
+    let stream = harness.send(&eve.post(1, "resources/unsubscribe", resource()));
+    assert!(harness.text(stream).contains(r#""result":{}"#));
+    assert!(harness.received("resources/unsubscribe").is_empty());
+    harness.finish();
+}
+
+#[test]
+fn subscription_is_renewed_that_another_client_ended_while_it_was_unanswered() {
+    let mut harness = Harness::new();
+    let (ann, eve) = (harness.open_session("ann"), harness.open_session("eve"));
+    let resource = || json!({"uri": "a:b"});
+    harness.send(&ann.post(1, "resources/subscribe", resource()));
+    harness.reply_to_newest("resources/subscribe", json!({}));
+    harness.send(&eve.post(1, "resources/subscribe", resource()));
+    harness.send(&ann.post(2, "resources/unsubscribe", resource()));
+    assert_eq!(harness.received("resources/unsubscribe").len(), 1);
+    harness.reply_to_newest("resources/subscribe", json!({}));
+    assert_eq!(harness.received("resources/subscribe").len(), 2);
+    harness.reply_to_newest("resources/unsubscribe", json!({}));
+    assert_eq!(
+        harness.received("resources/subscribe").len(),
+        3,
+        "for eve, who still watches it"
+    );
     harness.finish();
 }
 

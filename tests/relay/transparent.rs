@@ -1187,6 +1187,30 @@ fn host_of_both_eras_falls_back_to_a_legacy_server() {
     assert_eq!(harness.host_receives()["error"]["code"], -32602);
 }
 
+/// What waits for the host ends with its server. The next server gets one `initialize`, whenever the host falls back.
+#[test]
+fn server_that_ended_while_its_initialize_waited_is_followed_by_one_with_a_single_handshake() {
+    let mut harness = after_refused_discover();
+    let status = everlink::ExitStatus::Code(1);
+    for input in [Input::exited(status), Input::end(&[])] {
+        harness
+            .relay
+            .handle_upstream(Instant::ZERO, harness.epoch, input);
+    }
+    harness.drain_outputs();
+    harness.host_sends(&line(
+        json!({"id": 0, "method": "initialize", "params": initialize_params()}),
+    ));
+    let before = harness.epoch;
+    while harness.epoch == before {
+        let deadline = harness.relay.poll_timeout().expect("the relay reconnects");
+        harness.relay.handle_timeout(deadline.at);
+        harness.drain_outputs();
+    }
+    assert_eq!(harness.server_receives()["method"], "initialize");
+    assert!(harness.to_server.is_empty(), "{:?}", harness.to_server);
+}
+
 /// A host that asks again may still fall back.
 #[test]
 fn repeated_discover_is_refused_and_does_not_initialize_the_server() {

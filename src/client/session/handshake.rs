@@ -160,13 +160,17 @@ impl Handshake {
         self.dialect != Dialect::Modern && !self.is_known_modern() && self.initialize().is_some()
     }
 
+    /// Ends the handshake with its transport. The next one decides anew what waits.
+    pub(in crate::client) const fn end(&mut self) {
+        self.introduction = Introduction::Unasked;
+    }
+
     /// Starts the handshake on a new transport.
     pub(in crate::client) fn begin(&mut self) -> HandshakeStep {
         self.probed = false;
         self.corrected = false;
         self.is_inconclusive = false;
         self.first_try = None;
-        self.introduction = Introduction::Unasked;
         let legacy = match self.dialect {
             Dialect::Automatic => {
                 let preferred = self.preferred.filter(|_| !self.is_preference_refuted);

@@ -150,6 +150,7 @@ impl SessionState {
     pub(super) fn end(&mut self) {
         self.agreed = None;
         self.known_prefix = KnownPrefix::default();
+        self.handshake.end();
     }
 
     /// Declares other capabilities: at once to a modern server, and otherwise in the next handshake.

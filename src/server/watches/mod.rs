@@ -679,10 +679,19 @@ mod tests {
     }
 
     #[test]
-    fn watchers_of_one_uri_are_counted() {
-        let watchers = watching(["a:", "b:", "a:"]);
-        let counts = ["a:", "b:", "c:"].map(|uri| watchers.count_of(uri));
-        assert_eq!(counts, [2, 1, 0]);
+    fn uri_is_watched_without_a_client_if_another_one_watches_it() {
+        let [ann, eve] = [1, 2].map(SessionKey::from_number);
+        let mut watchers = watching(["a:"]);
+        for session in [ann, eve] {
+            watchers.begin(session, &["b:".into()].into(), None);
+        }
+        watchers.subscribe(ann, "c:");
+        let without = |session: Option<SessionKey>| {
+            ["a:", "b:", "c:", "d:"].map(|uri| watchers.is_watched_without(session, uri))
+        };
+        assert_eq!(without(None), [true, true, true, false]);
+        assert_eq!(without(Some(ann)), [true, true, false, false]);
+        assert_eq!(without(Some(eve)), [true, true, true, false]);
     }
 
     #[test]

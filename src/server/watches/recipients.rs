@@ -13,9 +13,11 @@ use crate::util::sorted::Sorted;
 use crate::wire::Id;
 
 impl Watches {
-    /// The number of watchers of exactly this URI.
-    pub(crate) fn count_of(&self, uri: &str) -> usize {
-        self.topics.get(uri).map_or(0, Sorted::len)
+    /// Whether another client than that of `session` watches exactly this URI.
+    pub(crate) fn is_watched_without(&self, session: Option<SessionKey>, uri: &str) -> bool {
+        let own = session.map(Watcher::Legacy);
+        let mut watchers = self.topics.get(uri).into_iter().flat_map(Sorted::keys);
+        watchers.any(|watcher| Some(*watcher) != own)
     }
 
     /// Whether any client is to be told of a change of this resource.
