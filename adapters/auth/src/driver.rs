@@ -323,7 +323,7 @@ impl Driver {
                 let redirect = RedirectSender(self.sender.clone());
                 self.options.person.visit(&url, &redirect);
             }
-            // The thread of an exchange that was aborted ends by itself, and its result is dropped.
+            // The thread of an exchange that was aborted ends by itself, at the time limit of the `Web` at the latest, and its result is dropped.
             _ => {}
         }
     }
