@@ -57,8 +57,11 @@ impl Scripts {
 /// A request of a server, until it is carried out.
 pub(crate) struct Operation {
     pub(crate) request: StoreRequest,
-    /// The number of the note, if the request is one. It is the same at each attempt, so that the receiver knows a repetition.
-    pub(crate) number: u64,
+    /// The number of the note, if the request is one, from the first attempt on. It is the same at each attempt, so that the receiver knows a
+    /// repetition.
+    number: Option<u64>,
+    /// Whether an earlier attempt may have been carried out.
+    may_be_done: bool,
     pub(crate) since: Instant,
     pub(crate) weight: usize,
 }
@@ -72,12 +75,33 @@ pub(crate) enum Outcome {
 }
 
 impl Operation {
-    pub(crate) fn new(request: StoreRequest, number: u64) -> Operation {
+    pub(crate) fn new(request: StoreRequest) -> Operation {
         Operation {
             weight: request.weight(),
             request,
-            number,
+            number: None,
+            may_be_done: false,
             since: Instant::now(),
+        }
+    }
+
+    /// An attempt begins. The number grows with each, and the note takes it, unless it has one.
+    pub(crate) fn begin(&mut self, last_note: &mut u64) {
+        if self.number.is_none() {
+            *last_note += 1;
+            self.number = Some(*last_note);
+        }
+    }
+
+    /// The attempt got no reply.
+    pub(crate) const fn unanswered(&mut self) {
+        self.may_be_done = true;
+    }
+
+    /// Redis has refused the attempt. Notes after this one may have arrived, so it would look like a repetition under its number.
+    pub(crate) const fn refused(&mut self) {
+        if !self.may_be_done {
+            self.number = None;
         }
     }
 
@@ -98,6 +122,7 @@ impl Operation {
         let keys = &shared.keys;
         let before = batch.cmd_iter().count();
         let [find, put, tell] = &scripts.0;
+        let number = self.number.unwrap_or_default();
         match &self.request {
             StoreRequest::Append {
                 session,
@@ -156,13 +181,13 @@ impl Operation {
                 let call = batch.cmd("EVALSHA").arg(tell).arg(2);
                 let call = call.arg(format!("{}{to}", keys.leases()));
                 let call = call.arg(format!("{}{to}", keys.inboxes()));
-                call.arg(shared.instance).arg(self.number).arg(&**note);
+                call.arg(shared.instance).arg(number).arg(&**note);
             }
             StoreRequest::Tell { to: None, note, .. } => {
                 let add = batch.cmd("XADD").arg(&keys.broadcast);
                 let add = add.arg("MAXLEN").arg("~").arg(BROADCASTS).arg("*");
                 let add = add.arg("f").arg(shared.instance);
-                add.arg("q").arg(self.number).arg("n").arg(&**note);
+                add.arg("q").arg(number).arg("n").arg(&**note);
             }
             StoreRequest::Touch { session, keep } => {
                 for key in [keys.session(session), keys.events(session)] {
@@ -324,7 +349,7 @@ mod tests {
                 keep: Duration::from_secs(1),
             };
             let mut batch = redis::pipe();
-            let count = Operation::new(request, 1).add_to(&mut batch, &shared, &Scripts::new());
+            let count = Operation::new(request).add_to(&mut batch, &shared, &Scripts::new());
             let commands = String::from_utf8_lossy(&batch.get_packed_pipeline()).into_owned();
             (count, commands.contains("\r\nm\r\n"))
         };

@@ -1,6 +1,7 @@
 //! Carries out the requests of a server in order, in batches. Repeats what failed until it is done.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -40,8 +41,7 @@ impl Queue {
             self.leaving.send_replace(true);
             return;
         }
-        self.last_note += 1;
-        let operation = Operation::new(request, self.last_note);
+        let operation = Operation::new(request);
         self.bytes += operation.weight;
         self.waiting.push_back(operation);
         while self.bytes > MOST_BYTES {
@@ -114,15 +114,16 @@ pub(crate) async fn run(shared: &Shared, mut port: StorePort, leaving: watch::Se
         }
         if !step(shared, &scripts, &inputs, &mut queue, &mut connection).await {
             queue.give_up(&inputs);
-            tokio::select! {
-                () = backoff.wait() => {}
-                request = port.recv() => match request {
-                    Some(request) => {
-                        queue.push(shared, request);
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                    None => is_open = false,
-                },
+            // New requests do not shorten the pause.
+            let mut pause = pin!(backoff.wait());
+            while is_open {
+                tokio::select! {
+                    () = &mut pause => break,
+                    request = port.recv() => match request {
+                        Some(request) => queue.push(shared, request),
+                        None => is_open = false,
+                    },
+                }
             }
         } else {
             backoff = Backoff::new();
@@ -169,9 +170,10 @@ async fn step(
     let mut batch = redis::pipe();
     let (mut sent, mut lengths) = (Vec::new(), Vec::new());
     while sent.len() < BATCH {
-        let Some(operation) = queue.pop() else {
+        let Some(mut operation) = queue.pop() else {
             break;
         };
+        operation.begin(&mut queue.last_note);
         lengths.push(operation.add_to(&mut batch, shared, scripts));
         sent.push(operation);
     }
@@ -180,16 +182,20 @@ async fn step(
         *connection = None;
         // Redis may have carried out a part of the batch. What must not be done twice is not repeated, and not answered.
         sent.retain(|operation| !operation.is_once());
+        sent.iter_mut().for_each(Operation::unanswered);
         queue.put_back(sent);
         return false;
     };
     let mut replies = replies.into_iter();
     let mut refused = Vec::new();
-    for (operation, length) in sent.into_iter().zip(lengths) {
+    for (mut operation, length) in sent.into_iter().zip(lengths) {
         match operation.read(replies.by_ref().take(length).collect()) {
             Outcome::Done(Some(input)) => inputs.feed(input),
             Outcome::Done(None) => {}
-            Outcome::Again => refused.push(operation),
+            Outcome::Again => {
+                operation.refused();
+                refused.push(operation);
+            }
         }
     }
     let is_done = refused.is_empty();
@@ -199,4 +205,77 @@ async fn step(
         *connection = None;
     }
     is_done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::convert::Infallible;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use everlink::Output;
+    use everlink_tokio::Transport as _;
+    use everlink_tokio::http::ServerTransport;
+
+    use crate::fake_redis::{fake_redis, ok};
+
+    fn tell(transport: &mut ServerTransport, note: &str) {
+        let request = StoreRequest::Tell {
+            lookup: None,
+            to: None,
+            note: note.into(),
+        };
+        let output = Output::<Infallible>::Store(Box::new(request));
+        transport.perform(output, &[]);
+    }
+
+    /// The texts that the peer reads with notes in them, until there are so many.
+    async fn texts_with_notes(reports: mpsc::Receiver<String>, count: usize) -> Vec<String> {
+        let waits = tokio::task::spawn_blocking(move || {
+            let reports = reports.iter().filter(|text| text.contains("\r\nXADD\r\n"));
+            reports.take(count).collect()
+        });
+        let waited = timeout(Duration::from_secs(20), waits).await;
+        waited.expect("notes").expect("it ends")
+    }
+
+    #[tokio::test]
+    async fn note_that_was_refused_comes_with_a_fresh_number() {
+        let (store, reports) = fake_redis(|text| match text.matches("\r\nXADD\r\n").count() {
+            0 => ok(text),
+            1 => "$3\r\n3-0\r\n".to_owned(),
+            _ => "-OOM no memory\r\n$3\r\n2-0\r\n".to_owned(),
+        });
+        let (_endpoint, mut transport, port) = ServerTransport::with_store();
+        tell(&mut transport, "first");
+        tell(&mut transport, "second");
+        let writes = tokio::spawn(async move {
+            run(&store.shared, port, watch::Sender::new(false)).await;
+        });
+        let texts = texts_with_notes(reports, 2).await;
+        writes.abort();
+        let number = |number: u8| format!("q\r\n$1\r\n{number}\r\n");
+        assert!(texts[0].contains(&number(1)) && texts[0].contains(&number(2)));
+        assert!(texts[1].contains("first") && !texts[1].contains("second"));
+        assert!(texts[1].contains(&number(3)), "{}", texts[1]);
+    }
+
+    #[tokio::test]
+    async fn new_requests_do_not_shorten_the_pause_between_attempts() {
+        let (store, reports) = fake_redis(|_| "-ERR no\r\n".repeat(9));
+        let (_endpoint, mut transport, port) = ServerTransport::with_store();
+        let writes = tokio::spawn(async move {
+            run(&store.shared, port, watch::Sender::new(false)).await;
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(600) {
+            tell(&mut transport, "note");
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        writes.abort();
+        let attempts = reports.try_iter().filter(String::is_empty).count();
+        assert!((1..=10).contains(&attempts), "{attempts}");
+    }
 }
