@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// How long the head of a request may take to arrive, and how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,7 +20,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum number of bytes buffered of what a client sends, the whole head of a request included, and of what it does not read.
 const MAX_BUFFERED: usize = 64 << 10;
 
-/// How long to wait when the system has no descriptor for another connection, because `accept` would fail again at once.
+/// How long to wait after `accept` failed, because it might fail again at once.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// How long a connection that is to be closed may still write.
@@ -46,6 +47,8 @@ struct Table {
     addresses: HashMap<IpAddr, ByKind>,
     /// The addresses, ordered by their number of connections.
     by_count: BTreeSet<(usize, IpAddr)>,
+    /// The time before which no connection is accepted, after `accept` failed.
+    accepts_from: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -127,6 +130,7 @@ impl Connections {
             open: HashMap::new(),
             addresses: HashMap::new(),
             by_count: BTreeSet::new(),
+            accepts_from: None,
         };
         Connections {
             table: Arc::new(Mutex::new(table)),
@@ -136,15 +140,26 @@ impl Connections {
     /// Waits for the next connection. Dropping this future loses none.
     pub async fn accept(&self, listener: &TcpListener) -> (TcpStream, Connection) {
         loop {
+            let from = self.table().accepts_from;
+            if let Some(from) = from {
+                sleep_until(from).await;
+                self.table().accepts_from = None;
+            }
             match listener.accept().await {
                 Ok((socket, from)) => return (socket, self.admit(from.ip())),
-                Err(_) => {
-                    // The system has no descriptor left, so an open connection is closed. If that does not help, it costs one client its connection.
-                    self.table().displace();
-                    sleep(ACCEPT_RETRY_DELAY).await;
-                }
+                Err(error) => self.accept_failed(&error),
             }
         }
+    }
+
+    /// Begins a pause, which lasts even if the future of [`accept`](Connections::accept) is dropped.
+    fn accept_failed(&self, error: &io::Error) {
+        let mut table = self.table();
+        // An open connection is closed. If that does not help, it costs one client its connection.
+        if is_out_of_descriptors(error) {
+            table.displace();
+        }
+        table.accepts_from = Some(Instant::now() + ACCEPT_RETRY_DELAY);
     }
 
     fn admit(&self, address: IpAddr) -> Connection {
@@ -166,6 +181,14 @@ impl Connections {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the process or the system has no descriptor left: `EMFILE` or `ENFILE`, which have these numbers on all Unix systems, or `WSAEMFILE`.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let numbers: &[i32] = if cfg!(windows) { &[10_024] } else { &[23, 24] };
+    error
+        .raw_os_error()
+        .is_some_and(|number| numbers.contains(&number))
 }
 
 /// Maps an IPv6 address to its /64 network, because one client usually has all 2^64 addresses of it.
@@ -372,6 +395,41 @@ mod tests {
         drop((lone, many));
         let table = connections.table();
         assert!(table.open.is_empty() && table.addresses.is_empty() && table.by_count.is_empty());
+    }
+
+    #[test]
+    fn only_a_lack_of_descriptors_displaces_a_connection() {
+        let connections = Connections::new(4);
+        let open: Vec<_> = (0..2)
+            .map(|_| connections.admit(from([127, 0, 0, 1])))
+            .collect();
+        connections.accept_failed(&io::ErrorKind::InvalidInput.into());
+        assert!(!open.iter().any(is_closed));
+        let number = if cfg!(windows) { 10_024 } else { 24 };
+        connections.accept_failed(&io::Error::from_raw_os_error(number));
+        assert_eq!(open.iter().filter(|one| is_closed(one)).count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn pause_after_an_error_outlives_the_future_that_accepts() {
+        // No connection can be accepted from a socket for datagrams.
+        let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let address = datagrams.local_addr().expect("an address");
+        datagrams.send_to(b"a", address).expect("it is sent");
+        datagrams.set_nonblocking(true).expect("a socket");
+        let listener = std::net::TcpListener::from(std::os::fd::OwnedFd::from(datagrams));
+        let listener = TcpListener::from_std(listener).expect("a runtime");
+        let connections = Connections::new(4);
+        let accept = || timeout(Duration::from_millis(2), connections.accept(&listener));
+        let begun = Instant::now();
+        let mut pauses = BTreeSet::new();
+        for _ in 0..10 {
+            assert!(accept().await.is_err());
+            pauses.extend(connections.table().accepts_from);
+        }
+        let most = begun.elapsed().as_millis() / ACCEPT_RETRY_DELAY.as_millis() + 1;
+        assert!((1..=most).contains(&(pauses.len() as u128)), "{pauses:?}");
     }
 
     #[test]
