@@ -8,8 +8,9 @@ use axum::extract::{OriginalUri, Request};
 use axum::routing::get;
 use everlink::server::Config;
 use everlink_handle::{Service, ServiceOwner};
+use tokio::task::JoinHandle;
 
-use super::server::build_server;
+use super::server::{build_server, flush};
 use super::{Endpoint, Protection, ServerTransport, Store};
 use crate::drive::Handler;
 
@@ -22,10 +23,11 @@ use crate::drive::Handler;
 ///
 /// Outside a runtime.
 pub fn router(config: Config, handler: impl Handler) -> (Router, Service) {
-    route(build_server(config, handler, ServerTransport::new()))
+    route(build_server(config, handler, ServerTransport::new()), None)
 }
 
-/// Creates a router like [`router`], for a server that keeps its sessions and their messages in `store`.
+/// Creates a router like [`router`], for a server that keeps its sessions and their messages in `store`. [`Service::shutdown`] waits up to 2 s for the
+/// end of the store.
 ///
 /// # Panics
 ///
@@ -36,8 +38,9 @@ pub fn router_with_store(
     handler: impl Handler,
 ) -> (Router, Service) {
     let (endpoint, transport, port) = ServerTransport::with_store();
-    tokio::spawn(store.run(port));
-    route(build_server(config, handler, (endpoint, transport)))
+    let store = tokio::spawn(store.run(port));
+    let server = build_server(config, handler, (endpoint, transport));
+    route(server, Some(store))
 }
 
 /// Creates a router like [`router`], for clients with a valid token. The second router serves the metadata of the server: merge it into the router of the
@@ -53,7 +56,8 @@ pub fn protected_router(
 ) -> (Router, Router, Service) {
     let (endpoint, transport) = ServerTransport::new();
     let endpoint = endpoint.with_protection(protection.clone());
-    let (router, service) = route(build_server(config, handler, (endpoint, transport)));
+    let server = build_server(config, handler, (endpoint, transport));
+    let (router, service) = route(server, None);
     let mut metadata = Router::new();
     let answer = || {
         let protection = protection.clone();
@@ -74,8 +78,14 @@ fn route(
         Service,
         impl Future<Output = ServiceOwner> + Send + 'static,
     ),
+    store: Option<JoinHandle<()>>,
 ) -> (Router, Service) {
-    tokio::spawn(driver);
+    // `shutdown` completes when the owner is dropped.
+    tokio::spawn(async move {
+        let owner = driver.await;
+        flush(store).await;
+        drop(owner);
+    });
     let router = Router::new().fallback(async move |mut request: Request| {
         // A nested router sees only a part of the path.
         if let Some(OriginalUri(uri)) = request.extensions().get().cloned() {

@@ -125,19 +125,23 @@ pub fn serve_at(
     store: Option<JoinHandle<()>>,
     handler: impl Handler,
 ) -> Service {
-    let flush = config.flush;
+    let grace = config.flush;
     let (endpoint, service, driver) = build_server(config, handler, transport);
     let driver = tokio::spawn(driver);
     // `shutdown` completes when the owner is dropped: here, after the last connection.
     tokio::spawn(async move {
-        let owner = endpoint.listen(listener, driver, flush).await;
-        // The last messages of sessions are on their way to the store.
-        if let Some(store) = store {
-            let _ = timeout(STORE_FLUSH, store).await;
-        }
+        let owner = endpoint.listen(listener, driver, grace).await;
+        flush(store).await;
         drop(owner);
     });
     service
+}
+
+/// Waits for the end of a server's store: after the end of the server, the last messages of sessions are on their way to it.
+pub(super) async fn flush(store: Option<JoinHandle<()>>) {
+    if let Some(store) = store {
+        let _ = timeout(STORE_FLUSH, store).await;
+    }
 }
 
 /// Creates a server, its endpoint, and the future that drives it until it is closed.

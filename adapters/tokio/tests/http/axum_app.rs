@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
@@ -14,7 +15,7 @@ use everlink::client::Event;
 use everlink::server::{Http, SsePaths};
 use everlink::{Config, Dialect};
 use everlink_tokio::Service;
-use everlink_tokio::http::{Connector, User, router};
+use everlink_tokio::http::{Connector, Store, StorePort, User, router, router_with_store};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,6 +72,28 @@ fn refused_call_succeeds_after_the_client_has_credentials() {
             link.shutdown().await.expect("it ends");
             app.stop().await;
         }
+    });
+}
+
+/// A store that takes a moment for its last messages.
+struct SlowStore(Arc<AtomicBool>);
+
+impl Store for SlowStore {
+    async fn run(self, mut port: StorePort) {
+        while port.recv().await.is_some() {}
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn shutdown_waits_for_the_last_messages_to_be_stored() {
+    run_isolated(async || {
+        let is_stored = Arc::new(AtomicBool::new(false));
+        let store = SlowStore(Arc::clone(&is_stored));
+        let (_router, service) = router_with_store(server_config(), store, tools().1);
+        service.shutdown().await.expect("it ends");
+        assert!(is_stored.load(Ordering::Relaxed));
     });
 }
 
