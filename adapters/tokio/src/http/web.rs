@@ -1,18 +1,24 @@
 //! Single HTTP exchanges, for whatever gets the credentials of a client.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use everlink::auth::{MAX_BODY, Request};
 use everlink::http::{Fields, ResponseHead};
-use everlink::{Epoch, Fault, StreamId};
+use everlink::{Epoch, Fault, FaultKind, StreamId};
 use everlink_handle::{Inbox, Web, WebResponse};
 use http::Uri;
 use http_body_util::BodyExt as _;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use super::client::{Connector, complete_fields, header_map};
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
 use super::fault::fault;
 use super::proxy_connector::ProxyConnector;
+
+/// How long an exchange may take that a thread waits for. The authorizer gives up before this, after its `exchange_timeout`, but cannot end an exchange.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Does single HTTP exchanges with the certificates and the proxy of a [`Connector`]. Its credentials and header fields are not sent.
 pub struct HttpWeb {
@@ -40,13 +46,21 @@ impl Connector {
 
 impl Web for HttpWeb {
     fn exchange(&self, request: Request) -> Result<WebResponse, Vec<Fault>> {
-        let exchanged = self.runtime.block_on(self.send(request));
+        let exchanged = self.runtime.block_on(self.send_within(request, LIMIT));
         exchanged.map_err(|fault| vec![fault])
     }
 }
 
 impl HttpWeb {
-    /// Sends a request, and returns the response with its body.
+    async fn send_within(&self, request: Request, limit: Duration) -> Result<WebResponse, Fault> {
+        let sent = timeout(limit, self.send(request)).await;
+        sent.unwrap_or_else(|_| {
+            let detail = format!("no whole response within {} s", limit.as_secs());
+            Err(Fault::with_detail(FaultKind::TimedOut, detail))
+        })
+    }
+
+    /// Sends a request, and returns the response with its body. Waits without a limit: drop the future to end the exchange.
     ///
     /// # Errors
     ///
@@ -93,5 +107,41 @@ impl HttpWeb {
             head: response_head.with_fields(Fields::from_iter(fields)),
             body: whole,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everlink::http::Url;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn exchange_with_a_silent_server_ends() {
+        for beginning in ["", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let server = tokio::spawn(async move {
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                let read = socket.read(&mut [0; 4096]).await;
+                assert!(read.is_ok_and(|length| length > 0));
+                let sent = socket.write_all(beginning.as_bytes()).await;
+                sent.expect("it reads");
+                // Until the client gives up.
+                let _ = socket.read_to_end(&mut Vec::new()).await;
+            });
+            let web = Connector::new().web();
+            let url = Url::parse(&format!("http://{address}/token")).expect("a URL");
+            let limit = Duration::from_millis(200);
+            let exchanged = timeout(
+                Duration::from_secs(20),
+                web.send_within(Request::get(url), limit),
+            );
+            let fault = exchanged.await.expect("it ends").expect_err("no response");
+            assert_eq!(fault.kind(), FaultKind::TimedOut);
+            server.await.expect("it sees the end");
+        }
     }
 }
