@@ -7,6 +7,8 @@ use everlink::client::{Delivery, Event, State};
 use everlink::{Instant, relay, server};
 use serde_json::{Value, json};
 
+use crate::system::wait_for_stderr;
+
 /// Prints the result of a command to standard output. A closed pipe is no error: the reader has read enough.
 pub(crate) fn print(text: &dyn Display) -> io::Result<()> {
     print_bytes(format!("{text}\n").as_bytes())
@@ -36,6 +38,24 @@ pub(crate) fn warn(text: &dyn Display) {
         "everlink: {}",
         blank_control_characters_except_newline(text)
     );
+}
+
+/// Writes to standard error, which the host may have made non-blocking. Errors are ignored because there is no other place to report them.
+pub(crate) fn write_to_stderr(mut bytes: &[u8]) {
+    let mut stderr = stderr().lock();
+    while !bytes.is_empty() {
+        match stderr.write(bytes) {
+            Ok(0) => return,
+            Ok(len) => bytes = &bytes[len..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if wait_for_stderr(&stderr).is_err() {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
 }
 
 /// Makes text from a server safe for one line of output: it can neither start a new line nor send control sequences to the terminal.
@@ -110,7 +130,7 @@ impl EventPrinter {
                 STDOUT_FAILED.notify_one();
             }
         } else {
-            let _ = writeln!(stderr(), "{line}");
+            write_to_stderr(format!("{line}\n").as_bytes());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Copies the server's standard error to that of this program or to a file. Does not depend on events.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write, stderr};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::Failure;
 use crate::args::Target;
-use crate::output::{EventPrinter, single_line, warn};
+use crate::output::{EventPrinter, single_line, warn, write_to_stderr};
 use crate::stderr_copy::{Backlog, Chunk, ServerStderr, block_on};
 use crate::system::{private, wait_for_stderr};
 
@@ -56,7 +56,7 @@ impl StderrPrinter {
     pub(super) fn show(&mut self, at: everlink::Instant, printer: &EventPrinter, chunk: Chunk) {
         match self.style {
             Style::Raw => {
-                write_all(&chunk.bytes);
+                write_to_stderr(&chunk.bytes);
                 if let Some(last) = chunk.bytes.last() {
                     self.is_mid_line = *last != b'\n';
                 }
@@ -92,7 +92,7 @@ impl StderrPrinter {
     /// Starts a new line for the guard's own output if the server is in the middle of a line.
     pub(super) fn start_new_line(&mut self) {
         if std::mem::take(&mut self.is_mid_line) {
-            write_all(b"\n");
+            write_to_stderr(b"\n");
         }
     }
 
@@ -119,25 +119,7 @@ impl StderrPrinter {
             }
             self.partial.clear();
         }
-        write_all(&output);
-    }
-}
-
-/// Writes to standard error, which the host may have made non-blocking. Errors are ignored because there is no other place to report them.
-fn write_all(mut bytes: &[u8]) {
-    let mut stderr = stderr().lock();
-    while !bytes.is_empty() {
-        match stderr.write(bytes) {
-            Ok(0) => return,
-            Ok(len) => bytes = &bytes[len..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if wait_for_stderr(&stderr).is_err() {
-                    return;
-                }
-            }
-            Err(_) => return,
-        }
+        write_to_stderr(&output);
     }
 }
 
