@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::args::Target;
 use crate::output::{EventPrinter, single_line, warn, write_to_stderr};
 use crate::stderr_copy::{Backlog, Chunk, ServerStderr, block_on};
-use crate::system::{private, wait_for_stderr};
+use crate::system::{open_at_once, private};
 
 /// The maximum number of bytes that are held until their line ends. 64 KiB is longer than any line that a person reads.
 const LINE_LIMIT: usize = 64 << 10;
@@ -163,7 +163,8 @@ pub(super) fn program_name(target: &Target) -> String {
     single_line(&name.unwrap_or_default().to_string_lossy())
 }
 
-/// Appends to this file on a thread of its own, because the file may be a pipe that nobody reads. The receiver resolves when everything is written.
+/// Appends to this file on a thread of its own, because the file may be a pipe that nobody reads, or not yet. The receiver resolves when everything is
+/// written.
 pub(super) fn append_to_file(
     path: &Path,
     backlog: Arc<Backlog>,
@@ -172,11 +173,27 @@ pub(super) fn append_to_file(
     // Readable only by the user, because a server may write secrets.
     let mut options = OpenOptions::new();
     private(options.append(true).create(true));
-    let mut file = options
-        .open(path)
-        .map_err(|error| format!("--server-stderr {name}: cannot be opened: {error}"))?;
-    let (done, written) = oneshot::channel();
+    let failed = |error| format!("--server-stderr {name}: cannot be opened: {error}");
+    let opened = open_at_once(&options, path).map_err(failed)?;
+    let (path, (done, written)) = (path.to_owned(), oneshot::channel());
     let write = move || {
+        let opened = opened.map_or_else(
+            || {
+                warn(&format_args!(
+                    "--server-stderr {name}: waiting for a program that reads this pipe"
+                ));
+                options.open(path)
+            },
+            Ok,
+        );
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                return warn(&format_args!(
+                    "--server-stderr {name}: cannot be opened: {error}; the guard continues without it"
+                ));
+            }
+        };
         while let Some(chunk) = block_on(backlog.next()) {
             let mut written = file.write_all(&chunk.bytes);
             if chunk.dropped > 0 {

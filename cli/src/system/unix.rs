@@ -6,11 +6,14 @@ use std::future::pending;
 use std::io::{self, StderrLock};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
+};
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::process::{Signal as ProcessSignal, getpid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -91,8 +94,34 @@ pub(crate) async fn stdout_closed() {
 
 /// Blocks until standard error can be written, after a write to it would have blocked. The host may have made it non-blocking.
 pub(crate) fn wait_for_stderr(stderr: &StderrLock<'_>) -> io::Result<()> {
-    poll(&mut [PollFd::new(stderr, PollFlags::OUT)], None)?;
-    Ok(())
+    let mut end = [PollFd::new(stderr, PollFlags::OUT)];
+    let mut polled = poll(&mut end, None);
+    while polled == Err(Errno::INTR) {
+        polled = poll(&mut end, None);
+    }
+    Ok(polled.map(drop)?)
+}
+
+/// Opens a file for writing without waiting. Returns `None` if it is a named pipe that nobody reads: to open that waits for a reader.
+pub(crate) fn open_at_once(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {
+    let mut at_once = options.clone();
+    at_once.custom_flags(OFlags::NONBLOCK.bits() as i32);
+    match at_once.open(path) {
+        Ok(file) => {
+            // Later writes wait again.
+            let flags = fcntl_getfl(&file)?;
+            fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+            Ok(Some(file))
+        }
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) && is_fifo(path) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn is_fifo(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 /// Makes files that these options create readable only by the user.

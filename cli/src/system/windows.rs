@@ -62,6 +62,11 @@ pub(crate) fn wait_for_stderr(_: &StderrLock<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Opens a file for writing. Opening never waits on Windows.
+pub(crate) fn open_at_once(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {
+    options.open(path).map(Some)
+}
+
 /// Changes nothing: a new file inherits the permissions of its directory, and only the user can read the files in the own profile.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
