@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::Failure;
 use crate::args::{LogFormat, Replay};
 use crate::guard::log::EventLog;
-use crate::output::{EventPrinter, as_json, print, severity};
+use crate::output::{EventPrinter, as_json, print, severity, warn};
 use crate::recording::{ReplayResult, ReplayedEvent, Replayer, Setup};
 use crate::system::{make_private, private};
 use crate::timeline::{self, Builder, Timeline};
@@ -18,10 +18,10 @@ use crate::timeline::{self, Builder, Timeline};
 pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
     let (setup, replayer) = Replayer::open(&args.file)?;
     if let Some(version) = setup.other_version() {
-        eprintln!(
-            "everlink: recorded by everlink {version}; this is everlink {}, which may behave differently",
+        warn(&format_args!(
+            "recorded by everlink {version}; this is everlink {}, which may behave differently",
             env!("CARGO_PKG_VERSION")
-        );
+        ));
     }
     if let Some(out) = &args.html {
         return write_timeline(args, out, &setup, replayer);
@@ -57,18 +57,20 @@ pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
 /// Says whether the replay is the same as the recording, and whether the recording is complete.
 fn report(result: &ReplayResult) -> Result<ExitCode, Failure> {
     if let Some(cut) = cut(result) {
-        eprintln!("everlink: {cut}");
+        warn(&cut);
     }
     match &result.difference {
         None => {
-            eprintln!(
-                "everlink: {} events, the same as in the recording",
+            warn(&format_args!(
+                "{} events, the same as in the recording",
                 result.events
-            );
+            ));
             Ok(ExitCode::SUCCESS)
         }
         Some(difference) => {
-            eprintln!("everlink: the replay differs from the recording. {difference}");
+            warn(&format_args!(
+                "the replay differs from the recording. {difference}"
+            ));
             Ok(ExitCode::FAILURE)
         }
     }
@@ -125,11 +127,11 @@ fn write_timeline(
     timeline::write_page(&mut file, &timeline, &about)
         .and_then(|()| file.flush())
         .map_err(failed)?;
-    eprintln!(
-        "everlink: {} steps and {} calls in {}",
+    warn(&format_args!(
+        "{} steps and {} calls in {}",
         timeline.rows.len(),
         timeline.calls.len(),
         out.display()
-    );
+    ));
     report(&result?)
 }

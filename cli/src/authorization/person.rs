@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::AuthOptions;
 use crate::Failure;
 use crate::args::LogFormat;
-use crate::output::warn;
+use crate::output::{warn, write_to_stderr};
 
 /// Who can be asked to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ fn say(audience: Audience, text: &str, kind: &str, details: Value) {
             let mut entry = details;
             entry["event"] = json!(text);
             entry["kind"] = json!(kind);
-            eprintln!("{entry}");
+            write_to_stderr(format!("{entry}\n").as_bytes());
         }
         Audience::Host(LogFormat::Text) | Audience::Terminal => warn(&text),
     }

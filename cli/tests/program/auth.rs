@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -438,6 +440,27 @@ fn json_log_has_the_sign_in_page_as_an_event_with_a_kind() {
     host.handshake();
     assert_eq!(host.disconnect().code(), Some(0));
     signing_in.join().expect("the person signs in");
+}
+
+/// Nobody reads the log, in which the guard says that the tokens cannot be stored.
+#[test]
+fn guard_whose_stderr_is_closed_still_signs_in() {
+    let user = User::new("closed-stderr");
+    fs::create_dir_all(&user.store).expect("a directory");
+    let file = user.store.join("file");
+    fs::write(&file, "").expect("a file");
+    let (stderr, reader) = UnixStream::pair().expect("a socket");
+    drop(reader);
+    let mut guard = user.command("guard", &["--follow-sign-in", "--log", "json"]);
+    guard
+        .env("EVERLINK_AUTH_DIRECTORY", file.join("auth"))
+        .stderr(OwnedFd::from(stderr));
+    let mut host = Host::of(&mut guard);
+    host.handshake();
+    host.send_call(2, "greet", &json!({}));
+    let reply = host.receive(2);
+    assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
+    assert_eq!(host.disconnect().code(), Some(0));
 }
 
 /// Hosts give up after 60 s, so the guard answers after 20 s. The sign-in goes on.
