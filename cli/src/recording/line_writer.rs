@@ -1,8 +1,11 @@
 //! Writes the lines of a recording to its file, in order. Holds a line back until the bytes in it are redacted. Does not know what lines mean.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use everlink::{Epoch, Instant, StreamId};
 use serde::Serialize;
@@ -10,12 +13,16 @@ use serde::Serialize;
 use super::line_buffer::{LineBuffer, Source};
 use super::parts::PartWriter;
 use super::redact::{EventMask, Mask};
+use crate::output::warn;
 
 /// The maximum number of bytes in held lines. Above it, an unfinished name or text is treated as unknown.
 pub(super) const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The buffer is written to the file when it has this many bytes, at the latest.
 const MAX_BUFFERED_BYTES: usize = 64 << 10;
+
+/// How long the driver waits for a warning to be written. It warns once.
+const WARNING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The file of a recording, and the lines that are not written yet.
 pub(super) struct LineWriter {
@@ -296,10 +303,9 @@ impl LineWriter {
         if let Err(error) = result {
             self.file = None;
             let path = self.path.display();
-            let _ = writeln!(
-                io::stderr(),
-                "everlink: the recording {path} cannot be written: {error}; the link continues without it"
-            );
+            warn_in_time(format!(
+                "the recording {path} cannot be written: {error}; the link continues without it"
+            ));
         }
     }
 
@@ -313,6 +319,20 @@ impl LineWriter {
     #[cfg(test)]
     pub(super) fn held(&self) -> (usize, usize) {
         (self.held.len(), self.held_bytes)
+    }
+}
+
+/// Warns on another thread, because the driver must not wait for a reader of standard error.
+fn warn_in_time(text: String) {
+    let (done, written) = channel();
+    let write = move || {
+        warn(&text);
+        let _ = done.send(());
+    };
+    let thread = thread::Builder::new().name("recording-warning".into());
+    if thread.spawn(write).is_ok() {
+        // The program may be about to end.
+        let _ = written.recv_timeout(WARNING_TIMEOUT);
     }
 }
 
