@@ -193,7 +193,14 @@ impl EventLog {
                 biased;
                 Some(chunk) = chunk => {
                     self.show(chunk);
-                    continue;
+                    // A server that never stops writing must not keep the log from its own lines.
+                    if let Ok(remark) = remarks.try_recv() {
+                        self.log_remark(&remark);
+                    }
+                    match events.try_recv() {
+                        Some(event) => Some(event),
+                        None => continue,
+                    }
                 }
                 Some(remark) = remarks.recv() => {
                     self.log_remark(&remark);
@@ -208,6 +215,10 @@ impl EventLog {
                 Some(event) => self.log(events.at(), &event),
                 None => break,
             }
+        }
+        // The server has ended, so this does, too.
+        while let Some(chunk) = backlog.as_ref().and_then(|backlog| backlog.try_next()) {
+            self.show(chunk);
         }
         self.end_line();
         while let Some(remark) = remarks.recv().await {
@@ -231,7 +242,8 @@ impl EventLog {
     fn show_before_event(&mut self, backlog: &Backlog) {
         let begun = std::time::Instant::now();
         loop {
-            while let Some(chunk) = backlog.try_next() {
+            // This is everything that the server wrote until now. While it is shown, the server may write more.
+            if let Some(chunk) = backlog.try_next() {
                 self.show(chunk);
             }
             let printer = self.stderr_printer.as_ref();
