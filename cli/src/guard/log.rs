@@ -33,8 +33,8 @@ const MAX_MESSAGE_HINT: &str = "--max-message raises the limit";
 const STDOUT_HINT: &str = "ignored, because stdout is for MCP messages; the server should write such text to stderr; further text is counted but not shown";
 
 /// The client reports each of the first 8 lines of noise of a connection, and then only those whose number is a power of two. So a last reported
-/// count above 8 is a lower bound.
-const EXACT_NOISE_COUNT: u64 = 8;
+/// count of 8 or more is a lower bound.
+const MIN_INEXACT_COUNT: u64 = 8;
 
 /// A log line that says where something is served.
 pub(super) struct Notice {
@@ -382,7 +382,7 @@ impl EventLog {
         else {
             return;
         };
-        let at_least = if count > EXACT_NOISE_COUNT {
+        let at_least = if count >= MIN_INEXACT_COUNT {
             "at least "
         } else {
             ""
