@@ -303,7 +303,7 @@ impl Connection {
             attributes::text(span, ATTRIBUTES, "everlink.cause", cause);
             match ended.exit {
                 Some(ExitStatus::Code(code)) => {
-                    let code = u64::try_from(code).unwrap_or_default();
+                    let code = exit_code(code);
                     attributes::number(span, ATTRIBUTES, "process.exit.code", code);
                 }
                 Some(ExitStatus::Signal(signal)) => {
@@ -325,5 +325,21 @@ impl Connection {
             span.splice(&self.events);
             span.splice(&endpoints.back);
         });
+    }
+}
+
+/// Codes are 32 bits without a sign. On Windows, that of a crash has the highest bit set.
+fn exit_code(code: i32) -> u64 {
+    u64::from(code as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_code_of_a_crash_on_windows_keeps_its_value() {
+        assert_eq!(exit_code(0xC000_0005_u32 as i32), 0xC000_0005);
+        assert_eq!(exit_code(71), 71);
     }
 }
