@@ -52,6 +52,14 @@ struct BacklogState {
     has_ended: bool,
 }
 
+impl BacklogState {
+    fn take(&mut self) -> Option<Chunk> {
+        let chunk = &mut self.pending;
+        let is_empty = chunk.bytes.is_empty() && chunk.dropped == 0;
+        (!is_empty).then(|| std::mem::take(chunk))
+    }
+}
+
 /// A piece of the server's standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
@@ -66,11 +74,13 @@ impl Backlog {
         loop {
             // A `push` between here and the await is not lost: `Notify` stores its permit.
             let changed = self.changed.notified();
-            if let Some(chunk) = self.try_next() {
-                return Some(chunk);
-            }
-            if self.lock().has_ended {
-                return None;
+            {
+                // One lock: the last piece and the end may both arrive between two of them.
+                let mut state = self.lock();
+                let chunk = state.take();
+                if chunk.is_some() || state.has_ended {
+                    return chunk;
+                }
             }
             changed.await;
         }
@@ -78,9 +88,7 @@ impl Backlog {
 
     /// Returns the next piece, if there is one.
     pub(crate) fn try_next(&self) -> Option<Chunk> {
-        let chunk = &mut self.lock().pending;
-        let is_empty = chunk.bytes.is_empty() && chunk.dropped == 0;
-        (!is_empty).then(|| std::mem::take(chunk))
+        self.lock().take()
     }
 
     fn push(&self, bytes: &[u8]) {
