@@ -2,7 +2,6 @@
 //! and version.
 
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,8 +38,8 @@ pub(super) struct Monitor {
     is_process: bool,
     can_restart: bool,
     model: Mutex<Model>,
-    /// The number of the newest version of the model.
-    version: watch::Sender<u64>,
+    /// The number of the newest version of the model. `None` after the relay has ended.
+    version: watch::Sender<Option<u64>>,
 }
 
 struct Model {
@@ -95,7 +94,7 @@ impl Monitor {
             is_process,
             can_restart,
             model: Mutex::new(model),
-            version: watch::Sender::new(0),
+            version: watch::Sender::new(Some(0)),
         })
     }
 
@@ -103,8 +102,13 @@ impl Monitor {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Updates the model until the relay has ended.
-    pub(super) async fn run(self: Arc<Self>, mut events: Events<relay::Event>) {
+    /// Updates the model until the relay has ended. Then ends all subscriptions.
+    pub(super) async fn run(self: Arc<Self>, events: Events<relay::Event>) {
+        self.follow(events).await;
+        self.version.send_replace(None);
+    }
+
+    async fn follow(&self, mut events: Events<relay::Event>) {
         let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut updated = Instant::now() - MIN_PAUSE;
@@ -129,7 +133,8 @@ impl Monitor {
                 return;
             };
             self.model().refresh(status, is_tick);
-            self.version.send_modify(|version| *version += 1);
+            self.version
+                .send_modify(|version| *version = version.map(|number| number + 1));
         }
     }
 
@@ -143,15 +148,20 @@ impl Monitor {
                 self.model().refresh(status, false);
             }
             let mut text = self.event("snapshot", true);
-            let mut closed = pin!(self.guard.closed());
             loop {
                 if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(text) {
                     return;
                 }
+                // The end may have come before the subscription.
+                if version.borrow().is_none() {
+                    return;
+                }
                 tokio::select! {
                     changed = version.changed() => if changed.is_err() { return },
-                    _ = &mut closed => return,
                     () = sender.closed() => return,
+                }
+                if version.borrow().is_none() {
+                    return;
                 }
                 text = self.event("update", false);
             }
