@@ -223,18 +223,13 @@ fn kind(event: &Event) -> &'static str {
 /// Names an event of the end that serves the host. Differs from the names of the link, so that a program need not look at the side.
 fn host_kind(event: &server::Event) -> &'static str {
     match event {
-        server::Event::Answered { .. } => "host_answered",
-        server::Event::Cancelled { .. } => "host_cancelled",
         server::Event::Closed { .. } => "host_closed",
         server::Event::Draining { .. } => "host_draining",
         server::Event::Initialized => "host_initialized",
         server::Event::Met(_) => "host_met",
         server::Event::Noise(_) => "host_noise",
         server::Event::NotificationsDropped { .. } => "notifications_dropped",
-        server::Event::Notified { .. } => "host_notified",
         server::Event::Refused(_) => "refused",
-        server::Event::Request(_) => "host_request",
-        server::Event::Watching(_) => "host_watching",
         _ => "other",
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use everlink::client::{self, Cause, Ended, Failure as CallFailure, FailureKind, Noise, Outcome};
+use everlink::client::{self, Cause, Ended, Failure as CallFailure, FailureKind, Noise};
 use everlink::relay::Event;
 use everlink::server::{self, RefusalCause, Refused};
 use everlink::{Epoch, Instant};
@@ -434,13 +434,6 @@ fn without_stderr(event: &Event, quotes_at_end: bool) -> Option<Event> {
     };
     match event {
         Event::Lost(failure) => Some(Event::Lost(lost(failure))),
-        Event::Upstream(client::Event::Done {
-            call,
-            outcome: Outcome::Failed(failure),
-        }) => Some(Event::Upstream(client::Event::Done {
-            call: *call,
-            outcome: Outcome::Failed(lost(failure)),
-        })),
         Event::Upstream(client::Event::Ended(ended)) if !quotes_at_end => {
             Some(Event::Upstream(client::Event::Ended(brief(ended))))
         }
