@@ -1,11 +1,15 @@
 //! Tests how a guard shows its server's standard error, and text on the server's standard output.
 
-use std::io::Read;
-use std::process::{ChildStderr, Stdio};
-use std::sync::mpsc::Receiver;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{ChildStderr, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::guard::Host;
@@ -235,6 +239,103 @@ fn text_on_server_stdout_is_logged_once_with_a_hint_and_then_counted() {
         let count = format!("ignored lines on the stdout of connection {connection}: 3");
         assert_eq!(output.matches(&count).count(), 1, "{output}");
     }
+}
+
+/// Only some of the later lines are reported, so the guard knows a lower bound.
+#[test]
+fn count_of_ignored_lines_that_is_not_exact_says_so() {
+    for (lines, count) in [(7, "7"), (10, "at least 8")] {
+        let script = format!(
+            "for n in $(seq {lines}); do echo \"line $n\"; done; exec '{EVERLINK}' demo-server"
+        );
+        let (mut host, stderr) = start(&[], &["sh", "-c", &script]);
+        host.handshake_and_echo();
+        let output = remaining_output(host, stderr);
+        let words = format!("ignored lines on the stdout of connection 1: {count}\n");
+        assert!(output.contains(&words), "{output}");
+    }
+}
+
+/// The file is a named pipe. The host is served before somebody reads it, and the text is not lost.
+#[test]
+fn guard_serves_while_nobody_reads_the_pipe_for_the_server_stderr() {
+    let pipe = TempFile::new("stderr-pipe");
+    let made = Command::new("mkfifo").arg(&pipe.0).status();
+    assert!(made.expect("a program").success());
+    let options = ["--server-stderr", pipe.path()];
+    let (mut host, stderr) = start(&options, &server_with_stderr("warming up\\n"));
+    let lines = lines_of(stderr);
+    host.handshake_and_echo();
+    wait_until_a_line(&lines, "waiting for a program", |line| {
+        line.contains("stderr-pipe: waiting for a program that reads this pipe")
+    });
+    let written = File::open(&pipe.0).expect("the guard opens the other end");
+    wait_for(&lines_of(written), "warming up");
+    assert_eq!(host.disconnect().code(), Some(0));
+    // Nobody reads, and the guard can be told to end.
+    let (mut host, _stderr) = start(&options, &server_with_stderr("warming up\\n"));
+    host.handshake_and_echo();
+    kill_process(Pid::from_child(&host.process), Signal::TERM).expect("the process exists");
+    assert_eq!(host.wait_for_exit().code(), Some(0));
+}
+
+/// The lines of the log appear among those of a server that writes faster than they are read.
+#[test]
+fn log_is_shown_while_the_server_floods_its_stderr() {
+    let script = format!("yes 'a line' >&2 & exec '{EVERLINK}' demo-server");
+    let (mut host, mut stderr) = start(&[], &["sh", "-c", &script]);
+    let (sender, shown) = channel();
+    let reader = thread::spawn(move || {
+        let (mut seen, mut buffer) = (String::new(), vec![0; 64 << 10]);
+        while !seen.contains("connection 1 is ready") {
+            // A write of the guard may be read in two parts.
+            seen = seen.split_off(seen.rfind('\n').unwrap_or(0));
+            let len = stderr.read(&mut buffer).expect("a pipe");
+            seen += &text(&buffer[..len]);
+            thread::sleep(Duration::from_millis(20));
+        }
+        sender.send(()).expect("the test waits");
+        // The pipe must be read to the end.
+        std::io::copy(&mut stderr, &mut std::io::sink()).expect("a pipe");
+    });
+    host.handshake_and_echo();
+    shown.recv_timeout(TIMEOUT).expect("the log is shown");
+    assert_eq!(host.disconnect().code(), Some(0));
+    reader.join().expect("the stream is read");
+}
+
+/// A stream that the host has made non-blocking cuts no line.
+#[test]
+fn json_log_on_a_non_blocking_stderr_has_whole_lines() {
+    let (stderr, reader) = UnixStream::pair().expect("a socket");
+    stderr.set_nonblocking(true).expect("a socket");
+    let script = format!("yes 0123456 | head -c 80000 >&2; exec '{EVERLINK}' demo-server");
+    let server = ["sh", "-c", &script];
+    let stderr = Stdio::from(OwnedFd::from(stderr));
+    let mut host = Host::start(stderr, &["--log", "json"], &server);
+    host.handshake_and_echo();
+    let lines = lines_of(reader);
+    assert_eq!(host.disconnect().code(), Some(0));
+    let mut shown = 0;
+    for line in lines {
+        let entry: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+        shown += usize::from(entry["stderr"] == "0123456");
+    }
+    assert_eq!(shown, 10_000);
+}
+
+/// The recording fails, and nobody reads the stream on which the guard says so.
+#[test]
+fn guard_serves_if_the_recording_fails_and_stderr_is_full() {
+    let (mut stderr, _reader) = UnixStream::pair().expect("a socket");
+    stderr.set_nonblocking(true).expect("a socket");
+    while stderr.write(&[b'x'; 512]).is_ok() {}
+    stderr.set_nonblocking(false).expect("a socket");
+    let stderr = Stdio::from(OwnedFd::from(stderr));
+    let options = ["--log", "off", "--record", "/dev/full"];
+    let mut host = Host::start(stderr, &options, &[EVERLINK, "demo-server"]);
+    host.handshake_and_echo();
+    assert_eq!(host.disconnect().code(), Some(0));
 }
 
 /// The log uses words that people know, and not the terms of this project.
