@@ -18,6 +18,8 @@ pub struct ChildTransport<I: ChildIo> {
     opening: Option<Opening>,
     child: Option<Child<I>>,
     spawn_results: Inbox<(Epoch, Spawned)>,
+    /// How many spawns have begun and not reported yet. Those that nobody waits for are late.
+    spawning: usize,
 }
 
 type Spawned = Result<(ProcessTree, Pipes), Fault>;
@@ -77,6 +79,7 @@ impl<I: ChildIo> ChildTransport<I> {
             opening: None,
             child: None,
             spawn_results: Inbox::new(),
+            spawning: 0,
         }
     }
 
@@ -86,6 +89,7 @@ impl<I: ChildIo> ChildTransport<I> {
             close_when_spawned: false,
             kill_when_spawned: false,
         });
+        self.spawning += 1;
         let sender = self.spawn_results.sender();
         // A process tree that is not received is dropped, which kills it.
         self.spawner
@@ -95,6 +99,7 @@ impl<I: ChildIo> ChildTransport<I> {
     /// Attaches the child that was spawned. Drops those that are no longer wanted, which kills them.
     fn poll_spawned(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
         while let Poll::Ready((epoch, spawned)) = self.spawn_results.poll_recv(cx) {
+            self.spawning -= 1;
             let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
                 continue;
             };
@@ -108,6 +113,13 @@ impl<I: ChildIo> ChildTransport<I> {
             return Poll::Ready((epoch, input));
         }
         Poll::Pending
+    }
+
+    /// Drops, and so kills, the children that came too late.
+    fn drop_late(&mut self, cx: &mut Context<'_>) {
+        while self.spawning > 0 && self.spawn_results.poll_recv(cx).is_ready() {
+            self.spawning -= 1;
+        }
     }
 
     fn attach(&mut self, opening: &Opening, mut io: I) {
@@ -158,6 +170,9 @@ impl<I: ChildIo> Transport for ChildTransport<I> {
         reads: bool,
         buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
+        if self.child.is_some() {
+            self.drop_late(cx);
+        }
         let Some(child) = &mut self.child else {
             return self.poll_spawned(cx);
         };

@@ -19,6 +19,7 @@ use everlink::client::Event;
 use everlink::protocol::ServerCapabilities;
 use everlink::server::{self, Offer};
 use everlink::{Config, ErrorObject, Payload};
+use everlink_stdio::process_tree::Spawner;
 use everlink_stdio::{Context, Link, connect, secret, serve};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -157,6 +158,27 @@ fn hanging_spawn_does_not_block_the_spawn_of_another_link() {
     // Let the child go on whatever the result, so that nothing is left hanging.
     release.write_all(&[1]).expect("it waits for that");
     assert_eq!(opened, Ok(true), "another link starts its child");
+}
+
+#[test]
+fn start_during_one_that_hangs_fails_at_once() {
+    let (command, mut release) = hanging_command();
+    let spawner = Spawner::new(command);
+    let (sender, spawned) = mpsc::channel();
+    let start = || {
+        let sender = sender.clone();
+        spawner.spawn(move |result| drop(sender.send(result.map(drop))));
+    };
+    start();
+    release.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    release.read_exact(&mut [0; 4]).expect("the child is there");
+    start();
+    let refused = spawned.recv_timeout(TIMEOUT);
+    release.write_all(&[1]).expect("it waits for that");
+    let fault = refused.expect("it fails").expect_err("the first one hangs");
+    assert!(fault.to_string().contains("earlier start"), "{fault}");
+    let first = spawned.recv_timeout(TIMEOUT);
+    first.expect("it returns").expect("it runs");
 }
 
 #[test]

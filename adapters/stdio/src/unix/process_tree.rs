@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 
 use everlink::{ExitStatus, Fault, FaultKind, Input};
@@ -35,11 +35,19 @@ impl Spawner {
     }
 
     /// Spawns the command on another thread, which calls `then` with the tree, or with a fault that names the program and the reason. A tree that
-    /// nobody keeps is killed.
+    /// nobody keeps is killed. Fails while an earlier spawn has not returned, as on a file system that does not respond: otherwise each attempt would
+    /// block one more of the threads, which all links share.
     pub fn spawn(&self, then: impl FnOnce(Result<(ProcessTree, Pipes), Fault>) + Send + 'static) {
         let command = Arc::clone(&self.0);
         spawn_threads::run(move || {
-            let spawned = spawn_now(&mut command.lock().unwrap_or_else(PoisonError::into_inner));
+            let spawned = match command.try_lock() {
+                Ok(mut command) => spawn_now(&mut command),
+                Err(TryLockError::Poisoned(command)) => spawn_now(&mut command.into_inner()),
+                Err(TryLockError::WouldBlock) => Err(Fault::with_detail(
+                    FaultKind::ResourcesExhausted,
+                    "an earlier start of this program has not returned",
+                )),
+            };
             then(spawned);
         });
     }
