@@ -18,7 +18,7 @@ use crate::server::binding::{Ended, Received};
 use crate::server::clock::Timer;
 use crate::server::event::{Cancelled, Event, Unanswered};
 use crate::server::lifecycle::Cue;
-use crate::server::origin::{IdScope, Origin, SessionKey};
+use crate::server::origin::{Origin, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::requests::params::{CancelledParams, Params};
 use crate::server::session::deferred::DeferredMessage;
@@ -383,11 +383,7 @@ impl Server {
             };
             self.binding
                 .open_exchange(&mut self.cx, stream, arrived.accepts, None);
-            Origin {
-                scope: IdScope::Stream(stream),
-                holder: Some(arrived.holder_outside_sessions()),
-                ..arrived.origin_in(stream, session)
-            }
+            arrived.origin_of_initialize(stream, session)
         } else {
             let named = arrived.check_names_version(self.cx.config.versions);
             let session = named

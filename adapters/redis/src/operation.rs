@@ -169,11 +169,8 @@ impl Operation {
                 batch.cmd("UNLINK").arg(keys.session(session));
             }
             StoreRequest::Replay { session, .. } => {
-                batch
-                    .cmd("XRANGE")
-                    .arg(keys.events(session))
-                    .arg("-")
-                    .arg("+");
+                let events = keys.events(session);
+                batch.cmd("XRANGE").arg(events).arg("-").arg("+");
             }
             StoreRequest::Tell {
                 to: Some(to), note, ..

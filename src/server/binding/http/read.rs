@@ -143,8 +143,17 @@ impl Arriving {
         }
     }
 
+    /// The origin of an `initialize` that may open this session.
+    pub(crate) fn origin_of_initialize(&self, stream: StreamId, session: SessionKey) -> Origin {
+        Origin {
+            scope: IdScope::Stream(stream),
+            holder: Some(self.holder_outside_sessions()),
+            ..self.origin_in(stream, session)
+        }
+    }
+
     /// Whose place the request takes if it is in no session.
-    pub(crate) fn holder_outside_sessions(&self) -> Arc<Holder> {
+    fn holder_outside_sessions(&self) -> Arc<Holder> {
         Arc::new(Holder::outside_sessions(self.user.as_deref(), self.address))
     }
 
