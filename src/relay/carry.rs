@@ -8,7 +8,6 @@ use core::time::Duration;
 use super::carried::{CarriedRequest, Purpose};
 use super::notifications::Waiting;
 use super::trace::{Trace, Verdict};
-use super::watch::WatchState;
 use super::{Event, Relay, Side, failure_text, notifications};
 use crate::client::{self, Behalf, Delivery, Failure, FailureKind, Outcome, Withdrawal};
 use crate::driver::{CallId, RequestId};
@@ -374,8 +373,7 @@ impl Relay {
                         }
                         // Another host subscribed meanwhile, and the server sees both as one.
                         Setting::Unsubscribe(uri) if self.front.is_watched_exactly(uri) => {
-                            let watched = WatchState::with_lists(self.front.watched());
-                            self.back.watch(self.clock.now(), watched);
+                            self.watch_for_all_hosts();
                         }
                         Setting::Level(_) | Setting::Subscribe(_) | Setting::Unsubscribe(_) => {}
                     }

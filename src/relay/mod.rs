@@ -327,8 +327,7 @@ impl Relay {
         self.back.speak_for(now, client, peer.version, introduction);
         let is_legacy = peer.version.era() == Era::Legacy;
         if is_legacy && self.watch.add_legacy_host() {
-            let watched = WatchState::with_lists(self.front.watched());
-            self.back.watch(now, watched);
+            self.watch_for_all_hosts();
         }
         let may_come = self.back.look(now);
         if self.introduction.is_offered() {
@@ -345,6 +344,12 @@ impl Relay {
             Some(_) | None => self.config.patience,
         };
         self.clock.wait_for_offer(patience);
+    }
+
+    /// Makes the link watch what all hosts watch, and all lists, for the legacy hosts.
+    fn watch_for_all_hosts(&mut self) {
+        let watched = WatchState::with_lists(self.front.watched());
+        self.back.watch(self.clock.now(), watched);
     }
 
     /// Decides when to send `initialize` to a server that knows nothing else. The host's own `initialize` is waited for. A host that sent

@@ -92,7 +92,7 @@ pub(crate) struct Origin {
     pub(crate) era: Option<Era>,
     /// The authenticated user, as reported by the component that checked the credentials.
     pub(crate) user: Option<Box<str>>,
-    /// Whose place a request from here takes. `None` on a byte stream, which has one client.
+    /// The client that a request from here counts for. `None` on a byte stream, which has one client.
     pub(crate) holder: Option<Arc<Holder>>,
     /// The trace context in the header fields of the HTTP request, if there is one.
     pub(crate) trace: Option<Box<TraceContext>>,

@@ -83,11 +83,20 @@ impl Harness {
 
     /// Ends the server, and advances the clock until there is another.
     fn restart_server(&mut self) {
-        let (before, status) = (self.epoch, everlink::ExitStatus::Code(1));
+        self.end_server();
+        self.await_next_server();
+    }
+
+    fn end_server(&mut self) {
+        let status = everlink::ExitStatus::Code(1);
         for input in [Input::exited(status), Input::end(&[])] {
-            self.relay.handle_upstream(Instant::ZERO, before, input);
+            self.relay.handle_upstream(Instant::ZERO, self.epoch, input);
         }
         self.drain_outputs();
+    }
+
+    fn await_next_server(&mut self) {
+        let before = self.epoch;
         while self.epoch == before {
             let deadline = self.relay.poll_timeout().expect("the relay reconnects");
             self.relay.handle_timeout(deadline.at);
@@ -314,7 +323,7 @@ fn server_that_dies_after_the_end_of_the_host_is_not_replaced() {
     assert!(answer["error"].is_object(), "{answer}");
 }
 
-/// What the host sent before its end is passed on first.
+/// The relay passes on all requests of the host before it closes the input of the server.
 #[test]
 fn input_of_the_server_stays_open_until_every_request_of_the_host_is_written() {
     let mut harness = Harness::with(|config| config.upstream.limits.write_window = 1);
@@ -1187,26 +1196,15 @@ fn host_of_both_eras_falls_back_to_a_legacy_server() {
     assert_eq!(harness.host_receives()["error"]["code"], -32602);
 }
 
-/// What waits for the host ends with its server. The next server gets one `initialize`, whenever the host falls back.
+/// An `initialize` that waits for the host ends with the epoch. Otherwise the next server would get two.
 #[test]
 fn server_that_ended_while_its_initialize_waited_is_followed_by_one_with_a_single_handshake() {
     let mut harness = after_refused_discover();
-    let status = everlink::ExitStatus::Code(1);
-    for input in [Input::exited(status), Input::end(&[])] {
-        harness
-            .relay
-            .handle_upstream(Instant::ZERO, harness.epoch, input);
-    }
-    harness.drain_outputs();
+    harness.end_server();
     harness.host_sends(&line(
         json!({"id": 0, "method": "initialize", "params": initialize_params()}),
     ));
-    let before = harness.epoch;
-    while harness.epoch == before {
-        let deadline = harness.relay.poll_timeout().expect("the relay reconnects");
-        harness.relay.handle_timeout(deadline.at);
-        harness.drain_outputs();
-    }
+    harness.await_next_server();
     assert_eq!(harness.server_receives()["method"], "initialize");
     assert!(harness.to_server.is_empty(), "{:?}", harness.to_server);
 }

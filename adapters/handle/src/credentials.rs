@@ -44,7 +44,7 @@ impl RequestCredentials {
 /// Does single HTTP exchanges, for whatever gets credentials.
 pub trait Web: Send + Sync {
     /// Does one exchange: follows no redirect, and reads at most [`MAX_BODY`](everlink::auth::MAX_BODY) bytes of the body and one more. It may block,
-    /// but not for ever: nobody ends an exchange whose result is no longer wanted.
+    /// but needs a time limit of its own: an exchange whose result is no longer wanted is not cancelled.
     ///
     /// # Errors
     ///

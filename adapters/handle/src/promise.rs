@@ -73,8 +73,8 @@ impl<T, E> Promise<T, E> {
     }
 }
 
-/// Adds a promise to those that wait for one event. Before the list grows, drops those for which nobody waits any more. Without this, they would add
-/// up until the event comes: a loop may ask again in each round.
+/// Adds a promise to those that wait for one event. Before the list grows, drops those whose future was dropped. Otherwise the list of a loop that
+/// asks again in each round would grow until the event comes.
 pub(crate) fn add_waiter<T, E>(waiters: &mut Vec<Promise<T, E>>, promise: Promise<T, E>) {
     if waiters.len() == waiters.capacity() {
         waiters.retain(|waiter| Arc::strong_count(&waiter.0) > 1);

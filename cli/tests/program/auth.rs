@@ -442,7 +442,7 @@ fn json_log_has_the_sign_in_page_as_an_event_with_a_kind() {
     signing_in.join().expect("the person signs in");
 }
 
-/// Nobody reads the log, in which the guard says that the tokens cannot be stored.
+/// The guard cannot store the tokens, and cannot write that into its log either.
 #[test]
 fn guard_whose_stderr_is_closed_still_signs_in() {
     let user = User::new("closed-stderr");

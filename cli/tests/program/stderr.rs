@@ -272,7 +272,7 @@ fn guard_serves_while_nobody_reads_the_pipe_for_the_server_stderr() {
     let written = File::open(&pipe.0).expect("the guard opens the other end");
     wait_for(&lines_of(written), "warming up");
     assert_eq!(host.disconnect().code(), Some(0));
-    // Nobody reads, and the guard can be told to end.
+    // SIGTERM ends the guard although no program reads the pipe.
     let (mut host, _stderr) = start(&options, &server_with_stderr("warming up\\n"));
     host.handshake_and_echo();
     kill_process(Pid::from_child(&host.process), Signal::TERM).expect("the process exists");

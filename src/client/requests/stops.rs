@@ -1,4 +1,4 @@
-//! Which clocks of calls are stopped, and for how long they were. Each clock catches up when it is looked at.
+//! Stops and restarts the clocks of calls, and measures the stops. Each clock catches up when it is read.
 
 use core::mem;
 
@@ -54,7 +54,7 @@ impl PhaseStops {
         self.frozen
     }
 
-    /// Whether clocks are stopped that will restart together.
+    /// Whether sent calls or all calls have stopped clocks. Calls that wait for answers do not count.
     pub(super) const fn are_some_stopped(&self) -> bool {
         self.held || self.frozen
     }

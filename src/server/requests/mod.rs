@@ -142,7 +142,7 @@ pub(crate) struct Arrival {
     pub(crate) queue: QueueId,
     /// The session that it belongs to, in the legacy era.
     pub(crate) session: Option<SessionKey>,
-    /// Whose place it takes. `None` on a byte stream.
+    /// The client that it counts for. `None` on a byte stream.
     pub(crate) holder: Option<Arc<Holder>>,
     pub(crate) peer: Arc<Peer>,
     /// The authenticated user, as reported by the component that checked the credentials.

@@ -1,4 +1,4 @@
-//! Counts the requests that clients wait for, by who made them, and finds the one that gives way. Does not depend on messages.
+//! Counts the requests in flight of each client, and finds the one that is cancelled to make room. Does not depend on messages.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use crate::driver::RequestId;
 use crate::server::origin::SessionKey;
 use crate::util::Arc;
 
-/// Who made requests, where many clients share the places for them.
+/// The client that requests count for, where many clients share the limit of requests in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Holder {
     /// Outside of sessions, a network address without a user. `None` stands for all whose address the driver does not name.

@@ -1,4 +1,4 @@
-//! What drivers ask of owners, and what callers, handlers and listeners see when a driver ends.
+//! The calls of drivers to owners, and the end of a driver as callers, handlers and listeners see it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

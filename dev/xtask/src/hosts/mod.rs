@@ -2,11 +2,11 @@
 
 mod comparison;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use pico_args::Arguments;
-use xshell::cmd;
+use xshell::{Cmd, Shell, cmd};
 
 use crate::install::{self, need_programs, node_modules};
 use crate::step::{self, cargo, root, run_named, shell, skip, target, words};
@@ -104,14 +104,21 @@ fn everything_under_load(setup: &Setup, _: &str) -> Result<()> {
     let modules = node_modules("hosts", PACKAGES)?;
     let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let (client, server) = (script("load/client.mjs"), modules.join(server));
-    let (
-        load,
-        Setup {
-            program, seconds, ..
-        },
-    ) = (script("load/load.py"), setup);
     let shell = shell()?;
-    Ok(cmd!(shell, "python3 {load} {program} --seconds {seconds} --client node {client} {modules} --server node {server} stdio").run()?)
+    let load = load(&shell, "python3".as_ref(), setup);
+    let load = load.arg("--client").arg("node").args([client, modules]);
+    Ok(load
+        .arg("--server")
+        .arg("node")
+        .arg(server)
+        .arg("stdio")
+        .run()?)
+}
+
+/// The command that guards a server under load. Its client and its server are still to be added.
+fn load<'s>(shell: &'s Shell, python: &Path, setup: &Setup) -> Cmd<'s> {
+    let (load, program, seconds) = (script("load/load.py"), &setup.program, &setup.seconds);
+    cmd!(shell, "{python} {load} {program} --seconds {seconds}")
 }
 
 /// Runs a client and a server of the same version.
@@ -121,16 +128,11 @@ fn python_under_load(setup: &Setup, version: &str) -> Result<()> {
     let python = python(&format!("load/{version}"))?;
     let [client, server] =
         ["client", "server"].map(|end| script(&format!("load/{end}_{version}.py")));
-    let (
-        load,
-        Setup {
-            program, seconds, ..
-        },
-    ) = (script("load/load.py"), setup);
     let shell = shell()?;
-    Ok(cmd!(shell, "{python} {load} {program} --seconds {seconds} --client {python} {client} --server {python} {server}")
-        .arg("{diary}")
-        .run()?)
+    let load = load(&shell, &python, setup);
+    let load = load.arg("--client").args([&python, &client]);
+    let load = load.arg("--server").args([&python, &server]);
+    Ok(load.arg("{diary}").run()?)
 }
 
 fn run_across_eras(

@@ -56,7 +56,7 @@ pub(super) fn page(results: &[(Row, RowResult)]) -> String {
     page
 }
 
-/// What became of a step. The reason why it is missing is a number.
+/// The cell of a step: "yes", "NO", or the number of the reason why the peer does not support it.
 fn cell(row: &Row, result: &RowResult, step: &str, reasons: &mut Vec<String>) -> String {
     match (result.steps.get(step), row.reason_unsupported(step)) {
         (Some(Ok(())), _) => "yes".to_owned(),

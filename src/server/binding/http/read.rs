@@ -152,7 +152,7 @@ impl Arriving {
         }
     }
 
-    /// Whose place the request takes if it is in no session.
+    /// The client that the request counts for if it is in no session.
     fn holder_outside_sessions(&self) -> Arc<Holder> {
         Arc::new(Holder::outside_sessions(self.user.as_deref(), self.address))
     }
