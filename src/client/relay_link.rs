@@ -10,7 +10,7 @@ use super::lifecycle::table::State;
 use super::requests::admission::check_request;
 use super::requests::calls::Call;
 use super::requests::deadlines::Clock;
-use super::{Behalf, CallOptions, Client, Misuse};
+use super::{Behalf, CallOptions, Client, Delivery, Misuse};
 use crate::driver::{AskId, CallId, Instant};
 use crate::json::Payload;
 use crate::protocol::watch::Setting;
@@ -164,6 +164,11 @@ impl RelayLink {
         let longer = self.0.requests.far_longer(bytes)?;
         let room = self.0.requests.check_room(&self.0.cx, bytes);
         room.is_err().then_some(longer)
+    }
+
+    /// Whether the server may have acted on a call. `None` if the call has its outcome.
+    pub(crate) fn delivery_of(&self, call: CallId) -> Option<Delivery> {
+        self.0.requests.call(call).map(Call::delivery)
     }
 
     /// The key under which a modern server expects the answer to an ask.

@@ -109,14 +109,11 @@ impl Carried {
     }
 
     /// Removes the call that carries this request of a host.
-    pub(super) fn take_call_of(
-        &mut self,
-        request: RequestId,
-    ) -> Option<(CallId, Option<CarriedRequest>)> {
+    pub(super) fn take_call_of(&mut self, request: RequestId) -> Option<(CallId, CarriedRequest)> {
         let call = self.calls.remove(&request)?;
-        match self.purposes.remove(&call) {
-            Some(Purpose::Request(carried)) => Some((call, Some(carried))),
-            Some(Purpose::Compare(_)) | None => Some((call, None)),
+        match self.purposes.remove(&call)? {
+            Purpose::Request(carried) => Some((call, carried)),
+            Purpose::Compare(_) => None,
         }
     }
 
@@ -161,15 +158,17 @@ impl Carried {
     }
 
     /// The request that an ask most likely belongs to: the newest that can wait and whose host can be asked. A request whose host is
-    /// present wins over one whose host is busy with other asks.
+    /// present wins over one whose host is busy with other asks. `is_away` says which of the two it is; `None` if the request is over.
     pub(super) fn likeliest(
         &self,
         method: &str,
-        is_away: impl Fn(RequestId) -> bool,
+        is_away: impl Fn(RequestId) -> Option<bool>,
     ) -> Option<RequestId> {
         let can_be_asked = self.newest().filter(|carried| carried.may_ask(method));
         let requests = can_be_asked.map(|carried| carried.request);
-        requests.min_by_key(|request| is_away(*request))
+        let open = requests.filter_map(|request| Some((is_away(request)?, request)));
+        let (_, likeliest) = open.min_by_key(|(is_away, _)| *is_away)?;
+        Some(likeliest)
     }
 
     /// Returns the newest host request that wants log messages. `None` if no request wants them.

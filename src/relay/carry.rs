@@ -57,8 +57,8 @@ impl Relay {
             }
             server::Event::Closed { .. } => {
                 self.clock.stop_waiting();
-                self.end_within(Duration::ZERO);
                 self.clock.forget_cutoff();
+                self.end_server_after(Duration::ZERO);
                 self.back.shutdown(self.clock.now());
                 return Some(Event::Downstream(event));
             }
@@ -97,14 +97,17 @@ impl Relay {
         };
         carried.trace = trace;
         if self.answers_unsubscribe(&carried) {
+            self.end_trace(&mut carried, Verdict::Reply, Delivery::NotSent);
             return;
         }
         let mut options = self.config.calls;
         options.no_progress |= !request.wants_progress;
         let params = request.params;
         let bytes = params.as_ref().map_or(0, |params| params.as_str().len());
+        let bytes = request.method.len() + bytes + behalf.bytes();
         while let Some(longer) = self.back.to_give_up_for(bytes) {
-            self.give_up(longer);
+            let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
+            let _ = self.back.cancel(self.clock.now(), longer, Some(reason));
         }
         let (now, behalf) = (self.clock.now(), Box::new(behalf));
         let call = self
@@ -127,7 +130,7 @@ impl Relay {
                     text.push_str(&alloc::format!(" (what happened to the server: {cause})"));
                 }
                 self.answer_lost(&carried, &text, Delivery::NotSent);
-                self.end_trace(&mut carried, Verdict::NotPassedOn);
+                self.end_trace(&mut carried, Verdict::NotPassedOn, Delivery::NotSent);
             }
         }
     }
@@ -143,22 +146,14 @@ impl Relay {
         self.tracer.begin(self.clock.now(), request, id, connection)
     }
 
-    /// Ends the trace of a request, if it has one.
-    fn end_trace(&mut self, carried: &mut CarriedRequest, verdict: Verdict) {
-        if let Some(trace) = carried.trace.take() {
+    /// Ends the trace of a request, if it has one. A call that was not sent went over no connection.
+    fn end_trace(&mut self, carried: &mut CarriedRequest, verdict: Verdict, delivery: Delivery) {
+        if let Some(mut trace) = carried.trace.take() {
+            if delivery == Delivery::NotSent {
+                trace.forget_connections();
+            }
             let version = self.back.session().map(|session| session.version);
             self.tracer.end(trace, self.clock.now(), version, verdict);
-        }
-    }
-
-    /// Drops an unsent call to make room for others. Its request is answered with an error.
-    fn give_up(&mut self, call: CallId) {
-        let reason = "too much waits for the server, and this request carries most of it; send it again when others are done";
-        let _ = self.back.cancel(self.clock.now(), call, Some(reason));
-        if let Some(Purpose::Request(mut carried)) = self.carried.take(call) {
-            let text = alloc::format!("the request could not be passed on: {reason}");
-            self.answer_lost(&carried, &text, Delivery::NotSent);
-            self.end_trace(&mut carried, Verdict::NotPassedOn);
         }
     }
 
@@ -180,12 +175,12 @@ impl Relay {
     }
 
     fn cancelled(&mut self, request: RequestId, why: server::Cancelled) {
-        let Some((call, carried)) = self.carried.take_call_of(request) else {
+        let Some((call, mut carried)) = self.carried.take_call_of(request) else {
             return;
         };
-        if let Some(mut carried) = carried {
-            self.end_trace(&mut carried, Verdict::Cancelled);
-        }
+        // The call may already have its outcome, in an event that is still queued.
+        let delivery = self.back.delivery_of(call).unwrap_or(Delivery::Unknown);
+        self.end_trace(&mut carried, Verdict::Cancelled, delivery);
         let words = match why {
             server::Cancelled::Anew => Withdrawal::because("the client began anew"),
             server::Cancelled::ByPeer { reason, meta } => Withdrawal { reason, meta },
@@ -196,7 +191,6 @@ impl Relay {
                 Withdrawal::because("the client is gone")
             }
         };
-        // The call may already have its outcome, in an event that is still queued.
         let _ = self.back.withdraw(self.clock.now(), call, words);
     }
 
@@ -204,6 +198,11 @@ impl Relay {
     /// later.
     fn end_within(&mut self, drain: Duration) {
         self.clock.cut_off_after(drain);
+        self.end_server_after(drain);
+    }
+
+    /// With a single host, gives the server `close` to end after the requests in flight had `drain` to finish.
+    fn end_server_after(&mut self, drain: Duration) {
         if self.config.has_one_host() {
             let end = self.clock.now() + drain + self.config.close;
             self.back.end_by(end);
@@ -323,7 +322,13 @@ impl Relay {
                 let outcome = self.keep_setting(carried.setting.as_ref(), outcome);
                 if carried.trace.is_some() {
                     let verdict = Verdict::of(&outcome, carried.is_tool_call);
-                    self.end_trace(&mut carried, verdict);
+                    let delivery = match &outcome {
+                        Outcome::Failed(failure) => failure.delivery,
+                        Outcome::Error(_) | Outcome::Listed(_) | Outcome::Reply(_) => {
+                            Delivery::Unknown
+                        }
+                    };
+                    self.end_trace(&mut carried, verdict, delivery);
                 }
                 self.reply(&carried, outcome)
             }

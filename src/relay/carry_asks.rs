@@ -45,13 +45,18 @@ impl Relay {
     ) -> Option<Event> {
         let has_many = self.config.downstream.http.is_some();
         let only = self.questions.only_caller().filter(|_| has_many).cloned();
+        // The event that a request is cancelled may still be queued behind those of its asks.
+        let is_away = |request| {
+            let is_open = self.front.wire_id(request).is_some();
+            is_open.then(|| self.front.is_away(request))
+        };
         if has_many && only.is_none() {
             return Some(self.refuse(behind, method));
         }
         let put = if self.front.legacy_peer().is_some() {
             let asked = self.front.ask_unbidden(self.clock.now(), method, params);
             asked.map(|ask| (ask, None))
-        } else if let Some(request) = self.carried.likeliest(&method, |r| self.front.is_away(r)) {
+        } else if let Some(request) = self.carried.likeliest(&method, is_away) {
             let guess = Guess {
                 method: method.clone(),
                 params: params.clone(),

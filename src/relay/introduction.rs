@@ -17,6 +17,9 @@ use crate::protocol::{
 use crate::server::{Offer, Peer};
 use crate::wire::ErrorObject;
 
+/// The number of visits that hosts are told the end of. Older ones of a long row of pages are forgotten.
+const MOST_VISITS: u64 = 16;
+
 #[derive(Debug, Default)]
 pub(super) struct Introduction {
     /// The last offer to the host.
@@ -28,6 +31,8 @@ pub(super) struct Introduction {
     denial: Option<Denial>,
     /// The number of pages at which somebody was asked to sign in.
     pages: u64,
+    /// How many of them somebody need not visit any more.
+    ended_pages: u64,
 }
 
 /// Why there are no credentials for the server.
@@ -72,20 +77,22 @@ impl Introduction {
 
 /// # The server
 impl Introduction {
+    /// Records why there are no credentials, and the page at which somebody can sign in.
     pub(super) fn deny(&mut self, why: &str, page: Option<Url>) {
-        self.pages += u64::from(page.is_some());
+        let before = self.denial.as_ref().and_then(|denial| denial.page.as_ref());
+        if page.is_some() && page.as_ref() != before {
+            self.pages += 1;
+        }
         let why = why.into();
         self.denial = Some(Denial { why, page });
     }
 
-    /// Forgets why there were no credentials. Returns the name of the visit to a page that was asked for.
-    pub(super) fn authorized(&mut self) -> Option<String> {
-        self.denial.take()?.page.map(|_| self.visit())
-    }
-
-    /// The name of the last visit to a page that was asked for.
-    fn visit(&self) -> String {
-        format!("everlink-sign-in-{}", self.pages)
+    /// Forgets why there were no credentials. Returns the names of the visits that hosts were asked for since the last time.
+    pub(super) fn authorized(&mut self) -> impl Iterator<Item = String> + use<> {
+        self.denial = None;
+        let ended = mem::replace(&mut self.ended_pages, self.pages);
+        let oldest = ended.max(self.pages.saturating_sub(MOST_VISITS));
+        (oldest + 1..=self.pages).map(visit)
     }
 
     /// The error that asks a host to let its user sign in, if there is a page for it and the host can show it.
@@ -94,7 +101,7 @@ impl Introduction {
         let can_show = peer.version == Version::V2025_11_25
             && peer.capabilities.declares(ClientFeature::ElicitationUrl);
         let page = denial.page.as_ref().filter(|_| can_show)?;
-        failure_text::visit_error(&self.visit(), page, &denial.why, delivery)
+        failure_text::visit_error(&visit(self.pages), page, &denial.why, delivery)
     }
 
     pub(super) const fn is_offered(&self) -> bool {
@@ -140,6 +147,11 @@ impl Introduction {
         let denial = self.denial.as_ref().map(|denial| &*denial.why);
         failure_text::no_server(ended.map(|ended| &**ended), url, denial, with_stderr)
     }
+}
+
+/// The name of the visit to the page of this number.
+fn visit(page: u64) -> String {
+    format!("everlink-sign-in-{page}")
 }
 
 /// The offer of a server that is ready.

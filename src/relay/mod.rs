@@ -269,7 +269,7 @@ impl Relay {
     /// Says that there are new credentials for the server; see [`Client::authorized`].
     pub fn authorized(&mut self, now: Instant) {
         let now = self.clock.advance(now);
-        if let Some(visit) = self.introduction.authorized() {
+        for visit in self.introduction.authorized() {
             self.end_visit(&visit);
         }
         self.back.authorized(now);

@@ -50,7 +50,7 @@ pub struct Trace {
     pub server_version: Option<Version>,
     /// When the request arrived.
     pub accepted: Instant,
-    /// When it could be sent to the server, and on which connection. `None` if there was none in time.
+    /// When it could be sent to the server, and on which connection. `None` if it was not sent.
     pub sent: Option<(Instant, Epoch)>,
     /// Further connections that became ready before the request was answered.
     pub resent: Vec<(Instant, Epoch)>,
@@ -91,6 +91,12 @@ impl Trace {
             None => self.sent = Some((now, epoch)),
             Some(_) => self.resent.push((now, epoch)),
         }
+    }
+
+    /// Forgets the connections that were ready, because the request was sent over none of them.
+    pub(super) fn forget_connections(&mut self) {
+        self.sent = None;
+        self.resent.clear();
     }
 }
 

@@ -682,6 +682,23 @@ fn ask_for_a_request_that_its_client_cancels_is_refused() {
     harness.finish();
 }
 
+/// A server on a byte stream does not name the request of an ask. If the request that the relay chose is cancelled, the ask may belong to another one.
+#[test]
+fn ask_moves_to_another_request_when_the_chosen_one_is_cancelled() {
+    let mut harness = Harness::new();
+    let ann = harness.open_session("ann");
+    let calls = [1, 2].map(|id| harness.send(&ann.post(id, "tools/call", json!({"name": "x"}))));
+    harness.ask_for_ann();
+    let asks =
+        |harness: &Harness| calls.map(|call| harness.text(call).matches("your number").count());
+    assert_eq!(asks(&harness), [0, 1]);
+    let cancelled = json!({"requestId": 2});
+    harness.send(&ann.notification("notifications/cancelled", cancelled));
+    assert_eq!(asks(&harness), [1, 1]);
+    assert_eq!(harness.replies_to_ask(77), 0, "the ask is open");
+    harness.finish();
+}
+
 /// A host that can show pages gets the page of the sign-in as an elicitation, and is told when somebody has signed in. Other hosts get a text.
 #[test]
 fn sign_in_page_is_shown_by_hosts_that_can_show_pages() {
@@ -728,6 +745,40 @@ fn sign_in_page_is_shown_by_hosts_that_can_show_pages() {
     let call = harness.send(&ann.post(9, "tools/call", json!({"name": "x"})));
     harness.answer_newest_over_http();
     assert!(harness.text(call).contains("result"));
+    harness.finish();
+}
+
+/// The owner of a relay may say several times that somebody has to sign in, at the same page or at another one.
+#[test]
+fn hosts_are_told_the_end_of_each_sign_in_page_that_they_were_shown() {
+    let mut harness = Harness::with(|config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    });
+    let ann = harness.open_session_with("ann", &json!({"elicitation": {"url": {}}}));
+    let listen = harness.send(&ann.get());
+    for (id, page, visit) in [(1, "a", 1), (2, "a", 1), (3, "b", 2)] {
+        let call = harness.send(&ann.post(id, "tools/call", json!({"name": "x"})));
+        harness.refuse_newest_over_http();
+        let page = format!("https://as.example/{page}");
+        let page = Url::parse(&page).expect("a URL");
+        let now = harness.now;
+        harness.relay.denied_until_sign_in(now, &page, "sign in");
+        harness.drain_outputs();
+        let visit = format!(r#""elicitationId":"everlink-sign-in-{visit}""#);
+        let text = harness.text(call);
+        assert!(text.contains(&visit), "{text}");
+    }
+    harness.relay.authorized(harness.now);
+    harness.drain_outputs();
+    harness.relay.authorized(harness.now);
+    harness.drain_outputs();
+    let told = harness.text(listen);
+    let ends = told.matches("notifications/elicitation/complete").count();
+    assert_eq!(ends, 2, "{told}");
+    for visit in ["everlink-sign-in-1", "everlink-sign-in-2"] {
+        assert!(told.contains(visit), "{told}");
+    }
     harness.finish();
 }
 
@@ -1027,7 +1078,7 @@ fn updates_reach_subscribers_of_a_server_that_does_not_declare_subscriptions() {
 /// The server sees all clients as one, so it must not hear that one of several subscribers leaves.
 #[test]
 fn server_is_told_only_of_the_last_subscriber_that_unsubscribes() {
-    let mut harness = Harness::new();
+    let mut harness = Harness::with(|config| config.traces = true);
     let sessions = [harness.open_session("ann"), harness.open_session("eve")];
     let streams = [0, 1].map(|at: usize| harness.send(&sessions[at].get()));
     let resource = || json!({"uri": "a:b"});
@@ -1052,6 +1103,13 @@ fn server_is_told_only_of_the_last_subscriber_that_unsubscribes() {
     let stream = harness.send(&sessions[1].post(2, "resources/unsubscribe", resource()));
     harness.reply_to_newest("resources/unsubscribe", json!({}));
     assert!(harness.text(stream).contains(r#""result":{}"#));
+    let answered = harness.events.iter();
+    let answered = answered.filter(|event| *event == "answered: resources/unsubscribe");
+    assert_eq!(
+        answered.count(),
+        2,
+        "also the one that the server did not get"
+    );
     harness.finish();
 }
 
@@ -1412,6 +1470,11 @@ fn longest_waiting_call_is_refused_when_the_queue_is_full() {
     assert!(!refused(shorter));
     let refused: Vec<bool> = long.iter().map(|stream| refused(*stream)).collect();
     assert_eq!(refused, [false, false, true]);
+    let lost = harness.events.iter().filter(|event| {
+        let is_lost = event.starts_with("no reply: ");
+        is_lost && event.contains("send it again when others are done")
+    });
+    assert_eq!(lost.count(), 1, "{:?}", harness.events);
     let traced = harness
         .events
         .iter()

@@ -149,6 +149,27 @@ fn request_that_waits_for_a_server_is_sent_when_the_next_connection_is_ready() {
 }
 
 #[test]
+fn request_that_was_not_sent_names_no_connection() {
+    let mut config = config();
+    config.upstream.limits.calls_in_flight = 1;
+    let mut chain = Chain::with_config(config, Eras::new(Era::Legacy, Era::Legacy));
+    let wait = chain.tool("wait");
+    chain.advance(seconds(1));
+    let queued = chain.call("prompts/get", json!({"name": "greet"}));
+    chain.advance(seconds(1));
+    for call in [queued, wait] {
+        chain.cancel(call, "not needed");
+        chain.settle();
+    }
+    let trace = trace_of(&chain, "prompts/get");
+    assert_eq!((&trace.verdict, trace.sent), (&Verdict::Cancelled, None));
+    let trace = trace_of(&chain, "tools/call");
+    assert_eq!(trace.verdict, Verdict::Cancelled);
+    assert!(trace.sent.is_some());
+    chain.finish();
+}
+
+#[test]
 fn request_that_is_repeated_names_both_connections() {
     let mut chain = tracing(Eras::new(Era::Legacy, Era::Legacy));
     let call = chain.call("prompts/get", json!({"name": "form in the second life"}));

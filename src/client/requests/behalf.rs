@@ -23,7 +23,8 @@ pub(crate) struct Behalf {
 }
 
 impl Behalf {
-    pub(super) fn bytes(&self) -> usize {
+    /// The bytes that it adds to the call.
+    pub(crate) fn bytes(&self) -> usize {
         let trace = self.trace.as_deref().map_or(0, TraceContext::bytes);
         payload_bytes(self.answers.as_ref()) + payload_bytes(self.state.as_ref()) + trace
     }
