@@ -47,8 +47,9 @@
 //! - Answer [`Output::Open`] with [`Input::Opened`] at once, because there is nothing to open. The driver owns every exchange of the epoch
 //!   until [`Output::Release`], and then aborts those that are left.
 //! - Begin each [`Output::Request`] at once and in parallel with the others. Add the credentials that are current at that moment. Follow no
-//!   redirect. Report the response with [`Input::Response`], its body with [`Input::Bytes`] and its end with [`Input::End`]. If a request
-//!   gets no response, report only `End` with its faults.
+//!   redirect. When the request was handed to the system, report the length of its body with [`Input::Sent`]. Report the response with
+//!   [`Input::Response`], its body with [`Input::Bytes`] and its end with [`Input::End`]. If a request gets no response, report only `End`
+//!   with its faults.
 //! - On [`Output::Abort`], abort the exchange and report nothing more about it.
 //!
 //! The driver of an HTTP server reports each request with [`Input::Request`], [`Input::Bytes`] and [`Input::End`]. It reports with

@@ -26,7 +26,7 @@ impl Authorizer {
         if self.history.sign_ins >= MAX_SIGN_INS {
             return self.fail_as_before();
         }
-        // If nobody waits for a token, a program renews the one in use.
+        // Without a waiting caller, this replaces the token in use, for a grant that needs no person (see `renew_if_due`).
         let wanted = self.wanted.clone().unwrap_or_else(|| Wanted {
             refused: self.access_token().cloned(),
             ..Wanted::default()

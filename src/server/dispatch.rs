@@ -246,7 +246,7 @@ impl Server {
                 return self.on_posted_batch(stream, arrived, batch, text);
             }
             Posted::Malformed(malformed, text) => {
-                return Err(self.on_posted_nonsense(arrived, &malformed, text));
+                return Err(self.on_malformed_body(arrived, &malformed, text));
             }
             Posted::Request {
                 id,
@@ -322,12 +322,7 @@ impl Server {
     }
 
     /// Returns the refusal of a body that is not a message. If it was meant as the answer to an ask, the ask ends.
-    fn on_posted_nonsense(
-        &mut self,
-        arrived: &Arriving,
-        malformed: &Malformed,
-        text: &str,
-    ) -> Halt {
+    fn on_malformed_body(&mut self, arrived: &Arriving, malformed: &Malformed, text: &str) -> Halt {
         let id = malformed
             .id
             .as_ref()
@@ -348,7 +343,8 @@ impl Server {
         Arriving::refuse_malformed(malformed).into()
     }
 
-    /// Checks, in the expected order, that the fields of a modern request agree with its message (S-HTTP-32).
+    /// Checks that the header fields of a modern request agree with its message (S-HTTP-32). The version is checked first, then the terms, then all other
+    /// fields.
     fn check_fields(
         &mut self,
         arrived: &Arriving,

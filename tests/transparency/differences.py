@@ -55,13 +55,13 @@ DIFFERENCES = [
     row(
         "a reply that breaks off is replaced",
         BY_DESIGN,
-        "A Python server cannot write a lone surrogate: its response ends without a reply. The guard answers the host with an error, where it would wait for ever.",
+        "A Python server cannot write a lone surrogate: its response ends without a reply. The guard answers the host with an error. Without the guard, the host would wait for ever.",
         "host [surrogates] host: tools/call reply added",
     ),
     row(
         "the request state is the guard's own",
         BY_DESIGN,
-        "Hosts give back `requestState` unread. The guard keeps that of the server and gives the host one of its own, so that a request survives the death of its server between two rounds.",
+        "Hosts give back `requestState` unread. The guard keeps the server's state and gives the host its own. So a request can continue at a new server if the server dies between two rounds.",
         "host [*] host: tools/call reply.result.requestState changed",
         "host [*] host: tools/call params.requestState changed",
     ),
@@ -75,7 +75,7 @@ DIFFERENCES = [
     row(
         "the guard names itself beside the host",
         BY_DESIGN,
-        "`everlink/via` in `_meta` of `initialize`, and of the requests of the guard itself, names the guard. `--hide-host` is the other way round.",
+        "`everlink/via` in `_meta` of `initialize`, and of the requests of the guard itself, names the guard. With `--hide-host`, the server sees only the name of the guard.",
         "server [start] host: initialize params._meta added",
         "server [*] host: initialize params._meta.everlink/via added",
         "server [*] host: server/discover params._meta.everlink/via added",
@@ -97,9 +97,9 @@ DIFFERENCES = [
         "* over http: server [*] host: notifications/cancelled missing",
     ),
     row(
-        "the guard ends what it listens to in its own words",
+        "the guard cancels its own `subscriptions/listen`",
         BY_DESIGN,
-        "The `subscriptions/listen` that the server sees is the guard's. So is its `notifications/cancelled`: `reason` and `_meta` of the host are about another one.",
+        "The `subscriptions/listen` that the server sees is the guard's. So the server sees the guard's `notifications/cancelled`, not the `reason` and `_meta` of the host.",
         "server [listen] host: notifications/cancelled params.reason missing",
         "server [listen] host: notifications/cancelled params._meta missing",
     ),
@@ -119,7 +119,7 @@ DIFFERENCES = [
     row(
         "the reply to a cancelled request is dropped",
         BY_DESIGN,
-        "The specification says that nobody replies to a cancelled request, and that a reply is ignored. Some servers send one, and a guard drops it. Over HTTP a host may then ask for the rest of that stream, and the guard knows of none. The host asks at a time of its own. In the last scenario, the guard's answer can then be compared with an error without an id that the server sends without a guard.",
+        "The specification says that nobody replies to a cancelled request, and that a reply is ignored. Some servers send one, and a guard drops it. Over HTTP, a host may then try to resume that stream, and the guard answers that there is none. The host chooses when it does this. So in the last scenario, this answer can be matched with another error without an id.",
         "host [cancel] host: tools/call reply missing",
         "* over http: host [*] server: (reply to nothing) added",
         "node-* over http: host [surrogates] server: (reply to nothing) error.code changed",
@@ -183,9 +183,9 @@ DIFFERENCES = [
         "rmcp-3.8 -> rmcp-3.8 over http: * [subscribe] host: resources/* reply.error.*",
     ),
     row(
-        "a server that refuses a large body by cutting the connection is connected to anew",
+        "after a server cuts the connection because of a large body, the guard connects again",
         BY_DESIGN,
-        "The servers of TypeScript and rmcp cut the connection on arguments of 10 MB and more (4 MiB for rmcp), also without a guard. The guard tells the host so, where it would wait, and begins a new session.",
+        "The servers of TypeScript and rmcp cut the connection on arguments of 10 MB and more (4 MiB for rmcp), also without a guard. The guard reports this to the host, which would wait without the guard, and begins a new session.",
         "* -> node-2.4 over http: * [up-*MB] *",
         "* -> node-1.17 over http: * [up-*MB] *",
         "* -> rmcp-3.8 over http: * [up-*MB] *",

@@ -8,7 +8,7 @@ Made by `cargo xtask transparent`. The rule: **between a host and a server that 
 
 Every scenario below is played by a host with a server, direct and through `everlink guard`, over stdio and over HTTP. Taps log each JSON message next to the host
 and next to the server. What each end sees with the guard is compared with what it sees without: every request, reply and notification in both
-directions, numbers to the last digit. Only ids and progress tokens are free, and the order of messages that do not depend on each other.
+directions, numbers to the last digit. Only ids, progress tokens and the order of independent messages may differ.
 A difference that is not in the list here makes the run fail.
 """
 

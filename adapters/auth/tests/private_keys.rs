@@ -56,6 +56,7 @@ fn ed25519() -> Example {
     }
 }
 
+/// The same RSA key in another PEM format. The public key always comes from `RSA_PKCS1`.
 fn rsa(pem: &[u8]) -> Example {
     let text = std::str::from_utf8(RSA_PKCS1).expect("a text");
     let lines = text.lines().filter(|line| !line.starts_with("--"));

@@ -15,12 +15,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 static PATIENCE: OnceLock<Duration> = OnceLock::new();
 
-/// The time after which something that takes a moment counts as not happening: far longer than it takes on a busy machine.
+/// How long a check waits for something that must happen before it fails. Far longer than it takes on a busy machine.
 pub(crate) fn patience() -> Duration {
     *PATIENCE.get_or_init(|| DEFAULT_PATIENCE)
 }
 
-/// Sets [`patience`] for this process.
+/// Sets [`patience`] for this process. Has no effect after the first use of [`patience`].
 pub(crate) fn set_patience(patience: Duration) {
     let _ = PATIENCE.set(patience);
 }

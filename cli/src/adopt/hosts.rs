@@ -258,7 +258,7 @@ impl Host {
     }
 }
 
-/// The operating systems, as far as the places of files differ.
+/// An operating system. Configuration files have different paths on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     Linux,
@@ -276,7 +276,7 @@ impl System {
     };
 }
 
-/// What the places of files depend on.
+/// The facts about this machine that the paths of configuration files depend on.
 pub(super) struct Machine<'a> {
     pub(super) system: System,
     pub(super) current_directory: PathBuf,

@@ -162,7 +162,8 @@ fn given_file(
     }
 }
 
-/// A name of a server that no file has is most likely a mistake, so nothing is written then. A file that cannot be read may have it.
+/// Fails if `--server` names a server that no file has: that is most likely a typing mistake. Does not fail if a file could not be read, because that
+/// file may have the server.
 fn check_names(args: &Adopt, planned: &[Planned], are_all_read: bool) -> Result<(), Failure> {
     let is_known = |name: &String| {
         let mut servers = planned.iter().flat_map(|file| &file.document.servers);

@@ -41,13 +41,13 @@ pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     match number.checked_mul(1 << shift) {
         None => Err("more bytes than this machine can address".to_owned()),
         Some(bytes) if bytes < MIN_MESSAGE_BYTES => Err(format!(
-            "too small for a handshake; the minimum is {MIN_MESSAGE_BYTES} bytes"
+            "too small; the minimum is {MIN_MESSAGE_BYTES} bytes"
         )),
         Some(bytes) => Ok(bytes),
     }
 }
 
-/// The smallest value of `--max-message`.
+/// The smallest value of `--max-message`, enough for a handshake, and of `--record-rotate`.
 const MIN_MESSAGE_BYTES: usize = 4 << 10;
 
 /// Parses a host and a port, also if they are written as a URL.

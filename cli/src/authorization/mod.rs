@@ -180,7 +180,7 @@ impl SignIn {
         refusal.unwrap_or_else(|| self.general_advice().into())
     }
 
-    /// Says how to sign in, while a sign-in is open, and at which page.
+    /// Returns the text that tells the host how to sign in, and the page if it is known.
     fn invitation(&self) -> (String, Option<Url>) {
         let status = self.authorization.as_ref().map(Authorization::status);
         let status = status.unwrap_or_default();

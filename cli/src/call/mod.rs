@@ -114,7 +114,7 @@ impl Operation {
     }
 }
 
-/// Returns the schema of a tool's input. Returns null if the server has no list of tools, or the tool is not in it.
+/// Returns the schema of a tool's input. Returns null if the server offers no tools, answers `tools/list` with an error, or does not list this tool.
 async fn input_schema(link: &Link, tool: &str) -> Result<Value, CallError> {
     let listing = match link.list_tools().await {
         Ok(listing) => listing,

@@ -376,7 +376,7 @@ fn no_secret_is_in_recordings_logs_outputs_or_the_browser() {
                 "{secret} is in {index}: {output}"
             );
         }
-        // Only the page of the sign-in has the state.
+        // Only the URL of the sign-in page may contain the state.
         let is_page = |word: &&str| word.contains("code_challenge=");
         let mut words = output.split([' ', '"', '\n']).filter(|word| !is_page(word));
         assert!(

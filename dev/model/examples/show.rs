@@ -1,4 +1,4 @@
-//! Prints the operations, or the texts, that files of a corpus hold: `cargo run -p model --example show -- <target> <file>...`.
+//! Prints what files of a fuzzing corpus contain, as operations of the target or as text: `cargo run -p model --example show -- <target> <file>...`.
 
 fn main() {
     let mut args = std::env::args().skip(1);

@@ -2,10 +2,10 @@
 
 use crate::{Script, Simulation, run};
 
-/// The limit for runs.
+/// The maximum number of runs. After it, no further candidate is accepted.
 const MAX_RUNS: u32 = 3_000;
 
-/// The smallest script found that breaks this rule.
+/// Returns the smallest script found that breaks this rule. `flaw` is a rule that the runs break on purpose; see [`run`].
 #[must_use]
 pub fn shrink<S: Simulation>(
     script: &Script<S>,

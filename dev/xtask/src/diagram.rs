@@ -11,12 +11,16 @@ const END: &str = "```\n";
 
 /// The labels: a state, a cue of the table, and the text. The first match counts; an empty state matches all.
 const LABELS: &[(&str, &str, &str)] = &[
-    ("idle", "Attempt", "wanted"),
-    ("parked", "Attempt", "a call, a wish, a look"),
+    ("idle", "Attempt", "a call or connect"),
+    (
+        "parked",
+        "Attempt",
+        "a call, connect or wake, the probe timer",
+    ),
     ("waiting", "Attempt", "the pause is over"),
     ("", "Agreed", "agreed on a version"),
     ("", "Down", "down"),
-    ("", "Drain", "planned end, calls have a while"),
+    ("", "Drain", "planned end while calls are in flight"),
     ("", "Gone(Close)", "gone, shut down"),
     ("", "Gone(Park)", "gone, budget spent"),
     ("", "Gone(Wait)", "gone"),
@@ -74,7 +78,10 @@ mod tests {
     fn each_transition_becomes_a_labelled_arrow() {
         let table = "from on to\nidle Attempt opening\nparked Attempt opening\n";
         let diagram = draw(table).expect("a picture");
-        assert!(diagram.contains("Idle --> Opening: wanted\n"), "{diagram}");
+        assert!(
+            diagram.contains("Idle --> Opening: a call or connect\n"),
+            "{diagram}"
+        );
         assert!(diagram.contains("Parked --> Opening: a call"), "{diagram}");
         assert!(draw("from on to\nidle Sneeze opening\n").is_err());
         assert!(draw("from on to\nidle Attempt\n").is_err());

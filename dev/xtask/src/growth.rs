@@ -180,12 +180,12 @@ fn page(table: &Table) -> Result<String> {
     }
     ensure!(
         described == table.len(),
-        "a step was counted that dev/xtask/src/growth.md lacks"
+        "a counted step has no row in dev/xtask/src/growth.md"
     );
     Ok(page)
 }
 
-/// The costs from few others to many, and the ratio of the last to the first.
+/// The table cells of a step: the cost for each number of others, smallest number first, then the last cost divided by the first.
 fn cells(costs: &BTreeMap<usize, u64>) -> String {
     let few = costs.values().next().copied().unwrap_or_default();
     let many = costs.values().next_back().copied().unwrap_or_default();

@@ -6,10 +6,10 @@ use pico_args::Arguments;
 use crate::evidence::Run;
 use crate::step::{all_words, cargo, read};
 
-/// Has a row for each file.
+/// The results: a row for each file.
 const TABLE: &str = "docs/mutants.tsv";
 
-/// Runs mutants. They are evidence when the table is whole.
+/// Runs mutants. Records the run in `docs/EVIDENCE.md` if afterwards every row of the table is about the present code.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let words = all_words(arguments);
     let command = words.join(" ");
@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     evidence.end(&result(&read(TABLE)?))
 }
 
-/// The sums of the table.
+/// The sum of the caught mutants (column 3) and of all mutants (column 2).
 fn result(table: &str) -> String {
     let number = |line: &str, at: usize| line.split('\t').nth(at)?.parse::<u64>().ok();
     let sum = |at: usize| -> u64 { table.lines().filter_map(|line| number(line, at)).sum() };
@@ -34,7 +34,7 @@ pub(crate) fn check_share() -> Result<()> {
     run_package("--check-share")
 }
 
-/// Also fails if a row is about older code.
+/// Fails for the same reasons as [`check_share`], and if a row is about older code.
 pub(crate) fn check() -> Result<()> {
     run_package("--check")
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask windows`: runs the tests of processes and of the program for Windows, in Wine. The last function checks other systems by compiling only.
+//! `cargo xtask windows`: runs the tests of processes and of the program for Windows, in Wine. `check_macos` only compiles. `lint_here` and `test_here` run on
+//! macOS and Windows themselves.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +54,8 @@ pub(crate) fn lint_here() -> Result<()> {
     ))
 }
 
-/// Runs the tests of published packages on this system. On Windows, these are the tests that also run in Wine.
+/// Runs the tests of the adapters and of the program on this system, without those of the core, `everlink-auth`, `everlink-redis` and
+/// `everlink-driver-tests`. On Windows, these are the tests that also run in Wine.
 pub(crate) fn test_here() -> Result<()> {
     let tests = match cfg!(windows) {
         true => "--test processes --test windows",
@@ -64,7 +66,8 @@ pub(crate) fn test_here() -> Result<()> {
     cargo(&format!("test {packages} {tests}"))
 }
 
-/// Compiles the libraries for macOS, and runs nothing. Without HTTP, whose cryptography needs a C compiler for macOS.
+/// Compiles the core and the adapters for macOS, and runs nothing. Leaves out HTTP, OAuth, Redis and the program: their cryptography needs a C compiler
+/// for macOS.
 pub(crate) fn check_macos() -> Result<()> {
     need_target(MACOS)?;
     cargo(&format!(

@@ -14,7 +14,7 @@ pub(crate) struct ProgressReports {
 }
 
 impl ProgressReports {
-    /// The most reports that wait for a client that reads.
+    /// The maximum number of queued reports for a client that reads. The oldest one is dropped for a new one.
     const MOST: usize = 16;
 
     /// Adds a report if the progress grew. A client that does not read gets only the newest report. Returns whether a frame must be queued

@@ -89,7 +89,7 @@ fn handle_message(options: &Options, writer: &Arc<MessageWriter>, message: Value
     Next::KeepReading
 }
 
-/// Runs each call on its own thread, so that a slow call does not delay others.
+/// Runs a call on its own thread, so that a slow call does not delay others. The tools that stop the process or its reading run on this thread.
 fn start_call(options: &Options, writer: &Arc<MessageWriter>, id: Value, message: Value) -> Next {
     let call = tools::Call::new(id, &message["params"]);
     options.write_log(&call.arguments["tag"]);

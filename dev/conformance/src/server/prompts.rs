@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::media::{picture, resource};
 
 #[derive(Deserialize, JsonSchema)]
-struct Both {
+struct TwoArguments {
     /// The first
     arg1: String,
     /// The second
@@ -16,7 +16,7 @@ struct Both {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct ResourceArgument {
     /// Which resource
     resource_uri: String,
 }
@@ -27,24 +27,28 @@ struct Situation {
 }
 
 pub(super) fn add_to(tools: Tools) -> Tools {
-    let completed = "test_prompt_with_arguments";
+    let with_arguments = "test_prompt_with_arguments";
     tools
         .prompt("test_simple_prompt", "One sentence", async |(): (), _| {
             Ok("This is a simple prompt.")
         })
-        .prompt(completed, "Repeats its arguments", async |args: Both, _| {
-            Ok(format!(
-                "The first is `{}`, the second `{}`.",
-                args.arg1, args.arg2
-            ))
-        })
-        .complete_prompt(completed, "arg1", async |typed, _| {
+        .prompt(
+            with_arguments,
+            "Repeats its arguments",
+            async |args: TwoArguments, _| {
+                Ok(format!(
+                    "The first is `{}`, the second `{}`.",
+                    args.arg1, args.arg2
+                ))
+            },
+        )
+        .complete_prompt(with_arguments, "arg1", async |typed, _| {
             Ok(typed.matching(["paris", "park", "party", "testament"]))
         })
         .prompt(
             "test_prompt_with_embedded_resource",
             "Has a resource",
-            async |args: Which, _| {
+            async |args: ResourceArgument, _| {
                 let resource = resource(
                     &args.resource_uri,
                     "text/plain",

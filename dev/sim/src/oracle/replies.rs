@@ -38,9 +38,9 @@ impl Replies {
             let id = message["id"].to_string();
             let open = self.open.get_mut(&id).filter(|open| **open > 0);
             check(Rule::OneOutcome, open.is_some(), || {
-                format!("a server answers {id}, and that was not asked, or was answered")
+                format!("a server answers {id}, which was never requested or is already answered")
             });
-            *open.expect("it holds") -= 1;
+            *open.expect("`check` panics if there is no open request") -= 1;
         }
     }
 }

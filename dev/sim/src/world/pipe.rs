@@ -233,9 +233,9 @@ impl World<'_> {
             return false;
         }
         let at = child.up.max(self.now).max(child.frozen_until);
-        // A relay tells its only host why there is no server, with these lines.
-        let is_told = leg == 1 && self.setup.shape.legs() == [false, false];
-        let word = if is_told { "" } else { SECRET };
+        // If there is no server, a relay quotes standard error to its only host. So there the lines must not hold the secret.
+        let is_quoted = leg == 1 && self.setup.shape.legs() == [false, false];
+        let word = if is_quoted { "" } else { SECRET };
         let text = format!("trouble: {word}\n").repeat(lines);
         let input = Input::stderr(text.into_bytes());
         self.at(at, WorldEvent::ToUpper(leg, epoch, input));

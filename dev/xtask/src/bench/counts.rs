@@ -37,7 +37,7 @@ const TOOLS_PREFIX: &str = "# Counted with ";
 
 const ABOUT: &str = "\
 # What the work of a link costs: see benches/cases for what each case does, and dev/bench-tools for `tool_call`. Made by
-# `cargo xtask bench --write`, and held by `cargo xtask test`. Allocations are requests to the heap, bytes are those asked for; of `size` and `idle_heap`, those held.
+# `cargo xtask bench --write`, and checked by `cargo xtask test`. Allocations are calls of the allocator. Bytes are the bytes requested from it; for `size` and `idle_heap`, the bytes in use.
 ";
 
 impl Counts {

@@ -50,8 +50,9 @@ fn read(printed: &str) -> Result<Counts> {
     let mut counts = Counts::default();
     for line in printed.lines() {
         match serde_json::from_str(line) {
-            Ok(summary) => read_instructions(&summary, &mut counts)
-                .with_context(|| format!("this was printed, and is no count: {line}"))?,
+            Ok(summary) => read_instructions(&summary, &mut counts).with_context(|| {
+                format!("the benchmark printed a line that is not a count: {line}")
+            })?,
             Err(_) => counts.set_all(line, &[Figure::Allocations, Figure::Bytes])?,
         }
     }

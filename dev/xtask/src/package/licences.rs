@@ -117,7 +117,7 @@ fn texts_of(package: &Linked) -> Result<Vec<(String, String)>> {
     Ok(texts)
 }
 
-/// The text for a licence without a name of its owner in it.
+/// Returns a text for a licence whose text names no owner, and so is the same for every package. Only Apache-2.0 is known.
 fn common_text(licence: &str) -> Option<String> {
     let offers_apache = licence.split(" OR ").any(|one| one == "Apache-2.0");
     offers_apache.then(|| "Apache License, Version 2.0: see LICENSE-APACHE".to_owned())
@@ -138,7 +138,7 @@ mod tests {
     use super::{common_text, is_licence};
 
     #[test]
-    fn licence_files_are_known_by_their_names() {
+    fn licence_files_are_recognised_by_name() {
         for name in ["LICENSE-MIT", "license.txt", "COPYING", "LICENSE-BoringSSL"] {
             assert!(is_licence(Path::new(name)), "{name}");
         }
