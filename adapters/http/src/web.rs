@@ -80,7 +80,6 @@ fn send_within(
 mod tests {
     use std::io::Write as _;
     use std::net::TcpListener;
-    use std::time::Instant;
 
     use everlink::FaultKind;
     use everlink::http::Url;
@@ -101,11 +100,9 @@ mod tests {
             let _ = socket.read_to_end(&mut Vec::new());
         });
         let web = Connector::new().web();
-        let begun = Instant::now();
         let mut request = Request::get(Url::parse(&url).expect("a URL"));
         request.verb = Verb::Post;
         let done = web.run(&request, Duration::from_millis(200));
-        assert!(begun.elapsed() < Duration::from_secs(20));
         server.join().expect("it ends");
         done.expect_err("there is no response")
     }
