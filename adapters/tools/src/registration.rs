@@ -58,8 +58,10 @@ impl Tools {
 
     /// Adds a template of resources: its URI template, its name, and an `async` function of its variables that reads the resource.
     ///
-    /// Templates know `{name}` (text without `/`), `{+name}` (any text) and `{?a,b}` (a query). Numbers and booleans are parsed. The function returns
-    /// [`Error::resource_not_found`] for a URI without a resource.
+    /// Templates know `{name}` (text without `/` and `%2F`), `{+name}` (any text) and `{?a,b}` (a query). Values are percent-decoded, and numbers and
+    /// booleans are parsed. The function returns [`Error::resource_not_found`] for a URI without a resource.
+    ///
+    /// A client chooses the values. A value of `{name}` has no `/`, but may be `..`, and on Windows may contain `\`: check it before you join it to a path.
     ///
     /// # Panics
     ///

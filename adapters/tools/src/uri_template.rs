@@ -1,6 +1,7 @@
 //! Matches URIs with a template (RFC 6570), and extracts the variables.
 //!
-//! Knows three expressions: `{name}` matches text without `/`, `{+name}` matches any text, and `{?a,b}` matches a query in any order.
+//! Knows three expressions: `{name}` matches text without `/`, `{+name}` matches any text, and `{?a,b}` matches a query in any order. `{name}` does
+//! not match `%2F` either: a function that joins the value to a path must not get `../secret` from `..%2Fsecret`.
 
 /// The longest URI that is matched, in bytes. The time to match one grows with the square of its length.
 const MAX_URI: usize = 4 << 10;
@@ -119,8 +120,11 @@ impl<'a> Matching<'a> {
             }
             Part::Query(names) => self.matches_query(names, uri) && part + 1 == parts.len(),
             Part::Variable(name, has_slashes) => {
-                let stop = |c: char| !has_slashes && matches!(c, '/' | '?' | '#');
-                let longest = uri.find(stop).unwrap_or(uri.len());
+                let longest = if *has_slashes {
+                    uri.len()
+                } else {
+                    segment_len(uri)
+                };
                 // An empty value is no value.
                 let ends = (1..=longest).rev().filter(|end| uri.is_char_boundary(*end));
                 let end = ends
@@ -153,6 +157,17 @@ impl<'a> Matching<'a> {
         }
         true
     }
+}
+
+/// The length of the text before the first `/`, `?` or `#`. An encoded `/` counts, because the value is decoded.
+fn segment_len(text: &str) -> usize {
+    let is_encoded_slash = |at: usize| {
+        let sequence = text.get(at..at + 3);
+        sequence.is_some_and(|sequence| sequence.eq_ignore_ascii_case("%2f"))
+    };
+    let is_end = |(at, c): &(usize, char)| matches!(c, '/' | '?' | '#') || is_encoded_slash(*at);
+    let end = text.char_indices().find(is_end);
+    end.map_or(text.len(), |(at, _)| at)
 }
 
 /// Decodes percent-encoding. A sequence that is not valid UTF-8 stays as it is.
@@ -205,6 +220,22 @@ mod tests {
         ] {
             assert_eq!(variables(template, uri), None, "{uri}");
         }
+    }
+
+    #[test]
+    fn encoded_slash_is_only_in_the_value_of_a_reserved_variable() {
+        for uri in ["file:///..%2Fsecret", "file:///..%2fsecret", "file:///%2F"] {
+            assert_eq!(variables("file:///{name}", uri), None, "{uri}");
+        }
+        let reserved = variables("file:///{+path}", "file:///a%2Fb");
+        assert_eq!(reserved, pairs(&[("path", "a/b")]));
+        let queried = variables("search:{?q}", "search:?q=a%2Fb");
+        assert_eq!(queried, pairs(&[("q", "a/b")]));
+        // The slash is in the template, and in neither value.
+        let literal = variables("x:{a}%2F{b}", "x:c%2Fd");
+        assert_eq!(literal, pairs(&[("a", "c"), ("b", "d")]));
+        let twice = variables("x:{a}", "x:%252F");
+        assert_eq!(twice, pairs(&[("a", "%2F")]), "decoded once");
     }
 
     #[test]
