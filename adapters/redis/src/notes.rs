@@ -1,6 +1,6 @@
 //! Reads the notes of other servers, in order and each once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use everlink::Input;
@@ -23,29 +23,53 @@ struct Cursor {
     inbox: String,
     /// `None` until it is known where this server begins.
     broadcast: Option<String>,
-    last: Numbers,
+    numbers: Numbers,
 }
 
 /// The most senders whose numbers are remembered. Each server that is started again is a new sender.
 const SENDERS: usize = 1_024;
 
-/// The number of the last note of each server to this one, and to all. A greater number is new.
+/// How many numbers of a sender are remembered: more than the notes of a batch.
+const KEPT: usize = 1_024;
+
+/// The numbers of the notes of each server to this one, and to all.
+///
+/// A note keeps its number if it may have arrived. Redis can refuse it and take a later note, also in a batch without a reply. So a smaller number than
+/// the last one can be new.
 #[derive(Default)]
 struct Numbers {
-    /// With each number, when it came: a count of all notes.
-    last: HashMap<(String, bool), (u64, u64)>,
+    /// With each sender, when its last note came: a count of all notes.
+    senders: HashMap<(String, bool), (Seen, u64)>,
     count: u64,
+}
+
+/// The numbers of the notes of one sender.
+#[derive(Default)]
+struct Seen {
+    recent: BTreeSet<u64>,
+    /// The greatest number that is no longer remembered. All up to it count as seen.
+    forgotten: u64,
+}
+
+impl Seen {
+    /// Remembers a number. Returns whether it is new.
+    fn insert(&mut self, number: u64) -> bool {
+        let is_new = number > self.forgotten && self.recent.insert(number);
+        if self.recent.len() > KEPT {
+            self.forgotten = self.recent.pop_first().unwrap_or_default();
+        }
+        is_new
+    }
 }
 
 impl Numbers {
     /// Whether a note is new. A server repeats a note if its connection broke.
     fn is_new(&mut self, sender: String, is_broadcast: bool, number: u64) -> bool {
         self.count += 1;
-        let (last, came) = self.last.entry((sender, is_broadcast)).or_default();
+        let (seen, came) = self.senders.entry((sender, is_broadcast)).or_default();
         *came = self.count;
-        let is_new = number > *last;
-        *last = number.max(*last);
-        if self.last.len() > SENDERS {
+        let is_new = seen.insert(number);
+        if self.senders.len() > SENDERS {
             self.forget();
         }
         is_new
@@ -53,10 +77,10 @@ impl Numbers {
 
     /// Forgets the half of the senders that were silent for longest. They are gone, or have no note left to repeat: a note is repeated within seconds.
     fn forget(&mut self) {
-        let mut came: Vec<u64> = self.last.values().map(|(_, came)| *came).collect();
+        let mut came: Vec<u64> = self.senders.values().map(|(_, came)| *came).collect();
         came.sort_unstable();
         let middle = came[came.len() / 2];
-        self.last.retain(|_, (_, came)| *came > middle);
+        self.senders.retain(|_, (_, came)| *came > middle);
     }
 }
 
@@ -65,7 +89,7 @@ pub(crate) async fn run(shared: Shared, inputs: StoreInputs) {
     let mut cursor = Cursor {
         inbox: "0-0".to_owned(),
         broadcast: None,
-        last: Numbers::default(),
+        numbers: Numbers::default(),
     };
     let mut backoff = Backoff::new();
     loop {
@@ -126,7 +150,7 @@ async fn read(
             let (Some(sender), Some(number), Some(note)) = (sender, number, note) else {
                 continue;
             };
-            if cursor.last.is_new(sender, is_broadcast, number) {
+            if cursor.numbers.is_new(sender, is_broadcast, number) {
                 let note = note.into();
                 inputs.feed(Input::Note { note });
             }
@@ -173,12 +197,33 @@ mod tests {
     }
 
     #[test]
+    fn note_that_comes_after_a_later_one_is_new_once() {
+        let mut numbers = Numbers::default();
+        assert!(numbers.is_new("1".into(), true, 2));
+        assert!(numbers.is_new("1".into(), true, 1), "refused at first");
+        assert!(!numbers.is_new("1".into(), true, 1));
+        assert!(!numbers.is_new("1".into(), true, 2));
+    }
+
+    #[test]
+    fn remembered_numbers_of_a_sender_are_bounded() {
+        let mut seen = Seen::default();
+        for number in 1..=10_000 {
+            assert!(seen.insert(number));
+            assert!(seen.recent.len() <= KEPT);
+        }
+        assert!(!seen.insert(1), "forgotten numbers count as seen");
+        assert!(!seen.insert(9_999));
+    }
+
+    #[test]
     fn senders_that_are_gone_are_forgotten() {
         let mut numbers = Numbers::default();
         for sender in 0..100_000_u64 {
             assert!(numbers.is_new(sender.to_string(), false, 1));
             assert!(numbers.is_new("busy".into(), false, sender + 1));
-            assert!(numbers.last.len() <= SENDERS, "{}", numbers.last.len());
+            let senders = numbers.senders.len();
+            assert!(senders <= SENDERS, "{senders}");
         }
         assert!(!numbers.is_new("busy".into(), false, 100_000));
     }
