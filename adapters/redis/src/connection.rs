@@ -38,12 +38,17 @@ pub(crate) async fn connect_blocking(
     shared: &Shared,
     wait: Duration,
 ) -> RedisResult<MultiplexedConnection> {
-    connect(shared, wait + RESPOND).await
+    connect_within(shared, wait + RESPOND).await
+}
+
+/// Connects, for commands without scripts.
+pub(crate) async fn connect(shared: &Shared) -> RedisResult<MultiplexedConnection> {
+    connect_within(shared, RESPOND).await
 }
 
 /// Connects, and makes the scripts known, which Redis forgets when it restarts.
 pub(crate) async fn connect_for_requests(shared: &Shared) -> RedisResult<MultiplexedConnection> {
-    let mut connection = connect(shared, RESPOND).await?;
+    let mut connection = connect(shared).await?;
     let mut load = redis::pipe();
     for script in SCRIPTS {
         load.cmd("SCRIPT").arg("LOAD").arg(script).ignore();
@@ -52,7 +57,7 @@ pub(crate) async fn connect_for_requests(shared: &Shared) -> RedisResult<Multipl
     Ok(connection)
 }
 
-async fn connect(shared: &Shared, response: Duration) -> RedisResult<MultiplexedConnection> {
+async fn connect_within(shared: &Shared, response: Duration) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT))
         .set_response_timeout(Some(response));

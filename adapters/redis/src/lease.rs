@@ -26,7 +26,7 @@ pub(crate) async fn run(
 ) {
     let mut backoff = Backoff::new();
     loop {
-        if let Ok(mut connection) = connection::connect_for_requests(&shared).await {
+        if let Ok(mut connection) = connection::connect(&shared).await {
             loop {
                 let begun = Instant::now();
                 let is_leaving = *leaves.borrow_and_update();
@@ -76,7 +76,7 @@ async fn renew(
 /// Ends the lease of a server that has ended.
 pub(crate) async fn end(shared: &Shared) {
     let _ = timeout(END, async {
-        let mut connection = connection::connect_for_requests(shared).await?;
+        let mut connection = connection::connect(shared).await?;
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(&shared.keys.lease).arg(&shared.keys.inbox);
         unlink.query_async::<()>(&mut connection).await

@@ -158,14 +158,12 @@ async fn step(
     if queue.waiting.is_empty() {
         return true;
     }
-    if connection.is_none() {
-        match connection::connect_for_requests(shared).await {
-            Ok(opened) => *connection = Some(opened),
+    let open = match connection {
+        Some(open) => open,
+        None => match connection::connect_for_requests(shared).await {
+            Ok(opened) => connection.insert(opened),
             Err(_) => return false,
-        }
-    }
-    let Some(open) = connection else {
-        return false;
+        },
     };
     let mut batch = redis::pipe();
     let (mut sent, mut lengths) = (Vec::new(), Vec::new());
