@@ -305,20 +305,16 @@ impl LinkOwner {
     }
 
     fn answer_ready_waiters(&mut self) {
-        let answer = match self.client.state() {
-            State::Ready => Ok(self.client.session().cloned()),
-            state @ (State::Parked | State::Closed) => Err(NotReady {
+        let answer = match (self.client.state(), self.client.session()) {
+            (State::Ready, Some(session)) => Ok(Arc::clone(session)),
+            (state @ (State::Parked | State::Closed), _) => Err(NotReady {
                 state,
                 last_end: self.client.last_end().cloned(),
             }),
             _ => return,
         };
         for promise in mem::take(&mut self.ready_waiters) {
-            match &answer {
-                Ok(Some(session)) => promise.resolve(Ok(Arc::clone(session))),
-                Ok(None) => {}
-                Err(not_ready) => promise.resolve(Err(not_ready.clone())),
-            }
+            promise.resolve(answer.clone());
         }
     }
 }
@@ -336,5 +332,29 @@ impl Drop for LinkOwner {
         self.done_wakers.drain(..).for_each(wake);
         self.callers.clear();
         self.published.listeners.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use everlink::Config;
+
+    use crate::client::link::Link;
+
+    #[test]
+    fn those_who_no_longer_wait_for_a_ready_link_are_dropped() {
+        let (link, mut owner) = Link::new(Config::child("ready", "1.0"));
+        let waits = link.ready();
+        for _ in 0..10_000 {
+            drop(link.ready());
+            owner.advance(Instant::ZERO);
+        }
+        let waiters = owner.ready_waiters.len();
+        assert!(waiters < 10, "{waiters}");
+        drop(owner);
+        let not_ready = waits.wait().expect_err("the link is closed");
+        assert_eq!(not_ready.state, State::Closed);
     }
 }

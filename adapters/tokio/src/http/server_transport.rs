@@ -131,8 +131,8 @@ impl ServerTransport {
                     self.connections.remove(&stream);
                     continue;
                 }
-                Poll::Ready(None) => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
+                // This transport holds a sender, so the channel never ends.
+                Poll::Ready(None) | Poll::Pending => Poll::Pending,
             };
             if polled.is_pending() && reads {
                 if let Some((stream, rest)) = self.unreported_body.take() {
