@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::process::Command;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use everlink::{Epoch, Fault, Input, Output};
@@ -17,9 +18,8 @@ pub struct ChildTransport<I: ChildIo> {
     /// A child that is being spawned.
     opening: Option<Opening>,
     child: Option<Child<I>>,
+    /// The spawner runs one spawn after another, so the results come in the order of the epochs.
     spawn_results: Inbox<(Epoch, Spawned)>,
-    /// How many spawns have begun and not reported yet. Those that nobody waits for are late.
-    spawning: usize,
 }
 
 type Spawned = Result<(ProcessTree, Pipes), Fault>;
@@ -57,6 +57,8 @@ pub trait ChildIo: Send + Sized {
 /// A child that is being spawned, and the outputs to carry out once it is there.
 struct Opening {
     epoch: Epoch,
+    /// The spawner starts a process only while this exists.
+    _is_wanted: Arc<()>,
     close_when_spawned: bool,
     kill_when_spawned: bool,
 }
@@ -79,27 +81,29 @@ impl<I: ChildIo> ChildTransport<I> {
             opening: None,
             child: None,
             spawn_results: Inbox::new(),
-            spawning: 0,
         }
     }
 
     fn open(&mut self, epoch: Epoch) {
+        let is_wanted = Arc::new(());
+        let wanted = Arc::downgrade(&is_wanted);
         self.opening = Some(Opening {
             epoch,
+            _is_wanted: is_wanted,
             close_when_spawned: false,
             kill_when_spawned: false,
         });
-        self.spawning += 1;
         let sender = self.spawn_results.sender();
         // A process tree that is not received is dropped, which kills it.
-        self.spawner
-            .spawn(move |spawned| sender.send((epoch, spawned)));
+        self.spawner.spawn_if(
+            move || wanted.strong_count() > 0,
+            move |spawned| sender.send((epoch, spawned)),
+        );
     }
 
     /// Attaches the child that was spawned. Drops those that are no longer wanted, which kills them.
     fn poll_spawned(&mut self, cx: &mut Context<'_>) -> Poll<(Epoch, Input<'static>)> {
         while let Poll::Ready((epoch, spawned)) = self.spawn_results.poll_recv(cx) {
-            self.spawning -= 1;
             let Some(opening) = self.opening.take_if(|opening| opening.epoch == epoch) else {
                 continue;
             };
@@ -113,13 +117,6 @@ impl<I: ChildIo> ChildTransport<I> {
             return Poll::Ready((epoch, input));
         }
         Poll::Pending
-    }
-
-    /// Drops, and so kills, the children that came too late.
-    fn drop_late(&mut self, cx: &mut Context<'_>) {
-        while self.spawning > 0 && self.spawn_results.poll_recv(cx).is_ready() {
-            self.spawning -= 1;
-        }
     }
 
     fn attach(&mut self, opening: &Opening, mut io: I) {
@@ -170,9 +167,6 @@ impl<I: ChildIo> Transport for ChildTransport<I> {
         reads: bool,
         buffer: &'r mut [u8],
     ) -> Poll<(Epoch, Input<'r>)> {
-        if self.child.is_some() {
-            self.drop_late(cx);
-        }
         let Some(child) = &mut self.child else {
             return self.poll_spawned(cx);
         };

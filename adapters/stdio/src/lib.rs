@@ -33,10 +33,12 @@
 //! On Unix, [`ChildTransport`] and [`StdioTransport`] work with the [`reactor`] of any runtime.
 
 // The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` has the threads that run the functions of a
-// server, and those that spawn. The others are the operating system's processes and pipes: `unix`, or `windows` with `threads`.
+// server, and those that spawn. `starts` runs the starts of a command one after another. The
+// others are the operating system's processes and pipes: `unix`, or `windows` with `threads`.
 
 mod child;
 mod pipes;
+mod starts;
 mod workers;
 
 #[cfg(any(windows, feature = "threads"))]

@@ -18,12 +18,14 @@ use std::time::{Duration, Instant};
 use everlink::client::Event;
 use everlink::protocol::ServerCapabilities;
 use everlink::server::{self, Offer};
-use everlink::{Config, ErrorObject, Payload};
+use everlink::{Config, Epoch, ErrorObject, Output, Payload};
+use everlink_handle::Transport as _;
 use everlink_stdio::process_tree::Spawner;
-use everlink_stdio::{Context, Link, connect, secret, serve};
+use everlink_stdio::reactor::PollReactor;
+use everlink_stdio::{ChildTransport, Context, Link, PolledChild, connect, secret, serve};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, getpgrp, kill_process, setpgid};
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, setpgid};
 use serde_json::{Value, json};
 
 /// Longer than any step here takes, so that a hang fails the test.
@@ -118,13 +120,19 @@ fn child_in_another_process_group_is_killed_at_shutdown() {
     assert!(is_gone, "the child survived the shutdown of its link");
 }
 
-/// Returns a command whose child hangs before `exec`, as on a file system that does not respond, and the socket that lets it go on.
-#[allow(unsafe_code, reason = "only a child can hang before its program")]
+/// Returns a command whose child hangs before `exec`, as on a file system that does not respond, and the socket that lets it go on. The child first
+/// writes its pid to the socket, 4 bytes.
 fn hanging_command() -> (Command, UnixStream) {
+    hanging_before("exit 0")
+}
+
+#[allow(unsafe_code, reason = "only a child can hang before its program")]
+fn hanging_before(script: &str) -> (Command, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("descriptors");
-    let mut command = sh("exit 0");
+    ours.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    let mut command = sh(script);
     let hang = move || {
-        (&theirs).write_all(b"here")?;
+        (&theirs).write_all(&getpid().as_raw_nonzero().get().to_ne_bytes())?;
         (&theirs).read_exact(&mut [0])
     };
     // SAFETY: two system calls.
@@ -134,8 +142,14 @@ fn hanging_command() -> (Command, UnixStream) {
 
 fn start_and_wait_for_hang(link: &Link, release: &mut UnixStream) {
     drop(link.ready());
-    release.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    release.read_exact(&mut [0; 4]).expect("the child is there");
+    hanging_pid(release);
+}
+
+/// Waits for a child of a hanging command, and returns its pid.
+fn hanging_pid(release: &mut UnixStream) -> Pid {
+    let mut pid = [0; 4];
+    release.read_exact(&mut pid).expect("the child is there");
+    Pid::from_raw(i32::from_ne_bytes(pid)).expect("a pid")
 }
 
 #[test]
@@ -161,24 +175,46 @@ fn hanging_spawn_does_not_block_the_spawn_of_another_link() {
 }
 
 #[test]
-fn start_during_one_that_hangs_fails_at_once() {
+fn starts_during_one_that_hangs_wait_for_it_without_a_thread() {
     let (command, mut release) = hanging_command();
     let spawner = Spawner::new(command);
     let (sender, spawned) = mpsc::channel();
-    let start = || {
+    let start = |spawner: &Spawner| {
         let sender = sender.clone();
         spawner.spawn(move |result| drop(sender.send(result.map(drop))));
     };
-    start();
-    release.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    release.read_exact(&mut [0; 4]).expect("the child is there");
-    start();
-    let refused = spawned.recv_timeout(TIMEOUT);
+    // More than there are threads.
+    (0..20).for_each(|_| start(&spawner));
+    hanging_pid(&mut release);
+    start(&Spawner::new(sh("exit 0")));
+    let other = spawned.recv_timeout(TIMEOUT);
+    release.write_all(&[1; 20]).expect("they wait for that");
+    other.expect("another command starts").expect("it runs");
+    for _ in 0..20 {
+        let started = spawned.recv_timeout(TIMEOUT).expect("it returns");
+        started.expect("it was slow, and runs");
+    }
+}
+
+#[test]
+fn epoch_that_ended_before_its_start_leaves_no_process() {
+    let (command, mut release) = hanging_before("exec sleep 1000");
+    let reactor = PollReactor::new().expect("a descriptor");
+    let mut transport = ChildTransport::<PolledChild<_>>::new(command, reactor);
+    let epoch = Epoch::FIRST;
+    transport.perform(Output::Open { epoch }, &[]);
+    let late = hanging_pid(&mut release);
+    transport.perform(Output::Release { epoch }, &[]);
+    transport.perform(Output::Open { epoch }, &[]);
+    drop(transport);
     release.write_all(&[1]).expect("it waits for that");
-    let fault = refused.expect("it fails").expect_err("the first one hangs");
-    assert!(fault.to_string().contains("earlier start"), "{fault}");
-    let first = spawned.recv_timeout(TIMEOUT);
-    first.expect("it returns").expect("it runs");
+    // The spawner holds the other end of the socket until all starts are over.
+    let mut pids = Vec::new();
+    release.read_to_end(&mut pids).expect("they are over");
+    let is_gone = becomes_true(|| !is_alive(late));
+    let _ = kill_process(late, Signal::KILL);
+    assert!(is_gone, "the child that came too late is killed");
+    assert!(pids.is_empty(), "a second process started");
 }
 
 #[test]

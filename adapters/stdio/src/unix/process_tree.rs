@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 
 use everlink::{ExitStatus, Fault, FaultKind, Input};
@@ -18,10 +18,11 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 use super::{cleaner, session, spawn_threads};
 
 pub use crate::pipes::Pipes;
+use crate::starts::Starts;
 
 /// A command that can be spawned repeatedly. Each spawn yields a [`ProcessTree`].
 #[derive(Debug)]
-pub struct Spawner(Arc<Mutex<Command>>);
+pub struct Spawner(Arc<Starts<Command, (ProcessTree, Pipes)>>);
 
 impl Spawner {
     /// Prepares this command. Sets its standard streams, its process group or session, and what happens to it when its parent dies.
@@ -31,25 +32,29 @@ impl Spawner {
         command.stdout(Stdio::piped());
         command.stderr(Stdio::piped());
         parent_death::set_up(&mut command);
-        Spawner(Arc::new(Mutex::new(command)))
+        Spawner(Arc::new(Starts::new(command)))
     }
 
     /// Spawns the command on another thread, which calls `then` with the tree, or with a fault that names the program and the reason. A tree that
-    /// nobody keeps is killed. Fails while an earlier spawn has not returned, as on a file system that does not respond: otherwise each attempt would
-    /// block one more of the threads, which all links share.
+    /// nobody keeps is killed. `then` must not panic.
+    ///
+    /// A spawn waits for the earlier ones. While one does not return, as on a file system that does not respond, the later ones hold no thread: all
+    /// links share the threads.
     pub fn spawn(&self, then: impl FnOnce(Result<(ProcessTree, Pipes), Fault>) + Send + 'static) {
-        let command = Arc::clone(&self.0);
-        spawn_threads::run(move || {
-            let spawned = match command.try_lock() {
-                Ok(mut command) => spawn_now(&mut command),
-                Err(TryLockError::Poisoned(command)) => spawn_now(&mut command.into_inner()),
-                Err(TryLockError::WouldBlock) => Err(Fault::with_detail(
-                    FaultKind::ResourcesExhausted,
-                    "an earlier start of this program has not returned",
-                )),
-            };
-            then(spawned);
-        });
+        self.spawn_if(|| true, then);
+    }
+
+    /// Spawns the command like [`spawn`](Spawner::spawn), if it is still wanted when its turn comes. If not, `then` gets a fault. `is_wanted` must not
+    /// block, and once it returns false, it stays false.
+    pub fn spawn_if(
+        &self,
+        is_wanted: impl Fn() -> bool + Send + 'static,
+        then: impl FnOnce(Result<(ProcessTree, Pipes), Fault>) + Send + 'static,
+    ) {
+        if self.0.push(is_wanted, then) {
+            let starts = Arc::clone(&self.0);
+            spawn_threads::run(move || starts.run(spawn_now));
+        }
     }
 }
 

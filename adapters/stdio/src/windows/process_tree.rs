@@ -13,7 +13,7 @@ use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr::null;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
 use everlink::{ExitStatus, Fault};
@@ -33,10 +33,11 @@ use windows_sys::Win32::System::Threading::{
 use super::check;
 use super::program_lookup::{Lookup, with_program};
 pub use crate::pipes::Pipes;
+use crate::starts::Starts;
 
 /// A command that can be spawned repeatedly. Each spawn yields a [`ProcessTree`].
 #[derive(Debug)]
-pub struct Spawner(Arc<Mutex<Command>>);
+pub struct Spawner(Arc<Starts<Command, (ProcessTree, Pipes)>>);
 
 impl Spawner {
     /// Prepares this command. Sets its standard streams and its creation flags; it has no window.
@@ -45,20 +46,31 @@ impl Spawner {
     #[must_use]
     pub fn new(mut command: Command) -> Spawner {
         prepare(&mut command);
-        Spawner(Arc::new(Mutex::new(command)))
+        Spawner(Arc::new(Starts::new(command)))
     }
 
     /// Spawns the command on another thread, which calls `then` with the tree, or with a fault that names the program and the reason. A tree that
-    /// nobody keeps is killed.
+    /// nobody keeps is killed. `then` must not panic.
+    ///
+    /// A spawn waits for the earlier ones. While one does not return, as on a file system that does not respond, the later ones hold no thread.
     pub fn spawn(&self, then: impl FnOnce(Result<(ProcessTree, Pipes), Fault>) + Send + 'static) {
-        let command = Arc::clone(&self.0);
-        let spawn = move || {
-            let spawned = spawn_now(&mut command.lock().unwrap_or_else(PoisonError::into_inner));
-            then(spawned);
-        };
-        // Without a thread, `then` is dropped, and its owner waits until the machine gives up.
-        let thread = thread::Builder::new().name("everlink-spawn".into());
-        let _ = thread.spawn(spawn);
+        self.spawn_if(|| true, then);
+    }
+
+    /// Spawns the command like [`spawn`](Spawner::spawn), if it is still wanted when its turn comes. If not, `then` gets a fault. `is_wanted` must not
+    /// block, and once it returns false, it stays false.
+    pub fn spawn_if(
+        &self,
+        is_wanted: impl Fn() -> bool + Send + 'static,
+        then: impl FnOnce(Result<(ProcessTree, Pipes), Fault>) + Send + 'static,
+    ) {
+        if self.0.push(is_wanted, then) {
+            let starts = Arc::clone(&self.0);
+            let thread = thread::Builder::new().name("everlink-spawn".into());
+            if let Err(error) = thread.spawn(move || starts.run(spawn_now)) {
+                self.0.fail(&Fault::from(error));
+            }
+        }
     }
 }
 
