@@ -33,10 +33,11 @@
 //! On Unix, [`ChildTransport`] and [`StdioTransport`] work with the [`reactor`] of any runtime.
 
 // The modules: `child` is the transport to a child process, whichever way its I/O is done. `workers` has the threads that run the functions of a
-// server, and those that spawn. `starts` runs the starts of a command one after another. The
+// server, and those that spawn. `starts` runs the starts of a command one after another, and `claim` lets one server take the standard streams. The
 // others are the operating system's processes and pipes: `unix`, or `windows` with `threads`.
 
 mod child;
+mod claim;
 mod pipes;
 mod starts;
 mod workers;
@@ -135,7 +136,7 @@ pub fn drive(owner: LinkOwner, command: Command) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// When the system has no thread or descriptor left, or there are no standard streams.
+/// When the system has no thread or descriptor left, or there are no standard streams, or they are already taken.
 pub fn serve<F, R>(config: server::Config, function: F) -> io::Result<Service>
 where
     F: Fn(Request, Context) -> Result<R, ErrorObject> + Send + Sync + 'static,

@@ -14,7 +14,7 @@ use crate::drive::{self, Handler};
 ///
 /// # Errors
 ///
-/// When there are no standard streams, or the system has no descriptor left.
+/// When there are no standard streams, they are already taken, or the system has no descriptor left.
 pub fn serve(config: Config, handler: impl Handler) -> io::Result<Service> {
     let (service, owner) = Service::new(Server::new(config));
     drive::start(drive::serve(owner, transport()?, handler))?;
@@ -33,7 +33,7 @@ pub type StdioTransport = everlink_stdio::threads::ThreadedStdio;
 ///
 /// # Errors
 ///
-/// When there are no standard streams, or the system has no descriptor left.
+/// When there are no standard streams, they are already taken, or the system has no descriptor left.
 pub fn transport() -> io::Result<StdioTransport> {
     #[cfg(unix)]
     return StdioTransport::take(crate::reactor::TokioReactor);

@@ -31,16 +31,21 @@ impl ThreadedStdio {
     ///
     /// # Errors
     ///
-    /// When there are no standard streams, or the system has no thread left.
+    /// When there are no standard streams, they are already taken, or the system has no thread left.
     pub fn take() -> io::Result<ThreadedStdio> {
-        let (input, output) = standard_streams::take()?;
         let inbox = Inbox::new();
         let [input_sender, output_sender] = [inbox.sender(), inbox.sender()];
-        Ok(ThreadedStdio {
-            input: ReaderThread::new(input, move |read| input_sender.send(Message::Input(read)))?,
-            output: Some(WriterThread::new(output, move |written| {
+        let (input, output) = standard_streams::take_with(|input, output| {
+            let output = WriterThread::new(output, move |written| {
                 output_sender.send(Message::Output(written));
-            })?),
+            })?;
+            // The reader comes last: it takes input at once, which a later attempt would miss.
+            let report = move |read| input_sender.send(Message::Input(read));
+            Ok((ReaderThread::new(input, report)?, output))
+        })?;
+        Ok(ThreadedStdio {
+            input,
+            output: Some(output),
             held_input: None,
             inbox,
         })

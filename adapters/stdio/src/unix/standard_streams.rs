@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -18,6 +17,7 @@ use rustix::pipe::PIPE_BUF;
 use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use super::poll::poll;
+use crate::claim::Claim;
 
 /// A standard stream of this process, or our end of a pipe to another process.
 #[derive(Debug)]
@@ -44,28 +44,27 @@ enum AccessMode {
 ///
 /// When there are no standard streams, they are already taken, or the system has no descriptor left.
 pub fn take() -> io::Result<(OwnedStream, OwnedStream)> {
-    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-    if IS_TAKEN.swap(true, Ordering::Relaxed) {
-        let text = "the standard streams of this process are already in use by another server";
-        return Err(io::Error::new(ErrorKind::AlreadyExists, text));
-    }
-    let taken = take_over();
-    if taken.is_err() {
-        IS_TAKEN.store(false, Ordering::Relaxed);
-    }
-    taken
+    take_with(|input, output| Ok((input, output)))
 }
 
-fn take_over() -> io::Result<(OwnedStream, OwnedStream)> {
-    // Use numbers above those of the three standard streams.
-    let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
-    let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
-    let null = File::open("/dev/null")?;
-    dup2_stdout(io::stderr())?;
-    dup2_stdin(null)?;
-    let input = OwnedStream::new(input.into(), OFlags::RDONLY);
-    let output = OwnedStream::new(output.into(), OFlags::WRONLY);
-    Ok((input, output))
+/// Takes the streams over like [`take`], once this function has prepared them. If it fails, the process keeps its streams, and can try again.
+pub(crate) fn take_with<T>(
+    prepare: impl FnOnce(OwnedStream, OwnedStream) -> io::Result<T>,
+) -> io::Result<T> {
+    static STREAMS: Claim = Claim::new();
+    STREAMS.take(|| {
+        // Use numbers above those of the three standard streams.
+        let input = fcntl_dupfd_cloexec(io::stdin(), 3)?;
+        let output = fcntl_dupfd_cloexec(io::stdout(), 3)?;
+        let null = File::open("/dev/null")?;
+        let prepared = prepare(
+            OwnedStream::new(input.into(), OFlags::RDONLY),
+            OwnedStream::new(output.into(), OFlags::WRONLY),
+        )?;
+        dup2_stdout(io::stderr())?;
+        dup2_stdin(null)?;
+        Ok(prepared)
+    })
 }
 
 impl OwnedStream {

@@ -24,12 +24,13 @@ impl<R: Reactor> StdioTransport<R> {
     ///
     /// # Errors
     ///
-    /// When there are no standard streams, or the system has no descriptor left.
+    /// When there are no standard streams, they are already taken, or the system has no descriptor left.
     pub fn take(reactor: R) -> io::Result<StdioTransport<R>> {
-        let (input, output) = standard_streams::take()?;
-        Ok(StdioTransport {
-            input: Some(Reader::new(input, &reactor)?),
-            output: Some(Writer::new(output, reactor)),
+        standard_streams::take_with(|input, output| {
+            Ok(StdioTransport {
+                input: Some(Reader::new(input, &reactor)?),
+                output: Some(Writer::new(output, reactor)),
+            })
         })
     }
 
@@ -73,5 +74,57 @@ impl<R: Reactor> Transport for StdioTransport<R> {
             polled = self.poll_read(cx, buffer);
         }
         polled.map(|input| (Epoch::FIRST, input))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::io::ErrorKind;
+
+    use crate::reactor::{Descriptor, Interest, Registered};
+
+    /// A reactor that is full.
+    #[derive(Clone)]
+    struct FullReactor;
+
+    struct Never<T>(T);
+
+    impl Reactor for FullReactor {
+        type Registered<T: Descriptor> = Never<T>;
+
+        fn register<T: Descriptor>(
+            &self,
+            descriptor: T,
+            _: Interest,
+        ) -> Result<Never<T>, (T, io::Error)> {
+            Err((descriptor, ErrorKind::OutOfMemory.into()))
+        }
+    }
+
+    impl<T: Send> Registered<T> for Never<T> {
+        fn get_ref(&self) -> &T {
+            &self.0
+        }
+
+        fn poll_io<R>(
+            &self,
+            _: &mut Context<'_>,
+            _: impl FnMut(&T) -> io::Result<(R, bool)>,
+        ) -> Poll<io::Result<R>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn streams_that_could_not_be_registered_are_not_in_use() {
+        for _ in 0..2 {
+            let taken = StdioTransport::take(FullReactor);
+            assert_eq!(
+                taken.err().map(|it| it.kind()),
+                Some(ErrorKind::OutOfMemory)
+            );
+        }
     }
 }

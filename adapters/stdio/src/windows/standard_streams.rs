@@ -14,6 +14,7 @@ use windows_sys::Win32::System::Console::{
 };
 
 use super::check;
+use crate::claim::Claim;
 
 /// A standard stream of this process.
 #[derive(Debug)]
@@ -27,14 +28,26 @@ pub struct OwnedStream(File);
 ///
 /// # Errors
 ///
-/// When there are no standard streams, or the system has no handle left.
+/// When there are no standard streams, they are already taken, or the system has no handle left.
 pub fn take() -> io::Result<(OwnedStream, OwnedStream)> {
-    let input = take_over(io::stdin().as_handle())?;
-    let output = take_over(io::stdout().as_handle())?;
-    let stderr = io::stderr().as_handle().try_clone_to_owned()?;
-    replace(STD_INPUT_HANDLE, File::open("NUL")?.into())?;
-    replace(STD_OUTPUT_HANDLE, stderr)?;
-    Ok((input, output))
+    take_with(|input, output| Ok((input, output)))
+}
+
+/// Takes the streams over like [`take`], once this function has prepared them. If it fails, the process keeps its streams, and can try again.
+pub(crate) fn take_with<T>(
+    prepare: impl FnOnce(OwnedStream, OwnedStream) -> io::Result<T>,
+) -> io::Result<T> {
+    static STREAMS: Claim = Claim::new();
+    STREAMS.take(|| {
+        let input = take_over(io::stdin().as_handle())?;
+        let output = take_over(io::stdout().as_handle())?;
+        let null = File::open("NUL")?;
+        let stderr = io::stderr().as_handle().try_clone_to_owned()?;
+        let prepared = prepare(input, output)?;
+        replace(STD_INPUT_HANDLE, null.into())?;
+        replace(STD_OUTPUT_HANDLE, stderr)?;
+        Ok(prepared)
+    })
 }
 
 impl Read for OwnedStream {
