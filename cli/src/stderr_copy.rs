@@ -163,6 +163,9 @@ impl<T> Drop for StderrCopy<T> {
 mod tests {
     use super::*;
 
+    use std::pin::pin;
+    use std::task::Waker;
+
     #[test]
     fn backlog_drops_and_counts_bytes_beyond_its_limit_until_the_reader_takes_them() {
         let backlog = Backlog::default();
@@ -181,5 +184,35 @@ mod tests {
             (&b"again\n"[..], 0)
         );
         assert!(backlog.try_next().is_none());
+    }
+
+    /// The last piece and the end come while the reader looks, at another step in each round.
+    #[test]
+    fn reader_gets_the_last_piece_whenever_the_end_comes() {
+        let (sender, backlogs) = std::sync::mpsc::channel::<Arc<Backlog>>();
+        let writer = std::thread::spawn(move || {
+            for backlog in backlogs {
+                // Both at once, so that they often come between two steps of the reader.
+                let mut state = backlog.lock();
+                state.pending.bytes.extend_from_slice(b"last\n");
+                state.has_ended = true;
+            }
+        });
+        for _ in 0..50_000 {
+            let backlog = Arc::new(Backlog::default());
+            sender.send(Arc::clone(&backlog)).expect("it runs");
+            let mut cx = Context::from_waker(Waker::noop());
+            // Looks again and again, because a look that begins after both shows nothing.
+            let chunk = loop {
+                match pin!(backlog.next()).poll(&mut cx) {
+                    Poll::Ready(chunk) => break chunk,
+                    Poll::Pending => std::hint::spin_loop(),
+                }
+            };
+            let bytes = chunk.map(|chunk| chunk.bytes);
+            assert_eq!(bytes.as_deref(), Some(&b"last\n"[..]));
+        }
+        drop(sender);
+        writer.join().expect("it ends");
     }
 }
