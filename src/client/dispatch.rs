@@ -176,6 +176,9 @@ impl Client {
             }
             Ok(Inbound::Batch(batch)) if self.session.allows_batches() => {
                 for message in batch.flatten() {
+                    if !self.lifecycle.is_heard() {
+                        return;
+                    }
                     self.message(message, source);
                 }
             }
@@ -417,7 +420,7 @@ impl Client {
             Purpose::Probe => self.probe_answered(outcome.as_ref().err()),
             Purpose::Unsubscribe => {}
             Purpose::Revive => self.revived(refusal(&outcome)),
-            Purpose::SetLevel => self.catalog.level_set(refusal(&outcome)),
+            Purpose::SetLevel(level) => self.catalog.level_set(level, refusal(&outcome)),
             Purpose::Subscribe(uri) => self.catalog.subscribed(&uri, refusal(&outcome)),
         }
     }

@@ -109,7 +109,10 @@ impl Client {
         if let State::Draining | State::Closing = self.lifecycle.state() {
             return;
         }
-        let has_reason = self.requests.in_flight() > 0 && !grace.is_zero();
+        // A call that continues with answers can do so before a planned end.
+        let is_busy =
+            self.requests.in_flight() > 0 || cause.is_planned() && self.requests.is_busy();
+        let has_reason = is_busy && !grace.is_zero();
         if !has_reason || !self.lifecycle.begin_drain(&mut self.cx, &cause, grace) {
             return self.take_down(cause);
         }
@@ -378,7 +381,7 @@ impl Client {
             self.lifecycle.want(&mut self.cx, false);
         }
         let passes = self.session.passes(&self.cx.config);
-        let requests = self.catalog.begin_watch(&session, passes);
+        let requests = self.catalog.begin_watch(&session, passes, is_revived);
         self.send_watch_requests(requests);
         for id in self.requests.waiting_ids() {
             self.fail_if_not_offered(id);
@@ -406,7 +409,7 @@ impl Client {
             self.requests.close(wire);
             self.drop_request(wire);
         }
-        self.binding.stop_reviving(is_over);
+        self.binding.stop_reviving(&mut self.cx, is_over);
         self.begin_handshake();
     }
 

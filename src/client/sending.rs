@@ -326,13 +326,16 @@ impl Client {
 
     /// Ends a call that may be in flight, for its caller or because it timed out. The server is told.
     pub(super) fn abort(&mut self, id: CallId, kind: FailureKind, words: Withdrawal) {
-        let sent = self.requests.call(id);
-        let sent = sent.filter(|call| !self.session.runs_as_task(call));
-        let wire = sent.and_then(Call::wire);
+        let call = self.requests.call(id);
+        let wire = call.and_then(Call::wire);
+        let runs_as_task = call.is_some_and(|call| self.session.runs_as_task(call));
         let sent_at = self.requests.sent_at(id);
         self.fail(id, kind);
-        if let Some(wire) = wire {
-            self.withdraw_request(wire, words);
+        match wire {
+            // A task is not cancelled with the request that began it, but the reply is not awaited any more.
+            Some(wire) if runs_as_task => self.drop_request(wire),
+            Some(wire) => self.withdraw_request(wire, words),
+            None => {}
         }
         if let Some(at) = sent_at {
             self.call_abandoned(at);
@@ -402,20 +405,17 @@ impl Client {
         }
     }
 
-    /// Handles new credentials: everything continues.
+    /// Handles new credentials: everything continues. The application may also give them without being asked, such as after it denied them.
     pub(super) fn credentials_given(&mut self) {
-        if !self.binding.authorized(&mut self.cx) {
-            self.binding.forget_denial();
-            if self.lifecycle.state().is_between_attempts() {
-                self.attempt();
-            }
-            return;
-        }
         // S-CACHE-08: a list may differ under other credentials.
         self.catalog.outdate();
-        self.requests.freeze(&mut self.cx, false);
-        if self.lifecycle.state() == State::Handshaking {
-            self.resume_handshake();
+        if self.binding.authorized(&mut self.cx) {
+            self.requests.freeze(&mut self.cx, false);
+            if self.lifecycle.state() == State::Handshaking {
+                self.resume_handshake();
+            }
+        } else if self.lifecycle.state().is_between_attempts() {
+            self.attempt();
         }
         let facts = facts!(self);
         self.binding.listen_again(&mut self.cx, facts);
@@ -430,7 +430,7 @@ impl Client {
         let kind = FailureKind::Unauthorized {
             why: Some(why.into()),
         };
-        for call in self.requests.unsent() {
+        for call in self.requests.unsent(&self.cx) {
             self.fail(call, kind.clone());
         }
         if self.lifecycle.state() == State::Handshaking {
@@ -579,7 +579,7 @@ impl Client {
                 self.take_down(Cause::Unreachable);
             }
             Purpose::LateDiscover | Purpose::Probe => {}
-            Purpose::SetLevel | Purpose::Subscribe(_) | Purpose::Unsubscribe => {
+            Purpose::SetLevel(_) | Purpose::Subscribe(_) | Purpose::Unsubscribe => {
                 let error = ErrorObject::new(code::INTERNAL_ERROR, "the reply was lost");
                 self.apply_reply(wire, purpose, Err(error));
             }

@@ -36,9 +36,9 @@ impl Binding {
     }
 
     /// Gives up the session of an earlier epoch. `is_over`: the server has ended it.
-    pub(in crate::client) fn stop_reviving(&mut self, is_over: bool) {
+    pub(in crate::client) fn stop_reviving(&mut self, cx: &mut Context, is_over: bool) {
         if let Binding::Http(http) = self {
-            http.stop_reviving(is_over);
+            http.stop_reviving(cx, is_over);
         }
     }
 

@@ -248,9 +248,15 @@ impl Catalog {
     }
 
     /// Begins the watch in a new session. `passes`: a legacy server is also asked for features that it does not declare.
-    pub(super) fn begin_watch(&mut self, session: &Session, passes: bool) -> Vec<WatchRequest> {
+    /// `is_revived`: the session is that of an earlier epoch.
+    pub(super) fn begin_watch(
+        &mut self,
+        session: &Session,
+        passes: bool,
+        is_revived: bool,
+    ) -> Vec<WatchRequest> {
         self.is_retry_planned = false;
-        self.watch.begin(session, passes)
+        self.watch.begin(session, passes, is_revived)
     }
 
     /// Ends the watch with its epoch. Only the wanted watch is kept.
@@ -328,9 +334,9 @@ impl Catalog {
         self.watch.listening_ended(wire, now, refusal)
     }
 
-    /// Handles the reply to `logging/setLevel`.
-    pub(super) fn level_set(&mut self, refusal: Option<i64>) {
-        self.watch.level_set(refusal);
+    /// Handles the reply to `logging/setLevel` with this level.
+    pub(super) fn level_set(&mut self, level: LogLevel, refusal: Option<i64>) {
+        self.watch.level_set(level, refusal);
     }
 
     /// Handles the reply to `resources/subscribe`.

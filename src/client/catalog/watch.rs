@@ -57,6 +57,8 @@ pub(in crate::client) struct WatchState {
     unasked: BTreeSet<Box<str>>,
     /// URIs that the server refused but may grant later.
     refused: BTreeSet<Box<str>>,
+    /// Legacy: the URIs that were requested in the last session, if it is over.
+    at_server: BTreeSet<Box<str>>,
     /// Legacy: requested URIs that are not wanted any more.
     unwanted: BTreeSet<Box<str>>,
     /// Legacy: URIs whose requests have no reply yet.
@@ -90,6 +92,8 @@ struct Listening {
     /// The number of URIs that it was sent with.
     size: usize,
     acknowledged: Option<Instant>,
+    /// Whether its acknowledgement did not come in time. It may still come.
+    is_overdue: bool,
     /// The requests that it replaces once it is acknowledged.
     replaces: Vec<u64>,
 }
@@ -113,6 +117,7 @@ impl WatchState {
             is_undeclared_asked: false,
             unasked: BTreeSet::new(),
             refused: BTreeSet::new(),
+            at_server: BTreeSet::new(),
             unwanted: BTreeSet::new(),
             asked: BTreeSet::new(),
             asked_level: None,
@@ -162,7 +167,7 @@ impl WatchState {
 
     /// Whether all replies have arrived.
     pub(in crate::client) fn is_complete(&self) -> bool {
-        let heard = |listening: &Listening| listening.acknowledged.is_some();
+        let heard = |it: &Listening| it.acknowledged.is_some() || it.is_overdue;
         self.asked.is_empty() && self.asked_level.is_none() && self.listening.values().all(heard)
     }
 
@@ -259,13 +264,19 @@ impl WatchState {
 
     /// Starts a new epoch, in which nothing is granted yet. Returns the requests for everything that is wanted.
     ///
-    /// `passes`: a legacy server is also asked for features that it does not declare.
+    /// `passes`: a legacy server is also asked for features that it does not declare. `is_revived`: the session has the subscriptions of an earlier epoch.
     pub(in crate::client) fn begin(
         &mut self,
         session: &Session,
         passes: bool,
+        is_revived: bool,
     ) -> Vec<WatchRequest> {
         self.end();
+        let mut unwanted = core::mem::take(&mut self.at_server);
+        if is_revived {
+            unwanted.retain(|uri| !self.wish.uris.contains(uri));
+            self.unwanted = unwanted;
+        }
         let era = session.version.era();
         self.era = Some(era);
         self.is_undeclared_asked = passes && era == Era::Legacy;
@@ -287,18 +298,30 @@ impl WatchState {
             Setting::Subscribe(uri) => {
                 self.wish.uris.insert(uri.clone());
                 self.granted.uris.insert(uri.clone());
-                self.unwanted.remove(uri);
+                for others in [&mut self.unwanted, &mut self.unasked, &mut self.refused] {
+                    others.remove(uri);
+                }
             }
             Setting::Unsubscribe(uri) => {
                 self.wish.uris.remove(uri);
                 self.granted.uris.remove(uri);
+                for others in [&mut self.asked, &mut self.unasked, &mut self.refused] {
+                    others.remove(uri);
+                }
             }
         }
     }
 
-    /// Ends the epoch. Only the wanted watch is kept.
+    /// Ends the epoch. Only the wanted watch is kept, and what a legacy session may still have.
     pub(in crate::client) fn end(&mut self) {
+        let mut at_server = core::mem::take(&mut self.at_server);
+        if self.era == Some(Era::Legacy) {
+            at_server = core::mem::take(&mut self.granted.uris);
+            at_server.append(&mut self.asked);
+            at_server.append(&mut self.unwanted);
+        }
         *self = WatchState::new(core::mem::take(&mut self.wish));
+        self.at_server = at_server;
     }
 
     /// Requests again what was refused or ended.
@@ -325,6 +348,9 @@ impl WatchState {
         self.is_unmet |= !self.asked.is_empty() || self.asked_level.is_some();
         self.refused.append(&mut self.asked);
         self.asked_level = None;
+        for listening in self.listening.values_mut() {
+            listening.is_overdue = true;
+        }
     }
 
     /// The wanted part that this server can grant at all, without the URIs.
@@ -474,6 +500,7 @@ impl WatchState {
             *of = wire;
         }
         let listening = Listening {
+            is_overdue: false,
             uris: filter.uris.clone(),
             size: filter.uris.len(),
             acknowledged: None,
@@ -567,7 +594,7 @@ mod tests {
                 open: BTreeMap::new(),
                 asked: 0,
             };
-            let requests = far.watch_state.begin(&far.session, false);
+            let requests = far.watch_state.begin(&far.session, false, false);
             far.carry_out(requests);
             far
         }

@@ -281,8 +281,8 @@ impl Calls {
     pub(in crate::client) fn mid_round(&self) -> Vec<CallId> {
         let is_mid_round = |call: &Call| match call.phase {
             Phase::Asking => true,
-            Phase::Waiting => call.is_continuing(),
-            Phase::Listing(_) | Phase::Schema | Phase::Sent(_) => false,
+            Phase::Schema | Phase::Waiting => call.is_continuing(),
+            Phase::Listing(_) | Phase::Sent(_) => false,
         };
         let found = self.table.iter().filter(|(_, call)| is_mid_round(call));
         found.map(|(id, _)| id).collect()
@@ -345,12 +345,20 @@ impl Calls {
         }
     }
 
-    /// Queues a call again that the server turned away. Returns false if that happened more than `most` times.
-    pub(in crate::client) fn turned_away(&mut self, id: CallId, now: Instant, most: u32) -> bool {
+    /// Queues a call again that the server turned away. Returns false if that happened more than `most` times. `may_have_run`: the server may have
+    /// acted on it before.
+    pub(in crate::client) fn turned_away(
+        &mut self,
+        id: CallId,
+        now: Instant,
+        most: u32,
+        may_have_run: bool,
+    ) -> bool {
         let Some(call) = self.table.get_mut(id) else {
             return false;
         };
         call.refusals += 1;
+        call.resends += u32::from(may_have_run);
         let may_be = call.refusals <= most;
         self.send_later(id, now);
         may_be
@@ -540,6 +548,22 @@ mod tests {
         let large = accept(&mut calls, 4 * SHORT, Instant::ZERO);
         assert_eq!(calls.far_longer(4 * SHORT), None);
         assert_eq!(calls.far_longer(4 * SHORT - 1), Some(large));
+    }
+
+    /// Such a call would be sent to the next server with the state of this one.
+    #[test]
+    fn call_is_between_rounds_wherever_it_waits_to_continue() {
+        let mut calls = Calls::new(false);
+        let id = accept(&mut calls, 100, Instant::ZERO);
+        calls.await_schema(id, Instant::ZERO);
+        assert!(calls.mid_round().is_empty(), "its first round was refused");
+        for continues in [Calls::await_schema, Calls::answered, Calls::asked] {
+            if let Some(call) = calls.call_mut(id) {
+                call.round = Some(Box::new(Round::new(1, None, 0)));
+            }
+            continues(&mut calls, id, Instant::ZERO);
+            assert_eq!(calls.mid_round(), [id]);
+        }
     }
 
     #[test]

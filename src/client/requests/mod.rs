@@ -118,9 +118,16 @@ impl Requests {
     }
 
     /// The calls that were not sent, or wait for a list.
-    pub(super) fn unsent(&self) -> Vec<CallId> {
+    pub(super) fn unsent(&self, cx: &Context) -> Vec<CallId> {
+        let queued: Vec<u64> = cx.frames.requests().collect();
+        let is_sent = |list| {
+            let page = self.pending.wire_for(&Purpose::Page(list));
+            page.is_some_and(|wire| !queued.contains(&wire))
+        };
         let is_unsent = |id: &CallId| match self.calls.call(*id).map(|call| call.phase) {
-            Some(Phase::Listing(_) | Phase::Schema | Phase::Waiting) => true,
+            Some(Phase::Listing(list)) => !is_sent(list),
+            Some(Phase::Schema) => !is_sent(List::Tools),
+            Some(Phase::Waiting) => true,
             Some(Phase::Asking | Phase::Sent(_)) | None => false,
         };
         self.calls.ids().filter(is_unsent).collect()
@@ -184,7 +191,7 @@ impl Requests {
         Ok(match request {
             WatchRequest::Listen(watch) => Frame::Listen(pending.issue(Purpose::Listen), watch),
             WatchRequest::SetLevel(level) => {
-                Frame::SetLevel(pending.issue(Purpose::SetLevel), level)
+                Frame::SetLevel(pending.issue(Purpose::SetLevel(level)), level)
             }
             WatchRequest::Subscribe(uri) => {
                 let wire = pending.issue(Purpose::Subscribe(uri.clone()));
@@ -312,7 +319,7 @@ impl Requests {
                 | Purpose::Listen
                 | Purpose::Probe
                 | Purpose::Revive
-                | Purpose::SetLevel
+                | Purpose::SetLevel(_)
                 | Purpose::Subscribe(_)
                 | Purpose::Unsubscribe => {}
             }
@@ -448,7 +455,8 @@ impl Requests {
     pub(super) fn turned_away(&mut self, cx: &mut Context, id: CallId, is_unread: bool) -> bool {
         let most = cx.config.policy.resends;
         let may_repeat = self.calls.call(id).is_some_and(Call::may_repeat);
-        let waits = (is_unread || may_repeat) && self.calls.turned_away(id, cx.now, most);
+        let waits =
+            (is_unread || may_repeat) && self.calls.turned_away(id, cx.now, most, !is_unread);
         if waits {
             self.arm(cx, id);
         }

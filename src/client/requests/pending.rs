@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::driver::CallId;
+use crate::protocol::LogLevel;
 use crate::protocol::watch::List;
 use crate::util::ascending_map::AscendingMap;
 use crate::wire::Id;
@@ -22,7 +23,7 @@ pub(in crate::client) enum Purpose {
     Probe,
     /// A ping that tests whether the session of an earlier epoch continues.
     Revive,
-    SetLevel,
+    SetLevel(LogLevel),
     Subscribe(Box<str>),
     Unsubscribe,
 }
@@ -61,7 +62,7 @@ impl Purpose {
             | Purpose::Revive => true,
             Purpose::Call(_)
             | Purpose::Listen
-            | Purpose::SetLevel
+            | Purpose::SetLevel(_)
             | Purpose::Subscribe(_)
             | Purpose::Unsubscribe => false,
         }
@@ -69,7 +70,7 @@ impl Purpose {
 
     /// Whether this request sets up a part of the watch.
     const fn is_setup(&self) -> bool {
-        matches!(self, Purpose::SetLevel | Purpose::Subscribe(_))
+        matches!(self, Purpose::SetLevel(_) | Purpose::Subscribe(_))
     }
 }
 
@@ -247,13 +248,17 @@ mod tests {
     #[test]
     fn closed_request_is_in_no_index() {
         let mut pending = Pending::new();
-        for purpose in [Purpose::Probe, Purpose::SetLevel, Purpose::Unsubscribe] {
+        for purpose in [
+            Purpose::Probe,
+            Purpose::SetLevel(LogLevel::Info),
+            Purpose::Unsubscribe,
+        ] {
             let wire = pending.issue(purpose.clone());
             assert_eq!(pending.close(wire), Some(purpose));
         }
         assert_eq!((pending.own.len(), pending.setup.len()), (0, 0));
         pending.issue(Purpose::Probe);
-        pending.issue(Purpose::SetLevel);
+        pending.issue(Purpose::SetLevel(LogLevel::Info));
         pending.keep(|_| false);
         assert_eq!((pending.own.len(), pending.setup.len()), (0, 0));
     }
@@ -261,7 +266,7 @@ mod tests {
     #[test]
     fn only_the_requests_that_set_up_the_watch_are_closed_with_it() {
         let mut pending = Pending::new();
-        let level = pending.issue(Purpose::SetLevel);
+        let level = pending.issue(Purpose::SetLevel(LogLevel::Info));
         let others = [Purpose::Unsubscribe, Purpose::Listen, Purpose::Probe];
         let others = others.map(|purpose| pending.issue(purpose));
         let uri = pending.issue(Purpose::Subscribe("file:///a".into()));

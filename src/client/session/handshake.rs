@@ -160,17 +160,17 @@ impl Handshake {
         self.dialect != Dialect::Modern && !self.is_known_modern() && self.initialize().is_some()
     }
 
-    /// Ends the handshake with its transport. The next one decides anew what waits.
-    pub(in crate::client) const fn end(&mut self) {
+    /// Ends the handshake with its transport. The next epoch may begin with something else, such as the session of an earlier one.
+    pub(in crate::client) fn end(&mut self) {
         self.introduction = Introduction::Unasked;
-    }
-
-    /// Starts the handshake on a new transport.
-    pub(in crate::client) fn begin(&mut self) -> HandshakeStep {
         self.probed = false;
         self.corrected = false;
         self.is_inconclusive = false;
         self.first_try = None;
+    }
+
+    /// Starts the handshake on a new transport.
+    pub(in crate::client) fn begin(&mut self) -> HandshakeStep {
         let legacy = match self.dialect {
             Dialect::Automatic => {
                 let preferred = self.preferred.filter(|_| !self.is_preference_refuted);
@@ -640,8 +640,9 @@ mod tests {
         handshake.begin();
         let then = handshake.probe_failed("HTTP status 500", true);
         assert_eq!(said(then), Some(Era::Legacy));
+        handshake.end();
+        assert_eq!(handshake.take_first_try(), None, "that was another epoch");
         assert_eq!(said(Some(handshake.begin())), Some(Era::Legacy));
-        assert_eq!(handshake.take_first_try(), None, "that was another record");
     }
 
     #[test]

@@ -568,3 +568,70 @@ fn handshake_has_its_whole_time_after_new_credentials() {
     harness.advance(seconds(1));
     assert_ne!(harness.client.state(), State::Handshaking);
 }
+
+/// A link whose call was refused for lack of credentials, after which the application said that there are none.
+fn deny(harness: &mut Harness) {
+    let call = harness.call("tools/call", json!({"name": "act"}));
+    let post = harness.next_post("tools/call");
+    harness.status(post.stream, 401);
+    harness.client.denied(harness.now, "nobody is there");
+    harness.pump();
+    assert!(harness.is_settled(call));
+}
+
+/// The application may have credentials long after it said that there are none.
+#[test]
+fn credentials_after_a_denial_outdate_private_lists() {
+    let mut harness = Harness::modern();
+    harness.list(List::Tools);
+    let post = harness.next_post("tools/list");
+    let listed = json!({"tools": [], "ttlMs": 600_000, "cacheScope": "private"});
+    harness.reply_with(&post, listed);
+    deny(&mut harness);
+    let kept = harness.list(List::Tools);
+    assert!(harness.is_settled(kept), "nothing has changed yet");
+    authorize(&mut harness);
+    let call = harness.list(List::Tools);
+    assert!(!harness.is_settled(call));
+}
+
+#[test]
+fn credentials_after_a_denial_open_the_refused_listen_stream() {
+    let mut harness = Harness::legacy_awaiting_listen();
+    let listen = harness.next_exchange(Verb::Get);
+    harness.status(listen.stream, 401);
+    deny(&mut harness);
+    authorize(&mut harness);
+    let listen = harness.next_exchange(Verb::Get);
+    harness.begin_stream(listen.stream);
+    assert_eq!(harness.client.state(), State::Ready);
+}
+
+/// The application may give credentials without being asked. A request that began before them says nothing about them.
+#[test]
+fn request_refused_after_unasked_credentials_is_sent_again_with_them() {
+    for version in VERSIONS {
+        let mut harness = Harness::ready(version);
+        let call = harness.call("tools/call", json!({"name": "act"}));
+        let post = harness.next_post("tools/call");
+        authorize(&mut harness);
+        harness.status(post.stream, 401);
+        assert_eq!(harness.challenges(), 0);
+        let post = harness.next_post("tools/call");
+        harness.serve(&post);
+        assert!(harness.reply(call).is_ok());
+    }
+}
+
+#[test]
+fn list_that_is_being_read_is_not_lost_when_credentials_for_a_call_are_denied() {
+    for version in VERSIONS {
+        let mut harness = Harness::ready(version);
+        let list = harness.list(List::Tools);
+        let page = harness.next_post("tools/list");
+        deny(&mut harness);
+        assert!(!harness.is_settled(list));
+        harness.reply_with(&page, json!({"tools": []}));
+        assert_eq!(harness.listed(list).len(), 0);
+    }
+}

@@ -980,3 +980,76 @@ fn stream_refused_with_500_is_requested_again() {
         assert!(!harness.is_settled(call));
     }
 }
+
+/// The first epoch tried `server/discover`, and the second one did not.
+#[test]
+fn end_of_an_epoch_does_not_tell_of_a_probe_of_an_earlier_one() {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.json(probe.stream, 200, &error(&probe, -32_601));
+    harness.agree_legacy("2025-11-25", Some("s-1"));
+    for method in ["tools/call", "ping"] {
+        if method == "tools/call" {
+            harness.call("tools/call", json!({"name": "add"}));
+        }
+        let post = harness.next_post(method);
+        harness.fail(post.stream, FaultKind::Refused);
+        let end = harness.last_end();
+        assert!(!end.contains("server/discover"), "{method}: {end}");
+        harness.advance(seconds(2));
+    }
+}
+
+/// The new session begins in the same epoch, so no close step ends the request that deletes the old one.
+#[test]
+fn unanswered_delete_of_a_replaced_session_is_aborted() {
+    let mut harness = Harness::legacy();
+    harness.call("tools/call", json!({"name": "add"}));
+    let post = harness.next_post("tools/call");
+    harness.fail(post.stream, FaultKind::Refused);
+    harness.advance(seconds(1));
+    let ping = harness.next_post("ping");
+    harness.json(ping.stream, 200, &error(&ping, -32_603));
+    let delete = harness.next_exchange(Verb::Delete);
+    harness.agree_legacy("2025-11-25", Some("s-2"));
+    assert!(harness.is_open(delete.stream));
+    harness.advance(seconds(20));
+    assert!(!harness.is_open(delete.stream));
+    assert_eq!(harness.client.state(), State::Ready);
+}
+
+/// A server of 2025-03-26 may put several messages into one body. One of them can end the epoch.
+#[test]
+fn rest_of_a_batch_that_ends_the_epoch_is_ignored() {
+    let mut harness = Harness::new(config());
+    harness.connect();
+    let probe = harness.next_post("server/discover");
+    harness.json(probe.stream, 200, &error(&probe, -32_601));
+    harness.agree_legacy("2025-03-26", Some("s-1"));
+    harness.advance(seconds(31));
+    let ping = harness.next_post("ping");
+    let body = json!([
+        error(&ping, -32_022),
+        {"jsonrpc": "2.0", "id": "x", "method": "ping"},
+    ]);
+    harness.json(ping.stream, 200, &body);
+    assert_ne!(harness.client.state(), State::Ready);
+    harness.advance(seconds(60));
+    assert_eq!(harness.count(|exchange| exchange.body["id"] == "x"), 0);
+}
+
+/// A status such as 503 does not say whether the call ran.
+#[test]
+fn repeatable_call_that_was_turned_away_may_have_run() {
+    for (status, delivery) in [(503, Delivery::Unknown), (429, Delivery::NotSent)] {
+        let mut harness = Harness::modern();
+        let options = CallOptions::new().idempotent();
+        let call = harness.call_with("tools/call", json!({"name": "act"}), options);
+        let post = harness.next_post("tools/call");
+        harness.respond(post.stream, status, &[("retry-after", "60")], "");
+        assert!(!harness.is_settled(call));
+        harness.cancel(call);
+        assert_eq!(harness.failure(call).delivery, delivery, "{status}");
+    }
+}

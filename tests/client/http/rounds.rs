@@ -358,3 +358,23 @@ fn legacy_result_with_input_required_members_is_an_ordinary_result() {
     harness.json(post.stream, 200, &complete(&post, json!({"content": []})));
     assert!(harness.reply(call).is_ok());
 }
+
+/// A call with all answers can continue before a planned end.
+#[test]
+fn reconnect_waits_for_a_call_that_is_about_to_continue() {
+    let (mut harness, call, post) = start_call("tools/call", json!({"name": "add"}));
+    let round = json!({"inputRequests": {"where": roots_request()}});
+    require_input(&mut harness, &post, round);
+    let ask = harness.ask();
+    harness.answer(&ask, Ok(json!({"roots": []})));
+    let again = harness.next_post("tools/call");
+    harness.respond(again.stream, 429, &[("retry-after", "1")], "");
+    let seen = harness.client.epoch();
+    harness.client.reconnect(harness.now, seen, "a new version");
+    harness.pump();
+    assert!(!harness.is_settled(call));
+    harness.advance(client_http::seconds(1));
+    let again = harness.next_post("tools/call");
+    harness.reply_with(&again, json!({"content": []}));
+    assert!(harness.reply(call).is_ok());
+}

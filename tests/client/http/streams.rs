@@ -6,9 +6,9 @@ use crate::client_http::{
     self, Exchange, Harness, LEGACY, VERSIONS, complete, every_chunking, notification, result,
     seconds,
 };
-use everlink::FaultKind;
 use everlink::client::{CallOptions, Cause, Delivery, Event, FailureKind, State};
 use everlink::http::Verb;
+use everlink::{FaultKind, List};
 use serde_json::json;
 
 const fn millis(millis: u64) -> Duration {
@@ -490,4 +490,39 @@ fn request_stream_that_ended_early_after_60_s_is_not_stuck() {
         }
         assert_eq!(harness.is_settled(call), is_stuck, "{open_for:?}");
     }
+}
+
+/// Changes are missed while there is no listen stream, so a list that was read meanwhile is not kept.
+#[test]
+fn list_read_while_the_listen_stream_is_gone_is_read_again() {
+    for was_open in [false, true] {
+        let mut harness = Harness::legacy_awaiting_listen();
+        let listen = harness.next_exchange(Verb::Get);
+        if was_open {
+            harness.begin_stream(listen.stream);
+            harness.end(listen.stream);
+        } else {
+            harness.status(listen.stream, 503);
+        }
+        // Without the stream, each list is read anew.
+        for _ in 0..2 {
+            read_tools(&mut harness);
+        }
+        harness.advance(seconds(5));
+        let listen = harness.next_exchange(Verb::Get);
+        harness.begin_stream(listen.stream);
+        read_tools(&mut harness);
+        let kept = harness.list(List::Tools);
+        assert!(harness.is_settled(kept), "changes are heard again");
+    }
+}
+
+/// Reads the list of tools, which must come from the server.
+#[track_caller]
+fn read_tools(harness: &mut Harness) {
+    let list = harness.list(List::Tools);
+    assert!(!harness.is_settled(list));
+    let post = harness.next_post("tools/list");
+    harness.reply_with(&post, json!({"tools": []}));
+    assert!(harness.is_settled(list));
 }

@@ -265,6 +265,8 @@ fn s_canc_11_call_with_a_task_parameter_is_not_cancelled_by_notification() {
             harness.exchanges_of("notifications/cancelled").len(),
             notices
         );
+        harness.advance(seconds(20));
+        assert_eq!(harness.open_exchanges(), 0, "the reply is not awaited");
     }
 }
 

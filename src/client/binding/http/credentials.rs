@@ -156,12 +156,13 @@ impl HttpBinding {
     }
 
     pub(in crate::client::binding) fn authorized(&mut self, cx: &mut Context) -> bool {
-        if !self.credentials.is_pending {
-            return false;
-        }
         self.credentials.count += 1;
-        self.stop_awaiting_credentials(cx);
-        true
+        self.credentials.is_denied = false;
+        let was_asked = self.credentials.is_pending;
+        if was_asked {
+            self.stop_awaiting_credentials(cx);
+        }
+        was_asked
     }
 
     pub(in crate::client::binding) fn denied(&mut self, cx: &mut Context) -> bool {

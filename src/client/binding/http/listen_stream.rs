@@ -7,9 +7,11 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListenStream {
+    /// It was cut or refused, and will be requested again. Messages of the server are missed until then.
+    Cut,
     /// There is none in this epoch, or not yet.
     Off,
-    /// It is open, or will be.
+    /// It is open, or is requested for the first time.
     On,
     /// There is none, for lack of credentials.
     Unauthorized,
@@ -20,10 +22,14 @@ pub(super) enum ListenStream {
 pub(super) enum ListenCue {
     /// The server has no such stream, or it brought nothing too often in a row.
     Abandoned,
+    /// It ended, or could not be opened.
+    Cut,
     /// The epoch has ended.
     EpochEnded,
     /// The server can be listened to: it was told that the handshake is over, or there are new credentials.
     Open,
+    /// The server opened it.
+    Opened,
     /// The server refused the stream for lack of credentials.
     Unauthorized,
 }
@@ -41,18 +47,21 @@ impl ListenStream {
     }
 
     const fn next(self, cue: ListenCue) -> Option<ListenStream> {
-        use ListenStream::{Off, On, Unauthorized};
+        use ListenStream::{Cut, Off, On, Unauthorized};
         Some(match (self, cue) {
-            (Off | Unauthorized, ListenCue::Open) => On,
-            (On, ListenCue::Abandoned | ListenCue::EpochEnded)
+            (Off | Unauthorized, ListenCue::Open) | (Cut, ListenCue::Opened) => On,
+            (On, ListenCue::Cut) => Cut,
+            (Cut | On, ListenCue::Abandoned | ListenCue::EpochEnded)
             | (Unauthorized, ListenCue::EpochEnded) => Off,
             // A stream that is off was given up at this refusal.
-            (Off | On, ListenCue::Unauthorized) => Unauthorized,
+            (Cut | Off | On, ListenCue::Unauthorized) => Unauthorized,
 
-            // It is open already.
-            (On, ListenCue::Open) => return None,
-            // There is no stream that could be refused or end.
-            (Off | Unauthorized, ListenCue::Abandoned)
+            // It is open or requested already.
+            (Cut | On, ListenCue::Open) | (On, ListenCue::Opened) | (Cut, ListenCue::Cut) => {
+                return None;
+            }
+            // There is no stream that could be opened, refused or end.
+            (Off | Unauthorized, ListenCue::Abandoned | ListenCue::Cut | ListenCue::Opened)
             | (Unauthorized, ListenCue::Unauthorized)
             | (Off, ListenCue::EpochEnded) => return None,
         })
@@ -70,14 +79,17 @@ mod tests {
     #[test]
     fn diagram_in_the_docs_is_this_table() {
         let states = [
+            ListenStream::Cut,
             ListenStream::Off,
             ListenStream::On,
             ListenStream::Unauthorized,
         ];
         let cues = [
             ListenCue::Abandoned,
+            ListenCue::Cut,
             ListenCue::EpochEnded,
             ListenCue::Open,
+            ListenCue::Opened,
             ListenCue::Unauthorized,
         ];
         let mut lines: Vec<String> = [format!("{:<13} {:<13} to", "from", "on")].into();

@@ -6,6 +6,7 @@ use core::mem;
 
 use super::exchange::{self, Exchange, ExchangeKind, Text};
 use super::heads::session_id;
+use super::listen_stream::ListenCue;
 use super::phase::PhaseCue;
 use super::{Body, Events, Facts, Heard, HttpBinding, Load, Reading};
 use crate::client::context::{Context, Timer};
@@ -262,7 +263,13 @@ impl HttpBinding {
             {
                 exchange.read_events(limit);
                 let was_open = mem::replace(&mut exchange.resume.was_open, true);
-                if was_open && exchange.resume.cursor.is_none() {
+                let misses_nothing = exchange.resume.cursor.is_some();
+                let is_again = if let ExchangeKind::Listen = exchange.kind {
+                    self.listen.step(ListenCue::Opened)
+                } else {
+                    was_open
+                };
+                if is_again && !misses_nothing {
                     return Heard::ListenedAgain;
                 }
             }

@@ -112,7 +112,7 @@ impl HttpBinding {
         if is_same {
             Start::Revive(version)
         } else {
-            self.stop_reviving(false);
+            self.stop_reviving(cx, false);
             Start::Fresh
         }
     }
@@ -121,18 +121,20 @@ impl HttpBinding {
         self.session.kept.take().map(|kept| kept.terms)
     }
 
-    pub(in crate::client::binding) fn stop_reviving(&mut self, is_over: bool) {
+    pub(in crate::client::binding) fn stop_reviving(&mut self, cx: &mut Context, is_over: bool) {
         self.session.kept = None;
         let version = self.session.version.take();
         let retired = self.session.id.take().filter(|_| !is_over);
         if let Some(id) = retired {
-            self.delete_session(id, version);
+            let stream = self.delete_session(id, version);
+            // No close step ends this exchange.
+            cx.arm_in(Timer::Exchange(stream), self.settings.linger);
         }
     }
 
-    fn delete_session(&mut self, id: Box<str>, version: Option<Version>) {
+    fn delete_session(&mut self, id: Box<str>, version: Option<Version>) -> StreamId {
         let kind = ExchangeKind::DeleteSession(id, version);
-        self.begin_now(Exchange::new(kind, Load::None));
+        self.begin_now(Exchange::new(kind, Load::None))
     }
 
     pub(in crate::client::binding) fn agreed(&mut self, version: Version) {

@@ -145,12 +145,12 @@ impl HttpBinding {
 
     /// Whether replies may come on the listen stream.
     pub(super) fn is_listening(&self) -> bool {
-        self.listen == ListenStream::On
+        matches!(self.listen, ListenStream::On | ListenStream::Cut)
     }
 
-    /// Whether there is a stream for messages that a legacy server sends by itself.
+    /// Whether messages that a legacy server sends by itself arrive.
     pub(in crate::client::binding) fn hears_changes(&self) -> bool {
-        self.is_listening() || self.transport.is_old_sse()
+        self.listen == ListenStream::On || self.transport.is_old_sse()
     }
 
     /// Waits for the reply to an acknowledged request on the listen stream.
@@ -217,6 +217,9 @@ impl HttpBinding {
         if exchange.resume.ended(http.resumes) {
             let why = "it was asked for again and again";
             return self.give_up_stream(cx, facts, &exchange.kind, why);
+        }
+        if let ExchangeKind::Listen = exchange.kind {
+            self.listen.step(ListenCue::Cut);
         }
         let pause = exchange.resume.pause(http);
         let pause = pause.max(least.min(http.retry_after_most));

@@ -1,12 +1,13 @@
 //! Handles the server's messages about the watch: acknowledgements, replies, and the end of a listen request.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{RETRY_CAP, WatchRequest, WatchState, lists_of};
 use crate::driver::Instant;
 use crate::json::Json;
 use crate::protocol::watch::Watch;
-use crate::protocol::{code, watch_filter};
+use crate::protocol::{LogLevel, code, watch_filter};
 
 impl WatchState {
     /// Handles the acknowledgement of a listen request. The requests that it replaces are cancelled.
@@ -55,7 +56,7 @@ impl WatchState {
         refusal: Option<i64>,
     ) -> Vec<WatchRequest> {
         self.has_moved = true;
-        self.replaced.remove(&wire);
+        let was_replaced = self.replaced.remove(&wire);
         let mut requests = Vec::new();
         if let Some(mut ended) = self.listening.remove(wire) {
             let lasted = ended.acknowledged.map(|at| now.since(at));
@@ -86,10 +87,32 @@ impl WatchState {
                 requests = self.listen_no_more();
             }
         }
-        if self.listening.len() == 0 && self.replaced.is_empty() {
-            self.nothing_granted();
+        if self.replaced.is_empty() {
+            if self.listening.len() == 0 {
+                self.nothing_granted();
+            } else if was_replaced {
+                self.revoke_unacknowledged();
+            }
         }
         requests
+    }
+
+    /// Revokes what only requests that were replaced had granted, because the last of those has ended before its replacement is acknowledged.
+    fn revoke_unacknowledged(&mut self) {
+        let is_acknowledged = |wire: &u64| {
+            let listening = self.listening.get(*wire);
+            listening.is_some_and(|listening| listening.acknowledged.is_some())
+        };
+        let has_lists = self.lists.is_some_and(|(wire, _)| is_acknowledged(&wire));
+        let granted = self.granted.uris.iter();
+        let held = |uri: &&Box<str>| self.held_by.get(*uri).is_some_and(is_acknowledged);
+        let lost: Vec<Box<str>> = granted.filter(|uri| !held(uri)).cloned().collect();
+        for uri in lost {
+            self.revoke(&uri);
+        }
+        if !has_lists {
+            self.grant_lists([false; 3]);
+        }
     }
 
     /// Handles the reply to `resources/subscribe`; `refusal` is the code of an error.
@@ -108,12 +131,14 @@ impl WatchState {
         }
     }
 
-    /// Handles the reply to `logging/setLevel`; `refusal` is the code of an error.
-    pub(in crate::client) fn level_set(&mut self, refusal: Option<i64>) {
+    /// Handles the reply to `logging/setLevel` with this level; `refusal` is the code of an error. Only the reply to the newest request counts.
+    pub(in crate::client) fn level_set(&mut self, level: LogLevel, refusal: Option<i64>) {
         self.has_moved = true;
-        let level = self.asked_level.take();
+        let Some(level) = self.asked_level.take_if(|asked| *asked == level) else {
+            return;
+        };
         match refusal {
-            None => self.granted.logs = level,
+            None => self.granted.logs = Some(level),
             Some(code) => self.is_unmet |= !is_final(code),
         }
     }
@@ -217,7 +242,7 @@ mod tests {
     /// A watch of which a modern server has granted everything in one request with the wire id 1, when the clock was at zero.
     fn granted_in_one(uris: BTreeSet<Box<str>>) -> WatchState {
         let mut watch = WatchState::new(wish_of(uris));
-        let requests = watch.begin(&modern(), false);
+        let requests = watch.begin(&modern(), false, false);
         let filter = listen(&mut watch, &requests, 1);
         assert!(grant(&mut watch, 1, &filter, at(0)).is_empty());
         assert_eq!(*watch.granted(), *watch.wish());
@@ -282,7 +307,7 @@ mod tests {
         let mut watch = granted_in_two();
         watch.report();
         assert!(watch.report().is_none(), "nothing has happened");
-        watch.level_set(None);
+        watch.level_set(LogLevel::Info, None);
         assert!(watch.report().is_none(), "nothing has changed");
         watch.listening_ended(2, at(1), None);
         let report = watch.report().expect("a URI is lost");
@@ -380,7 +405,7 @@ mod tests {
         }
         // A refusal of the only request says nothing about a second one.
         let mut watch = WatchState::new(wish_of(many(MANY)));
-        let requests = watch.begin(&modern(), false);
+        let requests = watch.begin(&modern(), false, false);
         listen(&mut watch, &requests, 1);
         assert!(watch.listening_ended(1, at(1), refused).is_empty());
         let requests = watch.pursue_again(&modern());
@@ -506,7 +531,7 @@ mod tests {
                 uris: uris(["a"]),
                 ..Watch::none()
             });
-            let requests = watch.begin(&session, false);
+            let requests = watch.begin(&session, false, false);
             match &requests[..] {
                 [WatchRequest::Listen(filter)] => watch.listens(1, filter),
                 [WatchRequest::Subscribe(_)] => {}
@@ -520,7 +545,7 @@ mod tests {
     #[test]
     fn new_epoch_begins_with_nothing_granted() {
         let mut watch = granted_in_two();
-        let requests = watch.begin(&modern(), false);
+        let requests = watch.begin(&modern(), false, false);
         assert_eq!(*watch.granted(), Watch::none());
         let filter = listen(&mut watch, &requests, 1);
         assert_eq!(filter, wish_of(watch.wish().uris.clone()));
@@ -540,7 +565,7 @@ mod tests {
                     .offers(ServerFeature::ResourcesSubscribe)
             );
             let mut watch = WatchState::new(wish_of(uris(["a"])));
-            let requests = watch.begin(&session, true);
+            let requests = watch.begin(&session, true, false);
             assert_eq!(!requests.is_empty(), is_asked, "{version}");
         }
     }
@@ -556,21 +581,73 @@ mod tests {
                 logs: Some(LogLevel::Error),
                 ..wish_of(uris(["a"]))
             });
-            let requests = watch.begin(&legacy(), false);
+            let requests = watch.begin(&legacy(), false, false);
             assert_eq!(requests.len(), 2);
-            watch.level_set(Some(code));
+            watch.level_set(LogLevel::Error, Some(code));
             assert_eq!(watch.is_unmet(), is_unmet, "{code}");
             // A part that is missing already stays so.
             watch.subscribed("a", Some(code::INTERNAL_ERROR));
-            watch.level_set(Some(code));
+            watch.level_set(LogLevel::Error, Some(code));
             assert!(watch.is_unmet(), "{code}");
         }
     }
 
     #[test]
+    fn only_the_reply_to_the_newest_level_counts() {
+        let mut watch = WatchState::new(Watch::none());
+        watch.begin(&legacy(), false, false);
+        for level in [LogLevel::Info, LogLevel::Error] {
+            let wish = Watch {
+                logs: Some(level),
+                ..Watch::none()
+            };
+            let requests = watch.wish_for(&wish, Some(&legacy()));
+            assert_eq!(requests, [WatchRequest::SetLevel(level)]);
+        }
+        watch.level_set(LogLevel::Info, None);
+        assert_eq!(watch.granted().logs, None);
+        assert!(!watch.is_complete());
+        watch.level_set(LogLevel::Error, None);
+        assert_eq!(watch.granted().logs, Some(LogLevel::Error));
+        watch.level_set(LogLevel::Error, None);
+        assert_eq!(watch.granted().logs, Some(LogLevel::Error));
+    }
+
+    #[test]
+    fn session_that_continues_loses_the_subscriptions_that_nobody_wants_any_more() {
+        for is_revived in [false, true] {
+            let mut watch = WatchState::new(wish_of(uris(["a", "b"])));
+            watch.begin(&legacy(), false, false);
+            watch.subscribed("a", None);
+            watch.end();
+            change_untold(&mut watch, "a", false);
+            watch.end();
+            let requests = watch.begin(&legacy(), false, is_revived);
+            let unsubscribe = WatchRequest::Unsubscribe("a".into());
+            assert_eq!(requests.contains(&unsubscribe), is_revived);
+            assert!(requests.contains(&WatchRequest::Subscribe("b".into())));
+        }
+    }
+
+    #[test]
+    fn watch_whose_acknowledgement_is_overdue_is_complete() {
+        let mut watch = being_replaced();
+        assert!(!watch.is_complete());
+        watch.stop_waiting();
+        assert!(watch.is_complete());
+        // Nothing grants the rest if the request that is to be replaced ends.
+        assert_eq!(watch.granted().uris, uris(["a"]));
+        watch.listening_ended(1, at(1), None);
+        assert_eq!(*watch.granted(), Watch::none());
+        let wish = watch.wish().clone();
+        grant(&mut watch, 2, &wish, at(2));
+        assert_eq!(*watch.granted(), wish);
+    }
+
+    #[test]
     fn part_without_a_reply_in_time_is_missing_like_a_refused_one() {
         let mut watch = WatchState::new(wish_of(uris(["a", "b"])));
-        assert_eq!(watch.begin(&legacy(), false).len(), 2);
+        assert_eq!(watch.begin(&legacy(), false, false).len(), 2);
         watch.subscribed("a", Some(code::INTERNAL_ERROR));
         watch.stop_waiting();
         assert!(watch.is_unmet());
@@ -583,7 +660,7 @@ mod tests {
         let unsubscribe = || WatchRequest::Unsubscribe("a".into());
         let granted = || {
             let mut watch = WatchState::new(wish_of(uris(["a"])));
-            assert_eq!(watch.begin(&legacy(), false), [subscribe()]);
+            assert_eq!(watch.begin(&legacy(), false, false), [subscribe()]);
             watch.subscribed("a", None);
             watch
         };
@@ -596,13 +673,13 @@ mod tests {
         assert_eq!(watch.pursue(&legacy()), [subscribe()]);
 
         let mut watch = WatchState::new(wish_of(uris([])));
-        assert!(watch.begin(&legacy(), false).is_empty());
+        assert!(watch.begin(&legacy(), false, false).is_empty());
         change_untold(&mut watch, "a", true);
         change_untold(&mut watch, "a", false);
         assert!(watch.pursue(&legacy()).is_empty(), "it was not requested");
 
         let mut watch = WatchState::new(wish_of(uris(["a"])));
-        assert_eq!(watch.begin(&legacy(), false), [subscribe()]);
+        assert_eq!(watch.begin(&legacy(), false, false), [subscribe()]);
         watch.subscribed("a", Some(code::INTERNAL_ERROR));
         change_untold(&mut watch, "a", false);
         assert!(watch.pursue_again(&legacy()).is_empty(), "it was refused");
@@ -612,7 +689,7 @@ mod tests {
     #[test]
     fn accepted_setting_of_a_relays_client_becomes_part_of_the_watch() {
         let mut watch = WatchState::new(wish_of(uris(["a"])));
-        watch.begin(&legacy(), false);
+        watch.begin(&legacy(), false, false);
         watch.subscribed("a", None);
 
         watch.settle(&Setting::Level(LogLevel::Error));
@@ -629,6 +706,13 @@ mod tests {
             watch.pursue(&legacy()).is_empty(),
             "the server knows it all"
         );
+
+        // The client ends a subscription that this link could not set up.
+        change_untold(&mut watch, "c", true);
+        assert_eq!(watch.pursue(&legacy()).len(), 1);
+        watch.subscribed("c", Some(code::INTERNAL_ERROR));
+        watch.settle(&Setting::Unsubscribe("c".into()));
+        assert!(watch.pursue_again(&legacy()).is_empty());
 
         // The client subscribes to what this link was about to cancel.
         change_untold(&mut watch, "a", false);
