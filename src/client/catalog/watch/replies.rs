@@ -105,7 +105,7 @@ impl WatchState {
         };
         let has_lists = self.lists.is_some_and(|(wire, _)| is_acknowledged(&wire));
         let granted = self.granted.uris.iter();
-        let held = |uri: &&Box<str>| self.held_by.get(*uri).is_some_and(is_acknowledged);
+        let held = |uri: &str| self.held_by.get(uri).is_some_and(is_acknowledged);
         let lost: Vec<Box<str>> = granted.filter(|uri| !held(uri)).cloned().collect();
         for uri in lost {
             self.revoke(&uri);
