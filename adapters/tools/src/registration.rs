@@ -58,14 +58,14 @@ impl Tools {
 
     /// Adds a template of resources: its URI template, its name, and an `async` function of its variables that reads the resource.
     ///
-    /// Templates know `{name}` (text without `/` and `%2F`), `{+name}` (any text) and `{?a,b}` (a query). Values are percent-decoded, and numbers and
+    /// Templates know `{name}` (text without `/` and `%2F`), `{+name}` (any text) and, at the end, `{?a,b}` (a query). Values are percent-decoded, and numbers and
     /// booleans are parsed. The function returns [`Error::resource_not_found`] for a URI without a resource.
     ///
     /// A client chooses the values. A value of `{name}` has no `/`, but may be `..`, and on Windows may contain `\`: check it before you join it to a path.
     ///
     /// # Panics
     ///
-    /// When the template has other expressions.
+    /// When the template has other expressions, or a query that is not at the end.
     pub fn template<A, R, F, Fut>(
         self,
         uri_template: impl Into<String>,
@@ -85,7 +85,7 @@ impl Tools {
     ///
     /// # Panics
     ///
-    /// When the template has other expressions.
+    /// When the template has other expressions, or a query that is not at the end.
     pub fn template_as<A, R, F, Fut>(self, template: ResourceTemplate, function: F) -> Tools
     where
         A: DeserializeOwned + Send + 'static,

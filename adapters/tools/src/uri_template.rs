@@ -1,7 +1,7 @@
 //! Matches URIs with a template (RFC 6570), and extracts the variables.
 //!
-//! Knows three expressions: `{name}` matches text without `/`, `{+name}` matches any text, and `{?a,b}` matches a query in any order. `{name}` does
-//! not match `%2F` either: a function that joins the value to a path must not get `../secret` from `..%2Fsecret`.
+//! Knows three expressions: `{name}` matches text without `/`, `{+name}` matches any text, and `{?a,b}` at the end matches a query in any
+//! order. `{name}` does not match `%2F` either: a function that joins the value to a path must not get `../secret` from `..%2Fsecret`.
 
 /// The longest URI that is matched, in bytes. The time to match one grows with the square of its length.
 const MAX_URI: usize = 4 << 10;
@@ -26,7 +26,12 @@ pub(crate) enum TemplateError {
     Braces,
     #[error("`{{{0}}}` is not supported: use `{{name}}`, `{{+name}}` or `{{?a,b}}`")]
     Expression(String),
+    #[error("`{{?{0}}}` must be at the end, because nothing follows the query of a URI")]
+    Query(String),
 }
+
+/// The variables of a URI with their text, the last one first.
+type Found<'a> = Vec<(&'a str, &'a str)>;
 
 impl UriTemplate {
     pub(crate) fn parse(template: &str) -> Result<UriTemplate, TemplateError> {
@@ -47,7 +52,15 @@ impl UriTemplate {
         if !rest.is_empty() {
             parts.push(Part::Literal(rest.to_owned()));
         }
-        Ok(UriTemplate(parts))
+        let before_last = parts.iter().rev().skip(1);
+        let mut queries = before_last.filter_map(|part| match part {
+            Part::Query(names) => Some(names.join(",")),
+            _ => None,
+        });
+        match queries.next() {
+            Some(names) => Err(TemplateError::Query(names)),
+            None => Ok(UriTemplate(parts)),
+        }
     }
 
     /// Returns the variables of this URI. `None` if it does not match, or is longer than 4 KiB.
@@ -55,19 +68,23 @@ impl UriTemplate {
         if uri.len() > MAX_URI {
             return None;
         }
-        let mut matching = Matching {
-            parts: &self.0,
-            uri,
-            failed: vec![false; self.0.len() * (uri.len() + 1)],
-            found: Vec::new(),
+        let found = self.match_with_query(uri);
+        let found = found.or_else(|| Matching::find(&self.0, uri, Vec::new()))?;
+        let decoded = |(name, raw): (&str, &str)| (name.to_owned(), decode(raw));
+        Some(found.into_iter().rev().map(decoded).collect())
+    }
+
+    /// Matches a query from the first `?` on. A reserved variable before it takes as much as it can, so it would take the query, too.
+    fn match_with_query<'a>(&'a self, uri: &'a str) -> Option<Found<'a>> {
+        let (Part::Query(names), before) = self.0.split_last()? else {
+            return None;
         };
-        let is_match = matching.matches(0, 0);
-        let found = matching.found.into_iter().rev();
-        is_match.then(|| {
-            found
-                .map(|(name, raw)| (name.to_owned(), decode(raw)))
-                .collect()
-        })
+        let (start, query) = uri.split_at(uri.find('?')?);
+        let mut found = Vec::new();
+        let is_match = match_query(names, query, &mut found);
+        is_match
+            .then(|| Matching::find(before, start, found))
+            .flatten()
     }
 }
 
@@ -98,11 +115,21 @@ struct Matching<'a> {
     uri: &'a str,
     /// The pairs of part and position that are known not to match.
     failed: Vec<bool>,
-    /// The variables with their text, the last one first.
-    found: Vec<(&'a str, &'a str)>,
+    found: Found<'a>,
 }
 
 impl<'a> Matching<'a> {
+    /// Matches a URI with these parts. The variables that were found after it are already known.
+    fn find(parts: &'a [Part], uri: &'a str, found: Found<'a>) -> Option<Found<'a>> {
+        let mut matching = Matching {
+            parts,
+            uri,
+            failed: vec![false; parts.len() * (uri.len() + 1)],
+            found,
+        };
+        matching.matches(0, 0).then_some(matching.found)
+    }
+
     /// Matches the URI from this position on with the parts from this one on. A variable takes as much as it can; it gives back what later parts need.
     fn matches(&mut self, part: usize, start: usize) -> bool {
         let (parts, uri) = (self.parts, &self.uri[start..]);
@@ -118,7 +145,7 @@ impl<'a> Matching<'a> {
             Part::Literal(literal) => {
                 uri.starts_with(&**literal) && self.matches(part + 1, start + literal.len())
             }
-            Part::Query(names) => self.matches_query(names, uri) && part + 1 == parts.len(),
+            Part::Query(names) => match_query(names, uri, &mut self.found),
             Part::Variable(name, has_slashes) => {
                 let longest = if *has_slashes {
                     uri.len()
@@ -142,21 +169,21 @@ impl<'a> Matching<'a> {
         }
         is_match
     }
+}
 
-    /// Reads a query. Returns false if it has a parameter that is not among these.
-    fn matches_query(&mut self, names: &'a [String], text: &'a str) -> bool {
-        let Some(pairs) = text.strip_prefix('?') else {
-            return text.is_empty();
-        };
-        for pair in pairs.split('&').filter(|pair| !pair.is_empty()).rev() {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !names.iter().any(|known| known == name) {
-                return false;
-            }
-            self.found.push((name, value));
+/// Reads a query. Returns false if it has a parameter that is not among these.
+fn match_query<'a>(names: &'a [String], text: &'a str, found: &mut Found<'a>) -> bool {
+    let Some(pairs) = text.strip_prefix('?') else {
+        return text.is_empty();
+    };
+    for pair in pairs.split('&').filter(|pair| !pair.is_empty()).rev() {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if !names.iter().any(|known| known == name) {
+            return false;
         }
-        true
+        found.push((name, value));
     }
+    true
 }
 
 /// The length of the text before the first `/`, `?` or `#`. An encoded `/` counts, because the value is decoded.
@@ -258,6 +285,33 @@ mod tests {
             pairs(&[("index", "a"), ("limit", "3"), ("q", "x&y")])
         );
         assert_eq!(variables(template, "search://a?other=1"), None);
+    }
+
+    #[test]
+    fn reserved_variable_ends_where_the_query_begins() {
+        let template = "file:///{+path}{?q,limit}";
+        let queried = variables(template, "file:///a/b?limit=3&q=1%3F");
+        let expected = pairs(&[("path", "a/b"), ("limit", "3"), ("q", "1?")]);
+        assert_eq!(queried, expected);
+        assert_eq!(
+            variables(template, "file:///a/b"),
+            pairs(&[("path", "a/b")])
+        );
+        assert_eq!(variables(template, "file:///a?"), pairs(&[("path", "a")]));
+        // The query ends in text that also follows the variable.
+        let inner = variables("x:{+path}/raw{?q}", "x:a/raw?q=/raw");
+        assert_eq!(inner, pairs(&[("path", "a"), ("q", "/raw")]));
+        // This is no query of the template, so it can only be part of the path.
+        let other = variables(template, "file:///a?other=1");
+        assert_eq!(other, pairs(&[("path", "a?other=1")]));
+    }
+
+    #[test]
+    fn query_before_other_parts_is_refused_because_it_never_matches() {
+        for template in ["x:a{?q,r}/b", "x:a{?q,r}{b}", "x:a{?q,r}{?s}"] {
+            let error = UriTemplate::parse(template).err();
+            assert_eq!(error, Some(TemplateError::Query("q,r".to_owned())));
+        }
     }
 
     #[test]

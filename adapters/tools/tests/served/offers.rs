@@ -91,6 +91,12 @@ fn template_with_another_expression_is_refused_at_registration() {
     let _ = Tools::new("tests", "1.0").template("lib://a{/path}", "a", async |_: Page, _| Ok(""));
 }
 
+#[test]
+#[should_panic(expected = "`{?q}` must be at the end")]
+fn template_with_a_query_that_is_not_at_the_end_is_refused_at_registration() {
+    let _ = Tools::new("tests", "1.0").template("lib://a{?q}/b", "a", async |_: Page, _| Ok(""));
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Review {
     /// The code to review
