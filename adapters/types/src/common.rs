@@ -1,6 +1,6 @@
 //! The members that many models share: annotations, icons, roles and cache hints.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 /// Members of an object that have no field of their own.
@@ -20,6 +20,13 @@ macro_rules! setters {
     };
 }
 pub(crate) use setters;
+
+/// Reads a member that may be any value. Null is a value, and not the absence of one.
+pub(crate) fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
 
 /// Who speaks in a message, or for whom content is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

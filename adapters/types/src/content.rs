@@ -387,8 +387,12 @@ pub struct ToolResultContent {
     pub tool_use_id: String,
     /// The content.
     pub content: Vec<Content>,
-    /// The result as a JSON value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The result as a JSON value, which is any value since 2026-07-28, also null. `None` if it is absent.
+    #[serde(
+        default,
+        deserialize_with = "crate::common::present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub structured_content: Option<Value>,
     /// Whether the tool failed.
     #[serde(skip_serializing_if = "Option::is_none")]

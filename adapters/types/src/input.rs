@@ -32,18 +32,37 @@ pub struct InputRequiredResult {
 
 /// A question of a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "method", content = "params")]
+#[serde(tag = "method")]
 #[non_exhaustive]
 pub enum InputRequest {
     /// A question to the user.
     #[serde(rename = "elicitation/create")]
-    Elicit(Box<ElicitParams>),
+    Elicit {
+        /// The question.
+        params: Box<ElicitParams>,
+        /// All other members.
+        #[serde(flatten)]
+        other: Members,
+    },
     /// A question to the client's model.
     #[serde(rename = "sampling/createMessage")]
-    CreateMessage(Box<CreateMessageParams>),
+    CreateMessage {
+        /// The question.
+        params: Box<CreateMessageParams>,
+        /// All other members.
+        #[serde(flatten)]
+        other: Members,
+    },
     /// A question for the roots.
     #[serde(rename = "roots/list")]
-    ListRoots(#[serde(default)] Option<Members>),
+    ListRoots {
+        /// The parameters.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        params: Option<Members>,
+        /// All other members.
+        #[serde(flatten)]
+        other: Members,
+    },
 }
 
 /// The answer to a question of a server.

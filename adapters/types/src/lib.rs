@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Each struct has the members of the specification as public fields, and all other members in a field `other`. An optional member that is `null` reads
-//! as absent. A known member with a wrong type is an error, except in [`Content`] of an unknown type.
+//! as absent, except `structuredContent`, which may be any value. A known member with a wrong type is an error, except in [`Content`] of an unknown type.
 
 // The modules: `common` has what all others share, and `content` the content blocks. `tool`, `resource`, `prompt` and `completion` have what servers
 // offer. `elicitation`, `sampling`, `roots` and `input` have what servers ask. `notification` has the notifications, and `number` numbers and ids.

@@ -204,8 +204,12 @@ pub struct CallToolResult {
     /// The content blocks. Absent counts as empty.
     #[serde(default)]
     pub content: Vec<Content>,
-    /// The result as a JSON value.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The result as a JSON value, which is any value since 2026-07-28, also null. `None` if it is absent.
+    #[serde(
+        default,
+        deserialize_with = "crate::common::present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub structured_content: Option<Value>,
     /// Whether the tool failed. Absent means no.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,7 +2,7 @@
 
 use everlink_types::{
     CallToolResult, Completion, Content, CreateMessageParams, CreateMessageResult, ElicitParams,
-    ElicitResult, Id, InputRequest, ListRootsResult, ProgressParams, PromptMessage,
+    ElicitResult, Id, InputRequest, ListRootsResult, Members, ProgressParams, PromptMessage,
     ResourceContents, Root, SamplingMessage, Tool, ToolAnnotations,
 };
 use serde_json::{Value, from_value, json, to_value};
@@ -69,6 +69,22 @@ fn structured_content_is_read_as_a_type_and_its_absence_is_an_error() {
 }
 
 #[test]
+fn structured_content_that_is_null_is_kept() {
+    let result = json!({"content": [], "structuredContent": null});
+    let read: CallToolResult = from_value(result.clone()).expect("null is a value");
+    assert_eq!(read.structured_content, Some(Value::Null));
+    assert_eq!(read.structured::<Option<u8>>().expect("a value"), None);
+    assert_eq!(to_value(read).expect("it serializes"), result);
+    let absent: CallToolResult = from_value(json!({"content": []})).expect("a result");
+    assert_eq!(absent.structured_content, None);
+
+    let block =
+        json!({"type": "tool_result", "toolUseId": "a", "content": [], "structuredContent": null});
+    let read: Content = from_value(block.clone()).expect("null is a value");
+    assert_eq!(to_value(read).expect("it serializes"), block);
+}
+
+#[test]
 fn result_without_content_reads_as_empty() {
     let result: CallToolResult =
         from_value(json!({"structuredContent": 1})).expect("some servers do this");
@@ -107,9 +123,34 @@ fn elicitation_with_a_url_is_no_form() {
 
 #[test]
 fn roots_can_be_asked_for_without_parameters() {
-    let request: InputRequest =
-        from_value(json!({"method": "roots/list"})).expect("parameters are optional");
-    assert_eq!(request, InputRequest::ListRoots(None));
+    let absent = json!({"method": "roots/list"});
+    for request in [
+        absent.clone(),
+        json!({"method": "roots/list", "params": null}),
+    ] {
+        let read: InputRequest = from_value(request).expect("parameters are optional");
+        let (params, other) = (None, Members::new());
+        assert_eq!(read, InputRequest::ListRoots { params, other });
+        assert_eq!(to_value(read).expect("it serializes"), absent);
+    }
+}
+
+#[test]
+fn unknown_members_of_a_question_are_kept() {
+    let form = json!({"type": "object", "properties": {}});
+    let requests = [
+        json!({"method": "roots/list", "x": 1}),
+        json!({"method": "roots/list", "params": {"_meta": {"a": 1}}, "x": 1}),
+        json!({"method": "elicitation/create", "params": {"message": "a", "requestedSchema": form}, "x": 1}),
+        json!({"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1, "temperature": 0.5}, "x": null}),
+    ];
+    for request in requests {
+        let read: InputRequest = from_value(request.clone()).expect("it is a question");
+        assert_eq!(to_value(read).expect("it serializes"), request);
+    }
+    let error = from_value::<InputRequest>(json!({"method": "elicitation/create"}));
+    let text = error.expect_err("the question is missing").to_string();
+    assert!(text.contains("params"), "{text}");
 }
 
 #[test]
