@@ -1,6 +1,7 @@
 //! Compares a value with a JSON Schema, and says what is wrong with which part.
 //!
-//! Knows the keywords that `schemars` writes. It ignores others, so a value without problems may still not fit.
+//! Knows the keywords that `schemars` writes, and of `patternProperties` those for integers. It ignores others, so a value without problems may still not
+//! fit.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -137,7 +138,7 @@ impl<'a> Check<'a> {
             }
         }
         if let Some(only) = keywords.get("const") {
-            if only != value {
+            if !is_same(only, value) {
                 self.add(path, &format!("must be {only}, not {}", describe(value)));
             }
         }
@@ -205,7 +206,7 @@ impl<'a> Check<'a> {
         path: &str,
     ) {
         let all = choices.clone();
-        if !choices.any(|choice| choice == value) {
+        if !choices.any(|choice| is_same(choice, value)) {
             let names: Vec<_> = all.map(Value::to_string).collect();
             let names = names.join(", ");
             self.add(
@@ -277,25 +278,32 @@ impl<'a> Check<'a> {
             }
         }
         let known = schema["properties"].as_object();
+        let patterns = schema["patternProperties"].as_object();
         for (name, member) in value.as_object().into_iter().flatten() {
-            match known.and_then(|known| known.get(name)) {
-                Some(schema) => self.value(schema, member, &join(name)),
-                None => match schema.get("additionalProperties") {
-                    Some(Value::Bool(false)) => {
-                        let names: Vec<_> = known.into_iter().flat_map(|it| it.keys()).collect();
-                        let names = names.into_iter().map(|name| format!("`{name}`"));
-                        let names = names.collect::<Vec<_>>().join(", ");
-                        self.add(
-                            &join(name),
-                            &match &*names {
-                                "" => "is unknown: there are no arguments".to_owned(),
-                                names => format!("is unknown; known are {names}"),
-                            },
-                        );
-                    }
-                    Some(schema) => self.value(schema, member, &join(name)),
+            let mut is_known = false;
+            if let Some(schema) = known.and_then(|known| known.get(name)) {
+                is_known = true;
+                self.value(schema, member, &join(name));
+            }
+            for (pattern, schema) in patterns.into_iter().flatten() {
+                match fits_pattern(name, pattern) {
+                    Some(true) => self.value(schema, member, &join(name)),
+                    Some(false) => continue,
                     None => {}
-                },
+                }
+                is_known = true;
+            }
+            match schema.get("additionalProperties") {
+                _ if is_known => {}
+                Some(Value::Bool(false)) => {
+                    let problem = match &*known_names(schema) {
+                        "" => "is unknown: there are no arguments".to_owned(),
+                        names => format!("is unknown; known are {names}"),
+                    };
+                    self.add(&join(name), &problem);
+                }
+                Some(schema) => self.value(schema, member, &join(name)),
+                None => {}
             }
         }
     }
@@ -310,10 +318,51 @@ impl<'a> Check<'a> {
     }
 }
 
+/// The patterns that `schemars` writes for the names of a map whose keys are integers.
+const UNSIGNED: &str = r"^\d+$";
+const SIGNED: &str = r"^-?\d+$";
+
+/// Whether a name fits a pattern for integers. `None` for any other pattern: regular expressions are not known here.
+fn fits_pattern(name: &str, pattern: &str) -> Option<bool> {
+    let digits = match pattern {
+        UNSIGNED => name,
+        SIGNED => name.strip_prefix('-').unwrap_or(name),
+        _ => return None,
+    };
+    // The `\d` of JSON Schema means ASCII digits.
+    Some(!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Lists the names that the members of an object may have, for an error.
+fn known_names(schema: &Value) -> String {
+    let names = schema["properties"].as_object().into_iter().flatten();
+    let names = names.map(|(name, _)| format!("`{name}`"));
+    let patterns = schema["patternProperties"]
+        .as_object()
+        .into_iter()
+        .flatten();
+    let patterns = patterns.map(|(pattern, _)| match &**pattern {
+        UNSIGNED => "integers that are not negative".to_owned(),
+        // With any other pattern, all names are allowed.
+        _ => "integers".to_owned(),
+    });
+    names.chain(patterns).collect::<Vec<_>>().join(", ")
+}
+
 /// Whether a number is a multiple of another, such as 0.3 of 0.1, whose quotient is 2.9999999999999996.
 fn is_multiple(number: f64, of: f64) -> bool {
     let quotient = number / of;
     (quotient - quotient.round()).abs() <= quotient.abs() * 4.0 * f64::EPSILON
+}
+
+/// Whether two values are the same in JSON Schema, where 5 and 5.0 are.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => {
+            one.as_f64() == other.as_f64()
+        }
+        _ => one == other,
+    }
 }
 
 fn has_type(value: &Value, kind: &Value) -> bool {
@@ -409,6 +458,41 @@ mod tests {
         numbers[299_999] = 0;
         let found = problems(&schema, &json!({"n": numbers}));
         assert_eq!(found, ["`n[299999]` must be at least 1, not 0"]);
+    }
+
+    #[test]
+    fn names_that_are_integers_fit_their_pattern() {
+        let schema = |pattern: &str| json!({"additionalProperties": false, "properties": {"all": true}, "patternProperties": {pattern: {"type": "string"}}});
+        let (signed, unsigned) = (schema(SIGNED), schema(UNSIGNED));
+        let good = json!({"0": "a", "340282366920938463463374607431768211455": "b", "all": 1});
+        assert_eq!(problems(&unsigned, &good), [""; 0]);
+        assert_eq!(problems(&signed, &json!({"-7": "a", "7": "b"})), [""; 0]);
+        let value = problems(&signed, &json!({"-7": 1}));
+        assert_eq!(value, ["`-7` must be a text, not 1"]);
+        for name in ["-7", "7a", "+7", "٣"] {
+            let found = problems(&unsigned, &json!({name: "a"}));
+            let known = "is unknown; known are `all`, integers that are not negative";
+            assert_eq!(found, [format!("`{name}` {known}")]);
+        }
+        for name in ["-", "--7", "7-"] {
+            let found = problems(&signed, &json!({name: "a"}));
+            let known = "is unknown; known are `all`, integers";
+            assert_eq!(found, [format!("`{name}` {known}")]);
+        }
+    }
+
+    #[test]
+    fn names_are_allowed_if_there_is_a_pattern_that_is_not_known() {
+        let schema = json!({"additionalProperties": false, "patternProperties": {"^[a-z]{2}$": {"type": "string"}}});
+        assert_eq!(problems(&schema, &json!({"de": "a", "DE": 1})), [""; 0]);
+    }
+
+    #[test]
+    fn numbers_are_the_same_with_and_without_a_fraction() {
+        let schema = json!({"items": {"enum": [1, 2, "a"]}, "prefixItems": [{"const": 5}]});
+        assert_eq!(problems(&schema, &json!([5.0, 1.0, 2, "a"])), [""; 0]);
+        let found = problems(&schema, &json!([5.5]));
+        assert_eq!(found, ["`[0]` must be 5, not 5.5"]);
     }
 
     #[test]

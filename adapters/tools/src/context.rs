@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::arguments::read_with_integers;
 use crate::check::{has_limits, problems};
 use crate::error::Error;
 use crate::form::{FormError, form};
@@ -195,7 +196,7 @@ fn read_form<T: DeserializeOwned + JsonSchema>(content: Option<Members>) -> Resu
             )));
         }
     }
-    Ok(serde_json::from_value(content)?)
+    Ok(T::deserialize(&content).or_else(|error| read_with_integers(content, error))?)
 }
 
 /// What the user did with a form.

@@ -78,6 +78,19 @@ fn form_has_the_fields_of_the_type_and_its_answer_is_read_as_the_type() {
 }
 
 #[test]
+fn integer_of_a_form_may_have_a_fraction_that_is_zero() {
+    run(async {
+        let link = serve(&registry()).await;
+        let content = json!({"name": "Ada", "age": 36.0, "colour": "red", "pets": []});
+        let asked = answer_with(&link, json!({"action": "accept", "content": content}));
+        let result = call_tool(&link, "register", json!({})).await;
+        let expected = "Person { name: \"Ada\", age: Some(36), colour: Red, pets: [] }";
+        assert_eq!(text(&result), expected);
+        asked.await.expect("it asked");
+    });
+}
+
+#[test]
 fn declined_form_is_no_error() {
     run(async {
         let link = serve(&registry()).await;
