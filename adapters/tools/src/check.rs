@@ -24,19 +24,38 @@ const MAX_DEPTH: u32 = 400;
 /// The longest text of a client in an error, in characters.
 const MAX_QUOTED: usize = 100;
 
-/// Lists what is wrong with a value. Each problem names the part, such as `points[2].x`.
+/// The end of a problem of a result that has null in place of a number. `serde_json` writes numbers that are not finite as null.
+pub(crate) const NOT_FINITE: &str = "not null (which NaN and infinity become)";
+
+/// What is compared with a schema.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Arguments,
+    Result,
+}
+
+/// Lists what is wrong with arguments. Each problem names the part, such as `points[2].x`.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
+    problems_of(Subject::Arguments, schema, value)
+}
+
+/// Lists what is wrong with a value, like [`problems`].
+pub(crate) fn problems_of(subject: Subject, schema: &Value, value: &Value) -> Vec<String> {
     let steps = MIN_STEPS + STEPS_PER_VALUE * count_values(value);
     let steps_left = Cell::new(steps);
     let mut check = Check {
         root: schema,
+        subject,
         steps_left: &steps_left,
         depth: 0,
         problems: Vec::new(),
     };
     check.value(schema, value, "");
     if steps_left.get() == 0 {
-        return vec!["the arguments: are too complex to be checked".to_owned()];
+        return vec![match subject {
+            Subject::Arguments => "the arguments: are too complex to be checked".to_owned(),
+            Subject::Result => "it is too complex to be checked".to_owned(),
+        }];
     }
     check.problems
 }
@@ -102,6 +121,7 @@ fn is_implied(is_sized: bool, key: &str, limit: &Value) -> bool {
 
 struct Check<'a> {
     root: &'a Value,
+    subject: Subject,
     /// Zero if the comparison was given up.
     steps_left: &'a Cell<usize>,
     depth: u32,
@@ -134,7 +154,12 @@ impl<'a> Check<'a> {
         if let Some(kind) = keywords.get("type") {
             if !has_type(value, kind) {
                 let wanted = type_names(kind);
-                return self.add(path, &format!("must be {wanted}, not {}", describe(value)));
+                let takes_fractions = has_type(&0.5.into(), kind);
+                let found = match self.subject {
+                    Subject::Result if value.is_null() && takes_fractions => NOT_FINITE.to_owned(),
+                    _ => format!("not {}", describe(value)),
+                };
+                return self.add(path, &format!("must be {wanted}, {found}"));
             }
         }
         if let Some(only) = keywords.get("const") {
@@ -183,6 +208,7 @@ impl<'a> Check<'a> {
             let problems = branches.iter().map(|branch| {
                 let mut check = Check {
                     root: self.root,
+                    subject: self.subject,
                     steps_left: self.steps_left,
                     depth: self.depth,
                     problems: Vec::new(),
@@ -311,6 +337,7 @@ impl<'a> Check<'a> {
     fn add(&mut self, path: &str, problem: &str) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(match path {
+                "" if self.subject == Subject::Result => format!("it {problem}"),
                 "" => format!("the arguments: {problem}"),
                 path => format!("`{}` {problem}", short(path)),
             });

@@ -52,7 +52,8 @@
 //!
 //! The `?` operator turns every error into an [`Error`], which the model reads as the result of a failed tool (`isError`). A protocol error is
 //! [`Error::protocol`]. Bad arguments never reach the function. The model reads what is wrong with which argument; clients before 2025-11-25 get a
-//! protocol error, as their version of the specification says.
+//! protocol error, as their version of the specification says. A result with a number that is NaN or infinite becomes an error, too, because JSON has no such
+//! numbers; an `Option` becomes null.
 
 // The modules: `tools` is the set, `registration` and `tool` add to it, `registry` is its content, and `dispatch` answers requests. `function` runs functions
 // of all kinds. `context` is what a function sees of its request. `output`, `reading` and `prompting` are what functions return, and `questions` what they ask

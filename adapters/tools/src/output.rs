@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::check::problems;
+use crate::check::{NOT_FINITE, Subject, problems_of};
 use crate::error::Error;
 use crate::schema::{self, Shape};
 
@@ -40,19 +40,32 @@ pub struct OutputDescription {
 pub struct OutputShape {
     pub(crate) shape: Shape,
     pub(crate) era: Era,
-    /// The schema, if it says more than the type ensures.
+    /// The schema that is listed.
     pub(crate) schema: Option<Arc<Value>>,
+    /// Whether the schema says more than the type ensures.
+    pub(crate) is_checked: bool,
 }
 
 impl OutputShape {
     /// Fails if structured content does not fit the schema. A client would refuse it.
     fn check(&self, json: &RawValue) -> Result<(), Error> {
+        let json = json.get();
+        let problems = |schema| -> Result<Vec<String>, Error> {
+            let value = serde_json::from_str(json)?;
+            Ok(problems_of(Subject::Result, schema, &value))
+        };
         let found = match &self.schema {
-            Some(schema) => problems(schema, &serde_json::from_str(json.get())?),
-            None if self.shape == Shape::Object && !json.get().starts_with('{') => {
+            Some(schema) if self.is_checked => problems(schema)?,
+            _ if self.shape == Shape::Object && !json.starts_with('{') => {
                 vec!["it is no object".to_owned()]
             }
-            None => return Ok(()),
+            // The type ensures all but that its numbers are finite.
+            Some(schema) if json.contains("null") => {
+                let mut found = problems(schema)?;
+                found.retain(|problem| problem.ends_with(NOT_FINITE));
+                found
+            }
+            _ => return Ok(()),
         };
         match found.is_empty() {
             true => Ok(()),

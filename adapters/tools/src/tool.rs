@@ -10,8 +10,8 @@ use everlink::protocol::{Version, code};
 use everlink_types::{CallToolResult, Tool};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::arguments::ArgumentRules;
 use crate::check::has_limits;
@@ -28,8 +28,8 @@ pub(crate) struct TypedTool<A, R> {
     tool: Tool,
     rules: ArgumentRules,
     output: Shape,
-    /// The schema that results are compared with.
-    checked_output: Option<Arc<Value>>,
+    /// Whether the output schema says more than the type ensures.
+    is_output_checked: bool,
     types: PhantomData<fn(A) -> R>,
 }
 
@@ -59,12 +59,12 @@ impl<A: DeserializeOwned + JsonSchema, R: Output> TypedTool<A, R> {
             }
             None => tool.output_schema = output.schema,
         }
-        let output_schema = tool.output_schema.as_ref();
-        let is_checked = |schema: &&Value| is_output_by_hand || has_limits(schema);
+        let is_output_checked =
+            is_output_by_hand || tool.output_schema.as_ref().is_some_and(has_limits);
         TypedTool {
             rules: ArgumentRules::new(tool.input_schema.clone(), shape, is_by_hand),
             output: output.shape,
-            checked_output: output_schema.filter(is_checked).cloned().map(Arc::new),
+            is_output_checked,
             tool,
             types: PhantomData,
         }
@@ -113,7 +113,8 @@ impl<A: DeserializeOwned + JsonSchema, R: Output> TypedTool<A, R> {
             Payload::of(&tool).expect("a tool has only texts as keys")
         });
         let (name, rules, shape) = (self.tool.name, self.rules, self.output);
-        let checked_output = self.checked_output;
+        let is_output_checked = self.is_output_checked;
+        let output_schema = self.tool.output_schema.map(Arc::new);
         let call = move |arguments: Option<&RawValue>, context: Context| {
             let version = context.peer().version;
             match rules.read(arguments) {
@@ -121,7 +122,8 @@ impl<A: DeserializeOwned + JsonSchema, R: Output> TypedTool<A, R> {
                     let output = OutputShape {
                         shape,
                         era: version.era(),
-                        schema: checked_output.clone(),
+                        schema: output_schema.clone(),
+                        is_checked: is_output_checked,
                     };
                     start(arguments, context, output)
                 }

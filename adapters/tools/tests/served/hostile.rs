@@ -189,6 +189,49 @@ fn type_that_says_object_and_is_a_list_is_an_error() {
 }
 
 #[test]
+fn number_that_is_not_finite_is_an_error_that_names_its_member() {
+    #[derive(Clone, Serialize, JsonSchema)]
+    struct Statistics {
+        label: Option<String>,
+        means: Vec<f64>,
+    }
+    let label = None::<String>;
+    let tools = |means: Vec<f64>| {
+        let label = label.clone();
+        let value = Statistics { label, means };
+        Tools::new("tests", "1.0").tool("t", "", move |(): (), _| {
+            std::future::ready(Ok(value.clone()))
+        })
+    };
+    let ratio = Tools::new("tests", "1.0").tool("t", "", async |(): (), _| Ok(f64::NAN));
+    let refused = "The result of the tool does not fit its output schema: ";
+    let cases = [
+        (
+            tools(vec![1.0, f64::NAN]),
+            "`means[1]` must be a number, not null (which NaN and infinity become)",
+        ),
+        (
+            tools(vec![f64::NEG_INFINITY]),
+            "`means[0]` must be a number, not null (which NaN and infinity become)",
+        ),
+        (
+            ratio,
+            "it must be a number, not null (which NaN and infinity become)",
+        ),
+    ];
+    run(async {
+        for (tools, expected) in &cases {
+            let result = call_tool(&serve(tools).await, "t", json!({})).await;
+            assert_eq!(result["isError"], true, "{result}");
+            assert_eq!(text(&result), format!("{refused}{expected}"));
+        }
+        let good = call_tool(&serve(&tools(vec![1.0])).await, "t", json!({})).await;
+        let expected = json!({"label": null, "means": [1.0]});
+        assert_eq!(good["structuredContent"], expected);
+    });
+}
+
+#[test]
 fn text_with_a_schema_by_hand_is_structured_content_for_modern_clients_only() {
     run(async {
         let tools = Tools::new("tests", "1.0")
