@@ -110,7 +110,11 @@ pub struct Completion {
     /// The proposals: at most 100.
     pub values: Vec<String>,
     /// The number of all proposals, if it is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub total: Option<u64>,
     /// Whether there are more than these.
     #[serde(skip_serializing_if = "Option::is_none")]

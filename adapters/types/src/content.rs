@@ -265,7 +265,11 @@ pub struct ResourceLink {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The size in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub size: Option<u64>,
     /// Images for a list.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -161,10 +161,18 @@ pub struct Field {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// The least length of a text.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub min_length: Option<u64>,
     /// The greatest length of a text.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_length: Option<u64>,
     /// The least number.
     #[serde(
@@ -191,10 +199,18 @@ pub struct Field {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<FieldItems>,
     /// The least number of items.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub min_items: Option<u64>,
     /// The greatest number of items.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub max_items: Option<u64>,
     /// All other members.
     #[serde(flatten)]

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Number;
 
 /// The largest number below which every integer is exact in an `f64`.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -29,6 +31,35 @@ pub(crate) fn serialize_option<S: Serializer>(
         Some(number) => serialize(number, serializer),
         None => serializer.serialize_none(),
     }
+}
+
+/// Reads an integer that is not negative. Some programs write one as `5.0`, which is an integer in JSON Schema.
+pub(crate) fn unsigned<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let number = Number::deserialize(deserializer)?;
+    let whole = || {
+        let whole = number.as_f64()?;
+        let is_exact = whole.fract() == 0.0 && (0.0..EXACT).contains(&whole);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the number is an integer in range"
+        )]
+        is_exact.then_some(whole as u64)
+    };
+    number.as_u64().or_else(whole).ok_or_else(|| {
+        let wanted = "expected an integer that is not negative";
+        D::Error::custom(format!("invalid value: {number}, {wanted}"))
+    })
+}
+
+/// Reads an optional integer like [`unsigned`].
+pub(crate) fn unsigned_option<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    struct Unsigned(#[serde(deserialize_with = "unsigned")] u64);
+    let number = Option::<Unsigned>::deserialize(deserializer)?;
+    Ok(number.map(|Unsigned(number)| number))
 }
 
 /// An id of a request, or a token of a progress report: an integer or a text.

@@ -23,7 +23,11 @@ pub struct Resource {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
     /// The size in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub size: Option<u64>,
     /// Hints about how to use it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,7 +220,11 @@ pub struct ReadResourceResult {
     /// The contents: one item for each part.
     pub contents: Vec<ResourceContents>,
     /// How long the result is fresh, in milliseconds (2026-07-28).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl_ms: Option<u64>,
     /// Who may share the result (2026-07-28).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -254,7 +262,11 @@ pub struct ListResourcesResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// How long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl_ms: Option<u64>,
     /// Who may share the page (2026-07-28).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -278,7 +290,11 @@ pub struct ListResourceTemplatesResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// How long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl_ms: Option<u64>,
     /// Who may share the page (2026-07-28).
     #[serde(skip_serializing_if = "Option::is_none")]

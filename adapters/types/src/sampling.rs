@@ -29,6 +29,7 @@ pub struct CreateMessageParams {
     )]
     pub temperature: Option<f64>,
     /// The most tokens to generate.
+    #[serde(deserialize_with = "crate::number::unsigned")]
     pub max_tokens: u64,
     /// Texts that end the generation.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -300,7 +300,11 @@ pub struct ListToolsResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
     /// How long the page is fresh, in milliseconds (2026-07-28).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::number::unsigned_option",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub ttl_ms: Option<u64>,
     /// Who may share the page (2026-07-28).
     #[serde(skip_serializing_if = "Option::is_none")]

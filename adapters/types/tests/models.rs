@@ -2,8 +2,8 @@
 
 use everlink_types::{
     CallToolResult, Completion, Content, CreateMessageParams, CreateMessageResult, ElicitParams,
-    ElicitResult, Id, InputRequest, ListRootsResult, Members, ProgressParams, PromptMessage,
-    ResourceContents, Root, SamplingMessage, Tool, ToolAnnotations,
+    ElicitResult, Id, InputRequest, ListRootsResult, ListToolsResult, Members, ProgressParams,
+    PromptMessage, ResourceContents, Root, SamplingMessage, Tool, ToolAnnotations,
 };
 use serde_json::{Value, from_value, json, to_value};
 
@@ -111,6 +111,27 @@ fn whole_numbers_are_written_without_a_fraction() {
         to_value(huge).expect("it serializes")["progress"],
         json!(1e300)
     );
+}
+
+#[test]
+fn integers_may_have_a_fraction_that_is_zero() {
+    let list = |ttl: Value| from_value::<ListToolsResult>(json!({"tools": [], "ttlMs": ttl}));
+    for (ttl, read) in [
+        (json!(5000.0), Some(5_000)),
+        (json!(5), Some(5)),
+        (json!(u64::MAX), Some(u64::MAX)),
+        (json!(null), None),
+    ] {
+        assert_eq!(list(ttl.clone()).expect("an integer").ttl_ms, read, "{ttl}");
+    }
+    for ttl in [json!(5.5), json!(-5), json!(-5.0), json!(1e300), json!("5")] {
+        assert!(list(ttl.clone()).is_err(), "{ttl}");
+    }
+    let params: CreateMessageParams =
+        from_value(json!({"messages": [], "maxTokens": 100.0})).expect("an integer");
+    assert_eq!(params.max_tokens, 100);
+    let written = to_value(params).expect("it serializes");
+    assert_eq!(written, json!({"messages": [], "maxTokens": 100}));
 }
 
 #[test]
