@@ -189,37 +189,18 @@ fn arguments_are_completed_where_there_is_a_function() {
 }
 
 #[test]
-fn arguments_may_be_flattened_or_a_struct_without_fields() {
+fn arguments_may_be_a_struct_without_fields() {
     #[derive(Deserialize, JsonSchema)]
     struct Unit;
-    #[derive(Deserialize, JsonSchema)]
-    struct Lines {
-        #[serde(flatten)]
-        review: Review,
-    }
     run(async {
         let tools = Tools::new("tests", "1.0")
             .prompt("unit", "", async |_: Unit, _| Ok("Hello!"))
-            .prompt("lines", "", async |Lines { review }: Lines, _| {
-                Ok(format!("{}: {:?}", review.code, review.lines))
-            })
-            .template("lib://unit", "unit", async |_: Unit, _| Ok("empty"))
-            .template("lib://{code}/{lines}", "lines", async |args: Lines, _| {
-                Ok(format!("{}: {:?}", args.review.code, args.review.lines))
-            });
+            .template("lib://unit", "unit", async |_: Unit, _| Ok("empty"));
         let link = serve(&tools).await;
-        let get = async |params: Value| {
-            let prompt = call(&link, "prompts/get", params).await;
-            prompt["messages"][0]["content"]["text"].clone()
-        };
-        assert_eq!(get(json!({"name": "unit"})).await, "Hello!");
-        let arguments = json!({"code": "7", "lines": "7"});
-        let text = get(json!({"name": "lines", "arguments": arguments})).await;
-        assert_eq!(text, "7: Some(7)");
-        for (uri, text) in [("lib://unit", "empty"), ("lib://7/7", "7: Some(7)")] {
-            let read = call(&link, "resources/read", json!({"uri": uri})).await;
-            assert_eq!(read["contents"][0]["text"], text);
-        }
+        let prompt = call(&link, "prompts/get", json!({"name": "unit"})).await;
+        assert_eq!(prompt["messages"][0]["content"]["text"], "Hello!");
+        let read = call(&link, "resources/read", json!({"uri": "lib://unit"})).await;
+        assert_eq!(read["contents"][0]["text"], "empty");
     });
 }
 
