@@ -986,6 +986,33 @@ fn f_109_queued_calls_and_undelivered_events_are_bounded_by_bytes() {
     assert!(harness.client.wants_input(post.stream));
 }
 
+/// While the application does not poll, the driver reads nothing. That is no silence of the server.
+#[test]
+fn refusal_that_is_not_read_in_time_is_not_cut() {
+    let mut config = config();
+    config.limits.undelivered_bytes = 10_000;
+    let mut harness = Harness::modern_with(config);
+    harness.call("tools/call", json!({"name": "talks"}));
+    let talks = harness.next_post("tools/call");
+    harness.begin_stream(talks.stream);
+    let call = harness.call("tools/call", json!({"name": "refused"}));
+    let post = harness.next_post("tools/call");
+    harness.head(post.stream, 400, &[("content-type", "application/json")]);
+    let strange = json!({"jsonrpc": "2.0", "method": "notifications/strange", "params": {"a": "x".repeat(10_000)}});
+    let bytes = format!("data: {strange}\n\n").into_bytes().into();
+    let stream = talks.stream;
+    let (now, epoch) = (harness.now, talks.epoch);
+    harness
+        .client
+        .handle(now, epoch, Input::Bytes { stream, bytes });
+    assert!(!harness.client.wants_input(post.stream));
+    harness.client.handle_timeout(now + seconds(30));
+    harness.pump();
+    harness.bytes(post.stream, error(&post, -32_602).to_string().as_bytes());
+    harness.end(post.stream);
+    assert_eq!(harness.reply(call), Err(-32_602));
+}
+
 #[test]
 fn f_109_bytes_handed_to_the_driver_are_bounded() {
     let mut harness = Harness::modern();

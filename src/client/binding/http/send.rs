@@ -216,9 +216,8 @@ impl HttpBinding {
             return Reading::One(None);
         }
         let is_decided = exchange.phase != Phase::Sent;
-        let is_stream = exchange.phase == Phase::Events;
-        // A stream that is not read from seems silent, so its silence does not count.
-        if is_stream && !facts.wants_input(cx) {
+        // An exchange that is not read from seems silent, so its silence does not count.
+        if exchange.phase != Phase::Spent && !facts.wants_input(cx) {
             cx.arm_in(Timer::Exchange(stream), self.settings.linger);
             return Reading::One(None);
         }
