@@ -87,7 +87,7 @@ impl Relay {
         // them.
         let input = request.input;
         let behalf = Behalf {
-            peer: request.peer,
+            peer: self.shown(request.peer),
             state: input
                 .as_ref()
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
@@ -133,6 +133,16 @@ impl Relay {
                 self.end_trace(&mut carried, Verdict::NotPassedOn, Delivery::NotSent);
             }
         }
+    }
+
+    /// The host as the server sees it.
+    fn shown(&self, peer: Arc<server::Peer>) -> Arc<server::Peer> {
+        if !self.config.hides_host {
+            return peer;
+        }
+        let mut shown = server::Peer::clone(&peer);
+        shown.client = Some(self.config.upstream.client.clone());
+        Arc::new(shown)
     }
 
     /// Begins the trace of a request, if requests are traced.
@@ -536,7 +546,7 @@ impl Relay {
         if let Some(change) = notifications::change(&method, params.as_ref()) {
             let is_watched = match &change {
                 Change::List(_) => true,
-                Change::Resource { uri } => self.front.is_watched_exactly(uri),
+                Change::Resource { uri } => self.front.is_watched(uri),
             };
             if is_watched && !self.config.has_one_host() {
                 // Each host gets the changes that it watches.

@@ -97,8 +97,14 @@ impl Lists {
         self.compared(list);
         match outcome {
             Outcome::Listed(listing) => self.differs(listing),
-            // A failed read says nothing about the list. The relay compares it again in the next epoch.
-            Outcome::Failed(failure) => matches!(failure.kind, FailureKind::NotOffered { .. }),
+            // A read that failed with its epoch says nothing about the list. The relay compares it again in the next one.
+            Outcome::Failed(failure) => !matches!(
+                failure.kind,
+                FailureKind::Closed
+                    | FailureKind::Down
+                    | FailureKind::Lost
+                    | FailureKind::NoContact
+            ),
             Outcome::Error(_) | Outcome::Reply(_) => true,
         }
     }

@@ -65,13 +65,19 @@ pub fn line_end(buf: &mut Vec<u8>) {
 pub struct Object<'b> {
     buf: &'b mut Vec<u8>,
     empty: bool,
+    /// Whether members of a given object were added, although it may have had none.
+    is_given: bool,
 }
 
 impl<'b> Object<'b> {
     /// Begins an object at the end of `buf`.
     pub fn open(buf: &'b mut Vec<u8>) -> Self {
         buf.push(b'{');
-        Self { buf, empty: true }
+        Self {
+            buf,
+            empty: true,
+            is_given: false,
+        }
     }
 
     /// Ends the object.
@@ -164,6 +170,7 @@ impl<'b> Object<'b> {
             self.comma();
             write_without_line_breaks(self.buf, inner);
         }
+        self.is_given = true;
         self
     }
 
@@ -200,13 +207,13 @@ impl<'b> Object<'b> {
         self
     }
 
-    /// Adds the `params` object, or removes its key again if `fill` added nothing.
+    /// Adds the `params` object, or removes its key again if `fill` added nothing, not even an empty object.
     fn params(&mut self, fill: impl FnOnce(&mut Object<'_>)) {
         let (len, empty) = (self.buf.len(), self.empty);
         self.json_key(r#""params":"#);
         let mut object = Object::open(self.buf);
         fill(&mut object);
-        if object.empty {
+        if object.empty && !object.is_given {
             self.buf.truncate(len);
             self.empty = empty;
         } else {
@@ -243,12 +250,20 @@ fn envelope_of<'b>(buf: &'b mut Vec<u8>, id: &Id) -> Object<'b> {
         Id::Number(number) => write_integer(buf, *number),
         Id::Text(text) => write_text(buf, text),
     }
-    Object { buf, empty: false }
+    Object {
+        buf,
+        empty: false,
+        is_given: false,
+    }
 }
 
 fn envelope(buf: &mut Vec<u8>) -> Object<'_> {
     buf.extend_from_slice(br#"{"jsonrpc":"2.0""#);
-    Object { buf, empty: false }
+    Object {
+        buf,
+        empty: false,
+        is_given: false,
+    }
 }
 
 pub(super) fn write_integer(buf: &mut Vec<u8>, value: i64) {

@@ -1113,6 +1113,27 @@ fn server_is_told_only_of_the_last_subscriber_that_unsubscribes() {
     harness.finish();
 }
 
+/// S-SUB-17: a change below a watched URI is for those who watch that, and for nobody else.
+#[test]
+fn update_below_a_subscribed_uri_reaches_its_subscribers_alone() {
+    let mut harness = Harness::new();
+    let sessions = [harness.open_session("ann"), harness.open_session("eve")];
+    let streams = [0, 1].map(|at: usize| harness.send(&sessions[at].get()));
+    harness.send(&sessions[0].post(1, "resources/subscribe", json!({"uri": "file:///d"})));
+    harness.reply_to_newest("resources/subscribe", json!({}));
+    let update = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "file:///d/x"}});
+    let updates = |harness: &Harness| {
+        streams.map(|stream| harness.text(stream).matches("file:///d/x").count())
+    };
+    // Only ann has called the server, and then eve, too.
+    harness.server_sends(update.clone());
+    assert_eq!(updates(&harness), [1, 0]);
+    harness.send(&sessions[1].post(1, "tools/call", json!({"name": "x"})));
+    harness.server_sends(update);
+    assert_eq!(updates(&harness), [2, 0]);
+    harness.finish();
+}
+
 /// The server sees all clients as one, so one that does not watch a resource must not end the subscription of another.
 #[test]
 fn client_without_a_subscription_does_not_end_that_of_another() {

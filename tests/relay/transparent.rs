@@ -7,6 +7,8 @@ use everlink::relay::Side;
 use everlink::{Dialect, Epoch, Input, Instant, Output, Relay, StreamId, relay};
 use serde_json::{Value, json};
 
+const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+
 /// A relay between a host and a server that both send only what the test writes.
 struct Harness {
     relay: Relay,
@@ -262,6 +264,98 @@ fn requests_of_the_relay_itself_have_the_name_of_a_host_that_came_later() {
     let probe = harness.server_receives();
     assert_eq!(probe["method"], "server/discover");
     assert_eq!(name(&probe), initialize_params()["clientInfo"]);
+}
+
+/// S-META-05: the name of a host is that of the same request, whoever came before.
+#[test]
+fn each_request_has_the_name_that_its_host_gives() {
+    for hides_host in [false, true] {
+        let mut harness = Harness::with(|config| {
+            config.upstream.dialect = Dialect::Modern;
+            config.hides_host = hides_host;
+        });
+        let mut named = modern_meta();
+        named[CLIENT_INFO] = json!({"name": "ann", "version": "2"});
+        let mut nameless = modern_meta();
+        if let Some(members) = nameless.as_object_mut() {
+            members.remove(CLIENT_INFO);
+        }
+        let of_guard = json!({"name": "guard", "version": "1"});
+        for (id, meta, name) in [
+            (1, &named, &named[CLIENT_INFO]),
+            (2, &nameless, &Value::Null),
+        ] {
+            harness.host_sends(&line(
+                json!({"id": id, "method": "tools/list", "params": {"_meta": meta}}),
+            ));
+            let mut request = harness.server_receives();
+            if request["method"] == "server/discover" {
+                let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}});
+                harness.server_sends(&line(json!({"id": request["id"], "result": found})));
+                request = harness.server_receives();
+            }
+            assert_eq!(request["method"], "tools/list");
+            let shown = if hides_host { &of_guard } else { name };
+            assert_eq!(request["params"]["_meta"][CLIENT_INFO], *shown, "{id}");
+        }
+    }
+}
+
+/// Null counts as absent, as it does for other members.
+#[test]
+fn request_with_meta_of_null_is_passed_on_without_it() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    let params = json!({"name": "t", "arguments": {}, "_meta": null});
+    harness.host_sends(&line(
+        json!({"id": 1, "method": "tools/call", "params": params}),
+    ));
+    let request = harness.server_receives();
+    assert_eq!(request["params"], json!({"name": "t", "arguments": {}}));
+}
+
+#[test]
+fn empty_params_are_passed_on() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    harness.host_sends(&line(
+        json!({"id": 1, "method": "tools/list", "params": {}}),
+    ));
+    harness.host_sends(&line(
+        json!({"method": "notifications/example", "params": {}}),
+    ));
+    harness.host_sends(&line(json!({"id": 2, "method": "prompts/list"})));
+    let mut given = Vec::new();
+    for _ in 0..3 {
+        let message = harness.server_receives();
+        given.push((message["method"].clone(), message.get("params").is_some()));
+    }
+    given.sort_by_key(|(method, _)| method.to_string());
+    assert_eq!(
+        given,
+        [
+            (json!("notifications/example"), true),
+            (json!("prompts/list"), false),
+            (json!("tools/list"), true),
+        ]
+    );
+    harness.server_sends(&line(
+        json!({"id": 5, "method": "roots/list", "params": {}}),
+    ));
+    assert_eq!(harness.host_receives()["params"], json!({}));
+}
+
+/// The host may be a guard itself.
+#[test]
+fn initialize_names_only_the_nearest_of_two_relays() {
+    let mut harness = Harness::new();
+    let mut params = initialize_params();
+    params["_meta"] = json!({"everlink/via": {"name": "outer", "version": "1"}, "a": 1});
+    harness.host_sends(&line(
+        json!({"id": 0, "method": "initialize", "params": params}),
+    ));
+    let text = harness.to_server.first().expect("a request").clone();
+    assert_eq!(text.matches("everlink/via").count(), 1, "{text}");
+    assert!(!text.contains("outer"), "{text}");
+    assert_eq!(harness.server_receives()["params"]["_meta"]["a"], 1);
 }
 
 /// The handshake has begun without the host.
@@ -756,6 +850,37 @@ fn list_that_cannot_be_compared_is_announced_as_changed() {
         let mut received = harness.to_host.iter();
         let is_announced = received.any(|line| line.contains("tools/list_changed"));
         assert_eq!(is_announced, is_queue_full);
+    }
+}
+
+/// The comparison can fail although the server lives on.
+#[test]
+fn list_whose_comparison_fails_is_announced_unless_its_server_ended() {
+    for is_ended in [true, false] {
+        let mut harness = Harness::new();
+        harness.do_handshake(initialize_params(), initialize_result());
+        harness.host_sends(&line(json!({"id": 1, "method": "tools/list"})));
+        let request = harness.server_receives();
+        harness.server_sends(&line(json!({"id": request["id"], "result": {"tools": []}})));
+        assert_eq!(harness.host_receives()["id"], 1);
+        harness.restart_server();
+        let request = harness.server_receives();
+        harness.server_sends(&line(
+            json!({"id": request["id"], "result": initialize_result()}),
+        ));
+        while harness.server_receives()["method"] != "tools/list" {}
+        harness.to_host.clear();
+        if is_ended {
+            harness.restart_server();
+        } else {
+            harness
+                .relay
+                .handle_timeout(Instant::from_nanos(200_000_000_000));
+            harness.drain_outputs();
+        }
+        let mut received = harness.to_host.iter();
+        let is_announced = received.any(|line| line.contains("tools/list_changed"));
+        assert_eq!(is_announced, !is_ended);
     }
 }
 

@@ -129,20 +129,21 @@ fn split_meta(
         }
     })
     .map_err(|_| Misuse::NotAnObject { what: "parameters" })?;
-    let Some(meta) = meta else {
-        return match own_member {
-            Some(member) => Err(Misuse::ReservedMember { member }),
-            None => Ok((Some(params), None)),
-        };
-    };
-    object::members(meta, |key, _| {
-        own_member = own_member.or(meta::OF_THE_LINK.into_iter().find(|own| *own == key));
-    })
-    .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
+    // Null counts as absent.
+    let given = meta.filter(|meta| !meta.is_null());
+    if let Some(meta) = given {
+        object::members(meta, |key, _| {
+            own_member = own_member.or(meta::OF_THE_LINK.into_iter().find(|own| *own == key));
+        })
+        .map_err(|_| Misuse::NotAnObject { what: "`_meta`" })?;
+    }
     if let Some(member) = own_member {
         return Err(Misuse::ReservedMember { member });
     }
-    let meta = Payload::from(meta);
+    if meta.is_none() {
+        return Ok((Some(params), None));
+    }
+    let given = given.map(Payload::from);
     let rest = (others > 0).then(|| object::without(params.json(), |key| key == "_meta"));
-    Ok((rest.and_then(Result::ok), Some(meta)))
+    Ok((rest.and_then(Result::ok), given))
 }

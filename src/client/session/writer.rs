@@ -40,7 +40,7 @@ impl MessageWriter {
                 let declared = config.capabilities.write_for(version);
                 // A relay wants no log messages for itself.
                 let logs = logs.filter(|_| config.relayed.is_none());
-                let mut meta = meta_for(&declared, version, logs, &client);
+                let mut meta = meta_for(&declared, version, logs, Some(&client));
                 if let Some(via) = via(config) {
                     meta.push_str(&alloc::format!(r#","{}":{via}"#, meta::VIA));
                 }
@@ -159,7 +159,9 @@ impl MessageWriter {
                 if let Some(via) = &via {
                     members.raw(meta::VIA, via);
                 }
-                if let Some(meta) = meta {
+                // A relay in front may have named itself, too. The server is told of the nearest one.
+                let is_via = |key: &str| key == meta::VIA && via.is_some();
+                if let Some(meta) = meta.and_then(|meta| object::without(meta, is_via).ok()) {
                     members.splice(meta.as_str());
                 }
             });
@@ -205,15 +207,15 @@ impl MessageWriter {
             match (&self.meta, behalf) {
                 (Some(_), Some(behalf)) => {
                     let peer = &behalf.peer;
+                    // S-META-05: a client that gives no name gets none, also not that of an earlier one.
                     let client = peer.client.as_ref().and_then(written);
-                    let client = client.as_deref().unwrap_or(&self.client);
                     let declared = &peer.capabilities;
                     let (declared, logs) = match peer.version.era() {
                         Era::Legacy => (declared.write_for(self.version), self.logs),
                         // A modern client declares its capabilities and log level in each request.
                         Era::Modern => (declared.as_given(), behalf.log_level),
                     };
-                    write_meta(members, &declared, self.version, logs, client);
+                    write_meta(members, &declared, self.version, logs, client.as_deref());
                 }
                 (Some(ours), None) => {
                     members.paste(ours);
@@ -246,7 +248,12 @@ fn written(implementation: &Implementation) -> Option<Box<str>> {
     written.ok().map(String::into_boxed_str)
 }
 
-fn meta_for(declared: &str, version: Version, logs: Option<LogLevel>, client: &str) -> String {
+fn meta_for(
+    declared: &str,
+    version: Version,
+    logs: Option<LogLevel>,
+    client: Option<&str>,
+) -> String {
     let mut buf = Vec::new();
     let mut members = Object::open(&mut buf);
     write_meta(&mut members, declared, version, logs, client);
@@ -261,12 +268,14 @@ fn write_meta(
     declared: &str,
     version: Version,
     logs: Option<LogLevel>,
-    client: &str,
+    client: Option<&str>,
 ) {
     members
         .text(meta::PROTOCOL_VERSION, version.as_str())
-        .raw(meta::CLIENT_CAPABILITIES, declared)
-        .raw(meta::CLIENT_INFO, client);
+        .raw(meta::CLIENT_CAPABILITIES, declared);
+    if let Some(client) = client {
+        members.raw(meta::CLIENT_INFO, client);
+    }
     if let Some(level) = logs {
         members.text(meta::LOG_LEVEL, level.as_str());
     }
