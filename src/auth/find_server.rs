@@ -207,22 +207,20 @@ impl Authorizer {
         let Some(flow) = &mut self.flow else {
             return;
         };
-        match &flow.issuer {
-            Some(expected)
-                if !is_issuer(&found.issuer, expected) && !self.config.allows_other_issuer =>
-            {
-                let expected = expected.clone();
-                self.fail(Refusal::IssuerMismatch {
-                    url: url.to_string().into(),
-                    expected,
-                    found: printable(&found.issuer),
-                });
-            }
-            _ => {
-                flow.server = found;
-                self.server_known();
-            }
+        // A server that names no issuer is its own (2025-03-26). Then its origin is compared, from which this URL was made: else the server could name
+        // the issuer and the sign-in page of somebody else beside its own token endpoint, and would get the code (A-META-05).
+        let expected = flow.issuer.as_deref();
+        let expected = expected.unwrap_or(self.config.server.base());
+        if is_issuer(&found.issuer, expected) || self.config.allows_other_issuer {
+            flow.server = found;
+            return self.server_known();
         }
+        let expected = expected.into();
+        self.fail(Refusal::IssuerMismatch {
+            url: url.to_string().into(),
+            expected,
+            found: printable(&found.issuer),
+        });
     }
 
     /// The metadata of the authorization server is known. Checks whether it can do what is needed, and waits for the turn to sign in.

@@ -71,6 +71,34 @@ fn metadata_of_another_issuer_is_not_used_and_both_are_named() {
     }
 }
 
+/// A-META-05: a server without metadata of its own is its own issuer. If it names another one, the code of that issuer would go to its token endpoint.
+#[test]
+fn server_that_is_its_own_issuer_must_not_name_another_one() {
+    let at = "https://mcp.example/.well-known/oauth-authorization-server";
+    for (issuer, allows_other, is_used) in [
+        (ISSUER, false, false),
+        ("https://mcp.example/v1", false, false),
+        ("", false, false),
+        ("https://mcp.example", false, true),
+        ("https://mcp.example/", false, true),
+        (ISSUER, true, true),
+    ] {
+        let mut web = usual_web();
+        web.at(RESOURCE, |_| Answer::status(404));
+        let endpoint = "https://mcp.example/steal";
+        let members = json!({"issuer": issuer, "token_endpoint": endpoint});
+        web.document(at, merged(server_metadata(ISSUER), members));
+        let mut process = Process::start(web, |config| config.allows_other_issuer = allows_other);
+        process.unauthorized();
+        assert_eq!(!process.visits.is_empty(), is_used, "{issuer}");
+        if !is_used {
+            let text = process.refusal();
+            assert!(text.contains(issuer) && text.contains(at), "{text}");
+            assert!(text.contains("not to https://mcp.example"), "{text}");
+        }
+    }
+}
+
 /// A-META-06: one slash after an empty path is conceded. The issuer that counts is then the document's.
 #[test]
 fn slash_after_an_issuer_without_a_path_is_conceded() {

@@ -42,6 +42,10 @@ const NO_CREDENTIALS: &str =
 const BAD_CREDENTIALS: &str =
     "it refused those of --bearer-env, --header-env or --header: correct them and start again";
 
+/// The advice after metadata that names another issuer.
+const OTHER_ISSUER: &str =
+    "if the operator of the server confirms that issuer, use --allow-other-issuer";
+
 /// Starts the authorization for a server. `connector` has the certificates and the proxy for its exchanges.
 pub(crate) fn start(
     url: &str,
@@ -166,6 +170,9 @@ impl SignIn {
             Ok(_) => return Ok(()),
             Err(SignInError::Refused(refusal @ Refusal::NoSignIn { .. })) => {
                 format!("{refusal}; {NO_CREDENTIALS}")
+            }
+            Err(SignInError::Refused(refusal @ Refusal::IssuerMismatch { .. })) => {
+                format!("{refusal}; {OTHER_ISSUER}")
             }
             Err(error) => error.to_string(),
         };
