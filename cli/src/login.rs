@@ -73,8 +73,14 @@ pub(crate) async fn logout(args: Login) -> Result<ExitCode, Failure> {
         return Err("nobody can be signed out while the tokens cannot be read".into());
     }
     let is_revoked = authorization.sign_out().await?;
-    if authorization.status().authorized.is_some() {
-        return Err("the tokens could not be deleted".into());
+    let after = authorization.status();
+    if after.is_undeleted {
+        let why = after.store_failure.unwrap_or_default();
+        let left = match is_revoked {
+            true => "they are revoked, but may still be there",
+            false => "they may still be there, and are not revoked",
+        };
+        return Err(format!("the store could not delete the tokens ({why}): {left}").into());
     }
     let was_signed_in = before.authorized.is_some();
     if args.json {

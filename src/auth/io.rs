@@ -377,10 +377,12 @@ pub enum Event {
         /// Its answer.
         answer: Answer,
     },
-    /// The tokens were deleted, here and in the store.
+    /// The tokens are no longer used here. They were deleted from the store, if that was possible.
     SignedOut {
         /// Whether the authorization server has revoked them.
         is_revoked: bool,
+        /// Whether nothing of them is left in the store. If not, [`StoreFailed`](Event::StoreFailed) came before and has the reason.
+        is_deleted: bool,
     },
     /// The store failed. The tokens live only in this process.
     StoreFailed {

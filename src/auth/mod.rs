@@ -129,6 +129,8 @@ struct Store {
     failed_saves: u8,
     /// Whether the record is saved again when the timer ends.
     is_save_due: bool,
+    /// Whether a record could not be deleted at the sign-out that is under way.
+    is_delete_refused: bool,
     /// Whether the record is read before the tokens that were refused are removed from it.
     is_compared: bool,
     /// Tokens that were replaced or refused, and that the store may still have, because the record could not be saved. If the authorization server gave the
@@ -482,8 +484,9 @@ impl Authorizer {
         match self.state {
             State::Saving if self.store.is_save_due => self.write_record(),
             State::Loading | State::Storing | State::Saving | State::Leaving | State::Deleting => {
-                // Other processes wait for the lock meanwhile.
+                // Other processes wait for the lock meanwhile. No other answer is awaited either.
                 self.store.failed_saves = MAX_SAVE_RETRIES;
+                self.store.saves = 0;
                 self.store_failed("it did not answer in time");
             }
             State::Locking => self.renewal_failed(Refusal::StoreTimedOut, None),

@@ -264,7 +264,13 @@ impl Authorizer {
             State::Saving if self.store.is_compared => self.save_ended(),
             State::Saving => self.save_failed(),
             State::Leaving => self.delete_under_lock(None),
-            _ => self.deleted(),
+            State::Deleting => {
+                self.store.is_delete_refused = true;
+                if self.store.saves == 0 {
+                    self.deleted();
+                }
+            }
+            _ => {}
         }
     }
 }

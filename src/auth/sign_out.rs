@@ -27,7 +27,10 @@ impl Authorizer {
         }
         let Some(held) = &self.held else {
             self.settle();
-            return self.emit(Event::SignedOut { is_revoked: false });
+            return self.emit(Event::SignedOut {
+                is_revoked: false,
+                is_deleted: true,
+            });
         };
         let key = held.place.key(&self.config.account);
         self.go(Cue::SignOut);
@@ -49,6 +52,7 @@ impl Authorizer {
         self.outputs.push_back(Output::Delete { key });
         self.outputs.push_back(Output::Delete { key: place_key });
         self.store.saves = 2;
+        self.store.is_delete_refused = false;
         self.arm(self.config.exchange_timeout);
     }
 
@@ -60,6 +64,10 @@ impl Authorizer {
         let Some(held) = self.held.take() else {
             return self.revoked(false);
         };
+        if self.store.is_delete_refused {
+            // The store may still have them. They must not be taken over from there.
+            self.store.spent = held.tokens.clone();
+        }
         let endpoint = held.revocation_endpoint.as_deref();
         let url = endpoint.and_then(|text| {
             let document = Document::ServerMetadata;
@@ -84,7 +92,11 @@ impl Authorizer {
 
     pub(super) fn revoked(&mut self, is_revoked: bool) {
         self.settle();
-        self.emit(Event::SignedOut { is_revoked });
+        let is_deleted = !core::mem::take(&mut self.store.is_delete_refused);
+        self.emit(Event::SignedOut {
+            is_revoked,
+            is_deleted,
+        });
         if self.wanted.is_some() {
             self.fail(Refusal::Cancelled);
         }

@@ -14,7 +14,12 @@ fn sign_out(process: &mut Process) {
 }
 
 fn is_signed_out(process: &Process, is_revoked: bool) -> bool {
-    process.events.last() == Some(&Event::SignedOut { is_revoked })
+    let is_deleted = true;
+    process.events.last()
+        == Some(&Event::SignedOut {
+            is_revoked,
+            is_deleted,
+        })
 }
 
 #[test]
@@ -133,6 +138,35 @@ fn sign_out_with_a_broken_store_is_told() {
     assert!(process.events.iter().any(is_told));
     assert_eq!(process.auth.state(), State::SignedOut);
     assert_eq!(process.token(), None);
+}
+
+/// The application says where the tokens are that it could not delete.
+#[test]
+fn sign_out_says_that_the_store_could_not_delete_the_tokens() {
+    let is_undeleted = |process: &Process| {
+        process.events.last()
+            == Some(&Event::SignedOut {
+                is_revoked: true,
+                is_deleted: false,
+            })
+    };
+    for hangs in [false, true] {
+        let mut process = Process::signed_in(usual_web());
+        process.store.get().is_read_only = !hangs;
+        process.store.get().hangs_on_writes = hangs;
+        sign_out(&mut process);
+        process.pass(Duration::from_secs(31));
+        assert!(is_undeleted(&process), "{:?}", process.events);
+        assert_eq!(process.auth.state(), State::SignedOut);
+        process.store.get().is_read_only = false;
+        process.store.get().hangs_on_writes = false;
+        // What is left in the store is not used again by this process.
+        process.unauthorized();
+        assert_eq!(process.auth.state(), State::Asking);
+        process.sign_in();
+        sign_out(&mut process);
+        assert!(is_signed_out(&process, true), "{:?}", process.events);
+    }
 }
 
 #[test]

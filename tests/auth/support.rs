@@ -33,6 +33,8 @@ pub(crate) struct StoreState {
     pub(crate) is_unreadable: bool,
     /// If set, nothing can be written, and everything else works.
     pub(crate) is_read_only: bool,
+    /// If set, no write is answered, and everything else works.
+    pub(crate) hangs_on_writes: bool,
     /// If set, no access is answered.
     pub(crate) is_silent: bool,
 }
@@ -317,7 +319,8 @@ impl Process {
     fn write(&mut self, change: impl FnOnce(&mut BTreeMap<Key, Vec<u8>>)) {
         let (is_broken, is_silent) = {
             let store = self.store.get();
-            (store.is_broken || store.is_read_only, store.is_silent)
+            let is_silent = store.is_silent || store.hangs_on_writes;
+            (store.is_broken || store.is_read_only, is_silent)
         };
         let now = self.now();
         if is_silent {

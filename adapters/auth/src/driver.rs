@@ -362,7 +362,11 @@ impl Driver {
         let outcome = match &event {
             Event::Authorized(authorized) => Some(Ok(authorized.clone())),
             Event::Refused(refusal) => Some(Err(SignInError::Refused(refusal.clone()))),
-            Event::SignedOut { is_revoked } => {
+            Event::SignedOut {
+                is_revoked,
+                is_deleted,
+            } => {
+                self.change_status(|status| status.is_undeleted = !is_deleted);
                 for promise in self.signed_out.drain(..) {
                     promise.resolve(Ok(*is_revoked));
                 }

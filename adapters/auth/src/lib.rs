@@ -154,8 +154,10 @@ pub struct Status {
     pub url: Option<Url>,
     /// The code with which a person must sign in now, on another device.
     pub code: Option<DeviceCode>,
-    /// Why the tokens could not be read or stored. They are lost when the process ends.
+    /// Why the tokens could not be read, stored or deleted. Tokens that are not stored are lost when the process ends.
     pub store_failure: Option<String>,
+    /// Whether the store may still have the tokens of the last sign-out, because it could not delete them. `store_failure` says why.
+    pub is_undeleted: bool,
 }
 
 impl Authorization {
@@ -209,7 +211,8 @@ impl Authorization {
         pending
     }
 
-    /// Deletes the tokens, here and in the store. Returns whether the authorization server has revoked them.
+    /// Deletes the tokens, here and in the store. Returns whether the authorization server has revoked them. [`Status::is_undeleted`] says whether the store
+    /// could not delete them.
     pub fn sign_out(&self) -> Pending<bool> {
         let (promise, pending) = promise();
         self.send(Command::SignOut(promise));

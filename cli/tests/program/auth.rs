@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -233,6 +234,47 @@ fn logout_deletes_and_revokes_the_tokens_and_what_killed_processes_left() {
             .all(|name| name.extension().is_some_and(|end| end == "lock")),
         "{names:?}"
     );
+}
+
+/// A file in a directory that nobody may write to cannot be deleted. The system administrator can, so the program then runs as another user.
+#[test]
+fn logout_fails_and_names_the_store_if_the_tokens_cannot_be_deleted() {
+    let user = User::signed_in("undeletable");
+    let file = user.record_file();
+    let is_root = fs::metadata(&file).expect("a record").uid() == 0;
+    let nobody = is_root.then_some(65534);
+    for entry in fs::read_dir(&user.store).expect("a store").flatten() {
+        chown(entry.path(), nobody, nobody).expect("the file exists");
+    }
+    chown(&user.store, nobody, nobody).expect("the directory exists");
+    let allow = |mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(&user.store, permissions).expect("a directory");
+    };
+    allow(0o500);
+    let mut logout = user.command("logout", &[]);
+    if let Some(nobody) = nobody {
+        logout.uid(nobody);
+    }
+    let output = logout.output();
+    allow(0o700);
+    if output.is_err() && is_root {
+        // The program is in a directory of the administrator.
+        return;
+    }
+    let output = output.expect("the program can be started");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{stdout}{stderr}");
+    assert!(!stdout.contains("signed out"), "{stdout}");
+    for words in [
+        "could not delete the tokens",
+        user.store.to_str().expect("UTF-8"),
+        "they are revoked",
+    ] {
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    assert!(file.exists());
+    assert_eq!(user.server.state().revocations, 1);
 }
 
 #[test]
