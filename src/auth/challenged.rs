@@ -27,10 +27,12 @@ impl Authorizer {
         let parameter = |name| challenge.as_ref().and_then(|chosen| chosen.get(name));
         let error = parameter("error");
         if error == Some("use_dpop_nonce") && has_nonce && self.has_living_token() {
-            self.exchanges.nonce_repeats = self.exchanges.nonce_repeats.saturating_add(1);
-            if self.exchanges.nonce_repeats <= MAX_NONCE_REPEATS {
+            self.exchanges.server_nonces = self.exchanges.server_nonces.saturating_add(1);
+            if self.exchanges.server_nonces <= MAX_NONCE_REPEATS {
                 return self.emit_authorized();
             }
+        } else {
+            self.exchanges.server_nonces = 0;
         }
         let is_step_up = status == 403 && error == Some("insufficient_scope");
         if status != 401 && !is_step_up {

@@ -158,8 +158,10 @@ struct Exchanges {
     pending: Option<(ExchangeId, Url)>,
     /// The newest nonce of each origin.
     nonces: BTreeMap<String, Box<str>>,
-    /// How often a request was repeated with another nonce, one after the other.
-    nonce_repeats: u8,
+    /// How often requests to the server were repeated with another nonce, without another answer in between.
+    server_nonces: u8,
+    /// How often the token request that is under way was repeated with another nonce.
+    token_nonces: u8,
 }
 
 /// What happened before.
@@ -274,11 +276,12 @@ impl Authorizer {
         }
     }
 
-    /// The server sent this nonce for DPoP with a response that was no challenge.
+    /// The server answered a request that carried a token, and it was no challenge. Call it for each such answer with a nonce for DPoP, and for the first
+    /// one after a challenge with a nonce: it shows that the nonce was good.
     pub fn observe(&mut self, fields: &Fields<'_>) {
         let origin = self.config.server.origin();
         self.note_nonce(&origin, fields);
-        self.exchanges.nonce_repeats = 0;
+        self.exchanges.server_nonces = 0;
     }
 
     /// Handles something that happened.
@@ -511,6 +514,7 @@ impl Authorizer {
 
     /// Lets go of everything that the present step holds: the exchange, the locks, the redirect.
     fn release(&mut self) {
+        self.exchanges.token_nonces = 0;
         if let Some((exchange, _)) = self.exchanges.pending.take() {
             self.outputs.push_back(Output::Abort { exchange });
         }

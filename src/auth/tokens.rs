@@ -343,11 +343,11 @@ impl Authorizer {
             (State::Polling, "slow_down") => return self.poll_later(5),
             (State::Polling, "expired_token") => return self.sign_in_timed_out(),
             (State::Polling, "access_denied") => return self.sign_in_refused(answer, false),
-            (_, "use_dpop_nonce") if self.exchanges.nonce_repeats < MAX_TOKEN_NONCE_REPEATS => {
-                self.exchanges.nonce_repeats += 1;
+            (_, "use_dpop_nonce") if self.exchanges.token_nonces < MAX_TOKEN_NONCE_REPEATS => {
+                self.exchanges.token_nonces += 1;
                 return self.send_with_nonce();
             }
-            _ => {}
+            _ => self.exchanges.token_nonces = 0,
         }
         // A redirect comes from something in between, such as the sign-in page of a network.
         let is_busy = |status| matches!(status, 300..400) || is_busy(status);
@@ -450,7 +450,7 @@ impl Authorizer {
     pub(super) fn token_came(&mut self) {
         self.token += 1;
         self.history.is_used = true;
-        self.exchanges.nonce_repeats = 0;
+        (self.exchanges.server_nonces, self.exchanges.token_nonces) = (0, 0);
         self.history.obtained = Some(self.now.at);
         self.history.failed_renewals = 0;
         self.history.renew_after = Instant::ZERO;

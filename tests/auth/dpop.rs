@@ -303,6 +303,78 @@ fn server_may_want_another_nonce_three_times_before_the_token_is_renewed() {
     }
 }
 
+fn demand_nonce(process: &mut Process) {
+    let (id, _) = process.token().unwrap();
+    let fields = Fields::new()
+        .and("WWW-Authenticate", r#"DPoP error="use_dpop_nonce""#)
+        .and("DPoP-Nonce", "n");
+    let now = process.now();
+    process.auth.challenge(now, 401, &fields, Some(id));
+    process.run();
+}
+
+/// A-DPOP-03: the nonces of the server are not those of the authorization server.
+#[test]
+fn nonces_of_the_server_leave_the_token_request_its_repetitions() {
+    let mut process = signed_in(dpop_web());
+    for _ in 0..3 {
+        demand_nonce(&mut process);
+    }
+    let mut count = 1;
+    process.web.borrow_mut().at(TOKEN, move |sent| {
+        count += 1;
+        match sent.nonce.as_deref() {
+            Some("as-1") => Answer::json(200, bound(count)),
+            _ => refusal(400, "use_dpop_nonce").with("DPoP-Nonce", "as-1"),
+        }
+    });
+    process.pass(Duration::from_secs(3541));
+    assert_eq!(process.token().unwrap().1, "DPoP access-3");
+    assert_eq!(process.visits.len(), 1);
+}
+
+/// Each token request has its own repetitions, also after one that was given up.
+#[test]
+fn token_request_may_be_repeated_although_an_earlier_one_was_given_up() {
+    let mut process = signed_in(dpop_web());
+    process.web.borrow_mut().at(TOKEN, |_| {
+        refusal(400, "use_dpop_nonce").with("DPoP-Nonce", "bad")
+    });
+    process.pass(Duration::from_secs(3541));
+    let before = process.web.borrow().to(TOKEN).len();
+    assert_eq!(before, 1 + 3);
+    process
+        .web
+        .borrow_mut()
+        .at(TOKEN, |sent| match sent.nonce.as_deref() {
+            Some("good") => Answer::json(200, bound(2)),
+            _ => refusal(400, "use_dpop_nonce").with("DPoP-Nonce", "good"),
+        });
+    // The next attempt is after 2 s, and the one after that would be 4 s later.
+    process.pass(Duration::from_secs(2));
+    assert_eq!(process.token().unwrap().1, "DPoP access-2");
+    assert_eq!(process.web.borrow().to(TOKEN).len(), before + 2);
+}
+
+/// Another challenge shows that the nonce was good.
+#[test]
+fn nonces_of_the_server_are_counted_anew_after_another_challenge() {
+    let mut process = signed_in(dpop_web());
+    for _ in 0..3 {
+        demand_nonce(&mut process);
+    }
+    let (id, _) = process.token().unwrap();
+    process.challenge(403, &["DPoP"], Some(id));
+    for _ in 0..3 {
+        demand_nonce(&mut process);
+    }
+    assert_eq!(
+        process.web.borrow().to(TOKEN).len(),
+        1,
+        "nothing is renewed"
+    );
+}
+
 /// The request is repeated only if the error asks for a nonce and the nonce is there.
 #[test]
 fn challenge_with_only_a_nonce_or_only_its_error_renews_the_token() {

@@ -15,6 +15,7 @@ mod store;
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -139,6 +140,8 @@ pub struct Authorization(Arc<Inner>);
 
 struct Inner {
     commands: Sender<Command>,
+    /// Whether the server has sent a challenge with a nonce, and no other answer since. The authorizer must learn of the next one.
+    has_nonce_challenge: AtomicBool,
     status: Arc<Mutex<Status>>,
 }
 
@@ -179,6 +182,7 @@ impl Authorization {
         thread.spawn(|| driver.run())?;
         Ok(Authorization(Arc::new(Inner {
             commands: sender,
+            has_nonce_challenge: AtomicBool::new(false),
             status,
         })))
     }
@@ -287,6 +291,9 @@ impl Credentials for Authorization {
         };
         let status = head.status;
         if matches!(status, 401 | 403) {
+            if head.fields.has("dpop-nonce") {
+                self.0.has_nonce_challenge.store(true, Ordering::Relaxed);
+            }
             let fields = [copied("www-authenticate"), copied("dpop-nonce")].concat();
             let fields = Fields::from_iter(fields);
             self.send(Command::Challenge {
@@ -294,7 +301,13 @@ impl Credentials for Authorization {
                 fields,
                 under: ticket,
             });
-        } else if head.fields.has("dpop-nonce") {
+            return;
+        }
+        // A request without a token says nothing about the nonce of a proof.
+        let has_token = ticket != 0;
+        let is_after_challenge =
+            has_token && self.0.has_nonce_challenge.swap(false, Ordering::Relaxed);
+        if is_after_challenge || head.fields.has("dpop-nonce") {
             self.send(Command::Observe(Fields::from_iter(copied("dpop-nonce"))));
         }
     }

@@ -29,12 +29,14 @@ struct Provider {
     grants: Arc<AtomicU32>,
     /// Whether the token endpoint refuses codes.
     is_strict: bool,
+    /// Whether tokens are bound to the key of the client.
+    is_bound: bool,
 }
 
 impl Web for Provider {
     fn exchange(&self, request: Request) -> Result<WebResponse, Vec<Fault>> {
         let body = String::from_utf8(request.body).expect("text");
-        let answer = match request.url.as_str() {
+        let mut answer = match request.url.as_str() {
             "https://mcp.example/.well-known/oauth-protected-resource/mcp" => {
                 json!({"resource": SERVER, "authorization_servers": ["https://as.example"]})
             }
@@ -59,6 +61,12 @@ impl Web for Provider {
             }
             _ => return Err(vec![Fault::new(FaultKind::NameNotFound)]),
         };
+        if self.is_bound && answer["token_type"].is_string() {
+            answer["token_type"] = "DPoP".into();
+        }
+        if self.is_bound && answer["issuer"].is_string() {
+            answer["dpop_signing_alg_values_supported"] = json!(["ES256"]);
+        }
         Ok(WebResponse {
             head: ResponseHead::new(200),
             body: answer.to_string().into_bytes(),
@@ -172,6 +180,34 @@ fn browser_comes_back_to_a_page_that_says_what_happened_and_the_token_is_used() 
     );
     assert!(pages[1].contains("You are signed in"), "{}", pages[1]);
     assert!(pages[1].contains("close this tab"), "{}", pages[1]);
+}
+
+/// A-DPOP-03: a server may want a new nonce each few minutes, and send it with nothing but a challenge.
+#[test]
+fn request_that_succeeds_after_a_nonce_challenge_counts_as_success() {
+    let provider = Provider {
+        is_bound: true,
+        ..Provider::default()
+    };
+    let directory = Directory::new("nonces");
+    let mut config = Config::new(Url::parse(SERVER).expect("a URL"), "test");
+    config.dpop = true;
+    let store = FileStore::new(directory.path());
+    let options = Options::new(provider.clone(), store, Browser::default());
+    let authorization = Authorization::start(config, options).expect("a thread");
+    authorization.sign_in().wait().expect("it is signed in");
+    for number in 0..8 {
+        let credentials = wait(authorization.for_request(Verb::Post, SERVER));
+        let mut head = ResponseHead::new(401);
+        head.fields = Fields::new()
+            .and("WWW-Authenticate", r#"DPoP error="use_dpop_nonce""#)
+            .and("DPoP-Nonce", format!("nonce-{number}"));
+        authorization.on_response(credentials.ticket, &head);
+        authorization.settled().wait().expect("it goes on");
+        assert_eq!(token(&authorization).as_deref(), Some("DPoP granted"));
+        authorization.on_response(credentials.ticket, &ResponseHead::new(200));
+    }
+    assert_eq!(provider.refreshes.load(Ordering::SeqCst), 0);
 }
 
 #[test]
