@@ -391,6 +391,11 @@ impl Driver {
     }
 
     fn prepare(&mut self, preparation: &Preparation) -> Result<Prepared, String> {
+        if let Some(page) = self.page.take() {
+            // It is that of an attempt with another client.
+            let why = "the sign-in begins again on another page";
+            drop(page.send(Page::Failed(why.into())));
+        }
         let verifier = random_text();
         let mut prepared = Prepared {
             challenge: pkce_challenge(&verifier),

@@ -4,7 +4,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The longest request line that is read.
@@ -13,6 +13,8 @@ const MAX_REQUEST: u64 = 16 << 10;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two looks for a browser.
 const PAUSE: Duration = Duration::from_millis(25);
+/// How many connections are served at the same time. Browsers open some that they do not use, and any program on this computer can open more.
+const MAX_CONNECTIONS: usize = 16;
 
 /// Where a browser is sent after a sign-in.
 #[derive(Clone, Debug)]
@@ -46,10 +48,18 @@ pub(crate) enum Page {
     Unknown,
 }
 
-/// A listener. It ends when this is dropped.
+/// A listener. Its port is free when this has been dropped. Pages that wait for an outcome are still shown.
 pub(crate) struct Listener {
     uri: String,
     is_closed: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the threads of a listener share: one accepts connections, and each connection has its own.
+struct Connections<A> {
+    path: String,
+    success_url: Option<String>,
+    answer: A,
 }
 
 impl Listener {
@@ -57,7 +67,7 @@ impl Listener {
     pub(crate) fn start(
         redirect: &Redirect,
         registered_uri: Option<&str>,
-        answer: impl Fn(String) -> Page + Send + 'static,
+        answer: impl Fn(String) -> Page + Send + Sync + 'static,
     ) -> io::Result<Listener> {
         let socket = bind(redirect, registered_uri)?;
         socket.set_nonblocking(true)?;
@@ -66,20 +76,25 @@ impl Listener {
         let uri = format!("http://{host}:{port}{path}");
         let is_closed = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&is_closed);
-        let success_url = redirect.success_url.clone();
+        let connections = Arc::new(Connections {
+            path,
+            success_url: redirect.success_url.clone(),
+            answer,
+        });
         let thread = thread::Builder::new().name("everlink-auth".into());
-        thread.spawn(move || {
+        let thread = thread.spawn(move || {
             while !is_ended.load(Ordering::Relaxed) {
                 match socket.accept() {
-                    // A browser that sends nothing is not waited for longer than the timeout.
-                    Ok((browser, _)) => {
-                        drop(serve(browser, &path, success_url.as_deref(), &answer))
-                    }
+                    Ok((browser, _)) => serve_apart(browser, &connections),
                     Err(_) => thread::sleep(PAUSE),
                 }
             }
         })?;
-        Ok(Listener { uri, is_closed })
+        Ok(Listener {
+            uri,
+            is_closed,
+            thread: Some(thread),
+        })
     }
 
     /// The redirect URI.
@@ -91,6 +106,10 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.is_closed.store(true, Ordering::Relaxed);
+        // The thread closes the socket within `PAUSE`, because it waits for no connection. The next listener may need the same port.
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
     }
 }
 
@@ -121,13 +140,31 @@ fn bind(redirect: &Redirect, registered_uri: Option<&str>) -> io::Result<TcpList
     }
 }
 
+/// Answers one request on a thread of its own, because a page may wait for its outcome, and a browser may send nothing. Closes the connection if there
+/// are too many, or no thread is left.
+fn serve_apart<A>(browser: TcpStream, connections: &Arc<Connections<A>>)
+where
+    A: Fn(String) -> Page + Send + Sync + 'static,
+{
+    // Each thread holds one reference, and so does the one that accepts.
+    if Arc::strong_count(connections) > MAX_CONNECTIONS {
+        return;
+    }
+    let connections = Arc::clone(connections);
+    let thread = thread::Builder::new().name("everlink-auth".into());
+    drop(thread.spawn(move || serve(browser, &connections)));
+}
+
 /// Answers one request.
-fn serve(
+fn serve<A: Fn(String) -> Page>(
     browser: TcpStream,
-    path: &str,
-    success_url: Option<&str>,
-    answer: &impl Fn(String) -> Page,
+    connections: &Connections<A>,
 ) -> io::Result<()> {
+    let Connections {
+        path,
+        success_url,
+        answer,
+    } = connections;
     browser.set_nonblocking(false)?;
     browser.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     browser.set_write_timeout(Some(REQUEST_TIMEOUT))?;
@@ -151,7 +188,7 @@ fn serve(
     } else {
         Page::Unknown
     };
-    respond(&browser, &page, success_url)
+    respond(&browser, &page, success_url.as_deref())
 }
 
 fn respond(mut browser: &TcpStream, page: &Page, success_url: Option<&str>) -> io::Result<()> {
@@ -304,6 +341,58 @@ mod tests {
         let listener = start().expect("it is free");
         let uri = format!("http://localhost:{number}/callback");
         assert_eq!(listener.uri(), uri);
+    }
+
+    /// A sign-in that goes on with another client listens at the same port again, while a page of the first attempt waits and a browser sends nothing.
+    #[test]
+    fn port_is_free_as_soon_as_the_listener_is_dropped() {
+        let (asked, is_asked) = std::sync::mpsc::channel();
+        let answer = move |_| {
+            asked.send(()).expect("the test waits");
+            thread::sleep(Duration::from_millis(500));
+            Page::SignedIn
+        };
+        let mut redirect = Redirect::default();
+        let listener = Listener::start(&redirect, None, answer).expect("it listens");
+        redirect.port = Some(port(&listener));
+        let address = ("127.0.0.1", port(&listener));
+        let silent = TcpStream::connect(address).expect("it listens");
+        let mut waiting = TcpStream::connect(address).expect("it listens");
+        write!(waiting, "GET /callback?code=1 HTTP/1.1\r\n\r\n").expect("it is sent");
+        is_asked.recv().expect("the request is read");
+        drop(listener);
+        let next = Listener::start(&redirect, None, |_| Page::Unknown).expect("the port is free");
+        let shown = page(&next, "GET /callback?code=2 HTTP/1.1\r\n\r\n");
+        assert!(shown.starts_with("HTTP/1.1 404 "), "{shown}");
+        // The first page is still shown.
+        let mut shown = String::new();
+        waiting.read_to_string(&mut shown).expect("a page");
+        assert!(shown.contains("You are signed in"), "{shown}");
+        drop(silent);
+    }
+
+    #[test]
+    fn connections_over_the_limit_are_closed_and_those_below_are_served() {
+        let listener = listen(&Redirect::default(), None);
+        let address = ("127.0.0.1", port(&listener));
+        let connect = || TcpStream::connect(address).expect("it listens");
+        let silent: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect()).collect();
+        let mut last = connect();
+        last.set_read_timeout(Some(REQUEST_TIMEOUT))
+            .expect("a timeout");
+        let read = last.read(&mut [0]);
+        assert!(!matches!(read, Ok(1)), "it is closed: {read:?}");
+        drop(silent);
+        // The threads of the others end soon.
+        let is_served = (0..400).any(|_| {
+            thread::sleep(PAUSE);
+            let mut browser = connect();
+            let mut shown = String::new();
+            write!(browser, "GET /callback?code=1 HTTP/1.1\r\n\r\n").is_ok()
+                && browser.read_to_string(&mut shown).is_ok()
+                && shown.contains("You are signed in")
+        });
+        assert!(is_served);
     }
 
     #[test]
