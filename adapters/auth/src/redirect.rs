@@ -169,13 +169,15 @@ fn serve<A: Fn(String) -> Page>(
     browser.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     browser.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut reader = BufReader::new(browser.try_clone()?.take(MAX_REQUEST));
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
+    // A header field may have any bytes, so lines are no text yet.
+    let mut line = Vec::new();
+    reader.read_until(b'\n', &mut line)?;
     // The rest of the head is read, because some systems drop an answer when unread data is left.
-    let mut rest = String::new();
-    while reader.read_line(&mut rest)? > 2 {
+    let mut rest = Vec::new();
+    while reader.read_until(b'\n', &mut rest)? > 2 {
         rest.clear();
     }
+    let line = String::from_utf8_lossy(&line);
     let target = line
         .strip_prefix("GET ")
         .and_then(|rest| rest.split(' ').next());
@@ -251,12 +253,12 @@ mod tests {
     }
 
     /// The answer to this request.
-    fn page(listener: &Listener, request: &str) -> String {
+    fn page(listener: &Listener, request: impl AsRef<[u8]>) -> String {
         let mut browser = TcpStream::connect(("127.0.0.1", port(listener))).expect("it listens");
         browser
             .set_read_timeout(Some(REQUEST_TIMEOUT))
             .expect("a timeout");
-        browser.write_all(request.as_bytes()).expect("it is sent");
+        browser.write_all(request.as_ref()).expect("it is sent");
         let mut page = String::new();
         browser.read_to_string(&mut page).expect("a page");
         page
@@ -274,7 +276,7 @@ mod tests {
             "GET /callback",
             "POST /callback?code=1",
         ] {
-            let page = page(&listener, &format!("{target} {head}"));
+            let page = page(&listener, format!("{target} {head}"));
             let is_answer = target == "GET /callback?code=1";
             assert_eq!(page.starts_with("HTTP/1.1 200 "), is_answer, "{page}");
             assert_eq!(page.starts_with("HTTP/1.1 404 "), !is_answer, "{page}");
@@ -282,6 +284,14 @@ mod tests {
             let length = format!("Content-Length: {}", body.len());
             assert!(head.contains(&length), "{head}");
         }
+    }
+
+    #[test]
+    fn header_fields_may_have_any_bytes() {
+        let listener = listen(&Redirect::default(), None);
+        let request = b"GET /callback?code=1 HTTP/1.1\r\nCookie: name=\xe9\xff\r\n\r\n";
+        let page = page(&listener, request);
+        assert!(page.contains("You are signed in"), "{page}");
     }
 
     #[test]
@@ -300,10 +310,7 @@ mod tests {
         };
         let listener = listen(&redirect, None);
         for (query, is_sent) in [("code=1", true), ("error=x", false)] {
-            let page = page(
-                &listener,
-                &format!("GET /callback?{query} HTTP/1.1\r\n\r\n"),
-            );
+            let page = page(&listener, format!("GET /callback?{query} HTTP/1.1\r\n\r\n"));
             let location = "\r\nLocation: https://app.example/welcome\r\n";
             assert_eq!(page.contains(location), is_sent, "{page}");
         }
