@@ -39,6 +39,10 @@ impl Authorizer {
     pub(super) fn is_of_config(&self, record: &Record) -> bool {
         match &self.config.client.known {
             Some(known) => known.id == record.client.id,
+            // A platform's token may be all that there is. Then the client has no id, and its source is the configuration.
+            None if self.config.grant == Grant::WorkloadIdentity => {
+                record.client.source == ClientSource::Known && record.client.id.is_empty()
+            }
             None => record.client.source != ClientSource::Known,
         }
     }

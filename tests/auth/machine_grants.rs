@@ -430,3 +430,20 @@ fn program_with_a_refresh_token_keeps_the_pause_between_renewals() {
         assert_eq!(web.to(TOKEN).len() == sent, is_early, "after {pause} s");
     }
 }
+
+/// A-WIF-01: the next process uses the stored token, which is its own, and the same process renews without another process's help.
+#[test]
+fn stored_token_of_a_workload_without_a_client_id_is_used() {
+    let mut process = Process::start(program_web(), workload);
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+    let mut next = Process::sharing(&process.web, &process.store, START, workload);
+    assert_eq!(next.token().unwrap().1, "Bearer access-1");
+    assert_eq!(process.web.borrow().to(TOKEN).len(), 1);
+    // A client with an id does not use it, nor does one that registers.
+    let others: [fn(&mut Config); 2] = [credentials, |_| {}];
+    for config in others {
+        let mut other = Process::sharing(&process.web, &process.store, START, config);
+        assert_eq!(other.token(), None);
+    }
+}
