@@ -4,7 +4,7 @@ use super::error::{self, Refusal};
 use super::io::{Event, Now, TokenId};
 use super::scope::Scopes;
 use super::sign_in::Wanted;
-use super::table::Cue;
+use super::table::{Cue, State};
 use super::{Authorizer, HOLD, HOLD_FINAL, LIVED, MAX_NONCE_REPEATS, MAX_SIGN_INS, challenge};
 use crate::driver::Instant;
 use crate::http::{Fields, names};
@@ -62,9 +62,41 @@ impl Authorizer {
             is_step_up,
         };
         self.wanted = Some(wanted);
+        // A renewal for the server comes once for each token. So a server that refuses every token ends no more sign-ins.
+        let ends_step_up =
+            !is_step_up && !self.history.is_renewed_for_server && self.is_step_up_that_may_wait();
+        if ends_step_up {
+            self.release();
+            self.settle();
+        }
         if self.state.is_idle() {
             self.satisfy_challenge(is_step_up);
         }
+    }
+
+    /// Whether a sign-in for more scopes waits for a person, and the token in use can be renewed without one. One thing is under way at a time, and the renewal
+    /// comes first (A-REF-02): ordinary requests cannot go on without it, and the next request that needs the scopes asks for them again.
+    fn is_step_up_that_may_wait(&self) -> bool {
+        let is_step_up = self
+            .flow
+            .as_ref()
+            .is_some_and(|flow| flow.wanted.is_step_up);
+        let waits = self.state.awaits_person() || self.state == State::Queueing;
+        is_step_up
+            && waits
+            && self.config.grant.needs_person()
+            && self.has_refresh_token()
+            && self.history.renew_after <= self.now.at
+    }
+
+    /// Gives up a sign-in for more scopes because the token in use has expired, and renews that. Returns whether it did so.
+    pub(super) fn end_step_up_to_renew(&mut self) -> bool {
+        if !self.wants_wider() || !self.is_step_up_that_may_wait() {
+            return false;
+        }
+        let issuer = self.issuer();
+        self.fail(Refusal::StepUpInterrupted { issuer });
+        self.renew_if_due()
     }
 
     /// Gets a token, whatever failed before: renews the one that there is, or begins a sign-in.

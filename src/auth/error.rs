@@ -145,6 +145,14 @@ pub enum Refusal {
         /// The time that there was.
         seconds: u64,
     },
+    /// Nobody signed in for more scopes while the token in use was valid.
+    #[error(
+        "nobody signed in at {issuer} for more scopes before the token in use expired; it is renewed first, and the next request asks again"
+    )]
+    StepUpInterrupted {
+        /// The issuer URL of the authorization server.
+        issuer: Box<str>,
+    },
     /// The store failed, so that the token could not be renewed.
     #[error(
         "the store of tokens failed ({why}), and without it the token cannot be renewed safely"

@@ -266,7 +266,7 @@ impl Authorizer {
             State::SignedIn => self.renew_if_due(),
             state => {
                 let needs_person = self.flow.is_some() && self.config.grant.needs_person();
-                state.is_signing_in() && !needs_person
+                self.end_step_up_to_renew() || (state.is_signing_in() && !needs_person)
             }
         };
         if is_moving {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use everlink::auth::{Event, Refusal, State};
+use everlink::auth::{Event, Refusal, State, TokenPoll};
 use serde_json::json;
 
 use crate::support::*;
@@ -235,4 +235,65 @@ fn step_up_that_could_not_be_saved_is_not_undone_by_the_store() {
     assert_eq!(process.token().unwrap().1, "Bearer access-3");
     let sent = process.web.borrow().to(TOKEN)[2].form("refresh_token");
     assert_eq!(sent.as_deref(), Some("refresh-2"));
+}
+
+/// A-REF-02: ordinary requests need no person. The next request for more scopes asks again.
+#[test]
+fn token_that_expires_during_a_step_up_is_renewed() {
+    let mut process = signed_in_for_read();
+    process.pass(Duration::from_secs(3300));
+    step_up(&mut process);
+    process.pass(Duration::from_secs(299));
+    assert_eq!(process.token().unwrap().1, "Bearer access-1");
+    assert_eq!(process.auth.state(), State::Asking);
+    process.pass(Duration::from_secs(2));
+    let now = process.now();
+    assert!(matches!(process.auth.poll_token(now), TokenPoll::Pending));
+    process.run();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    let is_told =
+        |event: &Event| matches!(event, Event::Refused(Refusal::StepUpInterrupted { .. }));
+    assert!(process.events.iter().any(is_told), "{:?}", process.events);
+    assert!(!process.is_redirect_open && process.locks().is_empty());
+    // A late answer of the person is ignored.
+    process.sign_in();
+    assert_eq!(process.auth.state(), State::SignedIn);
+    step_up(&mut process);
+    assert_eq!(process.visits.len(), 3);
+    process.sign_in();
+    assert_eq!(process.token().unwrap().1, "Bearer access-3");
+}
+
+/// A-REF-02: the server may refuse the token before its time. That ends one step-up for each token, and not all of them.
+#[test]
+fn token_that_is_refused_during_a_step_up_is_renewed_once() {
+    let mut process = signed_in_for_read();
+    step_up(&mut process);
+    process.unauthorized();
+    assert_eq!(process.token().unwrap().1, "Bearer access-2");
+    assert!(matches!(process.events.last(), Some(Event::Authorized(_))));
+    assert!(!process.is_redirect_open && process.locks().is_empty());
+    assert_eq!((process.visits.len(), process.outcomes()), (2, 2));
+    step_up(&mut process);
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    assert_eq!(process.visits.len(), 3);
+}
+
+/// Without a refresh token, only the person can help.
+#[test]
+fn step_up_goes_on_if_the_token_cannot_be_renewed() {
+    let mut web = usual_web();
+    web.at(TOKEN, |_| {
+        Answer::json(200, merged(tokens(1), json!({"refresh_token": null})))
+    });
+    let mut process = Process::start(web, |_| {});
+    process.challenge(401, &[r#"Bearer scope="read""#], None);
+    process.sign_in();
+    process.pass(Duration::from_secs(3300));
+    step_up(&mut process);
+    process.pass(Duration::from_secs(301));
+    assert_eq!(process.token(), None);
+    process.challenge(401, &["Bearer"], None);
+    assert_eq!(process.auth.state(), State::Asking);
 }
