@@ -23,7 +23,8 @@ pub struct Config {
     pub grant: Grant,
     /// The client's identity at the authorization server. Default: a client that registers itself, under the name that the constructor gets.
     pub client: Identity,
-    /// The scopes to request instead of those that the server names. Default: `None`.
+    /// The scopes to request instead of those that the server names. If they are not sufficient for a request, those that the server then names are added.
+    /// Default: `None`.
     pub scope: Option<Box<str>>,
     /// The value of the `resource` parameter. Default: [`ResourceParameter::Published`].
     pub resource: ResourceParameter,

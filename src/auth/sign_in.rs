@@ -116,7 +116,11 @@ impl Authorizer {
                 is_news && is_other && is_wide && is_renewable
             })
         };
-        let mut scopes = wanted.scopes.clone();
+        // The scopes of the configuration replace those of a challenge. Only a step-up adds what the server wants, because nothing else would satisfy it.
+        let mut scopes = match self.config.scope {
+            Some(_) if !wanted.is_step_up => Scopes::default(),
+            _ => wanted.scopes.clone(),
+        };
         match stored {
             Some(record) if is_usable(&record) => {
                 self.release();
@@ -210,7 +214,8 @@ impl Authorizer {
         }
     }
 
-    /// The scopes to request: those of the configuration, or of the challenge, or all that the server publishes.
+    /// Completes the scopes to request. Those of the challenge of a step-up, and those of earlier sign-ins, are there already. The others are those of the
+    /// configuration, or of the challenge, or all that the server publishes (A-SCOPE-01).
     fn choose_scopes(&mut self) {
         let Some(flow) = &mut self.flow else {
             return;

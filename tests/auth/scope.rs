@@ -26,11 +26,25 @@ fn scopes_of_the_challenge_come_before_those_that_are_published() {
 
 /// A-SCOPE-01: the application may know better.
 #[test]
-fn scopes_of_the_application_replace_those_that_are_published() {
-    let web = web_with_resource(json!({"scopes_supported": ["a", "b"]}));
-    let mut process = Process::start(web, |config| config.scope = Some("mine".into()));
-    process.challenge(401, &["Bearer"], None);
-    assert_eq!(requested(&process).as_deref(), Some("mine"));
+fn scopes_of_the_application_replace_those_that_the_server_names() {
+    for demand in ["Bearer", r#"Bearer scope="a b""#] {
+        let web = web_with_resource(json!({"scopes_supported": ["a", "b"]}));
+        let mut process = Process::start(web, |config| config.scope = Some("mine".into()));
+        process.challenge(401, &[demand], None);
+        assert_eq!(requested(&process).as_deref(), Some("mine"));
+    }
+}
+
+/// A-SCOPE-04: a token with the scopes of the application is not sufficient for a request. Nothing but the union can be.
+#[test]
+fn step_up_adds_the_scopes_of_the_challenge_to_those_of_the_application() {
+    let mut process = Process::start(usual_web(), |config| config.scope = Some("mine".into()));
+    process.challenge(401, &[r#"Bearer scope="a""#], None);
+    process.sign_in();
+    let (id, _) = process.token().unwrap();
+    let demand = r#"Bearer error="insufficient_scope", scope="write""#;
+    process.challenge(403, &[demand], Some(id));
+    assert_eq!(requested(&process).as_deref(), Some("write mine"));
 }
 
 /// A-SCOPE-03

@@ -55,7 +55,7 @@ pub(crate) struct AuthOptions {
     #[cfg(feature = "keychain")]
     #[arg(long, env = "EVERLINK_KEYCHAIN", hide_env = true)]
     pub(crate) keychain: bool,
-    /// The scopes to request, in place of those that the server names
+    /// The scopes to request, in place of those that the server names; what it lacks later is added
     #[arg(long, value_name = "SCOPES")]
     pub(crate) scope: Option<String>,
     /// The client id that the operator of the authorization server gave you
