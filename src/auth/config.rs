@@ -196,8 +196,9 @@ pub enum ResourceParameter {
 /// The endpoints of an authorization server that publishes no metadata.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
-    /// Its issuer, or any text that identifies it. Tokens are stored under it.
-    pub issuer: Box<str>,
+    /// Its issuer, with which the answer to a sign-in is compared if it names one. `None` if that is not known: then any answer with the right `state` is
+    /// accepted. Tokens are stored under the issuer, or else under the URL of the token endpoint.
+    pub issuer: Option<Box<str>>,
     /// The page at which people sign in.
     pub authorization: Option<Url>,
     /// The token endpoint.

@@ -62,7 +62,11 @@ impl Authorizer {
         };
         let text = |url: &Option<Url>| url.as_ref().map(|url| url.as_str().into());
         flow.server = ServerMetadata {
-            issuer: endpoints.issuer.clone().into(),
+            issuer: endpoints
+                .issuer
+                .as_deref()
+                .unwrap_or(endpoints.token.as_str())
+                .into(),
             authorization_endpoint: text(&endpoints.authorization),
             token_endpoint: Some(endpoints.token.as_str().into()),
             device_authorization_endpoint: text(&endpoints.device),

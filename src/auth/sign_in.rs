@@ -293,8 +293,10 @@ impl Authorizer {
         }
         // Before anything of the answer is used or shown (RFC 9207, section 2.4).
         let must_name = flow.server.authorization_response_iss_parameter_supported == Some(true);
+        let endpoints = self.config.endpoints.as_deref();
+        let knows_issuer = endpoints.is_none_or(|endpoints| endpoints.issuer.is_some());
         let is_fine = match get("iss") {
-            Some(issuer) => issuer == flow.server.issuer,
+            Some(issuer) => issuer == flow.server.issuer || !knows_issuer,
             None => !must_name && !pairs.iter().any(|(name, _)| name == "iss"),
         };
         if !is_fine {

@@ -250,7 +250,7 @@ fn configured_endpoints_are_used_without_discovery() {
     let url = |text: &str| everlink::http::Url::parse(text).unwrap();
     let mut process = Process::start(usual_web(), |config| {
         config.endpoints = Some(Box::new(everlink::auth::Endpoints {
-            issuer: "here".into(),
+            issuer: Some("here".into()),
             authorization: Some(url("https://as.example/authorize")),
             token: url(TOKEN),
             device: None,
@@ -268,6 +268,44 @@ fn configured_endpoints_are_used_without_discovery() {
     assert_eq!(process.web.borrow().urls(), [TOKEN]);
     let sent = process.web.borrow().to(TOKEN)[0].form("resource");
     assert_eq!(sent.as_deref(), Some(SERVER));
+}
+
+/// A-CB-01: an issuer can be compared only if the application knows it.
+#[test]
+fn answer_to_a_sign_in_at_configured_endpoints_may_name_the_issuer() {
+    let url = |text: &str| everlink::http::Url::parse(text).unwrap();
+    for (issuer, named, is_accepted) in [
+        (None, Some(ISSUER), true),
+        (None, None, true),
+        (Some(ISSUER), Some(ISSUER), true),
+        (Some(ISSUER), None, true),
+        (Some(ISSUER), Some("https://evil.example"), false),
+    ] {
+        let mut process = Process::start(usual_web(), |config| {
+            config.endpoints = Some(Box::new(everlink::auth::Endpoints {
+                issuer: issuer.map(Into::into),
+                authorization: Some(url("https://as.example/authorize")),
+                token: url(TOKEN),
+                device: None,
+                revocation: None,
+            }));
+            config.client.known = Some(KnownClient {
+                id: "me".into(),
+                secret: None,
+                method: None,
+                issuer: None,
+            });
+        });
+        process.unauthorized();
+        let iss = named.map(|iss| format!("&iss={iss}")).unwrap_or_default();
+        process.redirect(&format!("?code=c&state=state-1{iss}"));
+        let is_signed_in = process.auth.state() == State::SignedIn;
+        assert_eq!(is_signed_in, is_accepted, "{issuer:?} {named:?}");
+        if is_accepted {
+            let stored = process.store.tokens().unwrap();
+            assert_eq!(stored["issuer"], issuer.unwrap_or(TOKEN));
+        }
+    }
 }
 
 /// A-DISC-09
@@ -347,7 +385,7 @@ fn configured_endpoints_serve_a_device_and_a_sign_out() {
     let mut process = Process::start(web, |config| {
         config.grant = everlink::auth::Grant::DeviceCode;
         config.endpoints = Some(Box::new(everlink::auth::Endpoints {
-            issuer: "here".into(),
+            issuer: Some("here".into()),
             authorization: None,
             token: url(TOKEN),
             device: Some(url(DEVICE)),

@@ -233,7 +233,7 @@ fn a_sign_in_that_is_given_up_while_it_is_prepared_closes_the_redirect() {
         issuer: None,
     });
     config.endpoints = Some(Box::new(Endpoints {
-        issuer: ISSUER.into(),
+        issuer: Some(ISSUER.into()),
         authorization: Some(Url::parse("https://as.example/authorize").unwrap()),
         token: Url::parse(TOKEN).unwrap(),
         device: None,

@@ -148,6 +148,14 @@ pub(crate) struct AuthOptions {
         hide_short_help = true
     )]
     pub(crate) authorization_endpoint: Option<String>,
+    /// The issuer of that authorization server, which the answer to a sign-in is compared with [default: not compared]
+    #[arg(
+        long,
+        value_name = "URL",
+        requires = "token_endpoint",
+        hide_short_help = true
+    )]
+    pub(crate) issuer: Option<String>,
     /// Send the ID token to the server, in place of the access token
     #[arg(long, hide_short_help = true)]
     pub(crate) use_id_token: bool,
@@ -209,7 +217,7 @@ impl AuthOptions {
         }
         if let Some(token) = self.url_of("--token-endpoint", self.token_endpoint.as_ref())? {
             config.endpoints = Some(Box::new(Endpoints {
-                issuer: token.as_str().into(),
+                issuer: self.issuer()?,
                 authorization: self.url_of(
                     "--authorization-endpoint",
                     self.authorization_endpoint.as_ref(),
@@ -245,8 +253,14 @@ impl AuthOptions {
                 .map(|name| secret_of("--client-secret-env", name))
                 .transpose()?,
             method: is_signed.then_some(ClientAuthentication::PrivateKeyJwt),
-            issuer: None,
+            issuer: self.issuer()?,
         }))
+    }
+
+    /// Returns the issuer that belongs to the endpoints, as it was given: it is compared as text.
+    fn issuer(&self) -> Result<Option<Box<str>>, Failure> {
+        let issuer = self.url_of("--issuer", self.issuer.as_ref())?;
+        Ok(issuer.map(|issuer| issuer.as_str().into()))
     }
 
     fn grant(&self) -> Result<Grant, Failure> {

@@ -71,7 +71,7 @@ impl Setup {
         });
         config.endpoints = self.fixed_endpoints.then(|| {
             Box::new(Endpoints {
-                issuer: ISSUER.into(),
+                issuer: Some(ISSUER.into()),
                 authorization: Some(url("https://as.example/authorize")),
                 token: url("https://as.example/token"),
                 device: Some(url("https://as.example/device")),
