@@ -360,7 +360,7 @@ impl Authorizer {
                     self.send_token_request();
                 }
             }
-            _ => self.send_token_request(),
+            _ => self.repeat_token_request(),
         }
     }
 

@@ -155,17 +155,30 @@ impl Authorizer {
 
     /// Repeats a token request with the nonce that came. A signed proof of the client's identity may be used once, so it is made again.
     fn send_with_nonce(&mut self) {
+        let signs = self.has_signing_client();
+        match self.state {
+            State::Refreshing if signs => self.refresh(),
+            State::Refreshing => self.send_refresh(None),
+            _ => self.repeat_token_request(),
+        }
+    }
+
+    /// Sends the token request of a sign-in again. An authorization server takes each signed proof of the client's identity once (RFC 7523, section 3).
+    pub(super) fn repeat_token_request(&mut self) {
+        if self.state == State::Redeeming && self.has_signing_client() {
+            self.prove_client_or_redeem();
+        } else {
+            self.send_token_request();
+        }
+    }
+
+    /// Whether the client of the present step proves its identity with signed tokens.
+    fn has_signing_client(&self) -> bool {
         let client = match (&self.flow, &self.held) {
             (Some(flow), _) => flow.client.as_ref(),
             (None, held) => held.as_ref().map(|held| &held.client),
         };
-        let signs = client.is_some_and(|it| it.method == ClientAuthentication::PrivateKeyJwt);
-        match self.state {
-            State::Refreshing if signs => self.refresh(),
-            State::Refreshing => self.send_refresh(None),
-            State::Redeeming if signs => self.prove_client_or_redeem(),
-            _ => self.send_token_request(),
-        }
+        client.is_some_and(|it| it.method == ClientAuthentication::PrivateKeyJwt)
     }
 
     fn send_refresh(&mut self, assertion: Option<&Secret>) {

@@ -447,3 +447,33 @@ fn stored_token_of_a_workload_without_a_client_id_is_used() {
         assert_eq!(other.token(), None);
     }
 }
+
+/// A-CC-02: an authorization server takes each assertion once. It may have seen the one of a request that had no useful answer.
+#[test]
+fn repeated_token_request_has_a_new_assertion() {
+    for answer in [Answer::status(503), Answer::Broken, Answer::Never] {
+        let mut web = program_web();
+        let mut count = 0;
+        web.at(TOKEN, move |_| {
+            count += 1;
+            match count {
+                1 => answer.clone(),
+                _ => Answer::json(200, tokens(count)),
+            }
+        });
+        let mut process = Process::start(web, |config| {
+            config.grant = Grant::ClientCredentials;
+            known(config, None);
+        });
+        process.unauthorized();
+        process.pass(Duration::from_secs(40));
+        assert_eq!(process.auth.state(), State::SignedIn);
+        let web = process.web.borrow();
+        let assertions: Vec<_> = web
+            .to(TOKEN)
+            .iter()
+            .map(|sent| sent.form("client_assertion").unwrap())
+            .collect();
+        assert_eq!(assertions, ["gift-1", "gift-2"]);
+    }
+}
