@@ -2,6 +2,7 @@
 
 use super::Authorizer;
 use super::client::{authenticate, form_fields};
+use super::config::ClientAuthentication;
 use super::documents::check_url;
 use super::error::{Document, Endpoint, Refusal};
 use super::form::Form;
@@ -76,6 +77,10 @@ impl Authorizer {
         let (Some(url), Some(tokens)) = (url, &held.tokens) else {
             return self.revoked(false);
         };
+        if held.client.method == ClientAuthentication::PrivateKeyJwt {
+            // A request without the signed proof would be refused, and such a client is a program, whose tokens soon expire.
+            return self.revoked(false);
+        }
         let mut form = Form::default();
         let mut fields = form_fields();
         let (token, hint) = match &tokens.refresh {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::auth::{Config, Event, KnownClient, Refusal, State};
+use everlink::auth::{ClientAuthentication, Config, Event, Grant, KnownClient, Refusal, State};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -167,6 +167,26 @@ fn sign_out_says_that_the_store_could_not_delete_the_tokens() {
         sign_out(&mut process);
         assert!(is_signed_out(&process, true), "{:?}", process.events);
     }
+}
+
+/// A revocation would need another signed proof. One without it is not a valid request.
+#[test]
+fn sign_out_of_a_client_with_a_private_key_sends_no_half_proof() {
+    let mut process = Process::start(usual_web(), |config| {
+        config.grant = Grant::ClientCredentials;
+        config.client.known = Some(KnownClient {
+            id: "robot".into(),
+            secret: None,
+            method: Some(ClientAuthentication::PrivateKeyJwt),
+            issuer: None,
+        });
+    });
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::SignedIn);
+    sign_out(&mut process);
+    assert!(is_signed_out(&process, false), "{:?}", process.events);
+    assert!(process.web.borrow().to(REVOKE).is_empty());
+    assert!(process.store.get().records.is_empty());
 }
 
 #[test]
