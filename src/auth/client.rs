@@ -67,7 +67,11 @@ impl Authorizer {
         }
         let reads_document = flow.server.client_id_metadata_document_supported == Some(true);
         if let Some(document) = &self.config.client.document {
-            if reads_document && !flow.has_replaced_client {
+            // A document that was refused is not tried again in each sign-in, because each attempt bothers the person and counts against the limit.
+            let registers =
+                flow.server.registration_endpoint.is_some() && self.config.client.registers;
+            let is_refused = self.history.refused_client.as_deref() == Some(document.as_str());
+            if reads_document && !flow.has_replaced_client && !(is_refused && registers) {
                 let client = client_of_document(document);
                 return self.client_known(client);
             }

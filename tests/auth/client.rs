@@ -103,6 +103,26 @@ fn client_whose_document_is_refused_registers_once() {
 }
 
 /// A-REG-04: where the client may not register, the refusal of the authorization server is what counts.
+/// Each attempt bothers the person with another page, and counts against the limit of sign-ins.
+#[test]
+fn refused_document_is_not_tried_again_by_the_next_sign_in() {
+    let web = web_with(json!({"client_id_metadata_document_supported": true}));
+    let mut process = Process::start(web, with_document);
+    process.unauthorized();
+    assert_eq!(client_id(&process).as_deref(), Some(DOCUMENT));
+    process.redirect("?error=unauthorized_client&state=state-1");
+    assert_eq!(client_id(&process).as_deref(), Some("client-1"));
+    process.sign_in();
+    process
+        .web
+        .borrow_mut()
+        .at(TOKEN, |_| refusal(400, "invalid_grant"));
+    process.unauthorized();
+    assert_eq!(process.auth.state(), State::Asking);
+    assert_eq!(process.visits.len(), 3);
+    assert_eq!(client_id(&process).as_deref(), Some("client-1"));
+}
+
 #[test]
 fn refusal_of_the_document_is_told_if_the_client_may_not_register() {
     let web = web_with(json!({"client_id_metadata_document_supported": true}));
