@@ -1,5 +1,6 @@
 //! A sign-in on another device (RFC 8628).
 
+use alloc::string::ToString;
 use core::time::Duration;
 
 use super::Authorizer;
@@ -60,7 +61,15 @@ impl Authorizer {
             Err(bad) => return self.fail(bad),
         };
         let check = |text: &str| check_url(&self.config, document, Endpoint::Verification, text);
-        let page = match check(&answer.verification_uri) {
+        let page = answer.verification_uri.or(answer.verification_url);
+        let Some(page) = page else {
+            return self.fail(Refusal::BadDocument {
+                document,
+                url: url.to_string().into(),
+                why: "it has no verification_uri".into(),
+            });
+        };
+        let page = match check(&page) {
             Ok(page) => page,
             Err(refusal) => return self.fail(refusal),
         };

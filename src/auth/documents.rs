@@ -88,8 +88,9 @@ pub(super) struct Registration {
 pub(super) struct DeviceAnswer {
     pub(super) device_code: Secret,
     pub(super) user_code: String,
-    #[serde(alias = "verification_url")]
-    pub(super) verification_uri: String,
+    pub(super) verification_uri: Option<String>,
+    /// The same under the name of a draft. Some servers send both.
+    pub(super) verification_url: Option<String>,
     pub(super) verification_uri_complete: Option<String>,
     #[serde(default, deserialize_with = "number")]
     pub(super) expires_in: Option<u64>,

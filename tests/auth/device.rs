@@ -269,3 +269,27 @@ fn interval_may_be_a_text_or_a_fraction_and_is_five_seconds_if_it_is_no_number()
         assert_eq!(process.web.borrow().to(TOKEN).len(), 1, "{interval}");
     }
 }
+
+/// Some servers send the name of the standard and that of a draft.
+#[test]
+fn page_for_the_code_may_have_either_name_or_both() {
+    let draft = "https://as.example/draft";
+    for (members, is_usable) in [
+        (json!({"verification_url": draft}), true),
+        (
+            json!({"verification_uri": null, "verification_url": draft}),
+            true,
+        ),
+        (json!({"verification_uri": null}), false),
+    ] {
+        let mut web = device_web("authorization_pending");
+        web.document(DEVICE, merged(device_answer(), members));
+        let mut process = Process::start(web, device);
+        process.unauthorized();
+        assert_eq!(process.auth.state() == State::Polling, is_usable);
+        if !is_usable {
+            let text = process.refusal();
+            assert!(text.contains("verification_uri"), "{text}");
+        }
+    }
+}
