@@ -106,7 +106,8 @@ struct TokenAnswer {
     #[serde(default, deserialize_with = "number")]
     expires_in: Option<u64>,
     refresh_token: Option<Secret>,
-    scope: Option<String>,
+    #[serde(default, deserialize_with = "scopes")]
+    scope: Option<Scopes>,
     id_token: Option<Secret>,
     issued_token_type: Option<String>,
     error: Option<String>,
@@ -130,6 +131,22 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::
         Number::Fraction(number) if number >= 0.0 => Some(number as u64),
         Number::Text(text) => text.trim().parse().ok(),
         Number::Fraction(_) | Number::Other(_) => None,
+    })
+}
+
+/// Reads scopes that may be a list of texts. Anything else counts as absent: the tokens beside it are good, and a refresh token comes once.
+fn scopes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Scopes>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Found {
+        Text(String),
+        List(Vec<String>),
+        Other(serde::de::IgnoredAny),
+    }
+    Ok(match Found::deserialize(deserializer)? {
+        Found::Text(text) => Some(Scopes::parse(&text)),
+        Found::List(list) => Some(Scopes::parse(&list.join(" "))),
+        Found::Other(_) => None,
     })
 }
 
@@ -265,10 +282,7 @@ pub(super) fn token_outcome(
             .refresh_token
             .filter(|token| !token.expose().is_empty()),
         identity: answer.id_token.filter(is_sendable),
-        scopes: match answer.scope {
-            Some(scope) => Scopes::parse(&scope),
-            None => requested.clone(),
-        },
+        scopes: answer.scope.unwrap_or_else(|| requested.clone()),
         obtained: unix,
         // Zero cannot mean that the token is over, because then it would not have been given.
         expires: answer

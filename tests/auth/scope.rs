@@ -129,3 +129,25 @@ fn set_of_scopes_has_all_of_another_only_if_none_is_missing() {
         assert_eq!(scopes.has_all(&Scopes::parse(others)), has_all, "{others}");
     }
 }
+
+/// A refresh token that was replaced must not be lost because of a member beside it.
+#[test]
+fn scopes_of_an_answer_may_be_a_list_and_never_cost_the_tokens() {
+    for (scope, granted) in [
+        (json!(["a", "c"]), "a c"),
+        (json!([]), ""),
+        (json!([1]), "a b"),
+        (json!(7), "a b"),
+        (json!({"a": true}), "a b"),
+    ] {
+        let mut web = usual_web();
+        web.at(TOKEN, move |_| {
+            Answer::json(200, merged(tokens(1), json!({"scope": scope})))
+        });
+        let mut process = Process::start(web, |_| {});
+        process.challenge(401, &[r#"Bearer scope="a b""#], None);
+        process.sign_in();
+        let authorized = process.auth.authorized().expect("tokens");
+        assert_eq!(authorized.scopes.to_string(), granted);
+    }
+}
