@@ -314,6 +314,14 @@ impl Answer {
     pub(super) fn is_of_client(&self) -> bool {
         matches!(&*self.error, "invalid_client" | "unauthorized_client")
     }
+
+    /// Whether the refresh token is no longer valid. Some authorization servers have names of their own for that.
+    pub(super) fn ends_grant(&self) -> bool {
+        matches!(
+            &*self.error,
+            "invalid_grant" | "bad_refresh_token" | "invalid_refresh_token"
+        )
+    }
 }
 
 impl fmt::Display for Answer {

@@ -348,7 +348,7 @@ impl Authorizer {
         }
     }
 
-    /// A token endpoint refused. Only `invalid_grant` ends a grant, and only `invalid_client` an identity.
+    /// A token endpoint refused. Only `invalid_grant` and its like end a grant, and only `invalid_client` an identity.
     fn token_refused(&mut self, url: &Url, answer: Answer, pause: Option<Duration>) {
         let error = &*answer.error;
         match (self.state, error) {
@@ -365,14 +365,9 @@ impl Authorizer {
         // A redirect comes from something in between, such as the sign-in page of a network.
         let is_busy = |status| matches!(status, 300..400) || is_busy(status);
         let is_busy = answer.status.is_some_and(is_busy);
-        let is_final = matches!(
-            error,
-            "invalid_grant"
-                | "invalid_client"
-                | "unauthorized_client"
-                | "invalid_scope"
-                | "invalid_request"
-        );
+        let is_final = answer.ends_grant()
+            || answer.is_of_client()
+            || matches!(error, "invalid_scope" | "invalid_request");
         if (is_busy && !is_final) || matches!(error, "temporarily_unavailable" | "server_error") {
             return self.unreachable(url, &answer.to_string(), pause);
         }
@@ -399,7 +394,7 @@ impl Authorizer {
             return;
         };
         let is_registered = held.client.source != ClientSource::Known;
-        if &*answer.error == "invalid_grant" || (is_of_client && is_registered) {
+        if answer.ends_grant() || (is_of_client && is_registered) {
             self.store.spent = held.tokens.take();
             if is_of_client {
                 // The client registers again.

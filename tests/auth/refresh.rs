@@ -609,3 +609,21 @@ fn refused_renewal_after_three_sign_ins_asks_nobody_again() {
         assert!(process.locks().is_empty());
     }
 }
+
+/// These names are not in the standard. The status may be 200.
+#[test]
+fn other_names_for_an_invalid_refresh_token_end_the_grant_too() {
+    for error in ["bad_refresh_token", "invalid_refresh_token"] {
+        for status in [200, 400] {
+            let mut process = Process::signed_in(usual_web());
+            tokens_are(&process, refusal(status, error));
+            process.pass(seconds(3541));
+            assert_eq!(process.web.borrow().to(TOKEN).len(), 2);
+            assert_eq!(process.auth.state(), State::SignedOut);
+            let is_told = |event: &Event| matches!(event, Event::RenewalRefused { .. });
+            assert!(process.events.iter().any(is_told), "{:?}", process.events);
+            let stored = process.store.tokens().unwrap();
+            assert!(stored["tokens"].is_null() && stored["client"].is_object());
+        }
+    }
+}
