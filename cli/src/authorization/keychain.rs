@@ -1,6 +1,7 @@
 //! Keeps tokens in the keychain of the system. Where it cannot be used, they are in files. Locks are always files.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everlink::auth::{Key, Lock};
 use everlink_auth::{FileStore, LockGuard, Store, record_name};
@@ -10,13 +11,36 @@ use keyring::{Entry, Error};
 pub(super) struct Keychain<V = SystemVault> {
     files: FileStore,
     vault: V,
+    /// Whether the vault has answered. From then on, a failure does not mean that there is no keychain.
+    has_answered: AtomicBool,
 }
 
 impl Keychain {
     pub(super) const fn new(files: FileStore) -> Keychain {
-        let vault = SystemVault;
-        Keychain { files, vault }
+        Keychain::with(files, SystemVault)
     }
+}
+
+impl<V> Keychain<V> {
+    const fn with(files: FileStore, vault: V) -> Keychain<V> {
+        Keychain {
+            files,
+            vault,
+            has_answered: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes whether this is an answer of a vault that works.
+    fn noted<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        if matches!(answer, Ok(_) | Err(Error::NoEntry)) {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+}
+
+fn vault_error(error: &Error) -> io::Error {
+    io::Error::other(format!("the keychain: {error}"))
 }
 
 /// Keeps secrets by name.
@@ -49,11 +73,13 @@ impl<V: Vault> Store for Keychain<V> {
         if let Some(record) = self.files.load(key)? {
             return Ok(Some(record));
         }
-        match self.vault.get(&record_name(key)) {
+        let had_answered = self.has_answered.load(Ordering::Relaxed);
+        match self.noted(self.vault.get(&record_name(key))) {
             Ok(record) => Ok(Some(record)),
-            // There is no such record, or no keychain at all.
-            Err(Error::NoEntry | Error::PlatformFailure(_)) => Ok(None),
-            Err(error) => Err(io::Error::other(format!("the keychain: {error}"))),
+            Err(Error::NoEntry) => Ok(None),
+            // There is no keychain at all. Later, this is a failure that passes: tokens that count as missing would be forgotten.
+            Err(Error::PlatformFailure(_)) if !had_answered => Ok(None),
+            Err(error) => Err(vault_error(&error)),
         }
     }
 
@@ -62,7 +88,7 @@ impl<V: Vault> Store for Keychain<V> {
     }
 
     fn save(&self, key: &Key, record: &[u8]) -> io::Result<()> {
-        match self.vault.set(&record_name(key), record) {
+        match self.noted(self.vault.set(&record_name(key), record)) {
             Ok(()) => self.files.delete(key),
             // There is no keychain, it is locked, or the record is too long for it.
             Err(_) => self.files.save(key, record),
@@ -71,9 +97,10 @@ impl<V: Vault> Store for Keychain<V> {
 
     fn delete(&self, key: &Key) -> io::Result<()> {
         self.files.delete(key)?;
-        match self.vault.delete(&record_name(key)) {
-            Ok(()) | Err(Error::NoEntry | Error::PlatformFailure(_)) => Ok(()),
-            Err(error) => Err(io::Error::other(format!("the keychain: {error}"))),
+        match self.noted(self.vault.delete(&record_name(key))) {
+            Ok(()) | Err(Error::NoEntry) => Ok(()),
+            // Whatever the failure is: nobody knows whether the keychain still has a record.
+            Err(error) => Err(vault_error(&error)),
         }
     }
 }
@@ -88,15 +115,19 @@ mod tests {
 
     use super::*;
 
-    /// A keychain in memory, which can be locked.
+    /// A keychain in memory, which can be locked or unreachable.
     #[derive(Default)]
     struct Memory {
         secrets: Mutex<BTreeMap<String, Vec<u8>>>,
         is_locked: AtomicBool,
+        is_unreachable: AtomicBool,
     }
 
     impl Memory {
         fn open(&self) -> Result<std::sync::MutexGuard<'_, BTreeMap<String, Vec<u8>>>, Error> {
+            if self.is_unreachable.load(Ordering::Relaxed) {
+                return Err(Error::PlatformFailure("no answer".into()));
+            }
             match self.is_locked.load(Ordering::Relaxed) {
                 true => Err(Error::NoStorageAccess("it is locked".into())),
                 false => Ok(self.secrets.lock().expect("no panic")),
@@ -131,10 +162,7 @@ mod tests {
             let directory = format!("everlink-keychain-{name}-{}", process::id());
             let directory = env::temp_dir().join(directory);
             let _ = fs::remove_dir_all(&directory);
-            let keychain = Keychain {
-                files: FileStore::new(&directory),
-                vault: Memory::default(),
-            };
+            let keychain = Keychain::with(FileStore::new(&directory), Memory::default());
             Fixture {
                 keychain,
                 directory,
@@ -144,6 +172,11 @@ mod tests {
         fn lock(&self, is_locked: bool) {
             let flag = &self.keychain.vault.is_locked;
             flag.store(is_locked, Ordering::Relaxed);
+        }
+
+        fn disconnect(&self, is_unreachable: bool) {
+            let flag = &self.keychain.vault.is_unreachable;
+            flag.store(is_unreachable, Ordering::Relaxed);
         }
 
         fn load(&self) -> io::Result<Option<Vec<u8>>> {
@@ -209,5 +242,35 @@ mod tests {
         fixture.keychain.save(&key(), b"one").expect("it is saved");
         fixture.lock(true);
         assert!(fixture.keychain.delete(&key()).is_err());
+        fixture.lock(false);
+        fixture.disconnect(true);
+        assert!(fixture.keychain.delete(&key()).is_err());
+        fixture.disconnect(false);
+        let loaded = fixture.load().expect("it can be read");
+        assert_eq!(loaded.as_deref(), Some(&b"one"[..]));
+    }
+
+    /// A process that found tokens must not take a passing failure for a sign-out of another process.
+    #[test]
+    fn failure_of_a_keychain_that_has_answered_is_not_a_missing_record() {
+        let fixture = Fixture::new("passing");
+        fixture.keychain.save(&key(), b"one").expect("it is saved");
+        fixture.disconnect(true);
+        let error = fixture.load().expect_err("nobody knows what it has");
+        assert!(error.to_string().contains("no answer"), "{error}");
+        fixture.disconnect(false);
+        let loaded = fixture.load().expect("it can be read");
+        assert_eq!(loaded.as_deref(), Some(&b"one"[..]));
+    }
+
+    #[test]
+    fn system_without_a_keychain_has_its_records_in_files() {
+        let fixture = Fixture::new("missing");
+        fixture.disconnect(true);
+        assert_eq!(fixture.load().expect("it can be read"), None);
+        fixture.keychain.save(&key(), b"one").expect("it is saved");
+        assert_eq!(records_in(&fixture.directory), 1);
+        let loaded = fixture.load().expect("it can be read");
+        assert_eq!(loaded.as_deref(), Some(&b"one"[..]));
     }
 }
