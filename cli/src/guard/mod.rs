@@ -45,6 +45,11 @@ const STDIO: &str = "stdio";
 const HINT: &str = "waiting for an MCP host on standard input, which is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; Ctrl-C ends the guard";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
+    if args.target.auth.paste && args.listen == STDIO {
+        return Err(usage_error(
+            "--paste needs --listen http://…: on the standard streams, the host writes to standard input, and nobody can paste there; run everlink login with --paste first",
+        ));
+    }
     let mut signals = ShutdownSignals::listen()?;
     #[cfg(unix)]
     let cleaner = Cleaner::start();

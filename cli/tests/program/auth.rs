@@ -277,6 +277,16 @@ fn logout_fails_and_names_the_store_if_the_tokens_cannot_be_deleted() {
     assert_eq!(user.server.state().revocations, 1);
 }
 
+/// Standard input belongs to the host.
+#[test]
+fn guard_on_the_standard_streams_refuses_to_wait_for_a_paste() {
+    let user = User::new("paste");
+    let output = user.run("guard", &["--paste"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("everlink login"), "{stderr}");
+}
+
 #[test]
 fn a_call_that_can_ask_nobody_names_the_login_command_of_its_account() {
     let user = User::new("account");
