@@ -87,7 +87,7 @@ impl Relay {
         // them.
         let input = request.input;
         let behalf = Behalf {
-            peer: self.shown(request.peer),
+            peer: self.config.shown(request.peer),
             state: input
                 .as_ref()
                 .and_then(|input| Payload::of(input.state.as_ref()?).ok()),
@@ -133,16 +133,6 @@ impl Relay {
                 self.end_trace(&mut carried, Verdict::NotPassedOn, Delivery::NotSent);
             }
         }
-    }
-
-    /// The host as the server sees it.
-    fn shown(&self, peer: Arc<server::Peer>) -> Arc<server::Peer> {
-        if !self.config.hides_host {
-            return peer;
-        }
-        let mut shown = server::Peer::clone(&peer);
-        shown.client = Some(self.config.upstream.client.clone());
-        Arc::new(shown)
     }
 
     /// Begins the trace of a request, if requests are traced.

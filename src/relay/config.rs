@@ -7,7 +7,8 @@ use crate::client::CallOptions;
 use crate::client::config::{Config as Upstream, Limit, Relayed};
 use crate::protocol::ServerCapabilities;
 use crate::protocol::watch::Watch;
-use crate::server::{self, Limits, Offer, UnknownMethods};
+use crate::server::{self, Limits, Offer, Peer, UnknownMethods};
+use crate::util::Arc;
 
 /// The size of the longest message that passes. 64 MiB: as large as anything that a host and a server send each other without a relay.
 const MESSAGE_BYTES: usize = 64 << 20;
@@ -175,6 +176,16 @@ impl Config {
     pub(super) fn nameless_offer(&self) -> Offer {
         let client = &self.upstream.client;
         Offer::new(client.name(), client.version())
+    }
+
+    /// The host as the server sees it.
+    pub(super) fn shown(&self, peer: Arc<Peer>) -> Arc<Peer> {
+        if !self.hides_host {
+            return peer;
+        }
+        let mut shown = Peer::clone(&peer);
+        shown.client = Some(self.upstream.client.clone());
+        Arc::new(shown)
     }
 
     pub(super) fn answers_with_result(&self, is_tool_call: bool) -> bool {
