@@ -117,10 +117,10 @@ impl Server {
 
     /// Ends a request with the verdict of the application, and closes other connections if too many bytes wait.
     fn conclude(&mut self, request: RequestId, verdict: Verdict) -> Result<(), Misuse> {
-        let queue = self.requests.conclude(&mut self.cx, request, verdict)?;
-        let stream = queue.and_then(|queue| self.binding.reply_queued(&self.cx, queue));
-        if let Some(stream) = stream {
-            self.disconnect_slow(stream);
+        if let Some((queue, bytes)) = self.requests.conclude(&mut self.cx, request, verdict)? {
+            if let Some(stream) = self.binding.reply_queued(&self.cx, queue) {
+                self.disconnect_slow(stream, bytes);
+            }
         }
         Ok(())
     }

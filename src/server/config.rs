@@ -254,7 +254,8 @@ pub struct Limits {
     /// dropped. On a byte stream, no input is wanted either.
     pub queued_bytes: usize,
     /// Bytes that wait to be written to all clients together. Default: 64 MiB, so that eight clients that do not read stop nobody else.
-    /// Over HTTP, the same number of bytes may wait to be read. Above it, the connection with most unread bytes is closed.
+    /// Over HTTP, the same number of bytes may wait to be read. Above it, the connection with most unread bytes is closed. The newest message
+    /// does not count for its connection, and one connection alone may exceed the limit by one message.
     pub all_queued_bytes: usize,
     /// Bytes handed to the driver for one client and not yet reported as sent. Default: 256 KiB, four full pipes.
     pub write_window: usize,

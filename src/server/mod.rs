@@ -426,7 +426,7 @@ impl Server {
         self.cx.outgoing.wrote(queue, len);
         let output = self.binding.written(&mut self.cx, queue, form, len);
         if let Some(stream) = form.stream() {
-            if self.disconnect_slow(stream) {
+            if self.disconnect_slow(stream, len) {
                 self.settle();
             }
         }

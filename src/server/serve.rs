@@ -567,11 +567,11 @@ impl Server {
         self.client_gone(stream);
     }
 
-    /// Closes the connections with most unread bytes while all clients together exceed the limit. The exchange `newest` stays open, because
-    /// its client could not read yet. Returns whether any was closed: a drain may have waited for its requests.
-    pub(super) fn disconnect_slow(&mut self, newest: StreamId) -> bool {
+    /// Closes the connections with most unread bytes while all clients together exceed the limit. The last `fresh` bytes of the exchange
+    /// `newest` do not count. Returns whether any was closed: a drain may have waited for its requests.
+    pub(super) fn disconnect_slow(&mut self, newest: StreamId, fresh: usize) -> bool {
         let before = self.cx.stats.displaced;
-        while let Some(stream) = self.binding.heaviest_unread(newest) {
+        while let Some(stream) = self.binding.heaviest_unread(newest, fresh) {
             self.cx.stats.displaced += 1;
             self.disconnect(stream);
         }

@@ -221,8 +221,8 @@ impl Binding {
             .map_or(Displaced::Nothing, |http| http.displace_exchange(cx))
     }
 
-    pub(crate) fn heaviest_unread(&self, newest: StreamId) -> Option<StreamId> {
-        self.http()?.heaviest_unread(newest)
+    pub(crate) fn heaviest_unread(&self, newest: StreamId, fresh: usize) -> Option<StreamId> {
+        self.http()?.heaviest_unread(newest, fresh)
     }
 
     pub(crate) fn learn_tools(&mut self, user: Option<&str>, result: &Payload) {

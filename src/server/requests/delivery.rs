@@ -138,13 +138,13 @@ impl Requests {
 /// # From the application
 impl Requests {
     /// Ends a request with the verdict of the application. Its client gets the reply now, or when it comes back. Returns the queue on which
-    /// the reply waits to be written.
+    /// the reply waits to be written, and its bytes.
     pub(crate) fn conclude(
         &mut self,
         cx: &mut Context,
         request: RequestId,
         verdict: Verdict,
-    ) -> Result<Option<QueueId>, Misuse> {
+    ) -> Result<Option<(QueueId, usize)>, Misuse> {
         let concluded = self.give_verdict(request, verdict)?;
         cx.stats.answered += 1;
         match concluded {
@@ -162,7 +162,7 @@ impl Requests {
                 }
                 self.end_asks_of(cx, request);
                 cx.outgoing.push(queue, Frame::Reply(request, bytes));
-                Ok(Some(queue))
+                Ok(Some((queue, bytes)))
             }
         }
     }

@@ -155,6 +155,51 @@ fn drain_goes_on_when_the_last_request_ends_with_its_unread_connection() {
     }
 }
 
+/// Sends a batch of calls whose client reads none of the replies. Returns its stream, and the requests.
+fn send_unread_batch(harness: &mut Harness, calls: u64) -> (StreamId, Vec<RequestId>) {
+    let session = harness.open_session("2025-03-26");
+    let call = |id| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "slow"}});
+    let batch = Value::Array((1..=calls).map(call).collect());
+    let before = harness.requests().len();
+    let (stream, _) = send_unread(harness, &session.post_message(&batch));
+    let requests = harness.requests();
+    let requests = requests[before..].iter().map(|request| request.request);
+    (stream, requests.collect())
+}
+
+/// Each reply is the newest message. Only this one message does not count for its client.
+#[test]
+fn client_that_reads_no_reply_of_its_batch_is_cut_and_no_other() {
+    let mut harness = Harness::new(tight());
+    let (other, request) = send_unread(&mut harness, &modern_call(1));
+    harness.respond(request, result(6_000));
+    let (batch, requests) = send_unread_batch(&mut harness, 3);
+    for (nth, request) in requests.into_iter().enumerate() {
+        assert!(!harness.exchange(batch).is_aborted(), "{nth}");
+        harness.respond(request, result(6_000));
+    }
+    assert!(harness.exchange(batch).is_aborted());
+    assert!(!harness.exchange(other).is_aborted());
+    harness.finish();
+}
+
+#[test]
+fn only_client_may_exceed_the_limit_by_one_message() {
+    for (bytes, is_cut) in [(4_000, false), (8_000, true)] {
+        let mut tight = tight();
+        tight.limits.message_bytes = 10_000;
+        let mut harness = Harness::new(tight);
+        let (batch, requests) = send_unread_batch(&mut harness, 7);
+        for request in requests {
+            if !harness.exchange(batch).is_aborted() {
+                harness.respond(request, result(bytes));
+            }
+        }
+        assert_eq!(harness.exchange(batch).is_aborted(), is_cut, "{bytes}");
+        harness.finish();
+    }
+}
+
 #[test]
 fn reply_that_cannot_be_written_yet_counts_at_once() {
     let mut tight = tight();

@@ -330,12 +330,22 @@ impl HttpBinding {
         Some((stream, session))
     }
 
-    /// The exchange with most unread bytes, if all together exceed the limit. The exchange `newest` stays open, because its client could
-    /// not read yet.
-    pub(crate) fn heaviest_unread(&self, newest: StreamId) -> Option<StreamId> {
-        let unread = &self.shares.unread;
-        let is_too_much = unread.total() > self.limits.all_queued_bytes;
-        is_too_much.then(|| unread.heaviest_but(newest)).flatten()
+    /// The exchange with most unread bytes, if all together exceed the limit. The last `fresh` bytes of `newest` do not count, because its
+    /// client could not read them yet. If no other exchange counts, `newest` may exceed the limit by one message.
+    pub(crate) fn heaviest_unread(&self, newest: StreamId, fresh: usize) -> Option<StreamId> {
+        let (unread, limits) = (&self.shares.unread, &self.limits);
+        if unread.total() <= limits.all_queued_bytes {
+            return None;
+        }
+        let own = unread.of(newest);
+        match unread.heaviest_but(newest) {
+            Some(other) if unread.of(other) >= own.saturating_sub(fresh) => Some(other),
+            Some(_) => Some(newest),
+            None => {
+                let most = limits.all_queued_bytes.saturating_add(limits.message_bytes);
+                (own > most).then_some(newest)
+            }
+        }
     }
 }
 

@@ -56,6 +56,11 @@ impl Weights {
         self.total
     }
 
+    /// The unread bytes of an exchange; 0 if it is not counted.
+    pub(crate) fn of(&self, stream: StreamId) -> usize {
+        self.bytes.get(&stream).copied().unwrap_or(0)
+    }
+
     /// The exchange with most unread bytes, other than `newest`; of equals, the oldest.
     pub(crate) fn heaviest_but(&self, newest: StreamId) -> Option<StreamId> {
         let streams = self.order.iter().rev().map(|(_, stream)| stream.0);
