@@ -60,6 +60,9 @@ impl Server {
             Noted::Gone(stream) => {
                 self.client_gone(stream);
             }
+            Noted::Queued(stream, bytes) => {
+                self.disconnect_slow(stream, bytes);
+            }
             Noted::Request(stream, arrived) => self.on_passed(stream, *arrived),
         }
         true

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::server::{Cancelled, Http, Limits, SsePaths};
+use everlink::server::{Cancelled, Http, Limits, Progress, SsePaths};
 use everlink::{Change, Input, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
 
@@ -585,5 +585,34 @@ fn slow_reader_of_a_passed_stream_is_disconnected_and_the_home_hears_of_it() {
     fleet.nodes[0].publish(Change::List(List::Prompts));
     fleet.settle();
     assert_eq!(fleet.nodes[1].messages(again).len(), 1);
+    fleet.finish();
+}
+
+/// Nothing more can be written to clients that do not read, so the parts of responses only wait.
+#[test]
+fn parts_of_passed_responses_cut_the_client_with_most_of_them_unread() {
+    let mut limits = Limits::default();
+    limits.write_window = 1_000;
+    limits.queued_bytes = 20_000;
+    limits.all_queued_bytes = 20_000;
+    let mut fleet = Fleet::with_limits(|http| http, limits);
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let mut unread = Vec::new();
+    for (id, times) in [(1, 5), (2, 3)] {
+        let token = json!({"name": "slow", "_meta": {"progressToken": id}});
+        let called = fleet.send(1, session.post(id, "tools/call", token));
+        fleet.nodes[1].stop_reading(called);
+        let request = fleet.nodes[0].newest_request();
+        for step in 1..=times {
+            let progress = Progress::new(f64::from(step)).with_message("x".repeat(3_000));
+            let done =
+                fleet.nodes[0].with_server(|server, now| server.progress(now, request, progress));
+            done.expect("the request is open");
+            fleet.settle();
+        }
+        unread.push(called);
+    }
+    assert!(fleet.nodes[1].exchange(unread[0]).is_aborted());
+    assert!(!fleet.nodes[1].exchange(unread[1]).is_aborted());
     fleet.finish();
 }

@@ -101,6 +101,8 @@ pub(crate) enum Noted {
     Stale,
     Done,
     Changed(Change),
+    /// This many bytes were queued for the client of this exchange.
+    Queued(StreamId, usize),
     /// Cut the response of this exchange short.
     Abort(StreamId),
     /// The client of this exchange is gone.
@@ -230,7 +232,8 @@ impl HttpBinding {
             exchange.status = Some(status);
             exchange.fields = note::fields(fields);
         }
-        if !part.body.is_empty() {
+        let bytes = part.body.len();
+        if bytes > 0 {
             let piece = Signal::Piece(part.body.into());
             cx.outgoing.push(queue, Frame::Signal(piece));
             self.update_unread(cx, stream);
@@ -239,7 +242,7 @@ impl HttpBinding {
             self.fleet.passed.remove(&(from, stream));
             cx.outgoing.reply_done(queue);
         }
-        Noted::Done
+        Noted::Queued(stream, bytes)
     }
 
     /// Closes the connection of a client whose request was passed on and is not waited for any longer.
