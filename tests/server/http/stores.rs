@@ -364,6 +364,35 @@ fn newer_stream_replaces_one_that_waits_for_its_replay() {
     harness.finish();
 }
 
+/// The older one would take the queue with it when its look-up ends, and the newer stream would be silent.
+#[test]
+fn new_stream_replaces_one_that_waits_for_its_replay_and_goes_on() {
+    for answer in [Some(StoreAnswer::Failed), None] {
+        let mut harness = Harness::new(http_config(stored_http(1)));
+        let session = harness.open_session("2025-11-25");
+        let stream = harness.send(session.get());
+        let primer = harness.last_event_id(stream);
+        harness.publish(Change::List(List::Tools));
+        harness.disconnect(stream);
+        harness.store.holds = true;
+        let older = harness.send(session.resume(&primer));
+        assert!(!harness.is_answered(older));
+        let newer = harness.send(session.get());
+        assert!(harness.is_answered(newer));
+        assert_eq!(harness.status(older), 503);
+        match answer {
+            Some(answer) => harness.answer_with(answer),
+            None => harness.answer_store(),
+        }
+        harness.store.holds = false;
+        assert!(!harness.is_over(newer));
+        harness.publish(Change::List(List::Prompts));
+        assert_eq!(methods(&harness.messages(newer)), [PROMPTS]);
+        harness.answer_store();
+        harness.finish();
+    }
+}
+
 /// The client resumes the standalone stream of a server that is gone. It gets what that one had stored, then that all that it watches may
 /// have changed, and each later message once.
 #[test]

@@ -392,14 +392,19 @@ impl HttpBinding {
 
     /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
     fn hold(&mut self, cx: &mut Context, queue: QueueId) {
-        if let Some(older) = self.lookups.replaying(queue) {
-            let text = "a newer request for the same stream took the place of this one";
-            self.refuse_waiting(cx, older, text);
-        }
+        self.refuse_older_resume(cx, queue);
         if self.end_older(cx, queue) {
             self.abandon(queue);
         }
         cx.outgoing.hold(queue);
+    }
+
+    /// Refuses the request that resumes a stream and still waits for the store, because a newer request takes its place.
+    fn refuse_older_resume(&mut self, cx: &mut Context, queue: QueueId) {
+        if let Some(older) = self.lookups.replaying(queue) {
+            let text = "a newer request for the same stream took the place of this one";
+            self.refuse_waiting(cx, older, text);
+        }
     }
 
     /// Refuses a request that waits for the driver's store.

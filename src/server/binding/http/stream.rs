@@ -207,6 +207,7 @@ impl HttpBinding {
         resumed: Resumed,
     ) {
         let queue = resumed.queue;
+        self.refuse_older_resume(cx, queue);
         if resumed.is_replay {
             cx.outgoing.add(queue, Lifetime::UntilAnswered);
         }
