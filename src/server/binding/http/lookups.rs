@@ -4,7 +4,7 @@
 //! replayed delays no other exchange.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::driver::{LookupId, SessionRecord, StoreAnswer, StoreRequest, StreamId};
@@ -150,10 +150,15 @@ pub(crate) struct Lookups {
     /// The sessions whose oldest look-up may be done.
     changed: Vec<Box<str>>,
     replays: BTreeMap<LookupId, (StreamId, Box<Resuming>)>,
+    /// The replays by session, and those whose messages wait by queue.
+    replays_of: BTreeSet<(SessionKey, LookupId)>,
+    replays_on: BTreeMap<QueueId, LookupId>,
     /// The replays that are done.
     replayed: VecDeque<(LookupId, Ready)>,
     /// What waits for a change in the store.
     pending: BTreeMap<LookupId, Pending>,
+    /// The replies among them, by queue.
+    replies: BTreeSet<(QueueId, LookupId)>,
     /// The changes that are carried out, or have failed.
     settled: VecDeque<(LookupId, Ready)>,
     /// The last change in this step for which nobody waits yet.
@@ -180,8 +185,12 @@ impl Lookups {
     pub(crate) fn pend(&mut self, pending: Pending) -> LookupId {
         self.last += 1;
         let lookup = LookupId::from_number(self.last);
-        if matches!(pending, Pending::Nobody) {
-            self.unawaited = Some(lookup);
+        match &pending {
+            Pending::Nobody => self.unawaited = Some(lookup),
+            Pending::Reply(queue, _) => {
+                self.replies.insert((*queue, lookup));
+            }
+            Pending::Alive(_) | Pending::Empty(..) | Pending::Forward(..) => {}
         }
         self.pending.insert(lookup, pending);
         lookup
@@ -202,8 +211,8 @@ impl Lookups {
 
     /// Whether a reply on this queue waits for a change.
     pub(crate) fn holds(&self, queue: QueueId) -> bool {
-        let mut pending = self.pending.values();
-        pending.any(|pending| matches!(pending, Pending::Reply(of, _) if *of == queue))
+        let mut replies = self.replies.range((queue, LookupId::from_number(0))..);
+        replies.next().is_some_and(|(of, _)| *of == queue)
     }
 
     /// Lets something wait for a change.
@@ -222,6 +231,10 @@ impl Lookups {
             Wait::Session { id, is_asked } => (id, is_asked),
             Wait::Replay(resuming) => {
                 self.request(resuming.request(lookup));
+                self.replays_of.insert((resuming.key, lookup));
+                if let Some(queue) = resuming.queue {
+                    self.replays_on.insert(queue, lookup);
+                }
                 self.replays.insert(lookup, (stream, resuming));
                 return (lookup, true);
             }
@@ -248,15 +261,26 @@ impl Lookups {
 
     /// Whether a stream of this session waits for its messages.
     pub(crate) fn is_replaying(&self, key: SessionKey) -> bool {
-        let mut replays = self.replays.values();
-        replays.any(|(_, resuming)| resuming.key == key)
+        let mut replays = self.replays_of.range((key, LookupId::from_number(0))..);
+        replays.next().is_some_and(|(of, _)| *of == key)
     }
 
     /// The exchange that waits for the messages of this queue.
     pub(crate) fn replaying(&self, queue: QueueId) -> Option<StreamId> {
-        let mut replays = self.replays.values();
-        let replay = replays.find(|(_, resuming)| resuming.queue == Some(queue));
-        replay.map(|(stream, _)| *stream)
+        let (stream, _) = self.replays.get(self.replays_on.get(&queue)?)?;
+        Some(*stream)
+    }
+
+    /// Removes a replay that is answered or no longer wanted.
+    fn take_replay(&mut self, lookup: LookupId) -> Option<(StreamId, Box<Resuming>)> {
+        let (stream, resuming) = self.replays.remove(&lookup)?;
+        self.replays_of.remove(&(resuming.key, lookup));
+        if let Some(queue) = resuming.queue {
+            if self.replays_on.get(&queue) == Some(&lookup) {
+                self.replays_on.remove(&queue);
+            }
+        }
+        Some((stream, resuming))
     }
 
     /// Takes the answer to a look-up, or notes that none came in time. Returns whether it was waited for.
@@ -266,6 +290,9 @@ impl Lookups {
         answer: Result<StoreAnswer, Failure>,
     ) -> bool {
         if let Some(pending) = self.pending.remove(&lookup) {
+            if let Pending::Reply(queue, _) = &pending {
+                self.replies.remove(&(*queue, lookup));
+            }
             let settled = match answer {
                 Ok(StoreAnswer::Done(is_done)) => Settled::Done(is_done),
                 Ok(_) => Settled::Failed(Failure::Reported),
@@ -275,7 +302,7 @@ impl Lookups {
             self.settled.push_back((lookup, ready));
             return true;
         }
-        if let Some((stream, resuming)) = self.replays.remove(&lookup) {
+        if let Some((stream, resuming)) = self.take_replay(lookup) {
             let replayed = match answer {
                 Ok(StoreAnswer::Events {
                     events,
@@ -316,7 +343,7 @@ impl Lookups {
             }
             self.changed.push(waiting.session);
         }
-        self.replays.remove(&lookup).map(|(_, resuming)| resuming)
+        self.take_replay(lookup).map(|(_, resuming)| resuming)
     }
 
     /// Notes that a session is over. The store may have answered before it heard of that.
@@ -364,5 +391,25 @@ impl Lookups {
             self.changed.pop();
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_holds_its_queue_until_it_is_answered_and_nothing_is_left() {
+        let mut lookups = Lookups::default();
+        let [one, other] = [1, 2].map(|stream| QueueId::Stream(StreamId::new(stream)));
+        let reply = |queue| Pending::Reply(queue, Id::from(1));
+        let [first, second, third] = [one, one, other].map(|queue| lookups.pend(reply(queue)));
+        for (lookup, is_held) in [(first, true), (third, true), (second, false)] {
+            assert!(lookups.holds(one));
+            assert!(lookups.answer(lookup, Ok(StoreAnswer::Done(true))));
+            assert_eq!(lookups.holds(one), is_held);
+        }
+        assert!(!lookups.holds(other));
+        assert!(lookups.pending.is_empty() && lookups.replies.is_empty());
     }
 }
