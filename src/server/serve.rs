@@ -347,9 +347,9 @@ impl Server {
             is_passed,
         };
         let facts = admission::check_method(name, peer, &facts, has_subscriptions)?;
-        self.check_room(from)?;
         let answer = match Service::of(name, facts.is_some(), is_passed) {
             Service::Application => {
+                self.check_room(from)?;
                 if let Some(level) = log_level {
                     self.watches.wants_level(level);
                 }

@@ -439,3 +439,31 @@ fn handshakes_that_the_store_refuses_take_no_room_from_notifications() {
     assert_eq!(harness.server.stats().news_dropped, 0);
     harness.finish();
 }
+
+#[test]
+fn requests_that_the_server_answers_itself_need_no_place() {
+    let mut config = one_request();
+    config.limits.requests_each = 1;
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    let (_, request) = harness.send_accepted(call(&session, 1));
+    let discovery = harness.send(modern(2, "server/discover", json!({})));
+    assert_eq!(harness.status(discovery), 200);
+    let listening = harness.send(modern(
+        3,
+        "subscriptions/listen",
+        json!({"notifications": {}}),
+    ));
+    assert!(!harness.is_over(listening));
+    for (id, method, params) in [
+        (4, "logging/setLevel", json!({"level": "error"})),
+        (5, "resources/subscribe", json!({"uri": "file:///a"})),
+        (6, "resources/unsubscribe", json!({"uri": "file:///a"})),
+    ] {
+        let answered = harness.send(session.post(id, method, params));
+        assert_eq!(harness.result(answered), json!({}), "{method}");
+    }
+    assert!(harness.cancellations().is_empty());
+    harness.respond(request, result(0));
+    harness.finish();
+}

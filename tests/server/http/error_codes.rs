@@ -53,18 +53,19 @@ fn s_err_03_errors_of_the_server_itself_have_defined_codes() {
     let mut harness = Harness::new(tight);
     let session = harness.open_session("2025-11-25");
     let uris = json!({"notifications": {"resourceSubscriptions": ["a:1"]}});
+    let more_uris = json!({"notifications": {"resourceSubscriptions": ["a:2"]}});
     let state = json!({"name": "add", "requestState": "everlink.9.9.ff", "inputResponses": {}});
     let level = json!({"name": "add", "_meta": {"io.modelcontextprotocol/logLevel": "loud"}});
     let invalid_capabilities =
         json!({"name": "add", "_meta": {"io.modelcontextprotocol/clientCapabilities": 7}});
-    let watching = harness.send(modern(1, "subscriptions/listen", uris.clone()));
+    let watching = harness.send(modern(1, "subscriptions/listen", uris));
     assert!(!harness.is_over(watching));
     let (_, _) = harness.send_accepted(call(1));
     let (_, request) =
         harness.send_accepted(session.post(1, "tools/call", json!({"name": "slow"})));
     let mut codes = Vec::new();
     for http_request in [
-        modern(2, "subscriptions/listen", uris),
+        modern(2, "subscriptions/listen", more_uris),
         modern(2, "subscriptions/listen", json!({"notifications": 7})),
         modern(2, "tools/call", state),
         modern(2, "tools/call", level),
