@@ -203,9 +203,18 @@ impl Server {
         self.act(now, |server| server.ask_client(session, method, params))
     }
 
-    /// Records a log level or subscription of this client that the server behind a relay accepted.
+    /// Records a log level or subscription of this client that the server behind a relay accepted, so that it also holds in the server's
+    /// next epoch.
     pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
-        self.act(now, |server| server.record_setting(caller, setting));
+        self.act(now, |server| {
+            let shared = server.binding.shared_session();
+            if let Ok(session) = server.sessions.of_caller(caller, shared) {
+                // A subscription for which there is no room is not recorded.
+                let limits = &server.cx.config.limits;
+                let _ = server.watches.set(session, setting, limits);
+                server.save_session(session, false, None);
+            }
+        });
     }
 
     /// Withdraws an ask. A client that received the ask is told the reason. The outcome is [`Unanswered::Withdrawn`](crate::server::Unanswered::Withdrawn).

@@ -454,7 +454,7 @@ impl Server {
             Lookup::Known(key) => key,
             Lookup::Missing => return Err(Refusal::no_session().into()),
             Lookup::Moved(key, halt) => {
-                self.end_session(key, false);
+                self.session_moved(key);
                 return Err(halt);
             }
             Lookup::Over(key) => {

@@ -12,7 +12,7 @@ use crate::protocol::{Era, LogLevel, Peer, code};
 use crate::server::Server;
 use crate::server::binding::http::{Displaced, Gone, NO_SESSION_LEFT, Refusal, Resumable, Room};
 use crate::server::config::Offer;
-use crate::server::event::{Caller, Cancelled, Event};
+use crate::server::event::{Cancelled, Event};
 use crate::server::origin::{IdScope, Origin, QueueId, SessionKey, WireId};
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::requests::admission::{self, Facts, Service};
@@ -204,7 +204,12 @@ impl Server {
 
     /// Stores the present state of a session, so that another server can continue it. If several servers use the store, the reply to the
     /// request with this id on this queue waits for it.
-    fn save_session(&mut self, key: SessionKey, is_new: bool, reply: Option<(QueueId, Id)>) {
+    pub(super) fn save_session(
+        &mut self,
+        key: SessionKey,
+        is_new: bool,
+        reply: Option<(QueueId, Id)>,
+    ) {
         let Some(session) = self.sessions.get(key) else {
             return;
         };
@@ -402,16 +407,6 @@ impl Server {
         Ok(())
     }
 
-    /// Records a setting of this client that the server behind a relay accepted, so that it also holds in the server's next epoch.
-    pub(super) fn record_setting(&mut self, caller: &Caller, setting: &Setting) {
-        let shared = self.binding.shared_session();
-        if let Ok(session) = self.sessions.of_caller(caller, shared) {
-            // A subscription for which there is no room is not recorded.
-            let _ = self.watches.set(session, setting, &self.cx.config.limits);
-            self.save_session(session, false, None);
-        }
-    }
-
     /// Opens a watch. The acknowledgement comes before any notification (S-SUB-03).
     fn listen(
         &mut self,
@@ -484,6 +479,15 @@ impl Server {
         self.end_legacy(key, &Cancelled::PeerGone);
         self.forget_deferred(IdScope::Session(key));
         self.binding.close_session(&mut self.cx, key, for_good);
+    }
+
+    /// Ends a session on this server, because another one is its home now. A call of which nothing was written yet may have run, so its
+    /// connection breaks: status 404 would say that the session is over.
+    pub(super) fn session_moved(&mut self, key: SessionKey) {
+        for stream in self.binding.unbegun(key) {
+            self.disconnect(stream);
+        }
+        self.end_session(key, false);
     }
 
     pub(super) fn session_idle(&mut self, key: SessionKey) {

@@ -105,6 +105,10 @@ impl Binding {
         self.http_mut()?.session_idle(key, clock)
     }
 
+    pub(crate) fn unbegun(&self, key: SessionKey) -> Vec<StreamId> {
+        self.http().map_or_else(Vec::new, |http| http.unbegun(key))
+    }
+
     pub(crate) fn end_streams(&mut self, cx: &mut Context, key: SessionKey) {
         match self {
             Binding::Http(http) => http.end_streams(cx, key),

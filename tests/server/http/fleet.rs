@@ -616,3 +616,34 @@ fn parts_of_passed_responses_cut_the_client_with_most_of_them_unread() {
     assert!(!fleet.nodes[1].exchange(unread[1]).is_aborted());
     fleet.finish();
 }
+
+/// Status 404 would say that the session is over, although it lives at the other server.
+#[test]
+fn call_in_flight_breaks_when_its_session_has_moved_and_gets_404_when_it_is_over() {
+    for has_moved in [true, false] {
+        let mut fleet = Fleet::new();
+        let session = fleet.nodes[0].open_session("2025-11-25");
+        let waiting = call(&session, 1).with("accept", "application/json");
+        let (called, request) = fleet.nodes[0].send_accepted(waiting);
+        fleet.nodes[0].feed(lease());
+        fleet.nodes[0].store.leave();
+        let other = fleet.nodes[1].send(ping(&session, 2));
+        assert_eq!(fleet.nodes[1].status(other), 200);
+        if !has_moved {
+            let ended = fleet.nodes[1].send(session.delete());
+            assert_eq!(fleet.nodes[1].status(ended), 204);
+        }
+        fleet.nodes[0].advance(seconds(6));
+        fleet.nodes[0].feed(lease());
+        let next = fleet.send(0, ping(&session, 3));
+        let status = if has_moved { 200 } else { 404 };
+        assert_eq!(fleet.nodes[0].status(next), status);
+        assert_eq!(fleet.nodes[0].exchange(called).is_aborted(), has_moved);
+        if !has_moved {
+            assert_eq!(fleet.nodes[0].status(called), 404);
+        }
+        let cancelled = fleet.nodes[0].cancellations();
+        assert_eq!(cancelled, [(request, Cancelled::PeerGone)]);
+        fleet.finish();
+    }
+}

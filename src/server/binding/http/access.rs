@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::vec::Vec;
 
 use crate::driver::{LookupId, SessionRecord, StoreRequest, StreamId};
 use crate::http::{Fields, names};
@@ -355,6 +356,17 @@ impl HttpBinding {
             return None;
         }
         Some(!self.is_shared())
+    }
+
+    /// The exchanges with unanswered requests of a session whose responses have not begun.
+    pub(crate) fn unbegun(&self, key: SessionKey) -> Vec<StreamId> {
+        let streams = self.sessions.streams(key).into_iter();
+        let carriers = streams.filter_map(|s| self.exchanges.carrier(QueueId::Stream(s)));
+        let is_unbegun = |stream: &StreamId| {
+            let exchange = self.exchanges.get(*stream);
+            exchange.is_some_and(|exchange| !exchange.has_begun())
+        };
+        carriers.filter(is_unbegun).collect()
     }
 
     /// Ends the streams of a session that ends. Clients that still wait for a reply get status 404.
