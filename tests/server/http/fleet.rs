@@ -647,3 +647,27 @@ fn call_in_flight_breaks_when_its_session_has_moved_and_gets_404_when_it_is_over
         fleet.finish();
     }
 }
+
+#[test]
+fn record_that_the_store_refuses_is_noted_also_if_the_client_left() {
+    for is_request in [true, false] {
+        let mut fleet = Fleet::new();
+        let session = fleet.nodes[0].open_session("2025-11-25");
+        fleet.nodes[0].store.leave();
+        let taken = fleet.nodes[1].send(ping(&session, 1));
+        assert_eq!(fleet.nodes[1].status(taken), 200);
+        fleet.nodes[0].store.holds = true;
+        let change = if is_request {
+            session.post(2, "resources/subscribe", json!({"uri": "file:///a"}))
+        } else {
+            session.notification("notifications/initialized", Value::Null)
+        };
+        let left = fleet.nodes[0].send(change);
+        fleet.nodes[0].disconnect(left);
+        fleet.nodes[0].answer_store();
+        let passed = fleet.send(0, ping(&session, 3));
+        assert_eq!(fleet.nodes[0].status(passed), 200);
+        assert_eq!(fleet.nodes[0].server.sessions(), 0, "{is_request}");
+        fleet.finish();
+    }
+}

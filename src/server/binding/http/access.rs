@@ -403,7 +403,7 @@ impl HttpBinding {
             let session = session.id;
             let lookup = self
                 .is_shared()
-                .then(|| self.pend_change(cx, Pending::Nobody));
+                .then(|| self.pend_change(cx, Pending::Nobody(None)));
             self.lookups
                 .request(StoreRequest::Remove { lookup, session });
         }
@@ -453,12 +453,15 @@ impl HttpBinding {
         is_new: bool,
         reply: Option<(QueueId, Id)>,
     ) {
-        let lookup = self.is_shared().then(|| match reply {
-            Some((queue, id)) => {
-                cx.outgoing.hold(queue);
-                self.pend_change(cx, Pending::Reply(queue, id))
+        let lookup = self.is_shared().then(|| {
+            let key = self.sessions.find(&record.id);
+            match reply {
+                Some((queue, id)) => {
+                    cx.outgoing.hold(queue);
+                    self.pend_change(cx, Pending::Reply(queue, id, key))
+                }
+                None => self.pend_change(cx, Pending::Nobody(key)),
             }
-            None => self.pend_change(cx, Pending::Nobody),
         });
         let idle = self.config.idle_time(record.is_initialized);
         self.lookups.request(StoreRequest::Put {
@@ -501,22 +504,24 @@ impl HttpBinding {
     }
 
     /// The refusal of a request in this session whose change is not in the store.
-    pub(super) fn unsaved(
-        &mut self,
-        settled: &Settled,
-        key: Option<SessionKey>,
-    ) -> Option<Refusal> {
+    pub(super) fn unsaved(&self, settled: &Settled, key: Option<SessionKey>) -> Option<Refusal> {
         match settled {
             Settled::Done(true) => None,
             Settled::Done(false) => {
-                let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) else {
+                if key.is_none_or(|key| self.sessions.get(key).is_none()) {
                     return Some(Refusal::no_session());
-                };
-                session.is_doubtful = true;
+                }
                 let text = "the session moved to another server, or it is over; come back later";
                 Some(Refusal::busy(text))
             }
             Settled::Failed(failure) => Some(failure.unsaved()),
+        }
+    }
+
+    /// Lets the next request of a session ask the store, because the store has refused its record.
+    pub(super) fn doubt(&mut self, key: Option<SessionKey>) {
+        if let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) {
+            session.is_doubtful = true;
         }
     }
 

@@ -103,14 +103,26 @@ impl Halt {
 pub(crate) enum Pending {
     /// Nothing. The server wants to know whether another one is alive.
     Alive(u32),
-    /// An empty response with this status.
-    Empty(StreamId, u16),
+    /// An empty response with this status, to a request that changed this session.
+    Empty(StreamId, u16, Option<SessionKey>),
     /// A request that is passed on to another server.
     Forward(StreamId, Forward),
-    /// Nothing.
-    Nobody,
-    /// The reply to the request with this id, on this queue.
-    Reply(QueueId, Id),
+    /// Nothing. The change concerns this session, if it is not over.
+    Nobody(Option<SessionKey>),
+    /// The reply to the request with this id, on this queue. The request changed this session.
+    Reply(QueueId, Id, Option<SessionKey>),
+}
+
+impl Pending {
+    /// The session that the change concerns.
+    pub(crate) const fn session(&self) -> Option<SessionKey> {
+        match self {
+            Pending::Alive(_) | Pending::Forward(..) => None,
+            Pending::Empty(_, _, session)
+            | Pending::Nobody(session)
+            | Pending::Reply(_, _, session) => *session,
+        }
+    }
 }
 
 /// How a change in the store ended.
@@ -186,8 +198,8 @@ impl Lookups {
         self.last += 1;
         let lookup = LookupId::from_number(self.last);
         match &pending {
-            Pending::Nobody => self.unawaited = Some(lookup),
-            Pending::Reply(queue, _) => {
+            Pending::Nobody(_) => self.unawaited = Some(lookup),
+            Pending::Reply(queue, ..) => {
                 self.replies.insert((*queue, lookup));
             }
             Pending::Alive(_) | Pending::Empty(..) | Pending::Forward(..) => {}
@@ -215,9 +227,22 @@ impl Lookups {
         replies.next().is_some_and(|(of, _)| *of == queue)
     }
 
-    /// Lets something wait for a change.
-    pub(crate) fn await_change(&mut self, lookup: LookupId, pending: Pending) {
-        self.pending.insert(lookup, pending);
+    /// Lets an empty response with this status wait for a change that nobody waited for.
+    pub(crate) fn await_change(&mut self, lookup: LookupId, stream: StreamId, status: u16) {
+        if let Some(pending) = self.pending.get_mut(&lookup) {
+            let session = pending.session();
+            *pending = Pending::Empty(stream, status, session);
+        }
+    }
+
+    /// Lets a change go on for which a client waited that is gone. Returns whether this look-up is a change.
+    pub(crate) fn leave_change(&mut self, lookup: LookupId) -> bool {
+        let pending = self.pending.get_mut(&lookup);
+        let change = pending.filter(|pending| matches!(pending, Pending::Empty(..)));
+        change.is_some_and(|pending| {
+            *pending = Pending::Nobody(pending.session());
+            true
+        })
     }
 }
 
@@ -290,7 +315,7 @@ impl Lookups {
         answer: Result<StoreAnswer, Failure>,
     ) -> bool {
         if let Some(pending) = self.pending.remove(&lookup) {
-            if let Pending::Reply(queue, _) = &pending {
+            if let Pending::Reply(queue, ..) = &pending {
                 self.replies.remove(&(*queue, lookup));
             }
             let settled = match answer {
@@ -402,7 +427,7 @@ mod tests {
     fn reply_holds_its_queue_until_it_is_answered_and_nothing_is_left() {
         let mut lookups = Lookups::default();
         let [one, other] = [1, 2].map(|stream| QueueId::Stream(StreamId::new(stream)));
-        let reply = |queue| Pending::Reply(queue, Id::from(1));
+        let reply = |queue| Pending::Reply(queue, Id::from(1), None);
         let [first, second, third] = [one, one, other].map(|queue| lookups.pend(reply(queue)));
         for (lookup, is_held) in [(first, true), (third, true), (second, false)] {
             assert!(lookups.holds(one));

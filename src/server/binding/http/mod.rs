@@ -49,7 +49,6 @@ pub(crate) use lookups::Halt;
 pub(crate) use read::{Posted, no_batches, wants_replies};
 pub(crate) use refusals::{Displaced, SHUTTING_DOWN};
 pub use store::MemoryStore;
-use validate::FieldValue;
 pub(crate) use validate::Refusal;
 
 use exchange::{Exchanges, Lost, Route};
@@ -62,7 +61,7 @@ use shares::Shares;
 use store::{Events, MemoryEvents};
 
 use crate::driver::{Fault, FaultKind, LookupId, Output, StoreAnswer, StreamId};
-use crate::http::{Fields, RequestHead, Verb, names};
+use crate::http::{Fields, RequestHead, Verb};
 use crate::json::{Json, Payload};
 use crate::protocol::{Era, Versions};
 use crate::server::clock::{Clock, Timer};
@@ -373,8 +372,7 @@ impl HttpBinding {
             }
             Halt::Forward(forward) => return self.forward(cx, stream, arrived, forward),
             Halt::Saved(lookup, status) => {
-                self.lookups
-                    .await_change(lookup, Pending::Empty(stream, status));
+                self.lookups.await_change(lookup, stream, status);
                 return self.exchanges.wait(stream, lookup, arrived);
             }
             Halt::Wait(wait) => wait,
@@ -470,6 +468,9 @@ impl HttpBinding {
         loop {
             let (lookup, ready) = self.lookups.next_ready()?;
             cx.clock.disarm(Timer::Lookup(lookup));
+            if let Ready::Change(pending, Settled::Done(false)) = &ready {
+                self.doubt(pending.session());
+            }
             match ready {
                 Ready::Session(stream, found) => {
                     let (_, mut arrived) = self.exchanges.take_waiting(stream)?;
@@ -483,19 +484,15 @@ impl HttpBinding {
                 Ready::Change(Pending::Alive(node), Settled::Done(false)) => {
                     return Some(Resumable::Cut(self.shared_with(node)));
                 }
-                Ready::Change(Pending::Alive(_) | Pending::Nobody, _) => {}
+                Ready::Change(Pending::Alive(_) | Pending::Nobody(_), _) => {}
                 Ready::Change(Pending::Forward(stream, forward), settled) => {
                     let request = self.forwarded(cx, stream, forward, settled);
                     if let Some((stream, arrived)) = request {
                         return Some(Resumable::Request(stream, Box::new(arrived)));
                     }
                 }
-                Ready::Change(Pending::Empty(stream, status), settled) => {
+                Ready::Change(Pending::Empty(stream, status, key), settled) => {
                     let (_, arrived) = self.exchanges.take_waiting(stream)?;
-                    let key = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
-                        FieldValue::This(id) => self.sessions.find(id),
-                        FieldValue::Absent | FieldValue::Unreadable => None,
-                    };
                     match self.unsaved(&settled, key) {
                         None => self.respond_empty(cx, stream, status, Fields::new()),
                         Some(refusal) => {
@@ -504,7 +501,7 @@ impl HttpBinding {
                         }
                     }
                 }
-                Ready::Change(Pending::Reply(queue, id), settled) => {
+                Ready::Change(Pending::Reply(queue, id, _), settled) => {
                     self.release_reply(cx, queue, id, &settled);
                 }
             }
@@ -518,6 +515,9 @@ impl HttpBinding {
 
     /// Forgets a look-up. Returns the queue whose messages wait for it.
     fn cancel_lookup(&mut self, lookup: LookupId, clock: &mut Clock) -> Option<QueueId> {
+        if self.lookups.leave_change(lookup) {
+            return None;
+        }
         clock.disarm(Timer::Lookup(lookup));
         let resuming = self.lookups.cancel(lookup)?;
         self.rank(resuming.key, clock);
