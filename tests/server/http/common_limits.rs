@@ -467,3 +467,25 @@ fn requests_that_the_server_answers_itself_need_no_place() {
     harness.respond(request, result(0));
     harness.finish();
 }
+
+#[test]
+fn request_whose_client_waits_for_the_store_to_resume_it_does_not_give_way() {
+    for is_lost_before in [false, true] {
+        let mut config = http_config(stored_http(1));
+        config.limits.requests = 1;
+        let mut harness = Harness::with_store(config, &Store::default());
+        let session = harness.open_session("2025-11-25");
+        let (stream, request) = harness.send_accepted(call(&session, 1));
+        let primer = harness.last_event_id(stream);
+        if is_lost_before {
+            harness.disconnect(stream);
+        }
+        harness.store.holds = true;
+        let waiting = harness.send(session.resume(&primer));
+        assert_eq!(harness.send_refused(modern_call(2)), (503, -32603));
+        harness.respond(request, result(0));
+        harness.answer_store();
+        assert_eq!(harness.result(waiting), result(0));
+        harness.finish();
+    }
+}

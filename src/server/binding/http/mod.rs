@@ -279,7 +279,7 @@ impl HttpBinding {
                     self.passed_client_gone(stream, node);
                 }
                 if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
-                    cx.outgoing.detach(queue);
+                    self.release_held(cx, queue);
                 }
                 return Gone::Forgotten;
             }
@@ -388,23 +388,6 @@ impl HttpBinding {
         self.rank(key, &cx.clock);
     }
 
-    /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
-    fn hold(&mut self, cx: &mut Context, queue: QueueId) {
-        self.refuse_older_resume(cx, queue);
-        if self.end_older(cx, queue) {
-            self.abandon(queue);
-        }
-        cx.outgoing.hold(queue);
-    }
-
-    /// Refuses the request that resumes a stream and still waits for the store, because a newer request takes its place.
-    fn refuse_older_resume(&mut self, cx: &mut Context, queue: QueueId) {
-        if let Some(older) = self.lookups.replaying(queue) {
-            let text = "a newer request for the same stream took the place of this one";
-            self.refuse_waiting(cx, older, text);
-        }
-    }
-
     /// Refuses a request that waits for the driver's store.
     fn refuse_waiting(&mut self, cx: &mut Context, stream: StreamId, text: &str) {
         let Some((lookup, arrived)) = self.exchanges.take_waiting(stream) else {
@@ -416,7 +399,7 @@ impl HttpBinding {
             return self.cut_passed(cx, stream, node);
         }
         if let Some(queue) = self.cancel_lookup(lookup, &mut cx.clock) {
-            cx.outgoing.detach(queue);
+            self.release_held(cx, queue);
         }
         let source = self.source_of(&arrived);
         self.refuse_exchange(cx, stream, source, Refusal::busy(text));

@@ -218,6 +218,35 @@ impl HttpBinding {
         self.carry(cx, stream, queue, accepts, Some(key));
     }
 
+    /// Lets the messages on a queue wait for a stream that is being resumed. A newer stream replaces the older.
+    pub(super) fn hold(&mut self, cx: &mut Context, queue: QueueId) {
+        self.refuse_older_resume(cx, queue);
+        self.end_older(cx, queue);
+        // A client waits for the messages, and the time that the store has is short.
+        if let QueueId::Stream(stream) = queue {
+            self.shares.abandoned.remove(&stream);
+        }
+        cx.outgoing.hold(queue);
+    }
+
+    /// Releases a queue that waited for a stream that is not resumed after all.
+    pub(super) fn release_held(&mut self, cx: &mut Context, queue: QueueId) {
+        cx.outgoing.detach(queue);
+        if let QueueId::Stream(stream) = queue {
+            if self.sessions.of(stream).is_some() {
+                self.abandon(queue);
+            }
+        }
+    }
+
+    /// Refuses the request that resumes a stream and still waits for the store, because a newer request takes its place.
+    fn refuse_older_resume(&mut self, cx: &mut Context, queue: QueueId) {
+        if let Some(older) = self.lookups.replaying(queue) {
+            let text = "a newer request for the same stream took the place of this one";
+            self.refuse_waiting(cx, older, text);
+        }
+    }
+
     /// Ends the stream that carries a queue, because a newer one takes its place. Returns whether there was one.
     pub(super) fn end_older(&mut self, cx: &mut Context, queue: QueueId) -> bool {
         let Some(older) = self.carrier(queue) else {
@@ -284,7 +313,7 @@ impl HttpBinding {
             Err(halt) => {
                 if let Halt::Refused(_) = halt {
                     if let Some(queue) = queue {
-                        cx.outgoing.detach(queue);
+                        self.release_held(cx, queue);
                     }
                     self.touch(Some(key), &mut cx.clock);
                 }
