@@ -1,8 +1,10 @@
 //! Sessions and messages that the driver keeps: its store answers late, in another order, with a failure, or never.
 
+use std::time::Duration;
+
 use everlink::protocol::Version;
 use everlink::server::{
-    Config, DriverStorage, EventStorage, Http, RefusalCause, SessionRecord, State, Storage,
+    Config, DriverStorage, EventStorage, Http, RefusalCause, Server, SessionRecord, State, Storage,
 };
 use everlink::{Change, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
@@ -795,4 +797,26 @@ fn session_that_ended_before_the_offer_keeps_it_from_no_other() {
     harness.publish(Change::List(List::Tools));
     assert_eq!(methods(&harness.messages(stream)), [TOOLS]);
     harness.finish();
+}
+
+/// Both deadlines pass while the process sleeps.
+#[test]
+fn session_that_ends_in_the_step_in_which_the_server_closes_leaves_the_store() {
+    let store = Store::default();
+    let mut http = stored_http(1);
+    http.session_idle = seconds(60);
+    let mut harness = Harness::with_store(http_config(http), &store);
+    let session = harness.open_session("2025-11-25");
+    harness.advance(Duration::from_millis(59_500));
+    let (unread, request) = harness.send_accepted(modern(1, "tools/call", json!({"name": "a"})));
+    harness.stop_reading(unread);
+    harness.respond(request, json!({"content": []}));
+    harness.shutdown();
+    harness.sleep(seconds(2));
+    harness.with_server(Server::handle_timeout);
+    assert_eq!(harness.server.state(), State::Closed);
+    let mut other = Harness::with_store(http_config(stored_http(2)), &store);
+    let gone = other.send(ping(&session, 1));
+    assert_eq!(other.status(gone), 404);
+    other.finish();
 }

@@ -240,6 +240,8 @@ impl HttpBinding {
     /// Ends all open exchanges. The streams of sessions finish orderly; all other exchanges are aborted.
     pub(crate) fn abort(&mut self, cx: &mut Context) {
         self.granted.clear();
+        // Requests to the store of this step are still carried out.
+        self.flush_store_requests(cx);
         self.lookups = Lookups::default();
         let exchanges = core::mem::take(&mut self.exchanges);
         let epoch = Epoch::FIRST;
