@@ -318,6 +318,18 @@ impl Server {
         })
     }
 
+    /// Whether a client watches exactly this URI.
+    pub(crate) fn is_watched_exactly(&self, uri: &str) -> bool {
+        self.watches.is_watched_without(None, uri)
+    }
+
+    /// Whether another client than this caller watches exactly this URI.
+    pub(crate) fn is_watched_without(&self, caller: &Caller, uri: &str) -> bool {
+        let shared = self.binding.shared_session();
+        let session = self.sessions.of_caller(caller, shared).ok();
+        self.watches.is_watched_without(session, uri)
+    }
+
     /// Tells the clients of this server of a change.
     pub(super) fn tell_watchers(&mut self, change: &Change) {
         let is_resource = matches!(change, Change::Resource { .. });

@@ -303,7 +303,10 @@ impl Server {
         if !arrived.names_session(self.cx.config.versions) {
             return Err(http::no_batches().into());
         }
-        let session = self.session_of(arrived)?;
+        let is_taken = self.cx.lifecycle.is_serving() || !http::wants_replies(&batch);
+        let session = self
+            .session_of(arrived)
+            .map_err(|halt| halt.of_new(is_taken))?;
         if !self.sessions.allows_batches(session) {
             return Err(http::no_batches().into());
         }
@@ -388,7 +391,8 @@ impl Server {
             let session = named
                 .map_err(Halt::Refused)
                 .and_then(|()| self.session_of(arrived));
-            let session = session.map_err(|halt| halt.to(&id))?;
+            let is_taken = self.cx.lifecycle.is_serving() || name == names::PING;
+            let session = session.map_err(|halt| halt.of_new(is_taken).to(&id))?;
             self.binding.use_session(session);
             self.binding
                 .open_exchange(&mut self.cx, stream, arrived.accepts, Some(session));

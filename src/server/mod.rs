@@ -301,18 +301,6 @@ impl Server {
         self.watches.is_watched(uri)
     }
 
-    /// Whether a client watches exactly this URI.
-    pub(crate) fn is_watched_exactly(&self, uri: &str) -> bool {
-        self.watches.is_watched_without(None, uri)
-    }
-
-    /// Whether another client than this caller watches exactly this URI.
-    pub(crate) fn is_watched_without(&self, caller: &Caller, uri: &str) -> bool {
-        let shared = self.binding.shared_session();
-        let session = self.sessions.of_caller(caller, shared).ok();
-        self.watches.is_watched_without(session, uri)
-    }
-
     /// The union of what all clients watch, with a copy of each URI. [`Event::Watching`] reports its changes.
     #[must_use]
     pub fn watched(&self) -> Watch {
@@ -369,7 +357,7 @@ impl Server {
         }
     }
 
-    /// Returns how many requests have no reply: those in flight and those that wait for the offer.
+    /// Returns how many requests are in flight or wait for the offer.
     fn open_requests(&self) -> usize {
         self.requests.in_flight() + self.offer.deferred().len()
     }
@@ -542,13 +530,16 @@ impl Server {
             return;
         }
         self.refuse_deferred(&unavailable());
-        self.binding.refuse_all_waiting(&mut self.cx);
+        for stream in self.binding.drain_over(&mut self.cx) {
+            self.disconnect(stream);
+        }
         self.requests.cut_short(&mut self.cx);
     }
 
     fn go_on_draining(&mut self) {
         let is_answered = self.requests.are_answered() && self.offer.deferred().is_empty();
-        if !is_answered || self.binding.has_waiting() {
+        let has_time = self.cx.clock.is_armed(Timer::Drain);
+        if !is_answered || self.binding.has_waiting(has_time) {
             return;
         }
         let shared = self.binding.shared_queue();
@@ -557,7 +548,7 @@ impl Server {
             && self.binding.are_exchanges_over();
         let remaining = Remaining {
             is_flushed,
-            has_time: self.cx.clock.is_armed(Timer::Drain),
+            has_time,
             is_flushing: self.cx.clock.is_armed(Timer::Flush),
         };
         match self.cx.lifecycle.after_replies(remaining) {

@@ -295,6 +295,7 @@ impl Binding {
         if let Some(http) = self.http_mut() {
             // Nothing more is sent on the standalone streams of sessions, and no client should wait on them (F-101).
             http.end_standalone_streams(cx);
+            http.end_passed_streams(cx);
             http.leave();
             // The clients of incomplete requests are told that these were not processed.
             http.refuse_all_arriving(cx);

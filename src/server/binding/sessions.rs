@@ -198,14 +198,13 @@ impl Binding {
         self.http_mut()?.next_ready(cx)
     }
 
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.http().is_some_and(HttpBinding::has_waiting)
+    pub(crate) fn has_waiting(&self, has_time: bool) -> bool {
+        self.http().is_some_and(|http| http.has_waiting(has_time))
     }
 
-    pub(crate) fn refuse_all_waiting(&mut self, cx: &mut Context) {
-        if let Some(http) = self.http_mut() {
-            http.refuse_all_waiting(cx);
-        }
+    pub(crate) fn drain_over(&mut self, cx: &mut Context) -> Vec<StreamId> {
+        self.http_mut()
+            .map_or_else(Vec::new, |http| http.drain_over(cx))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everlink::server::{Cancelled, Http, Limits, Progress, SsePaths};
+use everlink::server::{Cancelled, Http, Limits, Progress, SsePaths, State};
 use everlink::{Change, Input, List, StoreAnswer, StoreRequest};
 use serde_json::{Value, json};
 
@@ -670,4 +670,76 @@ fn record_that_the_store_refuses_is_noted_also_if_the_client_left() {
         assert_eq!(fleet.nodes[0].server.sessions(), 0, "{is_request}");
         fleet.finish();
     }
+}
+
+#[test]
+fn calls_that_other_servers_answer_have_the_time_of_the_drain() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let called = fleet.send(1, call(&session, 1));
+    let request = fleet.nodes[0].newest_request();
+    fleet.nodes[1].shutdown();
+    fleet.nodes[1].advance(seconds(4));
+    fleet.nodes[0].respond(request, json!({"content": []}));
+    fleet.settle();
+    assert_eq!(fleet.nodes[1].result(called)["content"], json!([]));
+    assert_eq!(fleet.nodes[1].server.state(), State::Closed);
+    fleet.finish();
+}
+
+#[test]
+fn call_that_another_server_has_not_answered_is_cut_and_given_up_at_the_drain_deadline() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let called = fleet.send(1, call(&session, 1));
+    fleet.nodes[1].shutdown();
+    fleet.nodes[1].advance(fleet.nodes[1].server.config().drain);
+    assert!(fleet.nodes[1].exchange(called).is_aborted());
+    assert_eq!(fleet.nodes[1].server.state(), State::Closed);
+    fleet.settle();
+    // The home looks for no other server any longer.
+    fleet.nodes[0].advance(seconds(2));
+    let requests = fleet.nodes[0].store.requests;
+    fleet.nodes[0].advance(seconds(5));
+    assert_eq!(fleet.nodes[0].store.requests, requests);
+    fleet.finish();
+}
+
+/// The reply waits for the store, which has longer than the last messages of a drain.
+#[test]
+fn handshake_that_waits_for_the_store_has_the_time_of_the_drain() {
+    let mut fleet = Fleet::new();
+    fleet.nodes[0].store.holds = true;
+    let begun = fleet.nodes[0].send(initialize_with("2025-11-25", &json!({})));
+    fleet.nodes[0].shutdown();
+    fleet.nodes[0].advance(seconds(4));
+    fleet.nodes[0].answer_store();
+    assert_eq!(fleet.nodes[0].status(begun), 200);
+    fleet.finish();
+}
+
+#[test]
+fn server_that_drains_passes_nothing_new_on_and_ends_passed_streams() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let called = fleet.send(1, call(&session, 1));
+    let request = fleet.nodes[0].newest_request();
+    let standalone = fleet.send(1, session.get());
+    fleet.nodes[1].shutdown();
+    fleet.settle();
+    assert!(fleet.nodes[1].is_over(standalone));
+    assert!(!fleet.nodes[1].exchange(standalone).is_aborted());
+    for new in [call(&session, 2), session.get()] {
+        let refused = fleet.send(1, new);
+        assert_eq!(fleet.nodes[1].status(refused), 503);
+    }
+    // What belongs to a call that runs is passed on.
+    let cancel = session.notification("notifications/cancelled", json!({"requestId": 1}));
+    let cancelled = fleet.send(1, cancel);
+    assert_eq!(fleet.nodes[1].status(cancelled), 202);
+    assert_eq!(fleet.nodes[0].cancellations()[0].0, request);
+    assert_eq!(fleet.nodes[0].requests().len(), 1);
+    assert!(fleet.nodes[1].is_over(called));
+    assert_eq!(fleet.nodes[1].server.state(), State::Closed);
+    fleet.finish();
 }

@@ -241,6 +241,7 @@ impl HttpBinding {
     pub(crate) fn abort(&mut self, cx: &mut Context) {
         self.granted.clear();
         // Requests to the store of this step are still carried out.
+        self.give_up_passed();
         self.flush_store_requests(cx);
         self.lookups = Lookups::default();
         let exchanges = core::mem::take(&mut self.exchanges);

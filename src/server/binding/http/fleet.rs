@@ -17,7 +17,8 @@ use crate::server::binding::http::config::Storage;
 use crate::server::binding::http::exchange::{Accepts, Arriving};
 use crate::server::binding::http::lookups::{Halt, Pending, Settled};
 use crate::server::binding::http::note::{self, Envelope, Note, PassedRequest};
-use crate::server::binding::http::validate::Refusal;
+use crate::server::binding::http::refusals::SHUTTING_DOWN;
+use crate::server::binding::http::validate::{Refusal, head_of_events};
 use crate::server::clock::{Clock, Timer};
 use crate::server::context::Context;
 use crate::server::event::Event;
@@ -41,8 +42,8 @@ pub(crate) struct Fleet {
     node: Option<u32>,
     /// When the others stop counting this server as alive. `None` if the driver does not report it.
     lease: Option<Instant>,
-    /// The exchanges of clients that are here, by the server that answers them. The value is the number of the next part of the response.
-    passed: BTreeMap<(u32, StreamId), u32>,
+    /// The exchanges of clients that are here, by the server that answers them.
+    passed: BTreeMap<(u32, StreamId), Passed>,
     /// How often this server looked whether the others are alive.
     looks: u32,
     /// The exchanges of clients that are at another server: its number, and the number that it has for the exchange. The last value is the number
@@ -80,6 +81,15 @@ impl Fleet {
             self.by_source.remove(&source);
         }
     }
+}
+
+/// An exchange that another server answers.
+#[derive(Default)]
+struct Passed {
+    /// The number of the next part of the response.
+    next: u32,
+    /// Whether it is the standalone stream of a session, which does not end by itself.
+    is_standalone: bool,
 }
 
 /// A server to which a request is passed on.
@@ -148,6 +158,12 @@ impl HttpBinding {
             let source = self.source_of(&arrived);
             return self.refuse_exchange(cx, stream, source, Refusal::busy(text));
         }
+        // Nothing new is taken while the server drains, and no client should wait on a standalone stream (F-101).
+        let is_standalone = arrived.wants_standalone();
+        if is_standalone && !cx.lifecycle.is_serving() {
+            let source = self.source_of(&arrived);
+            return self.refuse_exchange(cx, stream, source, Refusal::busy(SHUTTING_DOWN));
+        }
         let request = PassedRequest::new(stream.number(), &arrived);
         let note = Envelope::encode(node, Note::Request(Box::new(request)));
         let to = forward.to;
@@ -159,7 +175,11 @@ impl HttpBinding {
         });
         self.wait_for(stream, arrived, lookup, &mut cx.clock);
         // The response may come before the answer of the store.
-        self.fleet.passed.insert((to, stream), 0);
+        let passed = Passed {
+            next: 0,
+            is_standalone,
+        };
+        self.fleet.passed.insert((to, stream), passed);
         self.look_after_peers(cx);
     }
 
@@ -212,13 +232,13 @@ impl HttpBinding {
     /// Writes the response of another server, or a part of it. If a part is missing, the exchange is cut short.
     fn write_response(&mut self, cx: &mut Context, from: u32, part: Part<'_>) -> Noted {
         let stream = StreamId::new(part.stream);
-        let Some(next) = self.fleet.passed.get_mut(&(from, stream)) else {
+        let Some(passed) = self.fleet.passed.get_mut(&(from, stream)) else {
             return Noted::Stale;
         };
-        if *next != part.number {
+        if passed.next != part.number {
             return Noted::Abort(stream);
         }
-        *next += 1;
+        passed.next += 1;
         // The response overtook the answer of the store, which is no longer waited for.
         if let Some((lookup, arrived)) = self.exchanges.take_waiting(stream) {
             self.cancel_lookup(lookup, &mut cx.clock);
@@ -260,6 +280,39 @@ impl HttpBinding {
                 stream: stream.number(),
             };
             self.tell(Some(to), note);
+        }
+    }
+
+    /// Ends the standalone streams that other servers write, because this one takes nothing new.
+    pub(crate) fn end_passed_streams(&mut self, cx: &mut Context) {
+        let passed = self.fleet.passed.iter();
+        let standalone = passed.filter(|(_, passed)| passed.is_standalone);
+        let standalone: Vec<(u32, StreamId)> = standalone.map(|(of, _)| *of).collect();
+        for (to, stream) in standalone {
+            if self.exchanges.get(stream).is_some() {
+                self.passed_client_gone(stream, to);
+                self.set_head(stream, 200, head_of_events());
+                self.end_queue(cx, QueueId::Stream(stream));
+            }
+        }
+    }
+
+    /// The exchanges that other servers answer.
+    pub(crate) fn passed(&self) -> Vec<StreamId> {
+        let passed = self.fleet.passed.keys();
+        passed.map(|(_, stream)| *stream).collect()
+    }
+
+    /// Whether another server is to answer a call of a client that is here.
+    pub(crate) fn awaits_others(&self) -> bool {
+        let mut passed = self.fleet.passed.values();
+        passed.any(|passed| !passed.is_standalone)
+    }
+
+    /// Tells the other servers that the clients of all requests that were passed on are gone.
+    pub(super) fn give_up_passed(&mut self) {
+        for (to, stream) in self.fleet.passed.keys().copied().collect::<Vec<_>>() {
+            self.passed_client_gone(stream, to);
         }
     }
 
@@ -516,8 +569,7 @@ impl HttpBinding {
     /// are at others. The client of each is told with a connection that breaks, if it can be. Another server may become the home of each session.
     pub(crate) fn lease_over(&mut self) -> (Vec<StreamId>, Vec<StreamId>) {
         self.sessions.doubt_all();
-        let passed = self.fleet.passed.keys();
-        let passed = passed.map(|(_, stream)| *stream).collect();
+        let passed = self.passed();
         let taken: Vec<StreamId> = self.fleet.taken.keys().copied().collect();
         for stream in &taken {
             self.fleet.release(*stream);

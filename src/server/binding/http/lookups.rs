@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use crate::driver::{LookupId, SessionRecord, StoreAnswer, StoreRequest, StreamId};
 use crate::server::binding::http::fleet::Forward;
+use crate::server::binding::http::refusals::SHUTTING_DOWN;
 use crate::server::binding::http::stream::Resuming;
 use crate::server::binding::http::validate::Refusal;
 use crate::server::event::RefusalCause;
@@ -90,6 +91,14 @@ impl From<Refusal> for Halt {
 }
 
 impl Halt {
+    /// Refuses a new request that is to be passed on, if this server takes none.
+    pub(crate) fn of_new(self, is_serving: bool) -> Halt {
+        match self {
+            Halt::Forward(_) if !is_serving => Refusal::busy(SHUTTING_DOWN).into(),
+            halt @ (Halt::Forward(_) | Halt::Refused(_) | Halt::Saved(..) | Halt::Wait(_)) => halt,
+        }
+    }
+
     /// Names the message that a refusal answers.
     pub(crate) fn to(self, id: &Id) -> Halt {
         match self {
@@ -225,6 +234,11 @@ impl Lookups {
     pub(crate) fn holds(&self, queue: QueueId) -> bool {
         let mut replies = self.replies.range((queue, LookupId::from_number(0))..);
         replies.next().is_some_and(|(of, _)| *of == queue)
+    }
+
+    /// Whether any reply waits for a change.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.replies.is_empty()
     }
 
     /// Lets an empty response with this status wait for a change that nobody waited for.

@@ -405,11 +405,13 @@ impl HttpBinding {
         self.refuse_exchange(cx, stream, source, Refusal::busy(text));
     }
 
-    /// Refuses all requests that wait for the driver's store, because the server takes no more.
-    pub(crate) fn refuse_all_waiting(&mut self, cx: &mut Context) {
+    /// Refuses all requests that wait for the driver's store, because the time of the drain is over. Returns the exchanges that other servers
+    /// answer.
+    pub(crate) fn drain_over(&mut self, cx: &mut Context) -> Vec<StreamId> {
         while let Some(stream) = self.exchanges.next_waiting() {
             self.refuse_waiting(cx, stream, SHUTTING_DOWN);
         }
+        self.passed()
     }
 
     /// Lets a request wait for the driver's store, or for earlier requests in its session.
@@ -491,9 +493,10 @@ impl HttpBinding {
         }
     }
 
-    /// Whether any request waits for the driver's store.
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.exchanges.next_waiting().is_some()
+    /// Whether any request waits for the driver's store. While `has_time`, also whether a reply waits for it, or a call for another server.
+    pub(crate) fn has_waiting(&self, has_time: bool) -> bool {
+        let is_late = || self.lookups.holds_any() || self.awaits_others();
+        self.exchanges.next_waiting().is_some() || has_time && is_late()
     }
 
     /// Forgets a look-up. Returns the queue whose messages wait for it.

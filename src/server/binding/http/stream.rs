@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::driver::{LookupId, StoreRequest, StreamId};
-use crate::http::names;
+use crate::http::{Verb, names};
 use crate::protocol::Version;
 use crate::server::binding::http::HttpBinding;
 use crate::server::binding::http::exchange::{Accepts, Arriving};
@@ -386,6 +386,18 @@ impl HttpBinding {
             return Some(key.queue());
         }
         self.sessions.stream(key, name).map(QueueId::Stream)
+    }
+}
+
+impl Arriving {
+    /// Whether a client wants the standalone stream of its session.
+    pub(super) fn wants_standalone(&self) -> bool {
+        let name = match FieldValue::of(&self.fields, names::LAST_EVENT_ID) {
+            FieldValue::Absent => Some(STANDALONE),
+            FieldValue::This(id) => read_event_id(id).map(|(name, _)| name),
+            FieldValue::Unreadable => None,
+        };
+        self.verb == Verb::Get && name.is_some_and(is_standalone)
     }
 }
 

@@ -50,7 +50,7 @@ fn nothing_is_held_of_a_request_that_was_passed_on_in_vain() {
         http.halt(&mut cx, stream, arrived, forward);
         assert_eq!((http.granted.len(), http.exchanges.len()), (1, 1));
         if is_draining {
-            http.refuse_all_waiting(&mut cx);
+            assert!(http.drain_over(&mut cx).is_empty());
         } else {
             http.lookup_overdue(LookupId::from_number(1));
             assert!(http.next_ready(&mut cx).is_none());
