@@ -377,7 +377,10 @@ impl Server {
             self.binding.flush_store_requests(&mut self.cx);
             let output = match output {
                 Some(output) if self.binding.serves_others() => {
-                    self.binding.route(&mut self.cx, output, buf)
+                    let routed = self.binding.route(&mut self.cx, output, buf);
+                    // A drain may have waited for the client at the other server.
+                    self.settle();
+                    routed
                 }
                 unrouted => unrouted,
             };

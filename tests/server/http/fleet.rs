@@ -743,3 +743,18 @@ fn server_that_drains_passes_nothing_new_on_and_ends_passed_streams() {
     assert_eq!(fleet.nodes[1].server.state(), State::Closed);
     fleet.finish();
 }
+
+#[test]
+fn drain_ends_with_the_last_reply_to_a_client_of_another_server() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let called = fleet.send(1, call(&session, 1));
+    let request = fleet.nodes[0].newest_request();
+    fleet.nodes[0].shutdown();
+    assert_eq!(fleet.nodes[0].server.state(), State::Draining);
+    fleet.nodes[0].respond(request, json!({"content": []}));
+    assert_eq!(fleet.nodes[0].server.state(), State::Closed);
+    fleet.settle();
+    assert_eq!(fleet.nodes[1].result(called)["content"], json!([]));
+    fleet.finish();
+}
