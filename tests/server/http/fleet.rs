@@ -758,3 +758,28 @@ fn drain_ends_with_the_last_reply_to_a_client_of_another_server() {
     assert_eq!(fleet.nodes[1].result(called)["content"], json!([]));
     fleet.finish();
 }
+
+/// The third request needed no look-up when it arrived, and waits for its turn. Before that, the second one finds that the session moved.
+#[test]
+fn request_behind_one_that_finds_a_session_moved_is_passed_on_too() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    fleet.nodes[0].feed(lease());
+    fleet.nodes[0].advance(seconds(6));
+    fleet.nodes[0].store.holds = true;
+    let asked = [1, 2].map(|id| fleet.nodes[0].send(ping(&session, id)));
+    fleet.nodes[0].feed(lease());
+    fleet.nodes[0].answer_nth(0);
+    assert_eq!(fleet.nodes[0].status(asked[0]), 200);
+    let behind = fleet.nodes[0].send(ping(&session, 3));
+    assert_eq!(fleet.nodes[0].store.held.len(), 1, "it asks nothing");
+    fleet.nodes[0].store.leave();
+    let taken = fleet.nodes[1].send(ping(&session, 4));
+    assert_eq!(fleet.nodes[1].status(taken), 200);
+    fleet.nodes[0].answer_store();
+    fleet.settle();
+    for stream in [asked[1], behind] {
+        assert_eq!(fleet.nodes[0].status(stream), 200);
+    }
+    fleet.finish();
+}

@@ -70,8 +70,10 @@ impl HttpBinding {
                 !session.is_sse && (session.is_doubtful || !self.fleet.has_lease(clock.now()))
             }),
         };
+        let is_first = arrived.found.is_none();
         let record = match &arrived.found {
-            None if is_stored || self.lookups.has(id) => {
+            // A request that waited behind others asks the store itself if these ended the session here: it may have moved.
+            None | Some(Found::Unasked) if is_stored || is_first && self.lookups.has(id) => {
                 let (id, is_asked) = (id.into(), is_stored);
                 return Err(Halt::Wait(Wait::Session { id, is_asked }));
             }
