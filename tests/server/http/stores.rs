@@ -820,3 +820,15 @@ fn session_that_ends_in_the_step_in_which_the_server_closes_leaves_the_store() {
     assert_eq!(other.status(gone), 404);
     other.finish();
 }
+
+#[test]
+fn store_is_not_asked_for_a_session_with_an_id_that_no_server_makes() {
+    let mut harness = Harness::new(http_config(shared_http(1)));
+    for (len, is_asked) in [(256, true), (257, false)] {
+        let before = harness.store.requests;
+        let refused = harness.send(ping(&Session::new("x".repeat(len), "2025-11-25"), 1));
+        assert_eq!(harness.status(refused), 404);
+        assert_eq!(harness.store.requests > before, is_asked, "{len}");
+    }
+    harness.finish();
+}

@@ -27,6 +27,9 @@ use crate::wire::Id;
 pub(crate) const NO_SESSION_LEFT: &str =
     "as many clients as may be are here already; come back later";
 
+/// The longest id of a session for which a store is asked. The ids that servers make have 32 characters.
+const LONGEST_ID: usize = 256;
+
 /// The session that a request names.
 pub(crate) enum Lookup {
     Known(SessionKey),
@@ -53,6 +56,9 @@ impl HttpBinding {
     /// Finds the session that a request names.
     pub(crate) fn find_session(&self, clock: &Clock, arrived: &Arriving) -> Result<Lookup, Halt> {
         let id = match FieldValue::of(&arrived.fields, names::MCP_SESSION_ID) {
+            FieldValue::This(id) if id.len() > LONGEST_ID => {
+                return Err(Refusal::no_session().into());
+            }
             FieldValue::This(id) => id,
             // S-SESS-04: a request without a session id gets status 400.
             FieldValue::Absent | FieldValue::Unreadable => {
