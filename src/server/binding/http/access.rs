@@ -252,7 +252,8 @@ impl HttpBinding {
         let key = self.sessions.next_key();
         self.sessions
             .open(key, record.id.clone(), record.user.clone());
-        if let Events::Memory(events) = &self.events {
+        if let Events::Memory(events) = &mut self.events {
+            events.came_back(&record.id);
             let mut last_written = 0;
             let mut note = |number, _: &str| last_written = number;
             events.replay(&record.id, STANDALONE, 0, &mut note);
@@ -396,9 +397,16 @@ impl HttpBinding {
         cx.clock.disarm(Timer::Idle(key));
         self.shares.idle.set(key, None);
         let session = self.sessions.close(key);
-        let Some(session) = session.filter(|session| for_good && !session.is_sse) else {
+        let Some(session) = session.filter(|session| !session.is_sse) else {
             return;
         };
+        if !for_good {
+            // If it comes back, the numbers of its messages go on.
+            if let Events::Memory(events) = &mut self.events {
+                events.let_go(&session.id, self.limits.sessions);
+            }
+            return;
+        }
         self.lookups.session_ended(&session.id);
         match &mut self.events {
             Events::Memory(events) => events.forget(&session.id),

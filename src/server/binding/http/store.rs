@@ -54,8 +54,8 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store for at most `sessions` sessions. Beyond that, it drops the session that was stored first. Of each session it keeps
-    /// as much as `replay` says.
+    /// An empty store for at most `sessions` sessions. Beyond that, it drops the session that was stored first, with its messages. Of each
+    /// session it keeps as much as `replay` says. It keeps messages of at most as many sessions that are not in the store.
     #[must_use]
     pub const fn new(sessions: usize, replay: Replay) -> MemoryStore {
         MemoryStore {
@@ -94,6 +94,9 @@ impl MemoryStore {
                 ..
             } => {
                 self.events.append(&session, stream, Some(number), &message);
+                if !self.sessions.has(&session) {
+                    self.events.let_go(&session, self.sessions.most);
+                }
                 return None;
             }
             StoreRequest::Find { session, .. } => {
@@ -111,7 +114,11 @@ impl MemoryStore {
                 return None;
             }
             StoreRequest::Put { record, is_new, .. } => {
-                StoreAnswer::Done(self.sessions.put(*record, is_new))
+                let is_stored = self.sessions.put(*record, is_new);
+                if let Some(dropped) = self.sessions.dropped.take() {
+                    self.events.forget(&dropped);
+                }
+                StoreAnswer::Done(is_stored)
             }
             StoreRequest::Remove { session, .. } => {
                 self.sessions.remove(&session);
@@ -157,6 +164,8 @@ struct MemorySessions {
     order: BTreeMap<u64, Box<str>>,
     next: u64,
     most: usize,
+    /// The session that was dropped for the one that was stored last.
+    dropped: Option<Box<str>>,
 }
 
 impl MemorySessions {
@@ -166,6 +175,7 @@ impl MemorySessions {
             order: BTreeMap::new(),
             next: 0,
             most,
+            dropped: None,
         }
     }
 }
@@ -196,11 +206,16 @@ impl MemorySessions {
         self.records.insert(record.id.clone(), (self.next, record));
         self.next += 1;
         if self.records.len() > self.most {
-            if let Some((_, oldest)) = self.order.pop_first() {
-                self.records.remove(&oldest);
+            self.dropped = self.order.pop_first().map(|(_, oldest)| oldest);
+            if let Some(oldest) = &self.dropped {
+                self.records.remove(oldest);
             }
         }
         true
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.records.contains_key(id)
     }
 
     /// Finds a session. This server becomes its home, unless its home still serves sessions.
@@ -232,6 +247,12 @@ pub(crate) struct MemoryEvents {
     replay: Replay,
     /// Bytes of all kept messages.
     bytes: usize,
+    /// The sessions that may come back, but need not, in the order in which they were let go.
+    let_go: BTreeMap<u64, Arc<str>>,
+    /// The number of sessions that were let go.
+    times: u64,
+    /// The last number of any session that was let go and then forgotten. If such a session comes back, its numbers grow from there.
+    floor: u64,
 }
 
 /// A message with its number. `None` stands for a message that is too long to keep.
@@ -249,6 +270,8 @@ struct Kept {
     /// The number of kept messages.
     messages: usize,
     bytes: usize,
+    /// The place of the session among those that were let go.
+    place: Option<u64>,
 }
 
 impl Kept {
@@ -291,6 +314,9 @@ impl MemoryEvents {
             by_weight: BTreeSet::new(),
             replay,
             bytes: 0,
+            let_go: BTreeMap::new(),
+            times: 0,
+            floor: 0,
         }
     }
 
@@ -317,7 +343,12 @@ impl MemoryEvents {
     ) -> u64 {
         let known = self.sessions.get_key_value(session);
         let session: Arc<str> = known.map_or_else(|| session.into(), |(known, _)| known.clone());
-        let kept = self.sessions.entry(session.clone()).or_default();
+        let floor = self.floor;
+        let new = || Kept {
+            last: floor,
+            ..Kept::default()
+        };
+        let kept = self.sessions.entry(session.clone()).or_insert_with(new);
         let before = kept.bytes;
         kept.last += 1;
         let number = number.unwrap_or(kept.last);
@@ -378,7 +409,41 @@ impl MemoryEvents {
     /// Forgets a session that is over.
     pub(crate) fn forget(&mut self, session: &str) {
         if let Some((session, kept)) = self.sessions.remove_entry(session) {
+            if let Some(place) = kept.place {
+                self.let_go.remove(&place);
+            }
             self.weigh(session, kept.bytes, 0);
+        }
+    }
+
+    /// Notes that a session may never come back. Of more than `most` such sessions, the one that was let go first is forgotten.
+    pub(crate) fn let_go(&mut self, session: &str, most: usize) {
+        let Some((session, _)) = self.sessions.get_key_value(session) else {
+            return;
+        };
+        let session = session.clone();
+        if let Some(kept) = self.sessions.get_mut(&session) {
+            if kept.place.is_none() {
+                self.times += 1;
+                kept.place = Some(self.times);
+                self.let_go.insert(self.times, session);
+            }
+        }
+        while self.let_go.len() > most {
+            let Some((_, oldest)) = self.let_go.pop_first() else {
+                break;
+            };
+            let last = self.sessions.get(&oldest).map_or(0, |kept| kept.last);
+            self.floor = self.floor.max(last);
+            self.forget(&oldest);
+        }
+    }
+
+    /// Notes that a session came back, if it was let go.
+    pub(crate) fn came_back(&mut self, session: &str) {
+        let kept = self.sessions.get_mut(session);
+        if let Some(place) = kept.and_then(|kept| kept.place.take()) {
+            self.let_go.remove(&place);
         }
     }
 }
@@ -398,6 +463,7 @@ mod tests {
     use alloc::format;
     use alloc::string::String;
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use super::*;
     use crate::driver::LookupId;
@@ -652,5 +718,63 @@ mod tests {
                 .is_none()
         );
         assert!(store.events.sessions.is_empty());
+    }
+
+    /// A session that was let go may come back: its messages are still there, or else its numbers go on beyond them.
+    #[test]
+    fn sessions_that_were_let_go_are_bounded_and_no_number_comes_twice() {
+        let mut events = MemoryEvents::new(Replay::default());
+        for n in 0..100 {
+            let session = format!("{n}");
+            let number = events.append(&session, 0, None, "a");
+            events.append(&session, 0, None, "b");
+            assert!(n < 9 || number > 2);
+            events.let_go(&session, 8);
+            events.let_go(&session, 8);
+            assert!(events.sessions.len() <= 9);
+        }
+        events.came_back("99");
+        events.came_back("98");
+        events.forget("97");
+        for n in 100..120 {
+            let session = format!("{n}");
+            events.append(&session, 0, None, "a");
+            events.let_go(&session, 8);
+        }
+        assert_eq!((events.sessions.len(), events.let_go.len()), (10, 8));
+        assert!(events.append("0", 0, None, "c") > 2);
+    }
+
+    #[test]
+    fn messages_of_a_session_leave_the_store_with_it() {
+        let mut store = MemoryStore::new(2, Replay::default());
+        let append = |store: &mut MemoryStore, session: &str| {
+            let append = StoreRequest::Append {
+                session: session.into(),
+                stream: 0,
+                number: 1,
+                message: "a".into(),
+                keep: Duration::MAX,
+            };
+            assert!(store.carry_out(1, append).is_none());
+        };
+        for n in 0..10 {
+            let session = format!("{n}");
+            let record = SessionRecord::new(&*session, Version::V2025_11_25);
+            let put = StoreRequest::Put {
+                lookup: None,
+                record: Box::new(record),
+                is_new: true,
+                keep: Duration::MAX,
+            };
+            store.carry_out(1, put);
+            append(&mut store, &session);
+            assert!(store.events.sessions.len() <= 2);
+        }
+        // Servers may go on to write to sessions that were dropped.
+        for n in 0..10 {
+            append(&mut store, &format!("{n}"));
+        }
+        assert_eq!(store.events.sessions.len(), 4);
     }
 }
