@@ -832,3 +832,28 @@ fn store_is_not_asked_for_a_session_with_an_id_that_no_server_makes() {
     }
     harness.finish();
 }
+
+/// A slow store must not make the short requests of others fail.
+#[test]
+fn long_request_that_waits_for_the_store_gives_way_to_a_short_one() {
+    let mut config = http_config(shared_http(1));
+    config.limits.message_bytes = 20_000;
+    config.limits.body_bytes = 20_000;
+    let mut harness = Harness::new(config);
+    harness.store.holds = true;
+    let padded = |len| json!({"name": "slow", "pad": "x".repeat(len)});
+    let unknown = Session::new("a", "2025-11-25");
+    let shorter = harness.send(unknown.post(1, "tools/call", padded(5_000)));
+    let longer = harness.send(unknown.post(2, "tools/call", padded(9_000)));
+    let arriving = harness.begin(&modern(3, "tools/call", padded(8_000)));
+    harness.body(arriving, &[b' '; 8_000]);
+    assert_eq!(harness.status(longer), 503);
+    assert!(!harness.is_answered(shorter) && !harness.is_answered(arriving));
+    harness.answer_with(StoreAnswer::Session(None));
+    assert_eq!(harness.status(shorter), 404);
+    // The answer for the request that was refused is stale.
+    let stale = harness.server.stats().stale_inputs;
+    harness.answer_store();
+    assert_eq!(harness.server.stats().stale_inputs, stale + 1);
+    harness.finish();
+}

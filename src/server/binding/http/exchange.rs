@@ -3,7 +3,7 @@
 //! Does not depend on messages. Uses only the keys of sessions.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -11,6 +11,7 @@ use crate::driver::{Instant, LookupId, StreamId};
 use crate::http::{Fields, Verb};
 use crate::protocol::TraceContext;
 use crate::server::binding::http::lookups::Found;
+use crate::server::binding::http::shares::LIGHT;
 use crate::server::binding::http::table::{self, Cue, Phase};
 use crate::server::origin::{QueueId, SessionKey};
 
@@ -150,6 +151,8 @@ pub(crate) struct Exchanges {
     unread: BTreeMap<StreamId, (usize, u32)>,
     /// Bytes of the requests that are arriving or waiting.
     bytes: usize,
+    /// The requests with long bodies that can be refused because of them: nothing of them was processed.
+    long: BTreeSet<(usize, StreamId)>,
 }
 
 /// The part of an exchange that is lost with its client.
@@ -176,13 +179,30 @@ impl Exchanges {
     /// Appends to the body of a request. Returns its length, and the bytes of all arriving requests. `None` if the request is not arriving.
     pub(crate) fn grow(&mut self, stream: StreamId, bytes: &[u8]) -> Option<(usize, usize)> {
         let arriving = self.reading.get_mut(&stream)?;
+        let before = arriving.body.len();
         arriving.body.extend_from_slice(bytes);
+        let len = arriving.body.len();
         self.bytes += bytes.len();
-        Some((arriving.body.len(), self.bytes))
+        self.measure(stream, before, len);
+        Some((len, self.bytes))
     }
 
-    /// Returns the arriving request that holds the most bytes. `None` if no request is arriving.
+    /// Notes that the body of a request that can be refused grew or shrank.
+    fn measure(&mut self, stream: StreamId, before: usize, now: usize) {
+        if before > LIGHT {
+            self.long.remove(&(before, stream));
+        }
+        if now > LIGHT {
+            self.long.insert((now, stream));
+        }
+    }
+
+    /// Returns the request with the longest body that arrives, or waits and can be refused. `None` if no request is arriving.
     pub(crate) fn largest(&self) -> Option<StreamId> {
+        if let Some((_, stream)) = self.long.last() {
+            return Some(*stream);
+        }
+        // Only with limits that are smaller than the default are many short bodies too much.
         let reading = self.reading.iter();
         let largest = reading.max_by_key(|(_, arriving)| arriving.bytes());
         largest.map(|(stream, _)| *stream)
@@ -192,6 +212,7 @@ impl Exchanges {
     pub(crate) fn take(&mut self, stream: StreamId) -> Option<Arriving> {
         let arriving = self.reading.remove(&stream)?;
         self.bytes -= arriving.bytes();
+        self.measure(stream, arriving.body.len(), 0);
         Some(arriving)
     }
 
@@ -209,10 +230,22 @@ impl Exchanges {
 
 /// # While the driver's store is asked
 impl Exchanges {
-    /// Lets a request wait whose body is complete. It counts as arriving, but does not give way to others.
+    /// Lets a request wait whose body is complete. It counts as arriving.
     pub(crate) fn wait(&mut self, stream: StreamId, lookup: LookupId, arrived: Arriving) {
         self.bytes += arrived.bytes();
         self.waiting.insert(stream, (lookup, arrived));
+    }
+
+    /// Lets a request that waits give way to others, because nothing of it was processed.
+    pub(crate) fn may_give_way(&mut self, stream: StreamId) {
+        if let Some((_, arrived)) = self.waiting.get(&stream) {
+            self.measure(stream, 0, arrived.body.len());
+        }
+    }
+
+    /// Whether a request waits for the driver's store.
+    pub(crate) fn is_waiting(&self, stream: StreamId) -> bool {
+        self.waiting.contains_key(&stream)
     }
 
     /// Returns the oldest request that waits for an answer of the store. `None` if no request waits.
@@ -225,6 +258,7 @@ impl Exchanges {
         table::next(self.phase(stream)?, Cue::Found)?;
         let (lookup, arrived) = self.waiting.remove(&stream)?;
         self.bytes -= arrived.bytes();
+        self.measure(stream, arrived.body.len(), 0);
         Some((lookup, arrived))
     }
 }
@@ -307,7 +341,7 @@ impl Exchanges {
         }
         let is_reading = self.reading.contains_key(&stream);
         let is_unread = self.unread.contains_key(&stream);
-        if self.waiting.contains_key(&stream) {
+        if self.is_waiting(stream) {
             return Some(WAITING);
         }
         let phase = is_reading.then_some(Phase::Reading);

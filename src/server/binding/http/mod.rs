@@ -226,13 +226,19 @@ impl HttpBinding {
         self.exchanges.len() >= self.limits.exchanges
     }
 
-    /// Refuses the largest arriving request if all of them together are too large. Clients that send little are not affected.
+    /// Refuses the largest request that arrives or waits for its session if all of them together are too large. Clients that send little are
+    /// not affected.
     fn refuse_overrun(&mut self, cx: &mut Context, arriving: usize) {
         if arriving <= self.limits.body_bytes.max(self.limits.message_bytes) {
             return;
         }
-        if let Some(largest) = self.exchanges.largest() {
-            self.refuse_arriving(cx, largest, Refusal::busy("too much arrives at once"));
+        let text = "too much arrives at once";
+        match self.exchanges.largest() {
+            Some(largest) if self.exchanges.is_waiting(largest) => {
+                self.refuse_waiting(cx, largest, text);
+            }
+            Some(largest) => self.refuse_arriving(cx, largest, Refusal::busy(text)),
+            None => {}
         }
     }
 
@@ -418,6 +424,7 @@ impl HttpBinding {
     fn wait(&mut self, stream: StreamId, arrived: Arriving, wait: Wait, clock: &mut Clock) {
         let (lookup, is_asked) = self.lookups.wait(stream, wait);
         self.exchanges.wait(stream, lookup, arrived);
+        self.exchanges.may_give_way(stream);
         if is_asked {
             self.arm_lookup(lookup, clock);
         }

@@ -9,7 +9,7 @@ use crate::server::origin::SessionKey;
 
 /// A response with no more unread bytes than this is not counted. With 4 KiB, the default 4,096 exchanges hold at most a quarter of the
 /// limit uncounted, and most responses are never counted.
-const LIGHT: usize = 4 << 10;
+pub(crate) const LIGHT: usize = 4 << 10;
 
 /// Most clients finish their handshake within this time.
 const HANDSHAKE: Duration = Duration::from_secs(2);
