@@ -20,6 +20,7 @@ use crate::server::requests::asking::Addressee;
 use crate::server::requests::checks::check_params;
 use crate::server::requests::reply::{InputRequired, Progress, Verdict};
 use crate::server::session::LegacySession;
+use crate::server::session::deferred::DeferredMessage;
 use crate::wire::ErrorObject;
 
 /// # Requests
@@ -562,6 +563,21 @@ impl Server {
     /// This method is for calls that arrive before any client asked for the list.
     pub fn tools(&mut self, now: Instant, list: &Payload) {
         self.act(now, |server| server.binding.set_tools(list));
+    }
+
+    /// Refuses all requests that wait for the offer.
+    pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
+        while let Some(message) = self.offer.deferred_mut().pop() {
+            self.refuse_message(message, error.clone());
+        }
+    }
+
+    /// Refuses a message that waited for the offer.
+    pub(super) fn refuse_message(&mut self, message: DeferredMessage, error: ErrorObject) {
+        if let DeferredMessage::Request { from, id, .. } = message {
+            self.cx.outgoing.reply_done(from.queue);
+            self.binding.refuse(&mut self.cx, from.queue, id, error);
+        }
     }
 
     /// Starts the shutdown. The server takes no new requests and ends all watches. The requests in flight have [`Config::drain`](crate::server::Config::drain) to finish.

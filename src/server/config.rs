@@ -243,7 +243,8 @@ impl Default for Cache {
 pub struct Limits {
     /// The longest message, in bytes. Default: 16 MiB, above any text and enough for an image.
     pub message_bytes: usize,
-    /// Requests without a reply. Default: 1,024; further ones are refused.
+    /// Requests without a reply, including those that wait for the offer. Default: 1,024; further ones are refused. Over HTTP, they are
+    /// divided as [`requests_each`](Limits::requests_each) says.
     pub requests: usize,
     /// Requests without a reply in one session over HTTP. Default: 512, half of all; further ones are refused. When all
     /// [`requests`](Limits::requests) are in use, requests whose client no longer waits are cancelled first. Next is the oldest of the

@@ -236,10 +236,20 @@ impl Server {
 
     /// Makes room for one more request of this sender.
     fn check_room(&mut self, from: &Origin) -> Result<(), ErrorObject> {
-        let deferred = self.offer.deferred().len();
+        let (deferred, sender) = (self.offer.deferred(), from.holder.as_ref());
+        let all = deferred.len();
+        let mine = sender.map_or(0, |s| deferred.held_by(s) + self.requests.held_by(s));
         let next_abandoned = || self.binding.next_abandoned();
-        self.requests
-            .make_room(&mut self.cx, from.holder.as_ref(), deferred, next_abandoned)
+        let requests = &mut self.requests;
+        if requests.make_room(&mut self.cx, (sender, mine), all, next_abandoned)? {
+            return Ok(());
+        }
+        let Some(displaced) = self.offer.deferred_mut().displace(mine) else {
+            return Err(admission::too_many(self.cx.config.limits.requests));
+        };
+        self.cx.stats.displaced += 1;
+        self.refuse_message(displaced, admission::displaced());
+        Ok(())
     }
 
     /// Defers a request until the offer is known.
@@ -448,16 +458,6 @@ impl Server {
     fn forget_deferred(&mut self, scope: IdScope) {
         for queue in self.offer.deferred_mut().cancel_all(scope) {
             self.cx.outgoing.reply_done(queue);
-        }
-    }
-
-    pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
-        while let Some(message) = self.offer.deferred_mut().pop() {
-            if let DeferredMessage::Request { from, id, .. } = message {
-                self.cx.outgoing.reply_done(from.queue);
-                self.binding
-                    .refuse(&mut self.cx, from.queue, id, error.clone());
-            }
         }
     }
 }

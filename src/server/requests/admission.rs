@@ -196,6 +196,12 @@ pub(crate) fn unavailable() -> ErrorObject {
     ErrorObject::new(code::INTERNAL_ERROR, text)
 }
 
+/// The error for a request that waited for the offer, and gave way to another.
+pub(crate) fn displaced() -> ErrorObject {
+    let text = "too many requests wait, and others needed the place of this one, which was not served; ask again later";
+    ErrorObject::new(code::INTERNAL_ERROR, text)
+}
+
 /// The error for a request when as many as `most` are in flight.
 pub(crate) fn too_many(most: usize) -> ErrorObject {
     let text = alloc::format!("{most} requests are not answered yet; ask again when some are");

@@ -13,7 +13,7 @@ use crate::server::misuse::Misuse;
 use crate::server::origin::{IdScope, QueueId, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame, Signal};
 use crate::server::outgoing::writer::MessageWriter;
-use crate::server::requests::admission::{self, Round, too_many};
+use crate::server::requests::admission::{self, Round};
 use crate::server::requests::params::Params;
 use crate::server::requests::places::Holder;
 use crate::server::requests::reply::{Progress, Verdict, excerpt_of};
@@ -82,19 +82,19 @@ impl Requests {
         Ok(())
     }
 
-    /// Checks whether `sender` may have one more request in flight, beside `deferred` that wait for the offer. Each session has a share of
-    /// its own. If all places are taken, requests whose client no longer waits are cancelled; `next_abandoned` names their streams.
-    /// Otherwise the holder with most requests loses one, if it has more than the sender would have. On a byte stream, there is no other.
+    /// Checks whether `sender` may have one more request beside the `mine` that it has. `deferred` requests of all clients wait for the
+    /// offer. Each session has a share of its own. If all places are taken, requests whose client no longer waits are cancelled;
+    /// `next_abandoned` names their streams. Otherwise the holder with most requests in flight loses one, if it has more than the sender
+    /// would have. On a byte stream, there is no other. Returns whether there is room.
     pub(crate) fn make_room(
         &mut self,
         cx: &mut Context,
-        sender: Option<&Arc<Holder>>,
+        (sender, mine): (Option<&Arc<Holder>>, usize),
         deferred: usize,
         mut next_abandoned: impl FnMut() -> Option<(StreamId, SessionKey)>,
-    ) -> Result<(), ErrorObject> {
+    ) -> Result<bool, ErrorObject> {
         let limits = &cx.config.limits;
         let (most, most_each) = (limits.requests, limits.requests_each);
-        let mine = sender.map_or(0, |sender| self.places.count(sender));
         if sender.is_some_and(|sender| matches!(**sender, Holder::Session(_))) && mine >= most_each
         {
             let text = alloc::format!(
@@ -103,7 +103,7 @@ impl Requests {
             return Err(ErrorObject::new(code::INTERNAL_ERROR, text));
         }
         if self.in_flight() + deferred < most {
-            return Ok(());
+            return Ok(true);
         }
         // The number of requests in one session bounds this loop.
         while let Some((stream, session)) = next_abandoned() {
@@ -112,13 +112,12 @@ impl Requests {
                 for request in abandoned {
                     self.displace(cx, request);
                 }
-                return Ok(());
+                return Ok(true);
             }
         }
         let heaviest = self.places.of_heaviest(mine);
-        heaviest
-            .map(|request| self.displace(cx, request))
-            .ok_or_else(|| too_many(most))
+        let displaced = heaviest.map(|request| self.displace(cx, request));
+        Ok(displaced.is_some())
     }
 
     /// Cancels a request to make room. Its client gets an error, now or when it comes back.

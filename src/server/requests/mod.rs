@@ -209,7 +209,7 @@ pub(crate) struct Requests {
     /// The number of open requests that want log messages from each level on. Their clients wait, and the application works on them.
     levels: Sorted<LogLevel, usize>,
     /// The requests that clients over HTTP wait for.
-    places: Places,
+    places: Places<RequestId>,
     asks: Asks,
     tokens: StateTokens,
     /// The longest message.
@@ -247,6 +247,11 @@ impl Requests {
         if let Some(holder) = &arrival.holder {
             self.places.take(holder, request);
         }
+    }
+
+    /// The number of requests that a client waits for.
+    pub(crate) fn held_by(&self, holder: &Arc<Holder>) -> usize {
+        self.places.count(holder)
     }
 
     /// The number of requests that their clients wait for.

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::{IpAddr, Ipv6Addr};
 
-use crate::driver::RequestId;
 use crate::server::origin::SessionKey;
 use crate::util::Arc;
 
@@ -31,33 +30,38 @@ impl Holder {
     }
 }
 
-/// The requests of each holder. A server on a byte stream has one client, and counts nothing here.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    of: BTreeMap<Arc<Holder>, BTreeSet<RequestId>>,
+/// The requests of each holder, by their numbers `T`. A server on a byte stream has one client, and counts nothing here.
+#[derive(Debug)]
+pub(crate) struct Places<T> {
+    of: BTreeMap<Arc<Holder>, BTreeSet<T>>,
     /// The holders, ordered by the number of their requests.
     by_count: BTreeSet<(usize, Arc<Holder>)>,
 }
 
-impl Places {
+impl<T> Default for Places<T> {
+    fn default() -> Places<T> {
+        Places {
+            of: BTreeMap::new(),
+            by_count: BTreeSet::new(),
+        }
+    }
+}
+
+impl<T: Copy + Ord> Places<T> {
     /// The number of requests of this holder.
     pub(crate) fn count(&self, holder: &Arc<Holder>) -> usize {
         self.of.get(holder).map_or(0, BTreeSet::len)
     }
 
-    pub(crate) fn take(&mut self, holder: &Arc<Holder>, request: RequestId) {
+    pub(crate) fn take(&mut self, holder: &Arc<Holder>, request: T) {
         self.change(holder, |requests| requests.insert(request));
     }
 
-    pub(crate) fn free(&mut self, holder: &Arc<Holder>, request: RequestId) {
+    pub(crate) fn free(&mut self, holder: &Arc<Holder>, request: T) {
         self.change(holder, |requests| requests.remove(&request));
     }
 
-    fn change(
-        &mut self,
-        holder: &Arc<Holder>,
-        change: impl FnOnce(&mut BTreeSet<RequestId>) -> bool,
-    ) {
+    fn change(&mut self, holder: &Arc<Holder>, change: impl FnOnce(&mut BTreeSet<T>) -> bool) {
         let mut requests = self.of.remove(holder).unwrap_or_default();
         let mut place = (requests.len(), holder.clone());
         self.by_count.remove(&place);
@@ -70,7 +74,7 @@ impl Places {
     }
 
     /// The oldest request of the holder that has most, if it has more than a sender with one more than `mine` would have.
-    pub(crate) fn of_heaviest(&self, mine: usize) -> Option<RequestId> {
+    pub(crate) fn of_heaviest(&self, mine: usize) -> Option<T> {
         let (count, holder) = self.by_count.last()?;
         let requests = self.of.get(holder).filter(|_| *count > mine + 1)?;
         requests.first().copied()
@@ -103,7 +107,7 @@ mod tests {
     fn oldest_request_of_the_holder_with_most_gives_way_and_nothing_is_left() {
         let mut places = Places::default();
         let user = |name: &str| Arc::new(Holder::User(name.into()));
-        let [one, two, three] = [1, 2, 3].map(RequestId::from_number);
+        let [one, two, three] = [1, 2, 3];
         let (ann, eve) = (user("ann"), user("eve"));
         places.take(&eve, two);
         places.take(&ann, three);

@@ -8,6 +8,8 @@ use crate::json::Payload;
 use crate::protocol::code;
 use crate::protocol::method::names;
 use crate::server::origin::{IdScope, Origin, QueueId, SessionKey, WireId};
+use crate::server::requests::places::{Holder, Places};
+use crate::util::Arc;
 use crate::wire::SHORT;
 use crate::wire::{ErrorObject, Id};
 
@@ -61,6 +63,8 @@ pub(crate) struct Deferred {
     initialized: BTreeMap<SessionKey, u64>,
     /// The number of replies that are to come on each queue.
     queues: BTreeMap<QueueId, usize>,
+    /// The requests of each client.
+    places: Places<u64>,
     bytes: usize,
 }
 
@@ -101,12 +105,26 @@ impl Deferred {
             DeferredMessage::Request { from, id, .. } => {
                 self.by_wire.insert(from.wire(id.clone()), number);
                 *self.queues.entry(from.queue).or_default() += 1;
+                if let Some(holder) = &from.holder {
+                    self.places.take(holder, number);
+                }
                 if let Some(session) = from.session.filter(|_| message.is_initialize()) {
                     *self.initializes.entry(session).or_default() += 1;
                 }
             }
         }
         self.entries.insert(number, message);
+    }
+
+    /// The number of requests of a client.
+    pub(crate) fn held_by(&self, holder: &Arc<Holder>) -> usize {
+        self.places.count(holder)
+    }
+
+    /// Removes and returns the oldest request of the client that has most, if it has more than one with `mine` and another would have.
+    pub(crate) fn displace(&mut self, mine: usize) -> Option<DeferredMessage> {
+        let number = self.places.of_heaviest(mine)?;
+        self.remove(number)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -180,6 +198,9 @@ impl Deferred {
             DeferredMessage::Request { from, id, .. } => {
                 self.by_wire.remove(&from.wire(id.clone()));
                 one_less(&mut self.queues, from.queue);
+                if let Some(holder) = &from.holder {
+                    self.places.free(holder, number);
+                }
                 if let Some(session) = from.session.filter(|_| message.is_initialize()) {
                     one_less(&mut self.initializes, session);
                 }

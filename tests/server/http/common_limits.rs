@@ -333,6 +333,29 @@ fn one_request() -> Config {
     config
 }
 
+/// While the offer is not known, requests wait, and count for their clients like those in flight.
+#[test]
+fn requests_that_wait_for_the_offer_are_divided_among_the_clients() {
+    let mut config = config();
+    let offer = config.offer.take().expect("an offer");
+    config.limits.requests = 3;
+    let mut harness = Harness::new(config);
+    let from = |id, address: &str| modern_call(id).coming_from(address);
+    let waiting = [1, 2, 3].map(|id| harness.send(from(id, "192.0.2.1")));
+    let other = harness.send(from(4, "192.0.2.2"));
+    assert_eq!(harness.status(waiting[0]), 503);
+    assert_eq!(harness.json(waiting[0])["id"], 1);
+    assert_eq!(harness.server.stats().displaced, 1);
+    // The other client would now have as many as the first.
+    assert_eq!(harness.send_refused(from(5, "192.0.2.2")), (503, -32603));
+    harness.with_server(|server, now| server.offer(now, offer));
+    assert_eq!(harness.requests().len(), 3);
+    for stream in [waiting[1], waiting[2], other] {
+        assert!(!harness.is_answered(stream));
+    }
+    harness.finish();
+}
+
 #[test]
 fn request_whose_client_came_back_does_not_give_way() {
     let mut harness = Harness::new(one_request());
