@@ -263,7 +263,8 @@ pub struct Limits {
     /// Bytes of events that are not polled yet. Default: 4 MiB; above it, no input is wanted.
     pub undelivered_bytes: usize,
     /// Asks that are open at once, and requests that wait for their next round. Default: 64 of each. Over HTTP, the asks are counted for
-    /// each session, and as many requests as [`requests`](Limits::requests) may wait for a round.
+    /// each session, and as many requests as [`requests`](Limits::requests) may wait for a round. Beyond it, the oldest of the client that
+    /// has most is cancelled, if it has more than the client that is asked would have.
     pub asks: usize,
     /// Rounds of asks in one request. Default: 10.
     pub input_rounds: u32,

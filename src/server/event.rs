@@ -238,7 +238,7 @@ pub enum Cancelled {
         /// The `_meta` of its `notifications/cancelled`.
         meta: Option<Payload>,
     },
-    /// The client was asked something and did not come back with the answer in time.
+    /// The client was asked something and did not come back with the answer in time, or before another client needed the place.
     NotResumed,
     /// The drain time is over. A client that waited for the reply was sent an error.
     OutOfTime,

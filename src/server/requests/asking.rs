@@ -65,6 +65,9 @@ impl Requests {
         entry.check_round(cx.config.limits.input_rounds)?;
         let era = entry.version().era();
         let session = entry.arrival().session;
+        if era == Era::Modern && !to.is_only {
+            self.make_room_away(cx, request);
+        }
         self.check_ask(cx, to, params.as_ref(), era, session)?;
         let ask = Ask {
             request: Some(request),
@@ -114,6 +117,14 @@ impl Requests {
             place: Place::Wire(false),
         };
         Ok(self.open_ask(cx, to, ask))
+    }
+
+    /// Ends a request whose client does not come back, if as many are away as may be, and others need its place.
+    fn make_room_away(&mut self, cx: &mut Context, request: RequestId) {
+        if let Some(oldest) = self.gives_way(request, cx.config.limits.requests) {
+            cx.stats.displaced += 1;
+            self.not_resumed(cx, oldest);
+        }
     }
 
     fn check_ask(

@@ -210,6 +210,8 @@ pub(crate) struct Requests {
     levels: Sorted<LogLevel, usize>,
     /// The requests that clients over HTTP wait for.
     places: Places<RequestId>,
+    /// The requests whose clients over HTTP are to come back.
+    away: Places<RequestId>,
     asks: Asks,
     tokens: StateTokens,
     /// The longest message.
@@ -227,6 +229,7 @@ impl Requests {
             answered: 0,
             levels: Sorted::new(),
             places: Places::default(),
+            away: Places::default(),
             asks: Asks::new(),
             tokens: StateTokens::new(config.secret, &config.accepted_secrets, node),
             message_bytes: config.limits.message_bytes,
@@ -403,11 +406,14 @@ impl Requests {
         if let Some(session) = entry.arrival.session {
             self.by_session.remove(&(session, request));
         }
-        if !entry.is_away() {
+        let places = if entry.is_away() {
+            &mut self.away
+        } else {
             self.by_id.remove(&entry.arrival.wire);
-            if let Some(holder) = &entry.arrival.holder {
-                self.places.free(holder, request);
-            }
+            &mut self.places
+        };
+        if let Some(holder) = &entry.arrival.holder {
+            places.free(holder, request);
         }
         self.count(standing, level, false);
         self.table.discard(request);
@@ -475,8 +481,21 @@ impl Requests {
             self.by_id.remove(&entry.arrival.wire);
             if let Some(holder) = &entry.arrival.holder {
                 self.places.free(holder, request);
+                self.away.take(holder, request);
             }
         }
+    }
+
+    /// The request that is ended if one more is to go away, beside at most `most`: the oldest of the client with most requests away, if it
+    /// has more than the client of `request` would have. `None` if there is room, or no such client.
+    fn gives_way(&self, request: RequestId, most: usize) -> Option<RequestId> {
+        if self.away() < most {
+            return None;
+        }
+        // A request that is away already takes no further place.
+        let entry = self.table.get(request).filter(|entry| !entry.is_away())?;
+        let holder = entry.arrival.holder.as_ref()?;
+        self.away.of_heaviest(self.away.count(holder))
     }
 
     /// The hash of what a request is about, for the state tokens.
@@ -531,6 +550,9 @@ impl Requests {
         self.join(&arrival, request);
         let entry = self.table.get_mut(request)?;
         let level = arrival.log_level;
+        if let Some(holder) = &entry.arrival.holder {
+            self.away.free(holder, request);
+        }
         entry.arrival = arrival;
         entry.progress = None;
         // The request was away, which is not counted.

@@ -458,3 +458,33 @@ fn s_cache_01_cacheable_results_have_lifetime_and_scope() {
     }
     harness.finish();
 }
+
+/// Clients that do not come back hold their places only until others need them.
+#[test]
+fn client_with_most_requests_away_gives_way_to_a_question_to_another() {
+    let mut config = config();
+    config.limits.requests = 3;
+    let mut harness = Harness::new(config);
+    let params = || declaring(&json!({"roots": {}}), json!({"name": "x"}));
+    let ask_from = |harness: &mut Harness, id: u64, address: &str| {
+        let called = modern(id, "tools/call", params()).coming_from(address);
+        let (_, request) = harness.send_accepted(called);
+        let ask = harness.with_server(|server, now| server.ask(now, request, "roots/list", None));
+        (request, ask)
+    };
+    let first: Vec<_> = (1..=3)
+        .map(|id| ask_from(&mut harness, id, "192.0.2.1"))
+        .collect();
+    let (other, ask) = ask_from(&mut harness, 4, "192.0.2.2");
+    assert!(ask.is_ok());
+    let (oldest, lost) = &first[0];
+    assert_eq!(harness.cancellations(), [(*oldest, Cancelled::NotResumed)]);
+    let lost = lost.as_ref().expect("it was asked");
+    assert_eq!(harness.outcome(*lost), Some(Err(Unanswered::TimedOut)));
+    assert!(harness.server.is_away(other));
+    assert_eq!(harness.server.stats().displaced, 1);
+    // Each would now have as many as the other.
+    let (_, refused) = ask_from(&mut harness, 5, "192.0.2.2");
+    assert!(matches!(refused, Err(Misuse::TooManyAsks { open: 3 })));
+    harness.finish();
+}
