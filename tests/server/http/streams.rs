@@ -205,6 +205,34 @@ fn s_lhttp_09_server_may_hang_up_if_the_client_can_resume() {
     }
 }
 
+/// Newer reports replace older ones while the client does not read, so that the last message in the queue writes nothing.
+#[test]
+fn server_hangs_up_after_a_last_message_that_writes_nothing() {
+    let mut config = config();
+    config.limits.write_window = 10;
+    let mut harness = Harness::new(config);
+    let session = harness.open_session("2025-11-25");
+    let params = json!({"name": "slow", "_meta": {"progressToken": "p"}});
+    let (stream, request) = harness.send_accepted(session.post(1, "tools/call", params));
+    harness.stop_reading(stream);
+    harness.with_server(|server, now| {
+        for step in 1..=3 {
+            let progress = Progress::new(f64::from(step));
+            server
+                .progress(now, request, progress)
+                .expect("the request is open");
+        }
+    });
+    harness.progress(request, 4.0);
+    harness.hang_up(request);
+    assert!(!harness.is_over(stream));
+    harness.resume_reading(stream);
+    assert!(harness.is_over(stream));
+    let reports = harness.messages_with(stream, "notifications/progress");
+    assert_eq!(reports.len(), 2, "the first and the newest");
+    harness.finish();
+}
+
 #[test]
 fn hang_up_has_no_effect_if_the_client_cannot_resume() {
     let mut http = Http::new();
