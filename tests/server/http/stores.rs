@@ -265,7 +265,9 @@ fn store_for_one_server_after_another_is_asked_only_about_unknown_sessions() {
     // The session is known now, but an earlier request in it still waits.
     let last = second.send(ping(&session, 4));
     assert!(!second.is_answered(behind) && !second.is_answered(last));
-    assert_eq!(second.store.held.len(), 1);
+    let held = second.store.held.iter();
+    let asked = held.filter(|request| request.lookup().is_some());
+    assert_eq!(asked.count(), 1);
     second.answer_store();
     assert_eq!((second.status(behind), second.status(last)), (200, 200));
     second.finish();
@@ -855,5 +857,24 @@ fn long_request_that_waits_for_the_store_gives_way_to_a_short_one() {
     let stale = harness.server.stats().stale_inputs;
     harness.answer_store();
     assert_eq!(harness.server.stats().stale_inputs, stale + 1);
+    harness.finish();
+}
+
+/// A store may drop a session after the time for which it was told to keep it, and the server may be restarted at any time.
+#[test]
+fn store_is_told_to_keep_a_session_that_is_used() {
+    let mut harness = Harness::new(http_config(stored_http(1)));
+    let session = harness.open_session("2025-11-25");
+    for (minutes, is_told) in [(1, false), (3, true), (1, false)] {
+        harness.advance(seconds(60 * minutes));
+        harness.store.holds = true;
+        harness.send(ping(&session, 1));
+        let held = core::mem::take(&mut harness.store.held);
+        let is_touched = held
+            .iter()
+            .any(|request| matches!(request, StoreRequest::Touch { .. }));
+        assert_eq!(is_touched, is_told);
+        harness.store.holds = false;
+    }
     harness.finish();
 }

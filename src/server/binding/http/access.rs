@@ -310,6 +310,7 @@ impl HttpBinding {
         let Some(key) = session else {
             return;
         };
+        let is_stored = self.session_storage() != SessionStorage::Memory;
         let Some(session) = self.sessions.get_mut(key) else {
             return;
         };
@@ -319,7 +320,7 @@ impl HttpBinding {
         let is_due = session
             .kept_at
             .is_none_or(|kept_at| clock.now() >= kept_at + idle / 8);
-        if self.fleet.node().is_some() && is_due {
+        if is_stored && is_due {
             session.kept_at = Some(clock.now());
             if !session.is_sse {
                 self.lookups.request(StoreRequest::Touch {
