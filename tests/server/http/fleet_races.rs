@@ -699,3 +699,24 @@ fn lease_that_is_renewed_in_time_cuts_nothing() {
     assert_eq!(fleet.nodes[1].result(called)["content"], json!([]));
     fleet.finish();
 }
+
+/// The store names a home to which it cannot pass anything on, again and again.
+#[test]
+fn request_whose_home_is_always_gone_gets_503_in_the_end() {
+    let mut fleet = Fleet::new();
+    let session = fleet.nodes[0].open_session("2025-11-25");
+    let node = &mut fleet.nodes[1];
+    node.store.holds = true;
+    let looking = node.send(ping(&session, 1));
+    let mut looks = 0;
+    while !node.is_answered(looking) {
+        looks += 1;
+        assert!(looks < 10, "it looks without an end");
+        node.answer_nth(0);
+        node.answer_with(StoreAnswer::Done(false));
+    }
+    assert_eq!(node.status(looking), 503);
+    assert!(node.field(looking, "retry-after").is_some());
+    node.store.holds = false;
+    fleet.finish();
+}

@@ -31,6 +31,8 @@ pub(crate) struct Arriving {
     pub(crate) found: Option<Found>,
     /// Whether another server passed it on.
     pub(crate) is_passed: bool,
+    /// How often it was passed on to a server that was gone.
+    pub(crate) looks: u32,
 }
 
 impl Arriving {

@@ -32,6 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How many looks later a server asks the others whether they still answer. A store that lost its data loses notes, too.
 const CHECK_EVERY: u32 = 5;
 
+/// How often a session is looked up again because its home is gone. After that, the client is told to come back later.
+const MOST_LOOKS: u32 = 4;
+
 /// The first number of the streams for requests that other servers passed on. No driver counts that far.
 const FIRST_TAKEN: u64 = 1 << 63;
 
@@ -198,11 +201,13 @@ impl HttpBinding {
                 return None;
             }
             Settled::Done(false) => match forward.missing {
-                Missing::LookAgain => {
+                Missing::LookAgain if arrived.looks < MOST_LOOKS => {
                     self.fleet.passed.remove(&(forward.to, stream));
                     arrived.found = None;
+                    arrived.looks += 1;
                     return Some((stream, arrived));
                 }
+                Missing::LookAgain => Refusal::busy("the server of the session is gone"),
                 Missing::Refused(refusal) => *refusal,
             },
             Settled::Failed(failure) if failure.is_certain() => failure.refusal(),

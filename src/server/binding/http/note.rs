@@ -129,6 +129,7 @@ impl<'a> PassedRequest<'a> {
             body: self.body.into_owned().into_bytes(),
             found: None,
             is_passed: true,
+            looks: 0,
         }
     }
 }
@@ -194,6 +195,7 @@ mod tests {
             body: "{\"text\":\"ä\\n\"}".into(),
             found: None,
             is_passed: false,
+            looks: 0,
         };
         let note = Note::Request(Box::new(PassedRequest::new(7, &arrived)));
         let text = Envelope::encode(3, note);

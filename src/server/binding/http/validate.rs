@@ -164,6 +164,7 @@ pub(crate) fn check_head(
         body: Vec::new(),
         found: None,
         is_passed: false,
+        looks: 0,
     })
 }
 
