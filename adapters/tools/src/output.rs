@@ -7,6 +7,7 @@ use everlink::server::InputRequired;
 use everlink::{ErrorObject, Payload};
 use everlink_handle::Response;
 use everlink_types::{CallToolResult, Content};
+use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -60,7 +61,7 @@ impl OutputShape {
                 vec!["it is no object".to_owned()]
             }
             // The type ensures all but that its numbers are finite.
-            Some(schema) if json.contains("null") => {
+            Some(schema) if memmem::find(json.as_bytes(), b"null").is_some() => {
                 let mut found = problems(schema)?;
                 found.retain(|problem| problem.ends_with(NOT_FINITE));
                 found
