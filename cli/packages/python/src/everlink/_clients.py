@@ -26,7 +26,7 @@ _MISSING: Final = object()
 
 def stdio_client(
     server: StdioServerParameters,
-    errlog: TextIO = sys.stderr,
+    errlog: TextIO | None = sys.stderr,
     *,
     on_event: OnEvent | None = None,
     guard_options: Sequence[str] = (),
@@ -37,7 +37,7 @@ def stdio_client(
 
     Args:
         server: The command of the server, its arguments, environment and directory.
-        errlog: Where the standard error of the server and the log of the guard go.
+        errlog: Where the standard error of the server and the log of the guard go. `None` discards them.
         on_event: Called with each `Event` of the connection, in the task of this transport. An `Events` makes an async iterator of it.
         guard_options: Options for `everlink guard`, such as `["--hang-timeout", "10"]`.
 
@@ -66,7 +66,7 @@ def streamable_http_client(
     terminate_on_close: bool = True,
     max_sse_event_size: Any = _MISSING,
     headers: Mapping[str, str] | None = None,
-    errlog: TextIO = sys.stderr,
+    errlog: TextIO | None = sys.stderr,
     on_event: OnEvent | None = None,
     guard_options: Sequence[str] = (),
 ) -> AbstractAsyncContextManager[Any]:
@@ -81,7 +81,7 @@ def streamable_http_client(
         terminate_on_close: Must be true: the guard ends each session that it leaves.
         max_sse_event_size: The maximum length of a message in bytes. The guard's own default is 64 MiB. `None` means 1 GiB.
         headers: Header fields for every request. They are not visible in the list of processes.
-        errlog: Where the log of the guard goes.
+        errlog: Where the log of the guard goes. `None` discards it.
         on_event: Called with each `Event` of the connection; see `stdio_client`.
         guard_options: Options for `everlink guard`, such as `["--oauth", "off"]`.
     """
@@ -103,7 +103,7 @@ def streamablehttp_client(
     httpx_client_factory: Any = None,
     auth: Any = None,
     *,
-    errlog: TextIO = sys.stderr,
+    errlog: TextIO | None = sys.stderr,
     on_event: OnEvent | None = None,
     guard_options: Sequence[str] = (),
 ) -> AbstractAsyncContextManager[Any]:
@@ -117,7 +117,7 @@ def streamablehttp_client(
         terminate_on_close: Must be true.
         httpx_client_factory: Must not be given, because the guard makes the requests.
         auth: Must be `None`: pass `headers`, or sign in with `everlink login URL`.
-        errlog: Where the log of the guard goes.
+        errlog: Where the log of the guard goes. `None` discards it.
         on_event: Called with each `Event` of the connection; see `stdio_client`.
         guard_options: Options for `everlink guard`.
     """
@@ -136,7 +136,7 @@ def sse_client(
     auth: Any = None,
     on_session_created: Callable[[str], None] | None = None,
     *,
-    errlog: TextIO = sys.stderr,
+    errlog: TextIO | None = sys.stderr,
     on_event: OnEvent | None = None,
     guard_options: Sequence[str] = (),
 ) -> AbstractAsyncContextManager[Streams]:
@@ -152,7 +152,7 @@ def sse_client(
         httpx_client_factory: Must not be given, because the guard makes the requests.
         auth: Must be `None`: pass `headers`, or sign in with `everlink login URL`.
         on_session_created: Must be `None`, because the guard may change sessions at any time. `on_event` reports that.
-        errlog: Where the log of the guard goes.
+        errlog: Where the log of the guard goes. `None` discards it.
         on_event: Called with each `Event` of the connection; see `stdio_client`.
         guard_options: Options for `everlink guard`.
     """
@@ -205,7 +205,7 @@ def _launch(url: str, headers: Mapping[str, Any] | None, guard_options: Sequence
 
 
 @asynccontextmanager
-async def _shaped(launch: Launch, errlog: TextIO, on_event: OnEvent | None) -> AsyncIterator[Any]:
+async def _shaped(launch: Launch, errlog: TextIO | None, on_event: OnEvent | None) -> AsyncIterator[Any]:
     """The streams, as the installed SDK yields them for HTTP."""
     from ._transport import connect
 

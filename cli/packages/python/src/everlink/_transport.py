@@ -62,7 +62,7 @@ class Launch:
 
 
 @asynccontextmanager
-async def connect(launch: Launch, errlog: TextIO, on_event: OnEvent | None) -> AsyncIterator[Streams]:
+async def connect(launch: Launch, errlog: TextIO | None, on_event: OnEvent | None) -> AsyncIterator[Streams]:
     """Starts a guard, and yields the streams of a session with it.
 
     Raises:
@@ -115,7 +115,7 @@ class _Pending:
 class _Connection:
     """The two memory streams of a session, and the guard behind them, which may be replaced."""
 
-    def __init__(self, launch: Launch, sdk: Sdk, errlog: TextIO, on_event: OnEvent | None) -> None:
+    def __init__(self, launch: Launch, sdk: Sdk, errlog: TextIO | None, on_event: OnEvent | None) -> None:
         self._launch, self._sdk = launch, sdk
         self._log = _Log(errlog, on_event)
         self._to_host: MemoryObjectSendStream[SessionMessage | Exception]
@@ -365,12 +365,12 @@ class _Handshake:
 class _Log:
     """The log of the guard on its standard error: events for the host, and text for `errlog`."""
 
-    def __init__(self, errlog: TextIO, on_event: OnEvent | None) -> None:
+    def __init__(self, errlog: TextIO | None, on_event: OnEvent | None) -> None:
         self._errlog, self._on_event = errlog, on_event
         self._state = "idle"
         self._done: anyio.Event | None = None
         # Without a callback, the guard writes to `errlog` itself, if that is a file.
-        self.target: int | TextIO = subprocess.PIPE if on_event is not None or not _is_file(errlog) else errlog
+        self.target: int | TextIO = subprocess.PIPE if on_event is not None or errlog is None or not _is_file(errlog) else errlog
 
     def begin(self) -> anyio.Event:
         """Prepares to read the log of a guard. The event is for `read`."""
@@ -425,6 +425,9 @@ class _Log:
             logger.exception("on_event raised an exception")
 
     def _print(self, text: str) -> None:
+        # A program without a console, such as pythonw, has no standard error.
+        if self._errlog is None:
+            return
         with suppress(OSError, ValueError):
             self._errlog.write(text)
             self._errlog.flush()

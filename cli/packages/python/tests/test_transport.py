@@ -1,0 +1,49 @@
+"""The transport without processes: the log of a guard, requests that are cancelled, and event loops that cannot start a process."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+
+from everlink import _transport
+from everlink._events import Event
+from everlink._transport import Launch, _Connection, _Log
+
+
+class Chunks:
+    """A pipe with these chunks."""
+
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = list(chunks)
+
+    async def receive(self) -> bytes:
+        if not self._chunks:
+            raise anyio.EndOfStream
+        return self._chunks.pop(0)
+
+
+class PlainSdk:
+    """Writes messages that are plain objects."""
+
+    def encode(self, message: Any) -> bytes:
+        return json.dumps(vars(message.message)).encode() + b"\n"
+
+
+def read(log: _Log, *chunks: bytes) -> None:
+    pipe: Any = Chunks(*chunks)
+
+    async def main() -> None:
+        await log.read(pipe, log.begin())
+
+    anyio.run(main)
+
+
+def test_log_without_a_stream_is_discarded_and_events_arrive() -> None:
+    read(_Log(None, None), b"a line\n")
+    events: list[Event] = []
+    read(_Log(None, events.append), b'{"event":"ready","state":"ready"}\n', b'{"stderr":"a line"}\n')
+    assert [event.text for event in events] == ["ready"]
