@@ -47,3 +47,10 @@ def test_log_without_a_stream_is_discarded_and_events_arrive() -> None:
     events: list[Event] = []
     read(_Log(None, events.append), b'{"event":"ready","state":"ready"}\n', b'{"stderr":"a line"}\n')
     assert [event.text for event in events] == ["ready"]
+
+
+def test_character_of_the_log_may_begin_in_one_chunk_and_end_in_the_next() -> None:
+    errlog = StringIO()
+    euro = "€".encode()
+    read(_Log(errlog, None), b"1 " + euro[:1], euro[1:2], euro[2:] + b"\n" + euro[:2])
+    assert errlog.getvalue() == "1 €\n\N{REPLACEMENT CHARACTER}"

@@ -11,6 +11,7 @@ import logging
 import signal
 import subprocess
 import sys
+from codecs import getincrementaldecoder
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -382,9 +383,12 @@ class _Log:
         try:
             if self._on_event is None:
                 # Without lines, so that nothing has to be held for a server that never ends one.
+                # A character may begin in one chunk and end in the next.
+                decoder = getincrementaldecoder("utf-8")(errors="replace")
                 with suppress(*_CLOSED):
                     while True:
-                        self._print((await stream.receive()).decode(errors="replace"))
+                        self._print(decoder.decode(await stream.receive()))
+                self._print(decoder.decode(b"", final=True))
             lines = _Lines(stream)
             while (line := await lines.next()) is not None:
                 self._take(line)
