@@ -54,3 +54,11 @@ def test_character_of_the_log_may_begin_in_one_chunk_and_end_in_the_next() -> No
     euro = "€".encode()
     read(_Log(errlog, None), b"1 " + euro[:1], euro[1:2], euro[2:] + b"\n" + euro[:2])
     assert errlog.getvalue() == "1 €\n\N{REPLACEMENT CHARACTER}"
+
+
+def test_line_of_the_log_with_deep_json_is_text() -> None:
+    errlog, events = StringIO(), list[Event]()
+    deep = b"[" * 1_000_000
+    read(_Log(errlog, events.append), deep + b'\n{"event":"ready"}\n')
+    assert errlog.getvalue().startswith("[[[")
+    assert len(events) == 1

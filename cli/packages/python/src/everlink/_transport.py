@@ -403,7 +403,8 @@ class _Log:
 
     def _take(self, line: bytes) -> None:
         entry: Any = None
-        with suppress(ValueError):
+        # A server may write JSON that is too deep.
+        with suppress(ValueError, RecursionError):
             entry = json.loads(line)
         if isinstance(entry, dict) and "event" in entry:
             self._print(_as_text(entry) + "\n")
