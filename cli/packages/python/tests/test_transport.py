@@ -62,3 +62,26 @@ def test_line_of_the_log_with_deep_json_is_text() -> None:
     read(_Log(errlog, events.append), deep + b'\n{"event":"ready"}\n')
     assert errlog.getvalue().startswith("[[[")
     assert len(events) == 1
+
+
+def test_cancelled_request_is_forgotten_and_the_handshake_is_not() -> None:
+    def message(method: str, id: int | None = None, **params: Any) -> Any:
+        ids = {} if id is None else {"id": id}
+        return SimpleNamespace(message=SimpleNamespace(method=method, params=params, **ids))
+
+    async def main() -> None:
+        sdk: Any = PlainSdk()
+        connection = _Connection(Launch([], {}), sdk, StringIO(), None)
+        connection._set_up(True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connection.write_messages)
+            for number, method in [(1, "initialize"), (2, "tools/call"), (3, "tools/call")]:
+                await connection.write.send(message(method, number))
+            for number in (1, 3, 4):
+                await connection.write.send(message("notifications/cancelled", requestId=number))
+            await connection.write.send(message("notifications/cancelled"))
+            connection.write.close()
+        assert list(connection._pending) == [1, 2]
+        await connection.dispose()
+
+    anyio.run(main)

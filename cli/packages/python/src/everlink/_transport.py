@@ -238,6 +238,8 @@ class _Connection:
                 request = None
                 if id is not None and method is not None:
                     request = self._pending[id] = _Pending(method)
+                elif method == "notifications/cancelled":
+                    self._cancel(line)
                 # A message that no guard can be started for is dropped. If it is a request, the host was told so.
                 if not await self._wait_for_guard():
                     continue
@@ -248,6 +250,14 @@ class _Connection:
                     await _send(self._process.stdin, line)
         finally:
             self._writer_done.set()
+
+    def _cancel(self, line: bytes) -> None:
+        """Forgets the request that this notification cancels: it gets no reply. The handshake cannot be cancelled."""
+        params = json.loads(line).get("params") or {}
+        id = params.get("requestId")
+        request = self._pending.get(id) if isinstance(id, (str, int)) else None
+        if request is not None and request.method != "initialize":
+            del self._pending[id]
 
     async def _wait_for_guard(self) -> bool:
         failed_starts = self._failed_starts
