@@ -85,3 +85,23 @@ def test_cancelled_request_is_forgotten_and_the_handshake_is_not() -> None:
         await connection.dispose()
 
     anyio.run(main)
+
+
+def test_event_loop_that_cannot_start_processes_is_named(monkeypatch: Any) -> None:
+    async def open_process(*_: Any, **__: Any) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(_transport.anyio, "open_process", open_process)
+
+    async def main() -> str:
+        sdk: Any = PlainSdk()
+        connection = _Connection(Launch([], {}), sdk, StringIO(), None)
+        try:
+            await connection.start()
+        except OSError as error:
+            return str(error)
+        finally:
+            await connection.dispose()
+        return "no error"
+
+    assert "ProactorEventLoop" in anyio.run(main)

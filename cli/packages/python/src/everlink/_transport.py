@@ -147,13 +147,18 @@ class _Connection:
 
     async def _open(self) -> None:
         self._started_at = anyio.current_time()
-        self._process = await anyio.open_process(
-            self._launch.command,
-            env=self._launch.env,
-            cwd=self._launch.cwd,
-            stderr=self._log.target,
-            **_process_options(),
-        )
+        try:
+            self._process = await anyio.open_process(
+                self._launch.command,
+                env=self._launch.env,
+                cwd=self._launch.cwd,
+                stderr=self._log.target,
+                **_process_options(),
+            )
+        except NotImplementedError as error:
+            raise OSError(
+                "this event loop cannot start processes: on Windows, use asyncio.ProactorEventLoop, the default, in place of a SelectorEventLoop"
+            ) from error
 
     async def run(self) -> None:
         """Reads from the guard. When it has ended and a message needs one, starts another."""
