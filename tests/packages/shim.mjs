@@ -96,6 +96,20 @@ const checks = {
       command,
       args: ["guard", "--url", "https://example.com/mcp"],
     });
+    const headers = { Authorization: "Bearer secret", "X-Key": "1" };
+    const withHeaders = {
+      command,
+      args: ["guard", "--header-env", "EVERLINK_HEADER_1", "--header-env", "EVERLINK_HEADER_2", "--log", "json", "--url", "https://example.com/mcp"],
+      env: { KEY: "value", EVERLINK_HEADER_1: "Authorization: Bearer secret", EVERLINK_HEADER_2: "X-Key: 1" },
+    };
+    for (const given of [headers, Object.entries(headers)]) {
+      const remote = { url: "https://example.com/mcp", headers: given, env: { KEY: "value" } };
+      assert.deepEqual(guarded(remote, ["--log", "json"]), withHeaders);
+    }
+    const invalid = [{ "X Key": "secret" }, { "X-Key": "secret\nX-Other: 1" }];
+    for (const given of invalid) {
+      assert.throws(() => guarded({ url: "https://example.com", headers: given }), (error) => error instanceof TypeError && !error.message.includes("secret"));
+    }
     assert.deepEqual(guarded(guarded({ command: "server" })), guarded({ command: "server" }));
     const npx = { command: "npx", args: ["-y", "everlink@0.1.0", "guard", "--", "server"] };
     assert.deepEqual(guarded(npx, ["--drain", "5"]).args, ["-y", "everlink@0.1.0", "guard", "--drain", "5", "--", "server"]);

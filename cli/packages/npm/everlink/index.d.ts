@@ -7,10 +7,15 @@ export interface CommandParameters {
 /** A server over HTTP. */
 export interface UrlParameters {
   url: string | URL;
+  /** Headers for every request. They go into `env`, because other users can see the arguments of a process. */
+  headers?: Record<string, string> | Iterable<readonly [string, string]>;
 }
 
 /** The parameters of a guard: those of its server with another command. All other fields, such as `env` and `cwd`, are kept. */
-export type Guarded<Parameters> = Omit<Parameters, "command" | "args" | "url"> & { command: string; args: string[] };
+export type Guarded<Parameters> = Omit<Parameters, "command" | "args" | "url" | (Parameters extends UrlParameters ? "headers" : never)> & {
+  command: string;
+  args: string[];
+} & (Parameters extends UrlParameters ? { env?: Record<string, string> } : unknown);
 
 /**
  * Puts `everlink guard` before a server: the connection to the guard stays open when the server dies. A server that is guarded already gets no second

@@ -46,8 +46,32 @@ function guarded(params, options = []) {
   if (present >= 0) {
     return { ...rest, command, args: [...args.slice(0, present + 1), ...options, ...args.slice(present + 1)] };
   }
-  const server = url === undefined ? ["--", command, ...args] : ["--url", String(url)];
-  return { ...rest, command: programPath(), args: ["guard", ...options, ...server] };
+  if (url === undefined) {
+    return { ...rest, command: programPath(), args: ["guard", ...options, "--", command, ...args] };
+  }
+  const { headers, ...others } = rest;
+  const variables = headerVariables(headers);
+  const names = Object.keys(variables);
+  const env = names.length > 0 ? { env: { ...others.env, ...variables } } : {};
+  const headerOptions = names.flatMap((name) => ["--header-env", name]);
+  return { ...others, ...env, command: programPath(), args: ["guard", ...headerOptions, ...options, "--url", String(url)] };
+}
+
+// The environment variables that hold the headers: other users can see the arguments of a process.
+function headerVariables(headers = {}) {
+  const isIterable = typeof headers[Symbol.iterator] === "function";
+  const fields = isIterable ? [...headers] : Object.entries(headers);
+  const variables = fields.map(([name, value], index) => {
+    if (!/^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(name)) {
+      throw new TypeError(`${JSON.stringify(name)} is not a name of an HTTP header`);
+    }
+    if (/[\r\n\0]/.test(value)) {
+      // The value is not quoted: it may be a secret.
+      throw new TypeError(`the value of the header ${JSON.stringify(name)} has a line break or a NUL`);
+    }
+    return [`EVERLINK_HEADER_${index + 1}`, `${name}: ${value}`];
+  });
+  return Object.fromEntries(variables);
 }
 
 // Where the word `guard` is in the arguments of a command that is a guard already, however it is started. -1 for other commands.
