@@ -15,6 +15,7 @@ use super::RECORDED_PATH;
 use super::converter::origin_of;
 use super::parts::Lines;
 use super::recorder::FileRecorder;
+use super::redact::{Cipher, Mask};
 use crate::args::{LinkOptions, RecordOptions};
 use crate::{Failure, demo, usage_error};
 
@@ -95,12 +96,16 @@ pub(crate) struct SavedOffer {
 }
 
 impl SavedOffer {
-    /// Replaces the texts of the server by texts of the same length.
+    /// Replaces the texts of the server by texts of the same length, and masks the capabilities as in a message.
     fn redacted(self) -> SavedOffer {
         let hide = |text: &str| "x".repeat(text.len());
         let (name, version) = (hide(self.server.name()), hide(self.server.version()));
+        let capabilities = serde_json::to_string(&self.capabilities).unwrap_or_default();
+        let before = r#"{"result":{"capabilities":"#;
+        let capabilities = Mask::value(&Cipher::new(), before, &capabilities);
         SavedOffer {
             server: Implementation::new(&name, &version),
+            capabilities: serde_json::from_str(&capabilities).unwrap_or_default(),
             instructions: self.instructions.map(|text| hide(&text).into()),
             ..self
         }
@@ -353,5 +358,24 @@ impl Setup {
             .link_config(self.url.as_deref(), &self.link_options)?;
         config.seed = self.seed;
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redacted_offer_keeps_the_capabilities_of_the_protocol_and_no_word_of_the_server() {
+        let saved = r#"{"server":{"name":"sesame","version":"sesame"},"capabilities":{"tools":{"listChanged":true},"experimental":{"sesame":{"sesame":"sesame"}},"sesame":{"sesame":1}},"instructions":"sesame"}"#;
+        let saved: SavedOffer = serde_json::from_str(saved).expect("an offer");
+        let redacted = saved.redacted();
+        let text = serde_json::to_string(&redacted).expect("JSON");
+        assert!(!text.contains("sesame"), "{text}");
+        let tools = ServerCapabilities::default().with_tools(true);
+        assert_eq!(
+            redacted.capabilities.member("tools").map(|it| it.get()),
+            tools.member("tools").map(|it| it.get())
+        );
     }
 }
