@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use everlink::http::{Fields, names};
+use everlink::http::{Fields, Url, names};
 use everlink::protocol::method;
 use everlink::server::SsePaths;
 use everlink::{ErrorObject, Fault, Payload};
@@ -58,7 +58,12 @@ pub(super) struct Converter {
     /// The paths of the 2024-11-05 transport, if it is served to hosts.
     sse: Option<SsePaths>,
     issued: IssuedSessions,
+    /// The text of the last denial, and how it is recorded.
+    denial: Option<(String, String)>,
 }
+
+/// The page of a sign-in in a recording without the content of messages. The replay needs an address.
+const HIDDEN_PAGE: &str = "https://hidden.invalid/";
 
 /// The maximum number of issued sessions that are kept: sixteen times as many as a server keeps at once.
 pub(super) const MAX_ISSUED_SESSIONS: usize = 1 << 14;
@@ -97,6 +102,7 @@ impl Converter {
             served_path,
             sse: setup.role.sse(),
             issued: IssuedSessions::default(),
+            denial: None,
         }
     }
 
@@ -279,9 +285,33 @@ impl Converter {
         }
     }
 
+    /// Leaves the paths of addresses out of a denial: the page of a sign-in has the `state` that protects it, and the path of a server may be a secret.
+    fn recorded_denial(&mut self, why: &str, page: Option<&Url>) -> line::RecordedCommand {
+        let (recorded, page) = match self.hides_payloads {
+            true => (self.cipher.text(why), page.map(|_| HIDDEN_PAGE.to_owned())),
+            false => {
+                let page = page.map(|page| format!("{}/", origin_of(page.as_str())));
+                (without_paths(why), page)
+            }
+        };
+        self.denial = Some((why.to_owned(), recorded.clone()));
+        line::RecordedCommand::Denied {
+            why: recorded,
+            page,
+        }
+    }
+
+    /// Returns the text of an event as it is recorded. The failure of a call quotes the last denial.
+    pub(super) fn event_text(&self, text: String) -> String {
+        match &self.denial {
+            Some((why, recorded)) if !why.is_empty() => text.replace(why, recorded),
+            _ => text,
+        }
+    }
+
     /// Returns `None` for a command that is newer than this program.
     pub(super) fn recorded_command(
-        &self,
+        &mut self,
         command: &ClientCommand,
     ) -> Option<line::RecordedCommand> {
         let params = |params: &Option<Payload>| {
@@ -335,16 +365,13 @@ impl Converter {
 
     /// Returns `None` for a command that is newer than this program.
     pub(super) fn recorded_link_command(
-        &self,
+        &mut self,
         command: &LinkCommand,
     ) -> Option<line::RecordedCommand> {
         Some(match command {
             LinkCommand::Authorized => line::RecordedCommand::Authorized,
             LinkCommand::Connect => line::RecordedCommand::Connect,
-            LinkCommand::Denied { why, page } => line::RecordedCommand::Denied {
-                why: self.redact_text(why),
-                page: page.as_ref().map(|page| self.redact_text(page.as_str())),
-            },
+            LinkCommand::Denied { why, page } => self.recorded_denial(why, page.as_ref()),
             LinkCommand::Reconnect { seen, why } => line::RecordedCommand::Reconnect {
                 seen: seen.number(),
                 why: self.redact_text(why),
@@ -373,4 +400,17 @@ pub(super) fn origin_of(address: &str) -> String {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
         _ => origin.to_owned(),
     }
+}
+
+/// Replaces the path of each address in a text.
+fn without_paths(text: &str) -> String {
+    let words = text.split_inclusive(char::is_whitespace);
+    let words = words.map(|word| {
+        let address = word.trim_end();
+        match address.contains("://") {
+            true => format!("{}/…{}", origin_of(address), &word[address.len()..]),
+            false => word.to_owned(),
+        }
+    });
+    words.collect()
 }

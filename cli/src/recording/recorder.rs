@@ -127,7 +127,7 @@ impl FileRecorder {
                     event: Some(if self.converter.hides_payloads() {
                         kind
                     } else {
-                        text
+                        self.converter.event_text(text)
                     }),
                     ..Line::default()
                 });

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::auth_server::AuthServer;
 use crate::guard::{Host, get};
 use crate::listen::http_request;
-use crate::support::{Terminal, lines_of, program, text, wait_until};
+use crate::support::{Terminal, lines_of, program, run_everlink, text, wait_until};
 
 /// How many processes start at the same time.
 const PROCESSES: usize = 8;
@@ -41,6 +41,12 @@ impl User {
         let output = user.run("login", &["--follow-sign-in"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         user
+    }
+
+    /// A path for a recording.
+    fn record_path(&self) -> String {
+        let path = self.store.with_extension("recording");
+        path.to_str().expect("UTF-8").to_owned()
     }
 
     /// A command for the server, which can ask nobody.
@@ -290,11 +296,26 @@ fn guard_on_the_standard_streams_refuses_to_wait_for_a_paste() {
 #[test]
 fn a_call_that_can_ask_nobody_names_the_login_command_of_its_account() {
     let user = User::new("account");
-    let output = user.run("call", &["greet", "--account", "work"]);
+    let recording = user.record_path();
+    let options = ["greet", "--account", "work", "--record", &recording];
+    let output = user.run("call", &options);
     let stderr = text(&output.stderr);
     let login = format!("run `everlink login {} --account work`", user.server.url);
     assert!(stderr.contains(&login), "{stderr}");
     assert_eq!(output.status.code(), Some(4));
+    assert_no_path_is_recorded(&user, &recording);
+}
+
+/// The path of a server may be a secret, and the page of a sign-in has its `state`.
+fn assert_no_path_is_recorded(user: &User, recording: &str) {
+    let recorded = fs::read_to_string(recording).expect("a recording");
+    assert!(recorded.contains("\"denied\""), "{recorded}");
+    for word in ["state=", "code_challenge", &user.server.url] {
+        assert!(!recorded.contains(word), "{word}: {recorded}");
+    }
+    let replayed = run_everlink(&["replay", recording], &[]);
+    assert!(replayed.status.success(), "{}", text(&replayed.stderr));
+    fs::remove_file(recording).expect("a recording");
 }
 
 #[test]
@@ -519,7 +540,9 @@ fn guard_whose_stderr_is_closed_still_signs_in() {
 #[test]
 fn initialize_without_a_sign_in_is_answered_with_the_page_and_works_afterwards() {
     let user = User::new("patience");
-    let mut guard = user.command("guard", &["--no-browser", "--log", "off"]);
+    let recording = user.record_path();
+    let options = ["--no-browser", "--log", "off", "--record", &recording];
+    let mut guard = user.command("guard", &options);
     let mut host = Host::of(&mut guard);
     let error = host.initialize_error();
     assert!(error.contains("call again"), "{error}");
@@ -535,4 +558,5 @@ fn initialize_without_a_sign_in_is_answered_with_the_page_and_works_afterwards()
     let reply = host.receive(2);
     assert_eq!(reply["result"]["content"][0]["text"], "hello", "{reply}");
     assert_eq!(host.disconnect().code(), Some(0));
+    assert_no_path_is_recorded(&user, &recording);
 }
