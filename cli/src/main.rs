@@ -2,7 +2,7 @@
 //!
 //! `args` defines the command line and `usage` has its examples, `target` connects to a server, `monitor` watches a link while a command waits, and `recording` records and
 //! replays. `authorization` signs in at servers. `output` formats output for terminals, and `schema` reads the parameters of tools. `stderr_copy` copies a server's standard error, and
-//! `cleaner` ends servers if this process is killed. `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
+//! `cleaner` ends servers if this process is killed. `signals` waits for signals that ask this program to end, and `system` has what differs between Unix and Windows. Each other module is a command. `shell` has
 //! two small commands, and `call` also completes arguments, reads resources and gets prompts.
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,7 @@ mod replay;
 mod schema;
 mod screen;
 mod shell;
+mod signals;
 mod stderr_copy;
 mod system;
 mod target;
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 
 use args::{Args, Command};
 use output::{print, warn};
-use system::ShutdownSignals;
+use signals::ShutdownSignals;
 
 /// The error of a command.
 type Failure = Box<dyn std::error::Error>;

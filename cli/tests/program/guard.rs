@@ -735,6 +735,29 @@ fn call_in_flight_is_answered_after_sigterm() {
     assert_eq!(host.wait_for_exit().code(), Some(0));
 }
 
+/// A service manager signals a whole process group, and a launcher in the group forwards its signal: the guard gets two.
+#[test]
+fn call_in_flight_is_answered_after_two_signals_at_once() {
+    let diary = Diary::new("drained-twice");
+    let mut host = Host::start(Stdio::null(), &[], &diary.server());
+    host.handshake_and_echo();
+    host.send_call(7, "sleep", &json!({"ms": 300, "number": 7}));
+    let start = Instant::now();
+    while !diary.has(7) {
+        assert!(start.elapsed() < TIMEOUT, "the call does not run");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let guard = Pid::from_child(&host.process);
+    // Two of one kind could be delivered as one.
+    for signal in [Signal::TERM, Signal::HUP] {
+        kill_process(guard, signal).expect("the process exists");
+    }
+    let reply = host.receive(7);
+    let text = &reply["result"]["content"][0]["text"];
+    assert_eq!(text, "slept for 300 ms", "{reply}");
+    assert_eq!(host.wait_for_exit().code(), Some(0));
+}
+
 #[test]
 fn initialize_fails_with_a_hint_if_the_server_requires_credentials() {
     let unauthorized_server = UnauthorizedServer::start();

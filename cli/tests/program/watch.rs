@@ -1,6 +1,8 @@
 //! Tests `everlink watch`: the events that it shows, and how it ends.
 
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -54,6 +56,8 @@ fn second_interrupt_ends_watch_at_once_with_status_4() {
     let server = temp_file.pid();
     watch.signal(Signal::INT);
     watch.wait_for_line("closing");
+    // Within 500 ms, it would count as a copy of the first one.
+    thread::sleep(Duration::from_millis(600));
     watch.signal(Signal::INT);
     assert_eq!(watch.wait_for_exit().code(), Some(4));
     wait_until("the server is gone", || !process_exists(server));
