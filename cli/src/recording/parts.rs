@@ -14,7 +14,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::system::{make_private, private};
+use crate::system::{make_private, open_at_once, private};
 
 /// The first line of every part but the first, which begins with the setup.
 #[derive(Debug, Serialize, Deserialize)]
@@ -243,7 +243,9 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 /// Creates a file that only the user can read, because it holds messages of the server.
 fn create_private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let file = private(options.write(true).create(true).truncate(true)).open(path)?;
+    private(options.write(true).create(true).truncate(true));
+    let file = open_at_once(&options, path)?
+        .ok_or_else(|| io::Error::other("no program reads this pipe: start its reader first"))?;
     // An existing file may be readable by others.
     make_private(&file)?;
     Ok(file)

@@ -388,6 +388,25 @@ fn record_to_an_unwritable_path_fails_before_the_server_starts() {
 }
 
 #[test]
+fn record_to_a_pipe_that_nobody_reads_fails_at_once() {
+    let pipe = RecordedRun::new("pipe");
+    let made = Command::new("mkfifo").arg(&pipe.0).status();
+    assert!(made.expect("mkfifo is installed").success());
+    let mut call = program();
+    call.args(["call", "echo", "message=x"])
+        .args(pipe.record_option())
+        .args(["--", EVERLINK, "demo-server"])
+        .stderr(Stdio::piped());
+    let mut call = RunningProgram::start(&mut call);
+    assert_eq!(call.wait_for_exit(), Some(4));
+    let mut stderr = call.0.stderr.take().expect("a pipe");
+    let mut shown = String::new();
+    std::io::Read::read_to_string(&mut stderr, &mut shown).expect("UTF-8");
+    assert!(shown.contains("no program reads this pipe"), "{shown}");
+    fs::remove_file(&pipe.0).expect("a pipe");
+}
+
+#[test]
 fn call_succeeds_with_one_warning_if_the_recording_cannot_be_written() {
     let mut call = program();
     call.args([
