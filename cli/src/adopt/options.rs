@@ -7,6 +7,8 @@ use clap::{Args as Arguments, Parser};
 
 use super::hosts::HOSTS;
 use crate::args::{Args, Command};
+use crate::guard::check_options;
+use crate::stderr_copy::ServerStderr;
 use crate::{Failure, usage_error};
 
 #[derive(Debug, Arguments)]
@@ -90,8 +92,11 @@ impl Adopt {
             "--record does not fit, because all guards would write to one file"
         } else if target.cwd.is_some() || !target.env.is_empty() {
             "--cwd and --env belong to one server; write them into the file of the host"
+        } else if matches!(target.server_stderr, Some(ServerStderr::File(_))) {
+            "--server-stderr does not fit with a file, because all guards would write to it; use inherit, prefix or off"
         } else {
-            return Ok(());
+            return check_options(&guard)
+                .map_err(|error| usage_error(format!("the options for the guards: {error}")));
         };
         Err(usage_error(format!(
             "the options for the guards: {refusal}"

@@ -51,6 +51,7 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         ));
     }
     let mut signals = ShutdownSignals::listen()?;
+    check_options(&args)?;
     #[cfg(unix)]
     let cleaner = Cleaner::start();
     let status_server = match args.status {
@@ -123,6 +124,22 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses options that do not fit a host on the standard streams.
+pub(crate) fn check_options(args: &Guard) -> Result<(), Failure> {
+    let refusal = if args.listen != STDIO {
+        return Ok(());
+    } else if args.store.is_some() {
+        "--store needs --listen http://…: a host on the standard streams has only one guard"
+    } else if !args.allow_host.is_empty() && args.status.is_none() {
+        "--allow-host needs --listen http://… or --status: a host on the standard streams sends no Host header"
+    } else if !args.cors.is_empty() {
+        "--cors needs --listen http://…: a web page cannot connect to the standard streams"
+    } else {
+        return Ok(());
+    };
+    Err(usage_error(refusal))
+}
+
 /// Starts the relay. Also returns the listener for hosts, unless the host is at the standard streams.
 async fn start_relay(
     args: &Guard,
@@ -151,16 +168,6 @@ async fn start_relay(
         let guard =
             target.start_relay(role, transport, stderr_backlog, sign_in, shared, observer)?;
         return Ok((guard, Some(host_listener)));
-    }
-    if !args.allow_host.is_empty() && args.status.is_none() {
-        return Err(usage_error(
-            "--allow-host needs --listen http://… or --status: a host on the standard streams sends no Host header",
-        ));
-    }
-    if !args.cors.is_empty() {
-        return Err(usage_error(
-            "--cors needs --listen http://…: a web page cannot connect to the standard streams",
-        ));
     }
     if stdin().is_terminal() && args.log == LogFormat::Text {
         warn(&HINT);

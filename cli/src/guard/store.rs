@@ -3,7 +3,6 @@
 use everlink::relay::Config;
 use everlink_redis::RedisStore;
 
-use super::STDIO;
 use crate::args::Guard;
 use crate::{Failure, usage_error};
 
@@ -40,10 +39,6 @@ impl SessionStore {
         let Some(url) = &args.store else {
             return Ok(None);
         };
-        if args.listen == STDIO {
-            let text = "--store needs --listen http://…: a host on the standard streams has only one guard";
-            return Err(usage_error(text));
-        }
         if args.target.record_options.record.is_some() {
             let text = "--store and --record exclude each other: a recording does not hold what other guards did";
             return Err(usage_error(text));

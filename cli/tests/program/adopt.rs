@@ -637,7 +637,7 @@ fn adopt_is_narrowed_to_hosts_servers_and_files() {
 fn adopt_rejects_arguments_that_make_no_sense() {
     let home = Home::new("usage");
     home.write(CURSOR, ONE);
-    let cases: [(&[&str], i32, &str); 15] = [
+    let cases: [(&[&str], i32, &str); 19] = [
         (&["--program", "/opt/guard"], 2, "must be `everlink`"),
         (&["--host", "emacs"], 2, "claude-desktop"),
         (
@@ -673,6 +673,26 @@ fn adopt_rejects_arguments_that_make_no_sense() {
             &["--write", "--", "--env", "A=1"],
             2,
             "belong to one server",
+        ),
+        (
+            &["--write", "--", "--server-stderr", "x.log"],
+            2,
+            "guards: --server-stderr does not fit with a file",
+        ),
+        (
+            &["--write", "--", "--cors", "https://a.example"],
+            2,
+            "guards: --cors needs --listen",
+        ),
+        (
+            &["--write", "--", "--store", "redis://127.0.0.1"],
+            2,
+            "guards: --store needs --listen",
+        ),
+        (
+            &["--write", "--", "--allow-host", "shop"],
+            2,
+            "guards: --allow-host needs",
         ),
         (&["--undo", "--", "--log", "off"], 2, "cannot be used"),
         (
