@@ -115,23 +115,27 @@ fn candidates(args: &Adopt) -> Result<Vec<Candidate>, Failure> {
     }
     if args.file.is_empty() {
         // A project in the home directory has the files of the user.
-        let mut paths: Vec<PathBuf> = Vec::new();
-        known.retain(|candidate| {
-            let path = fs::canonicalize(&candidate.path);
-            let path = path.unwrap_or_else(|_| candidate.path.clone());
-            let is_new = !paths.contains(&path);
-            paths.push(path);
-            is_new
-        });
-        return Ok(known);
+        return Ok(each_once(known));
     }
     if args.host.len() > 1 {
         return Err(usage_error("--file needs at most one --host"));
     }
     let given = args.file.iter();
-    Ok(given
-        .map(|path| given_file(path, args.host.first(), &known, &machine))
-        .collect())
+    let given = given.map(|path| given_file(path, args.host.first(), &known, &machine));
+    Ok(each_once(given.collect()))
+}
+
+/// Keeps the first of several paths to one file. The second plan would be for a text that the first one has replaced.
+fn each_once(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    candidates.retain(|candidate| {
+        let path = fs::canonicalize(&candidate.path);
+        let path = path.unwrap_or_else(|_| candidate.path.clone());
+        let is_new = !paths.contains(&path);
+        paths.push(path);
+        is_new
+    });
+    candidates
 }
 
 /// Returns a file of the command line: one of a known place, or else one in the shape of the given host, or else one in any shape.

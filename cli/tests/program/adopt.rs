@@ -424,6 +424,19 @@ fn adopt_handles_a_file_once_if_the_project_is_the_home_directory() {
 }
 
 #[test]
+fn adopt_handles_a_file_once_if_it_is_named_by_two_paths() {
+    let home = Home::new("named-twice");
+    home.write("project/mcp.json", ONE);
+    let files = ["--file", "mcp.json", "--file", "./mcp.json"];
+    let report = home.json(0, &[&["--write"], &files[..]].concat());
+    assert_eq!(
+        report["files"].as_array().map(Vec::len),
+        Some(1),
+        "{report}"
+    );
+}
+
+#[test]
 fn adopt_names_the_program_by_how_the_host_is_started() {
     let mut home = Home::new("program");
     for path in [CURSOR, "project/.cursor/mcp.json", ".gemini/settings.json"] {
