@@ -25,7 +25,7 @@ use files::{Backup, ConfigFile};
 use hosts::{ANY_JSON, HOSTS, Host, Machine, Scope, Shape, System};
 pub(crate) use options::Adopt;
 use options::Mode;
-use plan::Plan;
+use plan::{Plan, ProgramWords};
 use program::Program;
 use report::{FileReport, Problem, Report, Undone};
 use servers::{Document, is_recognised};
@@ -216,10 +216,17 @@ impl Planned {
             }
             Mode::Check | Mode::Show | Mode::Write => {
                 let is_desktop = candidate.host.is_none_or(|host| host.is_desktop);
-                let words = program.words_for(is_desktop, candidate.scope);
-                let words = words.map_err(|error| problem(error.to_owned()))?;
+                let words = |is_desktop, scope| {
+                    let words = program.words_for(is_desktop, scope);
+                    words.map_err(|error| problem(error.to_owned()))
+                };
+                let words = ProgramWords {
+                    usual: words(is_desktop, candidate.scope)?,
+                    // A desktop has another PATH, too.
+                    with_own_path: words(true, Scope::User)?,
+                };
                 let plan = plan::guard(&document, &words, &args.guard_options, &selects);
-                (Vec::new(), Some(words.join(" ")), plan)
+                (Vec::new(), Some(words.usual.join(" ")), plan)
             }
         };
         let Plan { text, servers } = plan;

@@ -75,17 +75,28 @@ impl fmt::Display for Keep {
     }
 }
 
-/// Plans to guard the selected servers. `program` has the words that start this program, and `options` those for the guards.
+/// The words that start this program.
+pub(super) struct ProgramWords {
+    pub(super) usual: Vec<String>,
+    /// For entries with a `PATH` of their own, in which a name may not be found.
+    pub(super) with_own_path: Vec<String>,
+}
+
+/// Plans to guard the selected servers. `options` are those for the guards.
 pub(super) fn guard(
     document: &Document,
-    program: &[String],
+    program: &ProgramWords,
     options: &[String],
     selects: &dyn Fn(&str) -> bool,
 ) -> Plan {
-    let (program, options) = (program.iter(), options.iter().map(String::as_str));
-    let words = program.map(String::as_str).chain(["guard"]);
-    let words = words.chain(options).chain(["--"]);
-    let guard: Vec<String> = words.map(edit::literal).collect();
+    let guard = |program: &[String]| -> Vec<String> {
+        let (program, options) = (program.iter(), options.iter().map(String::as_str));
+        let words = program.map(String::as_str).chain(["guard"]);
+        let words = words.chain(options).chain(["--"]);
+        words.map(edit::literal).collect()
+    };
+    let usual = guard(&program.usual);
+    let with_own_path = guard(&program.with_own_path);
     let mut changed = document.clone();
     let mut servers = Vec::new();
     for server in document
@@ -96,13 +107,19 @@ pub(super) fn guard(
         let outcome = match &server.state {
             State::Guarded(..) => Outcome::Guarded,
             State::LeftAlone(reason) => Outcome::LeftAlone(*reason),
-            State::Unguarded(_) => match edit::guard(&changed, &server.id, &guard) {
-                Some(document) => {
-                    changed = document;
-                    Outcome::Guard
+            State::Unguarded(_) => {
+                let guard = match server.has_own_path {
+                    true => &with_own_path,
+                    false => &usual,
+                };
+                match edit::guard(&changed, &server.id, guard) {
+                    Some(document) => {
+                        changed = document;
+                        Outcome::Guard
+                    }
+                    None => Outcome::LeftAlone(Reason::UnknownForm),
                 }
-                None => Outcome::LeftAlone(Reason::UnknownForm),
-            },
+            }
         };
         servers.push(PlannedServer::new(server, outcome));
     }
@@ -268,6 +285,14 @@ mod tests {
         Document::read(text.to_owned(), ANY_JSON).expect("valid")
     }
 
+    fn program(words: &[&str]) -> ProgramWords {
+        let usual: Vec<String> = words.iter().map(ToString::to_string).collect();
+        ProgramWords {
+            with_own_path: usual.clone(),
+            usual,
+        }
+    }
+
     fn outcomes(plan: &Plan) -> Vec<(&str, Outcome)> {
         let servers = plan.servers.iter();
         servers
@@ -281,10 +306,10 @@ mod tests {
     #[test]
     fn undo_of_two_writes_with_other_programs_restores_the_first_text() {
         let original = read(TWO);
-        let first = guard(&original, &["everlink".into()], &[], &|name| name == "a");
+        let first = guard(&original, &program(&["everlink"]), &[], &|name| name == "a");
         let first = read(&first.text.expect("a change"));
         assert!(!needs_backup(&first, slice::from_ref(&original)));
-        let second = guard(&first, &["npx".into(), "everlink".into()], &[], &|_| true);
+        let second = guard(&first, &program(&["npx", "everlink"]), &[], &|_| true);
         assert_eq!(
             outcomes(&second),
             [("a", Outcome::Guarded), ("b", Outcome::Guard)]
@@ -301,7 +326,7 @@ mod tests {
     fn undo_of_one_server_keeps_the_guard_of_the_other() {
         let original = read(TWO);
         let written = read(
-            &guard(&original, &["everlink".into()], &[], &|_| true)
+            &guard(&original, &program(&["everlink"]), &[], &|_| true)
                 .text
                 .expect("a change"),
         );
@@ -318,7 +343,7 @@ mod tests {
     fn undo_keeps_guards_that_were_not_added() {
         let before = r#"{"mcpServers": {"a": {"command": "everlink", "args": ["guard", "--", "x"]}, "b": {"command": "y"}}}"#;
         let original = read(before);
-        let written = guard(&original, &["everlink".into()], &[], &|_| true)
+        let written = guard(&original, &program(&["everlink"]), &[], &|_| true)
             .text
             .expect("a change");
         // Somebody adds a guarded server, and changes the guard of another.

@@ -22,6 +22,8 @@ pub(super) struct Document {
 pub(super) struct Server {
     pub(super) id: ServerId,
     pub(super) state: State,
+    /// Whether the entry sets `PATH`, so that the host looks for the program there.
+    pub(super) has_own_path: bool,
 }
 
 /// What tells a server from the others of its file.
@@ -211,7 +213,11 @@ fn servers_of(root: &Node, text: &str, shape: &Shape) -> Vec<Server> {
             };
             let is_disabled = disabled_names.contains(&member.key.as_str());
             let state = state_of(&member.value, text, shape, is_disabled);
-            servers.push(Server { id, state });
+            servers.push(Server {
+                id,
+                state,
+                has_own_path: has_own_path(&member.value),
+            });
         }
     }
     servers
@@ -281,6 +287,16 @@ fn state_of(entry: &Node, text: &str, shape: &Shape, is_name_disabled: bool) -> 
     } else {
         State::Unguarded(launch)
     }
+}
+
+/// Whether an entry sets the variable `PATH`. Old versions of Zed have `env` in the table of the command.
+fn has_own_path(entry: &Node) -> bool {
+    let command = entry.member("command").map(|member| &member.value);
+    let tables = [Some(entry), command].into_iter().flatten();
+    let mut variables = tables
+        .filter_map(|table| table.member("env"))
+        .flat_map(|env| env.value.members());
+    variables.any(|variable| variable.key.eq_ignore_ascii_case("PATH"))
 }
 
 /// Reads how an entry starts its server. `command` is a text, a list of words, or, in old versions of Zed, a table with `path` and `args`.

@@ -593,6 +593,23 @@ fn adopt_undo_leaves_guards_that_write_did_not_add() {
     assert_eq!(home.read_text(CURSOR), ONE);
 }
 
+/// The host looks for the program in the `PATH` of the entry, where `everlink` need not be.
+#[test]
+fn adopt_writes_an_absolute_path_into_an_entry_with_a_path_of_its_own() {
+    let mut home = Home::new("own-path");
+    let installed = home.install();
+    let installed = installed.to_str().expect("UTF-8");
+    let servers = r#"{"mcpServers": {"plain": {"command": "x", "env": {"KEY": "1"}}, "own": {"command": "x", "env": {"PATH": "/opt/x"}}}}"#;
+    home.write(".gemini/settings.json", servers);
+    home.run_with_status(0, &["--write"]);
+    let written = home.read_text(".gemini/settings.json");
+    let written: Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(written["mcpServers"]["plain"]["command"], "everlink");
+    assert_eq!(written["mcpServers"]["own"]["command"], installed);
+    home.run_with_status(0, &["--undo"]);
+    assert_eq!(home.read_text(".gemini/settings.json"), servers);
+}
+
 #[test]
 fn adopt_is_narrowed_to_hosts_servers_and_files() {
     let home = Home::new("narrowed");
