@@ -27,6 +27,17 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Writes a result of a server to standard output. A terminal gets no control characters except newlines and tabs; other readers get every byte.
+pub(crate) fn print_result(bytes: &[u8]) -> io::Result<()> {
+    if !stdout().is_terminal() {
+        return print_bytes(bytes);
+    }
+    let is_shown = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.replace(|character| !is_shown(character), " ");
+    print_bytes(text.as_bytes())
+}
+
 /// Notified when an event could not be written to standard output.
 #[cfg(windows)]
 pub(crate) static STDOUT_FAILED: tokio::sync::Notify = tokio::sync::Notify::const_new();

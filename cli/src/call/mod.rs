@@ -21,7 +21,7 @@ use self::arguments::Arguments;
 use self::complete::CompletionRequest;
 use crate::args::{Call, Prompt, Read, Target};
 use crate::monitor::{RETRIES, monitor_link};
-use crate::output::{print, print_bytes, single_line, warn};
+use crate::output::{print, print_result, single_line, warn};
 use crate::recording::Role;
 use crate::{Failure, ShutdownSignals};
 
@@ -207,12 +207,12 @@ fn print_outcome(
     match outcome {
         Ok(result) => {
             let (code, text) = operation.format_result(result);
-            let printed = match text.filter(|_| !is_json) {
-                Some(text) => print_bytes(&text),
+            let text = text.filter(|_| !is_json).unwrap_or_else(|| {
                 // Prints one line, even if the server sent several. In JSON, a raw line break can only stand between tokens.
-                None => print(&result.as_str().replace(['\r', '\n'], " ")),
-            };
-            (code, printed)
+                let line = result.as_str().replace(['\r', '\n'], " ");
+                (line + "\n").into_bytes()
+            });
+            (code, print_result(&text))
         }
         Err(CallError::Error(error)) if is_json => {
             let data = error.data.as_ref();

@@ -53,7 +53,7 @@ pub(super) fn resource(result: &Value) -> Option<Vec<u8>> {
                 let bytes = from_base64(blob)?;
                 if is_terminal {
                     let kind = content["mimeType"].as_str().unwrap_or("binary data");
-                    let len = bytes.len();
+                    let (kind, len) = (single_line(kind), bytes.len());
                     format!("({kind}, {len} bytes; redirect the output to a file to get them)")
                         .into_bytes()
                 } else {

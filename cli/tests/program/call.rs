@@ -122,6 +122,19 @@ fn terminal_user_answers_an_ask_and_sees_the_progress_bar() {
     assert!(screen.ends_with("\r\n"), "the bar ends: {screen:?}");
 }
 
+#[test]
+fn result_at_a_terminal_has_no_control_characters_and_a_pipe_gets_every_byte() {
+    let message = "message=a\x1b[2J\u{9b}b\tc";
+    let output = run_everlink(&["call", "echo", message], &SERVER);
+    assert_eq!(text(&output.stdout), "a\x1b[2J\u{9b}b\tc\n");
+    let mut command = program();
+    command.args(["call", "echo", message, "--"]).args(SERVER);
+    let (screen, output) = Terminal::start_with_output(&mut command).end();
+    assert!(output.status.success(), "{screen}");
+    assert!(screen.contains("a [2J b"), "{screen:?}");
+    assert!(!screen.contains(['\x1b', '\u{9b}']), "{screen:?}");
+}
+
 /// The call is not retried, and the last lines of the server are printed once.
 #[test]
 fn server_exit_during_a_call_is_printed_once_without_retry() {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -228,6 +229,17 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts the program. Its standard input and error are the terminal; its standard output is a pipe.
     pub(crate) fn start(command: &mut Command) -> Terminal {
+        Terminal::start_with(command, |_| Stdio::piped())
+    }
+
+    /// Starts the program with all three standard streams at the terminal.
+    pub(crate) fn start_with_output(command: &mut Command) -> Terminal {
+        Terminal::start_with(command, |program| {
+            Stdio::from(program.try_clone().expect("a descriptor"))
+        })
+    }
+
+    fn start_with(command: &mut Command, stdout: impl Fn(&OwnedFd) -> Stdio) -> Terminal {
         let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&controller).expect("a terminal");
         unlockpt(&controller).expect("a terminal");
@@ -236,12 +248,15 @@ impl Terminal {
         let program = open(name.as_c_str(), flags, Mode::empty()).expect("a terminal");
         let stdin = program.try_clone().expect("a descriptor");
         let process = command
+            .stdout(stdout(&program))
             .stdin(Stdio::from(stdin))
             .stderr(Stdio::from(program))
-            .stdout(Stdio::piped())
             .spawn();
         // The command still holds the program's end of the terminal. It must be closed, or the end of the output is not seen.
-        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Terminal {
             controller: controller.into(),
             process: process.expect("the program starts"),
