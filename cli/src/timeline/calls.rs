@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use everlink::CallId;
 use everlink::client::{self, Failure};
 
-use super::messages::Envelope;
+use super::messages::{Envelope, is_tool_error};
 use super::{Call, Outcome, label};
 
 /// The calls of a recording, and what is open of them.
@@ -200,9 +200,7 @@ impl Calls {
                     _ => Outcome::Failed,
                 }
             }
-            client::Outcome::Reply(result) if result.as_str().contains("\"isError\":true") => {
-                Outcome::ToolError
-            }
+            client::Outcome::Reply(result) if is_tool_error(result.as_str()) => Outcome::ToolError,
             _ => Outcome::Reply,
         };
         self.settle(call, at, kind);

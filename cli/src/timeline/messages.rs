@@ -107,17 +107,8 @@ impl<'a> Envelope<'a> {
 
     /// Whether the result says that it is an error.
     pub(super) fn is_tool_error(&self) -> bool {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Result {
-            #[serde(default)]
-            is_error: bool,
-        }
-        let result = self.result.and_then(|result| {
-            let result: Option<Result> = serde_json::from_str(result.get()).ok();
-            result
-        });
-        result.is_some_and(|result| result.is_error)
+        self.result
+            .is_some_and(|result| is_tool_error(result.get()))
     }
 
     /// What the message is, in a few words.
@@ -132,6 +123,18 @@ impl<'a> Envelope<'a> {
             _ => "no JSON-RPC message".to_owned(),
         }
     }
+}
+
+/// Whether this result says that it is an error.
+pub(super) fn is_tool_error(result: &str) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Result {
+        #[serde(default)]
+        is_error: bool,
+    }
+    let result = serde_json::from_str(result);
+    result.is_ok_and(|result: Result| result.is_error)
 }
 
 #[cfg(test)]

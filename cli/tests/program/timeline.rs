@@ -91,6 +91,43 @@ impl Drop for Host {
     }
 }
 
+/// Only the member `isError` of the result itself counts, however it is written.
+#[test]
+fn outcome_of_a_call_of_an_application_is_that_of_its_result() {
+    let directory = Directory::new("is-error");
+    for (name, result, outcome) in [
+        ("spaced", r#"{"content":[],"isError" : true}"#, 2),
+        (
+            "nested",
+            r#"{"content":[],"structuredContent":{"isError":true}}"#,
+            1,
+        ),
+    ] {
+        let script = format!(
+            r#"while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+    *initialize\"*) result='{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}' ;;
+    *tools/call*) result='{result}' ;;
+    *) result='{{}}' ;;
+  esac
+  test -z "$id" || printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$result"
+done"#
+        );
+        let recording = directory.path(name);
+        let call = [
+            "call", "it", "{}", "--era", "legacy", "--record", &recording,
+        ];
+        run_everlink(&call, &["sh", "-c", &script]);
+        let (_, _, data) = timeline(&recording, &directory.path("page.html"));
+        assert_eq!(
+            outcomes(&data, "tools/call it"),
+            [outcome],
+            "{name}: {data}"
+        );
+    }
+}
+
 /// Writes the timeline. Returns its exit status, its page and its data.
 fn timeline(recording: &str, page: &str) -> (Option<i32>, String, Value) {
     let output = run_everlink(&["replay", recording, "--html", page], &[]);
