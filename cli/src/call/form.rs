@@ -45,13 +45,18 @@ impl Form<'_> {
                 FieldAnswer::Skipped => {}
             }
         }
-        write!(output, "  Send this? [Y/n] ")?;
-        output.flush()?;
-        Ok(match read_line(input)?.as_deref() {
-            None => json!({"action": "cancel"}),
-            Some("" | "y" | "Y" | "yes") => json!({"action": "accept", "content": content}),
-            Some(_) => json!({"action": "decline"}),
-        })
+        loop {
+            write!(output, "  Send this? [Y/n] ")?;
+            output.flush()?;
+            let Some(line) = read_line(input)? else {
+                return Ok(json!({"action": "cancel"}));
+            };
+            match line.trim().to_ascii_lowercase().as_str() {
+                "" | "y" | "yes" => return Ok(json!({"action": "accept", "content": content})),
+                "n" | "no" => return Ok(json!({"action": "decline"})),
+                _ => writeln!(output, "  Not understood. Expected: yes or no")?,
+            }
+        }
     }
 }
 
@@ -200,6 +205,22 @@ mod tests {
         assert_eq!(output.matches("Not understood").count(), 4, "{output}");
         // The message of the server cannot emit control characters.
         assert!(!output.contains('\x1b'), "{output}");
+    }
+
+    #[test]
+    fn confirmation_is_understood_in_any_case_and_asked_again_otherwise() {
+        for (lines, action, times) in [
+            ("Ada\nYes\n", "accept", 1),
+            ("Ada\nYES \n", "accept", 1),
+            ("Ada\nNo\n", "decline", 1),
+            ("Ada\nyess\nok\ny\n", "accept", 3),
+            ("Ada\nperhaps\n", "cancel", 2),
+        ] {
+            let schema = json!({"properties": {"name": {"type": "string"}}});
+            let (answer, output) = fill_form(&schema, lines);
+            assert_eq!(answer["action"], action, "{lines}");
+            assert_eq!(output.matches("Send this?").count(), times, "{output}");
+        }
     }
 
     #[test]
