@@ -28,6 +28,7 @@ pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
                 }
                 show(&args, Some(&authorized))?;
             }
+            None if args.json => print(&Value::Null)?,
             None => print(&format_args!("{} wants no sign-in", args.url))?,
         },
         () = signals.next() => return Err("interrupted before the sign-in was complete".into()),

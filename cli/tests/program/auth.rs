@@ -14,9 +14,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::auth_server::AuthServer;
-use crate::guard::{Host, get};
+use crate::guard::{GuardProcess, Host, get};
 use crate::listen::http_request;
-use crate::support::{Terminal, lines_of, program, run_everlink, text, wait_until};
+use crate::support::{SERVER, Terminal, lines_of, program, run_everlink, text, wait_until};
 
 /// How many processes start at the same time.
 const PROCESSES: usize = 8;
@@ -368,6 +368,20 @@ fn browser(user: &User) -> (String, PathBuf) {
     fs::write(&script, lines).expect("a file");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).expect("the file exists");
     (script.display().to_string(), noted)
+}
+
+#[test]
+fn login_prints_json_if_the_server_wants_no_sign_in() {
+    let user = User::new("no-sign-in");
+    let address = ["--listen", "http://127.0.0.1:0/mcp"];
+    let server = GuardProcess::start(&address, &SERVER.map(PathBuf::from));
+    let url = server.log_value("listening");
+    let mut login = program();
+    login.args(["login", &url, "--json", "--follow-sign-in"]);
+    login.env("EVERLINK_AUTH_DIRECTORY", &user.store);
+    let output = login.output().expect("the program can be started");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "null\n");
 }
 
 /// Signs in at this page, as a browser would.
