@@ -105,7 +105,8 @@ pub(crate) enum Command {
     /// waits up to 55 seconds, or up to 3 if the guard has stored what the server offered before (--remember). The guard ends the server and all processes that it
     /// started within 2 seconds after the host has disconnected, or after the time of --drain.
     ///
-    /// Exit status: 0 the host has disconnected or a signal ended the guard, 2 wrong usage, 4 the guard could not start, or a second signal ended it
+    /// Exit status: 0 the host has disconnected or a signal ended the guard, 2 wrong usage, 4 the guard could not start, or a second signal ended it, 500 ms or more
+    /// after the first
     /// before its calls were done.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
     Guard(Guard),
@@ -154,7 +155,8 @@ pub(crate) enum Command {
     Top(Top),
     /// Show the events of a connection and the changes of its server, as they happen
     ///
-    /// Runs until a signal ends it, or its output is closed. Exit status: 0 success, 2 wrong usage, 4 a second signal ended it.
+    /// Runs until a signal ends it, or its output is closed. Exit status: 0 success, 2 wrong usage, 4 a second signal ended it, 500 ms or more
+    /// after the first.
     #[command(override_usage = WATCH_USAGE, after_help = WATCH_EXAMPLES)]
     Watch(Watch),
     /// Print completions for a shell
