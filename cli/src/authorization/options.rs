@@ -24,7 +24,7 @@ pub(crate) struct AuthOptions {
     #[arg(long, default_value = "auto", value_name = "WHEN")]
     pub(crate) oauth: OAuth,
     /// Sign in on another device, with a code that is shown here
-    #[arg(long, conflicts_with_all = ["paste", "client_credentials"])]
+    #[arg(long, conflicts_with_all = ["paste", "client_credentials", "workload_token"])]
     pub(crate) device: bool,
     /// Paste the URL of the last page of the sign-in, for a browser on another computer
     #[arg(long)]
@@ -93,10 +93,20 @@ pub(crate) struct AuthOptions {
     #[arg(long, value_name = "URL", requires_all = ["idp_client_id", "id_token"], hide_short_help = true)]
     pub(crate) idp_token_endpoint: Option<String>,
     /// The client id at the identity provider
-    #[arg(long, value_name = "ID", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "idp_token_endpoint",
+        hide_short_help = true
+    )]
     pub(crate) idp_client_id: Option<String>,
     /// The name of the environment variable that holds the client secret for the identity provider
-    #[arg(long, value_name = "VARIABLE", hide_short_help = true)]
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        requires = "idp_token_endpoint",
+        hide_short_help = true
+    )]
     pub(crate) idp_client_secret_env: Option<String>,
     /// The file with the user's identity token
     #[arg(long, value_name = "FILE", hide_short_help = true)]

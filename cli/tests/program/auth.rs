@@ -384,6 +384,22 @@ fn login_prints_json_if_the_server_wants_no_sign_in() {
     assert_eq!(text(&output.stdout), "null\n");
 }
 
+/// Otherwise one of the options would have no effect.
+#[test]
+fn options_of_two_kinds_of_sign_in_are_refused_together() {
+    for (options, hint) in [
+        (&["--device", "--workload-token", "x"][..], "cannot be used"),
+        (&["--idp-client-id", "x"], "--idp-token-endpoint"),
+        (&["--idp-client-secret-env", "X"], "--idp-token-endpoint"),
+    ] {
+        let login = ["login", "https://a.example/mcp"];
+        let output = run_everlink(&[&login, options].concat(), &[]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {stderr}");
+        assert!(stderr.contains(hint), "{options:?}: {stderr}");
+    }
+}
+
 /// Signs in at this page, as a browser would.
 fn sign_in_at(page: &str) {
     let answer = get(page);
