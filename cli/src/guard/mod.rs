@@ -45,11 +45,6 @@ const STDIO: &str = "stdio";
 const HINT: &str = "waiting for an MCP host on standard input, which is a terminal: put this command into the configuration of a host, or use --listen http://127.0.0.1:8080/mcp; Ctrl-C ends the guard";
 
 pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
-    if args.target.auth.paste && args.listen == STDIO {
-        return Err(usage_error(
-            "--paste needs --listen http://…: on the standard streams, the host writes to standard input, and nobody can paste there; run everlink login with --paste first",
-        ));
-    }
     let mut signals = ShutdownSignals::listen()?;
     check_options(&args)?;
     #[cfg(unix)]
@@ -132,6 +127,8 @@ pub(crate) fn check_options(args: &Guard) -> Result<(), Failure> {
         "--store needs --listen http://…: a host on the standard streams has only one guard"
     } else if !args.allow_host.is_empty() && args.status.is_none() {
         "--allow-host needs --listen http://… or --status: a host on the standard streams sends no Host header"
+    } else if args.target.auth.paste {
+        "--paste needs --listen http://…: on the standard streams, the host writes to standard input, and nobody can paste there; run everlink login with --paste first"
     } else if !args.cors.is_empty() {
         "--cors needs --listen http://…: a web page cannot connect to the standard streams"
     } else {
