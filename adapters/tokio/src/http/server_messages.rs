@@ -53,12 +53,46 @@ pub(super) struct ResponseStart {
 }
 
 impl ResponseStart {
-    /// Returns the response for when the server is closed.
+    /// Returns the response for when the server is closed, and has not taken the request.
     pub(super) fn unavailable() -> ResponseStart {
         ResponseStart {
             head: Box::new(ResponseHead::new(503)),
             first: Bytes::new(),
             rest: None,
+        }
+    }
+
+    /// Returns the response to a request that the machine has, but will not answer. Its body fails at once, so that hyper breaks the connection without
+    /// a byte of it. A server that has sent the head by then shows a gateway error, and not 503: the request may have been carried out.
+    pub(super) fn aborted() -> ResponseStart {
+        let (_, rest) = mpsc::unbounded_channel();
+        ResponseStart {
+            head: Box::new(ResponseHead::new(502)),
+            first: Bytes::new(),
+            rest: Some(rest),
+        }
+    }
+}
+
+/// Sends the answer to a request that the machine has. Dropped without one, it aborts the response.
+pub(super) struct Answer(Option<oneshot::Sender<ResponseStart>>);
+
+impl Answer {
+    pub(super) const fn new(sender: oneshot::Sender<ResponseStart>) -> Answer {
+        Answer(Some(sender))
+    }
+
+    pub(super) fn send(mut self, start: ResponseStart) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(start);
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(ResponseStart::aborted());
         }
     }
 }

@@ -10,12 +10,12 @@ use everlink::{Epoch, Input, Output, StoreAnswer, StoreRequest, StreamId};
 use everlink_handle::{IdMap, Transport};
 use http::header::HOST;
 use http::request::Parts;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::connections::Connection;
 use super::endpoint::{Endpoint, User};
 use super::server_messages::{
-    ExchangeMessage, NewRequest, Piece, RequestMessage, ResponseStart, UnreportedBody,
+    Answer, ExchangeMessage, NewRequest, Piece, RequestMessage, ResponseStart, UnreportedBody,
 };
 use super::store::StorePort;
 use super::{copy_into, fields};
@@ -51,21 +51,17 @@ pub struct ServerTransport {
 enum ResponseState {
     Streaming(mpsc::UnboundedSender<Piece>),
     /// The response has begun, but is held back: the rest may follow in a moment, and then all of it is sent together.
-    Held(
-        oneshot::Sender<ResponseStart>,
-        Box<ResponseHead<'static>>,
-        Vec<u8>,
-    ),
-    Waiting(oneshot::Sender<ResponseStart>),
+    Held(Answer, Box<ResponseHead<'static>>, Vec<u8>),
+    Waiting(Answer),
 }
 
 impl ResponseState {
-    /// Aborts the response. The client of a held one gets its head and first bytes, and then an error.
+    /// Aborts the response. The client of a held one gets its head and first bytes, and then an error. Dropping a waiting one breaks the connection.
     fn abort(self) {
         if let ResponseState::Held(answer, head, first) = self {
             let (first, (_, rest)) = (first.into(), mpsc::unbounded_channel());
             let rest = Some(rest);
-            let _ = answer.send(ResponseStart { head, first, rest });
+            answer.send(ResponseStart { head, first, rest });
         }
     }
 }
@@ -160,7 +156,7 @@ impl ServerTransport {
                         self.connections.insert(stream, connection);
                     }
                     self.responses
-                        .insert(stream, ResponseState::Waiting(answer));
+                        .insert(stream, ResponseState::Waiting(Answer::new(answer)));
                     self.unreported_body = Some((stream, body)).filter(|(_, body)| body.has_any());
                     Input::Request { stream, head }
                 }
@@ -209,7 +205,7 @@ impl ServerTransport {
             match mem::replace(state, ResponseState::Streaming(sender)) {
                 ResponseState::Held(answer, head, first) => {
                     let (first, rest) = (first.into(), Some(receiver));
-                    let _ = answer.send(ResponseStart { head, first, rest });
+                    answer.send(ResponseStart { head, first, rest });
                 }
                 other => *state = other,
             }
@@ -239,7 +235,7 @@ impl Transport for ServerTransport {
                         self.connections.remove(&stream);
                     }
                     let (first, rest) = (Bytes::copy_from_slice(bytes), None);
-                    let _ = answer.send(ResponseStart { head, first, rest });
+                    answer.send(ResponseStart { head, first, rest });
                 } else {
                     let mut first = Vec::with_capacity(bytes.len().max(INITIAL_CAPACITY));
                     first.extend_from_slice(bytes);
@@ -261,7 +257,7 @@ impl Transport for ServerTransport {
                 }
                 Some(ResponseState::Held(answer, head, first)) => {
                     let (first, rest) = (first.into(), None);
-                    let _ = answer.send(ResponseStart { head, first, rest });
+                    answer.send(ResponseStart { head, first, rest });
                     // The response is no longer held.
                     for held in &mut self.held {
                         if let Some(at) = held.iter().rposition(|held| *held == stream) {

@@ -276,6 +276,52 @@ fn abort_of_a_begun_response_cuts_it() {
     });
 }
 
+/// The request may have been carried out, so that no status is true.
+#[test]
+fn abort_before_the_response_breaks_the_connection_without_a_byte() {
+    let abort: fn(&mut Harness, StreamId) = |harness, stream| {
+        let epoch = Epoch::FIRST;
+        harness
+            .transport
+            .perform(Output::Abort { epoch, stream }, b"");
+    };
+    let release: fn(&mut Harness, StreamId) = |harness, _| {
+        let epoch = Epoch::FIRST;
+        harness.transport.perform(Output::Release { epoch }, b"");
+    };
+    let end: fn(&mut Harness, StreamId) = |harness, _| harness.transport = ServerTransport::new().1;
+    run_isolated(async || {
+        for give_up in [abort, release, end] {
+            let mut harness = Harness::start().await;
+            let mut client = harness.send_request(REQUEST).await;
+            let stream = harness.next_request().await;
+            give_up(&mut harness, stream);
+            let mut received = Vec::new();
+            let _ = client.read_to_end(&mut received).await;
+            assert_eq!(String::from_utf8_lossy(&received), "");
+        }
+    });
+}
+
+/// The same at a server of the application, which may have sent the head already.
+#[test]
+fn response_that_is_aborted_before_it_began_has_a_body_that_fails() {
+    run_isolated(async || {
+        let (endpoint, mut transport) = ServerTransport::new();
+        let abort = async {
+            let Input::Request { stream, .. } = next_input(&mut transport).await else {
+                panic!("a request");
+            };
+            let epoch = Epoch::FIRST;
+            transport.perform(Output::Abort { epoch, stream }, b"");
+        };
+        let (response, ()) = tokio::join!(endpoint.answer(Request::new(Body::empty())), abort);
+        assert_eq!(response.status(), 502);
+        let body = axum::body::to_bytes(Body::new(response.into_body()), 1).await;
+        body.expect_err("it was aborted");
+    });
+}
+
 #[test]
 fn client_disconnect_is_reported_before_and_during_the_response() {
     run_isolated(async || {
