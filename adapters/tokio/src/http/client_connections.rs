@@ -12,6 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use everlink::{Epoch, Fault, FaultKind, Input, StreamId};
 use everlink_handle::InboxSender;
+#[cfg(feature = "http2")]
+use http::header::HOST;
 use http::{Request, Response, Uri};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
@@ -182,9 +184,16 @@ impl ClientConnection {
             #[cfg(feature = "http2")]
             Sender::Http2(sender) => {
                 // The host is in the URI.
-                request.headers_mut().remove(http::header::HOST);
+                let host = request.headers_mut().remove(HOST);
                 let sent = sender.try_send_request(request).await;
-                sent.map_err(|mut error| (fault(error.error()), error.take_message()))
+                sent.map_err(|mut error| {
+                    let mut unsent = error.take_message();
+                    // The next connection may be one of HTTP/1.1, which needs it.
+                    if let (Some(unsent), Some(host)) = (&mut unsent, host) {
+                        unsent.headers_mut().insert(HOST, host);
+                    }
+                    (fault(error.error()), unsent)
+                })
             }
         }
     }
@@ -253,5 +262,43 @@ impl Body for RequestBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+#[cfg(all(test, feature = "http2"))]
+mod tests {
+    use everlink_handle::Inbox;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn request_that_was_not_sent_over_http2_has_its_host() {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let server = Uri::from_static("https://shop.invalid/");
+        let unsent = runtime.expect("a runtime").block_on(async {
+            let (socket, _peer) = tokio::io::duplex(1 << 10);
+            let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(socket)).await;
+            let (sender, connection) = opened.expect("a connection");
+            drop(connection);
+            let mut connection = ClientConnection {
+                server: server.clone(),
+                sender: Sender::Http2(sender),
+                is_forward_proxy: false,
+            };
+            let request = Request::post(server.clone()).header("Host", "shop.invalid");
+            let body = RequestBody {
+                bytes: Bytes::from_static(b"{}"),
+                epoch: Epoch::FIRST,
+                stream: StreamId::DUPLEX,
+                results: Inbox::new().sender(),
+            };
+            let request = request.body(body).expect("a request");
+            let sent = connection.send(request, &server).await;
+            sent.err().and_then(|(_, unsent)| unsent)
+        });
+        let unsent = unsent.expect("it was not sent");
+        assert_eq!(unsent.headers()["Host"], "shop.invalid");
     }
 }
