@@ -23,12 +23,9 @@ use rustls::crypto::ring;
 
 use super::client_connections::{ClientConnections, RequestBody, unsendable};
 use super::client_exchange::{Exchange, Parts, Step};
-use super::proxy_connector::{ProxyChoice, ProxyConnector};
+use super::proxy_connector::{PROXY_SCHEMES, ProxyChoice, ProxyConnector};
 use super::{copy_into, fields, known};
 use crate::drive::{drive, start};
-
-/// The schemes of proxy addresses.
-const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
 
 /// Creates a link to the server that the config names, driven by a task on the present runtime.
 ///
@@ -152,8 +149,8 @@ impl Connector {
         self
     }
 
-    /// Sets the TLS configuration, for example other certificate authorities or a client certificate. Default: the certificate authorities that
-    /// browsers trust, and no client certificate.
+    /// Sets the TLS configuration, for example other certificate authorities or a client certificate. It is for the server, and also for a proxy with
+    /// `https://`. Its `alpn_protocols` are ignored. Default: the certificate authorities that browsers trust, and no client certificate.
     #[must_use]
     pub fn with_tls(mut self, tls: ClientConfig) -> Connector {
         self.tls = Some(tls);
@@ -165,7 +162,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// Outside a runtime, and if the config is for another transport than HTTP.
+    /// Outside a runtime, if the config is for another transport than HTTP, and if the environment names a proxy that is none.
     pub fn connect(self, config: Config) -> io::Result<Link> {
         let transport = self.transport(&config)?;
         let (link, owner) = Link::new(config);
@@ -177,10 +174,13 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// If the config is for another transport than HTTP.
+    /// If the config is for another transport than HTTP, and if the environment names a proxy that is none.
     pub fn transport(self, config: &Config) -> Result<ClientTransport, SetupError> {
-        config.binding.http().ok_or(SetupError::NotHttp)?;
+        let http = config.binding.http().ok_or(SetupError::NotHttp)?;
         let (connections, proxy_connector) = self.connections();
+        if let Ok(url) = http.url.as_str().parse() {
+            proxy_connector.proxy(&url)?;
+        }
         Ok(ClientTransport {
             connections: Arc::new(connections),
             proxy_connector,
@@ -196,15 +196,22 @@ impl Connector {
 
     /// The connections with these certificates and this proxy.
     pub(super) fn connections(&self) -> (ClientConnections, ProxyConnector) {
-        let proxy_connector = ProxyConnector::new(self.proxy.clone());
-        let builder = HttpsConnectorBuilder::new();
-        let builder = match self.tls.clone() {
-            Some(tls) => builder.with_tls_config(tls),
-            None => builder
-                .with_provider_and_webpki_roots(ring::default_provider())
-                .expect("ring supports the default TLS versions"),
+        let builder = || {
+            let builder = HttpsConnectorBuilder::new();
+            match self.tls.clone() {
+                Some(mut tls) => {
+                    // The builder sets them, and refuses others.
+                    tls.alpn_protocols.clear();
+                    builder.with_tls_config(tls)
+                }
+                None => builder
+                    .with_provider_and_webpki_roots(ring::default_provider())
+                    .expect("ring supports the default TLS versions"),
+            }
         };
-        let builder = builder.https_or_http().enable_http1();
+        let to_proxy = builder().https_or_http().enable_http1();
+        let proxy_connector = ProxyConnector::new(self.proxy.clone(), to_proxy);
+        let builder = builder().https_or_http().enable_http1();
         #[cfg(feature = "http2")]
         let builder = builder.enable_http2();
         let https = builder.wrap_connector(proxy_connector.clone());
@@ -398,7 +405,8 @@ pub(super) fn complete_fields(
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     };
-    if let Some(value) = proxy_connector.proxy_authorization(url) {
+    let authorization = proxy_connector.proxy_authorization(url);
+    if let Some(value) = authorization.map_err(unsendable)? {
         fields.append(PROXY_AUTHORIZATION, value);
     }
     if !fields.contains_key(HOST) {

@@ -9,9 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use everlink_handle::{Proxies, is_local_host};
+use everlink_handle::{Proxies, SetupError, is_local_host};
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::builderstates::WantsProtocols2;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::dns::{GaiAddrs, GaiResolver, Name};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
@@ -20,13 +22,20 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
-type Tcp = TokioIo<TcpStream>;
+/// A connection to a server or a proxy. It has TLS only if it leads to a proxy with `https`.
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Direct = HttpConnector<NameResolver>;
 type BoxFuture<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-/// The connector to any server. TLS is layered on top of it.
+/// The schemes of proxy addresses.
+pub(super) const PROXY_SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+
+/// The connector to any server. TLS with the server is layered on top of it.
 #[derive(Clone)]
 pub(super) struct ProxyConnector {
-    direct: HttpConnector<NameResolver>,
+    direct: Direct,
+    /// The connector to proxies of HTTP, with TLS if their addresses say so.
+    to_proxy: HttpsConnector<Direct>,
     proxies: Arc<ProxySource>,
 }
 
@@ -47,7 +56,10 @@ enum ProxySource {
 }
 
 impl ProxyConnector {
-    pub(super) fn new(choice: ProxyChoice) -> ProxyConnector {
+    pub(super) fn new(
+        choice: ProxyChoice,
+        tls: HttpsConnectorBuilder<WantsProtocols2>,
+    ) -> ProxyConnector {
         let mut direct = HttpConnector::new_with_resolver(NameResolver(GaiResolver::new()));
         direct.enforce_http(false);
         direct.set_nodelay(true);
@@ -59,30 +71,42 @@ impl ProxyConnector {
             }
         };
         ProxyConnector {
+            to_proxy: tls.wrap_connector(direct.clone()),
             direct,
             proxies: Arc::new(proxies),
         }
     }
 
-    /// Returns the proxy for a server, if there is one. The local host is always reached directly.
-    fn proxy(&self, uri: &Uri) -> Option<Intercept> {
-        let host = uri.host().filter(|host| !is_local_host(host))?;
-        let proxy = match &*self.proxies {
-            ProxySource::Chosen(proxy) => proxy,
-            ProxySource::Direct => return None,
+    /// Returns the proxy for a server, if there is one. The local host is always reached directly. The environment may name a proxy that is none: then
+    /// the server is not reached at all, because it must not be reached directly.
+    pub(super) fn proxy(&self, uri: &Uri) -> Result<Option<Intercept>, SetupError> {
+        let Some(host) = uri.host().filter(|host| !is_local_host(host)) else {
+            return Ok(None);
+        };
+        let named = match &*self.proxies {
+            ProxySource::Chosen(proxy) => Some(proxy.as_str()),
+            ProxySource::Direct => None,
             ProxySource::Environment(proxies) => {
                 let is_https = uri.scheme_str() == Some("https");
-                proxies.proxy_for(is_https, host, uri.port_u16())?
+                proxies.proxy_for(is_https, host, uri.port_u16())
             }
         };
-        Matcher::builder().all(proxy).build().intercept(uri)
+        let Some(named) = named else {
+            return Ok(None);
+        };
+        let proxy = Matcher::builder().all(named).build().intercept(uri);
+        let is_known = |proxy: &Intercept| {
+            let scheme = proxy.uri().scheme_str();
+            scheme.is_some_and(|scheme| PROXY_SCHEMES.contains(&scheme))
+        };
+        proxy.filter(is_known).map(Some).ok_or(SetupError::Proxy)
     }
 
     /// Returns the `Proxy-Authorization` of a request that the proxy forwards. A tunnel is authorized when it is opened.
-    pub(super) fn proxy_authorization(&self, uri: &Uri) -> Option<HeaderValue> {
+    pub(super) fn proxy_authorization(&self, uri: &Uri) -> Result<Option<HeaderValue>, SetupError> {
         let proxy = self.proxy(uri)?;
-        let is_forwarded = !is_tunnelled(&proxy, uri);
-        proxy.basic_auth().filter(|_| is_forwarded).cloned()
+        let forwarding = proxy.filter(|proxy| !is_tunnelled(proxy, uri));
+        Ok(forwarding.and_then(|proxy| proxy.basic_auth().cloned()))
     }
 }
 
@@ -96,13 +120,15 @@ impl Service<Uri> for ProxyConnector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (mut direct, proxy) = (self.direct.clone(), self.proxy(&uri));
+        let (mut direct, mut to_proxy) = (self.direct.clone(), self.to_proxy.clone());
+        let proxy = self.proxy(&uri);
         Box::pin(async move {
-            let Some(proxy) = proxy else {
-                return Ok(RoutedStream::new(direct.call(uri).await?, false));
+            let Some(proxy) = proxy? else {
+                let tcp = direct.call(uri).await?;
+                return Ok(RoutedStream::new(tcp.into(), false));
             };
             let proxy_uri = proxy.uri().clone();
-            let tcp = if is_socks(&proxy) {
+            let stream = if is_socks(&proxy) {
                 let resolves_locally = proxy_uri.scheme_str() == Some("socks5");
                 let mut socks = SocksV5::new(proxy_uri, direct).local_dns(resolves_locally);
                 if let Some((user, password)) = proxy.raw_auth() {
@@ -112,17 +138,17 @@ impl Service<Uri> for ProxyConnector {
                 let is_https = uri.scheme_str() == Some("https");
                 let port = uri.port_u16().unwrap_or(if is_https { 443 } else { 80 });
                 let destination = format!("{}:{port}", uri.host().unwrap_or_default());
-                socks.call(destination.parse()?).await?
+                socks.call(destination.parse()?).await?.into()
             } else if is_tunnelled(&proxy, &uri) {
-                let mut tunnel = Tunnel::new(proxy_uri, direct);
+                let mut tunnel = Tunnel::new(proxy_uri, to_proxy);
                 if let Some(authorization) = proxy.basic_auth() {
                     tunnel = tunnel.with_auth(authorization.clone());
                 }
                 tunnel.call(uri).await?
             } else {
-                return Ok(RoutedStream::new(direct.call(proxy_uri).await?, true));
+                return Ok(RoutedStream::new(to_proxy.call(proxy_uri).await?, true));
             };
-            Ok(RoutedStream::new(tcp, false))
+            Ok(RoutedStream::new(stream, false))
         })
     }
 }
@@ -169,26 +195,26 @@ impl Error for Unresolved {}
 
 /// A connection, and whether it leads to a forwarding proxy, which needs absolute URIs.
 pub(super) struct RoutedStream {
-    tcp: Tcp,
+    stream: Stream,
     is_forward_proxy: bool,
 }
 
 impl RoutedStream {
-    fn new(tcp: Tcp, is_forward_proxy: bool) -> RoutedStream {
+    fn new(stream: Stream, is_forward_proxy: bool) -> RoutedStream {
         RoutedStream {
-            tcp,
+            stream,
             is_forward_proxy,
         }
     }
 
-    fn tcp(self: Pin<&mut Self>) -> Pin<&mut Tcp> {
-        Pin::new(&mut self.get_mut().tcp)
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut Stream> {
+        Pin::new(&mut self.get_mut().stream)
     }
 }
 
 impl Connection for RoutedStream {
     fn connected(&self) -> Connected {
-        self.tcp.connected().proxy(self.is_forward_proxy)
+        self.stream.connected().proxy(self.is_forward_proxy)
     }
 }
 
@@ -198,7 +224,7 @@ impl Read for RoutedStream {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        self.tcp().poll_read(cx, buf)
+        self.stream().poll_read(cx, buf)
     }
 }
 
@@ -208,19 +234,19 @@ impl Write for RoutedStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.tcp().poll_write(cx, buf)
+        self.stream().poll_write(cx, buf)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp().poll_flush(cx)
+        self.stream().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp().poll_shutdown(cx)
+        self.stream().poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_write_vectored(
@@ -228,6 +254,31 @@ impl Write for RoutedStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.tcp().poll_write_vectored(cx, bufs)
+        self.stream().poll_write_vectored(cx, bufs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use tokio::runtime::Builder;
+
+    use crate::http::Connector;
+
+    #[test]
+    fn unusable_proxy_of_the_environment_is_an_error_and_not_ignored() {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        for bad in ["htp://proxy:1", "socks4://127.0.0.1:1", "http://", "a b"] {
+            let (_, mut connector) = Connector::new().connections();
+            let proxies = Proxies::new(|name| (name == "ALL_PROXY").then(|| bad.to_owned()));
+            connector.proxies = Arc::new(ProxySource::Environment(proxies));
+            for server in ["http://shop.invalid/", "https://shop.invalid/"] {
+                let uri = Uri::from_static(server);
+                let error = runtime.block_on(connector.call(uri)).err().expect(bad);
+                assert!(error.is::<SetupError>(), "{bad}: {error}");
+            }
+        }
     }
 }
