@@ -82,6 +82,14 @@ impl ClientCommand {
         Ok(None)
     }
 
+    /// Returns the ask that this command answers, if it is an answer.
+    pub(crate) const fn answered_ask(&self) -> Option<AskId> {
+        match self {
+            ClientCommand::Answer { ask, .. } => Some(*ask),
+            _ => None,
+        }
+    }
+
     /// Returns the obligation of the application that this command meets.
     pub(crate) const fn settles(&self) -> Option<Subject> {
         match self {

@@ -71,7 +71,8 @@ impl OpenAsk {
         &self.ask
     }
 
-    /// Answers with a result, or refuses with an error. Does nothing if the server no longer waits.
+    /// Answers with a result, or refuses with an error. Does nothing if the server no longer waits. A result must be a JSON object, and not longer than the
+    /// limits allow: otherwise the server gets an internal error that says so.
     pub fn answer(mut self, answer: Result<Payload, ErrorObject>) {
         self.send(answer);
     }

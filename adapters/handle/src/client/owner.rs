@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use everlink::client::{Ask, Client, Event, Misuse, Session, State};
+use everlink::protocol::code;
 use everlink::relay::Side;
-use everlink::{AskId, CallId, Deadline, Epoch, Input, Instant, Output, StreamId};
+use everlink::{AskId, CallId, Deadline, Epoch, ErrorObject, Input, Instant, Output, StreamId};
 
 use super::ask::{AskHandler, OpenAsk};
 use super::call::{CallError, Caller, Progress, caller_result};
@@ -175,7 +176,10 @@ impl LinkOwner {
     fn run_command(&mut self, now: Instant, command: OwnerCommand) {
         match command {
             OwnerCommand::Run(command) => {
-                let _ = self.apply(now, command);
+                let ask = command.answered_ask();
+                if let (Err(misuse), Some(ask)) = (self.apply(now, command), ask) {
+                    self.refuse_ask(now, ask, &misuse);
+                }
             }
             OwnerCommand::RunAndReport(command, promise) => {
                 promise.resolve(self.apply(now, command).map(drop))
@@ -221,6 +225,15 @@ impl LinkOwner {
             }
         }
         result
+    }
+
+    /// Refuses an ask whose answer cannot be sent. The handler does not learn of it, and the server would wait in vain.
+    fn refuse_ask(&mut self, now: Instant, ask: AskId, misuse: &Misuse) {
+        if !matches!(misuse, Misuse::Closed | Misuse::UnknownAsk) {
+            let text = format!("the client's answer cannot be sent: {misuse}");
+            let answer = Err(ErrorObject::new(code::INTERNAL_ERROR, text));
+            let _ = self.apply(now, ClientCommand::Answer { ask, answer });
+        }
     }
 
     /// Passes an ask to the function that answers asks, or keeps it until there is one.

@@ -1060,6 +1060,24 @@ fn ask_that_is_dropped_or_whose_handler_panics_is_refused() {
 }
 
 #[test]
+fn answer_that_cannot_be_sent_refuses_the_ask_and_says_why() {
+    let (mut pair, _events, _call) = link_with_roots_and_open_call();
+    let too_long = " ".repeat(everlink::Limits::default().message_bytes);
+    for (answer, why) in [
+        ("[]".to_owned(), "must be a JSON object"),
+        (format!("{{{too_long}}}"), "more than a message may have"),
+    ] {
+        let answer: Payload = answer.parse().expect("JSON");
+        pair.link()
+            .on_ask(move |ask| ask.answer(Ok(answer.clone())));
+        let asked = pair.tasks[0].context.ask("roots/list", None);
+        pair.run();
+        let error = value_of(asked).expect_err("no answer").to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
 fn pid_is_that_of_the_present_server() {
     let mut pair = Pair::new();
     assert_eq!(pair.link().pid(), None);
