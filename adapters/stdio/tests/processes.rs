@@ -117,6 +117,8 @@ fn call_in_flight_fails_when_the_server_is_killed_from_outside_and_the_link_come
     with_each_transport(|transport| {
         let link = transport.link(&[]);
         let pid = call(&link, "pid", "").expect("it answers");
+        let known = link.pid().map(|pid| pid.to_string());
+        assert_eq!(known.as_deref(), Some(&*pid));
         let in_flight = link
             .call_tool("wait", BTreeMap::from([("text", "")]))
             .start();

@@ -110,6 +110,7 @@ fn spawn_in_job(command: &mut Command) -> io::Result<(ProcessTree, Pipes)> {
 #[derive(Debug)]
 pub struct ProcessTree {
     job: OwnedHandle,
+    pid: u32,
     /// `None` once a thread waits for it.
     child: Option<Child>,
 }
@@ -126,14 +127,14 @@ impl ProcessTree {
             return Err(error);
         }
         let pipes = Pipes::of(&mut child);
-        let child = Some(child);
-        Ok((ProcessTree { job, child }, pipes))
+        let (pid, child) = (child.id(), Some(child));
+        Ok((ProcessTree { job, pid, child }, pipes))
     }
 
-    /// Returns the id of the process. `None` once a thread waits for its end.
+    /// Returns the id of the process. Another process may get it after this one has ended.
     #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        self.child.as_ref().map(Child::id)
+    pub const fn pid(&self) -> Option<u32> {
+        Some(self.pid)
     }
 
     /// Does nothing: on Windows, a request to end goes to all processes of a console or to windows, and this process has neither.
