@@ -210,13 +210,19 @@ impl Drop for ProcessTree {
 fn reap(child: &mut Child, pid: Pid) {
     cleaner::ended(pid);
     if child.try_wait().is_ok_and(|status| status.is_none()) {
-        let reap = move || {
-            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-        };
         let reaper = thread::Builder::new().name("everlink-reap".into());
         // Without a thread, the zombie stays.
-        let _ = reaper.spawn(reap);
+        let _ = reaper.spawn(move || reap_blocking(pid));
     }
+}
+
+/// Blocks until the process has ended, and reaps it.
+fn reap_blocking(pid: Pid) {
+    // A signal handler of the application may interrupt it.
+    while matches!(
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED),
+        Err(Errno::INTR)
+    ) {}
 }
 
 /// Notices the end of a process without reaping it.
@@ -303,5 +309,50 @@ mod parent_death {
 
     pub(super) fn set_up(command: &mut Command) {
         command.process_group(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        unsafe_code,
+        reason = "signals of one thread are only available through the C library"
+    )]
+
+    use std::ffi::c_int;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    unsafe extern "C" {
+        fn signal(signal: c_int, handler: extern "C" fn(c_int)) -> usize;
+        fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int;
+        fn pthread_kill(thread: usize, signal: c_int) -> c_int;
+    }
+
+    extern "C" fn ignore(_: c_int) {}
+
+    #[test]
+    fn process_is_reaped_although_signals_interrupt_the_wait() {
+        let number = Signal::URG.as_raw();
+        // SAFETY: the handler does nothing, and no other test uses the signal.
+        unsafe {
+            signal(number, ignore);
+            siginterrupt(number, 1);
+        }
+        let mut child = Command::new("sleep").arg("60").spawn().expect("a child");
+        let pid = Pid::from_child(&child);
+        let reaper = thread::spawn(move || reap_blocking(pid));
+        for _ in 0..20 {
+            // SAFETY: the thread is not joined yet, so its id is valid.
+            unsafe { pthread_kill(reaper.as_pthread_t() as usize, number) };
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(!reaper.is_finished(), "the process runs");
+        child.kill().expect("it runs");
+        reaper.join().expect("no panic");
+        let again = child.wait().expect_err("it is reaped");
+        assert_eq!(Errno::from_io_error(&again), Some(Errno::CHILD));
     }
 }
