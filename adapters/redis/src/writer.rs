@@ -18,6 +18,9 @@ use crate::operation::{Operation, Outcome, Scripts};
 /// The most requests of one batch. More wait for the next, so that no batch takes long.
 const BATCH: usize = 512;
 
+/// The bytes of requests after which a batch takes no more. A batch that is too long for the time that Redis has would be repeated for ever.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// How long a request that a client waits for may wait for Redis. A restart of Redis takes less.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -57,6 +60,20 @@ impl Queue {
         let operation = self.waiting.pop_front()?;
         self.bytes -= operation.weight;
         Some(operation)
+    }
+
+    /// Takes the operations of the next batch.
+    fn pop_batch(&mut self) -> Vec<Operation> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            let Some(mut operation) = self.pop() else {
+                break;
+            };
+            bytes += operation.weight;
+            operation.begin(&mut self.last_note);
+            batch.push(operation);
+        }
+        batch
     }
 
     /// Puts operations back, in front of all others.
@@ -166,14 +183,10 @@ async fn step(
         },
     };
     let mut batch = redis::pipe();
-    let (mut sent, mut lengths) = (Vec::new(), Vec::new());
-    while sent.len() < BATCH {
-        let Some(mut operation) = queue.pop() else {
-            break;
-        };
-        operation.begin(&mut queue.last_note);
+    let mut sent = queue.pop_batch();
+    let mut lengths = Vec::with_capacity(sent.len());
+    for operation in &sent {
         lengths.push(operation.add_to(&mut batch, shared, scripts));
-        sent.push(operation);
     }
     let replies = connection::run_batch(shared, open, &mut batch).await;
     let Ok(replies) = replies else {
@@ -258,6 +271,36 @@ mod tests {
         assert!(texts[0].contains(&number(1)) && texts[0].contains(&number(2)));
         assert!(texts[1].contains("first") && !texts[1].contains("second"));
         assert!(texts[1].contains(&number(3)), "{}", texts[1]);
+    }
+
+    #[test]
+    fn batch_is_bounded_by_bytes_and_by_requests() {
+        let store = crate::RedisStore::new("redis://127.0.0.1").expect("a URL");
+        let batches = |lengths: &[usize]| {
+            let mut queue = Queue {
+                waiting: VecDeque::new(),
+                bytes: 0,
+                last_note: 0,
+                leaving: watch::Sender::new(false),
+            };
+            for length in lengths {
+                let request = StoreRequest::Tell {
+                    lookup: None,
+                    to: None,
+                    note: "n".repeat(*length).into(),
+                };
+                queue.push(&store.shared, request);
+            }
+            let mut counts = Vec::new();
+            while !queue.waiting.is_empty() {
+                counts.push(queue.pop_batch().len());
+            }
+            assert_eq!(queue.bytes, 0);
+            counts
+        };
+        assert_eq!(batches(&[1; 600]), [512, 88]);
+        assert_eq!(batches(&[400 << 10; 7]), [3, 3, 1]);
+        assert_eq!(batches(&[8 << 20, 8 << 20, 1, 1]), [1, 1, 2]);
     }
 
     #[tokio::test]
