@@ -12,7 +12,7 @@ use redis::streams::{StreamReadOptions, StreamReadReply};
 use crate::Shared;
 use crate::connection::{self, Backoff};
 
-/// The most notes that are read at once.
+/// The most notes that are read at once. After a failure it is a quarter, because large notes may take longer than Redis has; then it doubles again.
 const AT_ONCE: usize = 256;
 
 /// How long a read waits for a note. A connection that broke without a sign is found soon after this time.
@@ -24,6 +24,8 @@ struct Cursor {
     /// `None` until it is known where this server begins.
     broadcast: Option<String>,
     numbers: Numbers,
+    /// How many notes the next read may return, of each of the two.
+    at_once: usize,
 }
 
 /// The most senders whose numbers are remembered. Each server that is started again is a new sender.
@@ -90,6 +92,7 @@ pub(crate) async fn run(shared: Shared, inputs: StoreInputs) {
         inbox: "0-0".to_owned(),
         broadcast: None,
         numbers: Numbers::default(),
+        at_once: AT_ONCE,
     };
     let mut backoff = Backoff::new();
     loop {
@@ -99,7 +102,9 @@ pub(crate) async fn run(shared: Shared, inputs: StoreInputs) {
                 .is_ok()
             {
                 backoff = Backoff::new();
+                cursor.at_once = (cursor.at_once * 2).min(AT_ONCE);
             }
+            cursor.at_once = (cursor.at_once / 4).max(1);
         }
         backoff.wait().await;
     }
@@ -127,7 +132,9 @@ async fn read(
         }
     };
     let wait = usize::try_from(WAIT.as_millis()).unwrap_or(usize::MAX);
-    let options = StreamReadOptions::default().block(wait).count(AT_ONCE);
+    let options = StreamReadOptions::default()
+        .block(wait)
+        .count(cursor.at_once);
     let from = [&keys.inbox, &keys.broadcast];
     let after = [&cursor.inbox, &broadcast];
     // Removes the notes that were read before: nobody reads them again, because a server that is started again has another inbox.
@@ -185,6 +192,33 @@ mod tests {
         let reads_again = waits.await.expect("it ends");
         reader.abort();
         reads_again.expect("a second read");
+    }
+
+    #[tokio::test]
+    async fn read_that_fails_is_repeated_for_fewer_notes() {
+        let (store, reports) = fake_redis(|text| match text.contains("XREAD\r\n") {
+            true => ":0\r\n-ERR too much\r\n".to_owned(),
+            false if text.contains("XREVRANGE") => "*0\r\n".to_owned(),
+            false => ok(text),
+        });
+        let (_endpoint, _transport, port) = ServerTransport::with_store();
+        let reader = tokio::spawn(run(store.shared.clone(), port.inputs()));
+        let waits = tokio::task::spawn_blocking(move || {
+            let mut counts = Vec::new();
+            while counts.len() < 6 {
+                let text = reports
+                    .recv_timeout(Duration::from_secs(10))
+                    .expect("a read");
+                let mut parts = text.split("\r\n").skip_while(|part| *part != "COUNT");
+                if text.contains("XREAD\r\n") {
+                    counts.push(parts.nth(2).and_then(|count| count.parse().ok()));
+                }
+            }
+            counts
+        });
+        let counts = waits.await.expect("it ends");
+        reader.abort();
+        assert_eq!(counts, [256_u32, 64, 16, 4, 1, 1].map(Some));
     }
 
     #[test]
