@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everlink::StoreRequest;
 use everlink_tokio::http::{StoreInputs, StorePort};
@@ -36,12 +36,15 @@ struct Queue {
     bytes: usize,
     last_note: u64,
     leaving: watch::Sender<bool>,
+    /// Since when the server wants to leave, while requests before that are not carried out.
+    leaves_since: Option<Instant>,
 }
 
 impl Queue {
     fn push(&mut self, shared: &Shared, request: StoreRequest) {
         if let StoreRequest::Leave = request {
-            self.leaving.send_replace(true);
+            self.leaves_since = Some(Instant::now());
+            self.leave_if_due();
             return;
         }
         let operation = Operation::new(request);
@@ -60,6 +63,15 @@ impl Queue {
         let operation = self.waiting.pop_front()?;
         self.bytes -= operation.weight;
         Some(operation)
+    }
+
+    /// Leaves when the requests before that are carried out, or at the first chance after [`PATIENCE`]: a server that has left is the home of no session, and what
+    /// it still wrote to one would be lost.
+    fn leave_if_due(&mut self) {
+        let is_due = |since: &mut Instant| self.waiting.is_empty() || since.elapsed() > PATIENCE;
+        if self.leaves_since.take_if(is_due).is_some() {
+            self.leaving.send_replace(true);
+        }
     }
 
     /// Takes the operations of the next batch.
@@ -111,6 +123,7 @@ pub(crate) async fn run(shared: &Shared, mut port: StorePort, leaving: watch::Se
         bytes: 0,
         last_note: 0,
         leaving,
+        leaves_since: None,
     };
     let (mut connection, mut backoff) = (None, Backoff::new());
     let mut is_open = true;
@@ -145,6 +158,7 @@ pub(crate) async fn run(shared: &Shared, mut port: StorePort, leaving: watch::Se
         } else {
             backoff = Backoff::new();
         }
+        queue.leave_if_due();
     }
 }
 
@@ -224,7 +238,6 @@ mod tests {
 
     use std::convert::Infallible;
     use std::sync::mpsc;
-    use std::time::Instant;
 
     use everlink::Output;
     use everlink_tokio::Transport as _;
@@ -282,6 +295,7 @@ mod tests {
                 bytes: 0,
                 last_note: 0,
                 leaving: watch::Sender::new(false),
+                leaves_since: None,
             };
             for length in lengths {
                 let request = StoreRequest::Tell {
@@ -301,6 +315,29 @@ mod tests {
         assert_eq!(batches(&[1; 600]), [512, 88]);
         assert_eq!(batches(&[400 << 10; 7]), [3, 3, 1]);
         assert_eq!(batches(&[8 << 20, 8 << 20, 1, 1]), [1, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn server_leaves_after_what_it_wrote_before() {
+        let leaving = watch::Sender::new(false);
+        let (mut leaves, seen) = (leaving.subscribe(), leaving.subscribe());
+        let (report, had_left) = mpsc::channel();
+        let (store, _reports) = fake_redis(move |text| {
+            if text.contains("\r\nXADD\r\n") {
+                let _ = report.send(*seen.borrow());
+            }
+            ok(text)
+        });
+        let (_endpoint, mut transport, port) = ServerTransport::with_store();
+        tell(&mut transport, "note");
+        let leave = Output::<Infallible>::Store(Box::new(StoreRequest::Leave));
+        transport.perform(leave, &[]);
+        let writes = tokio::spawn(async move { run(&store.shared, port, leaving).await });
+        let has_left = timeout(Duration::from_secs(20), leaves.wait_for(|leaves| *leaves)).await;
+        assert!(has_left.expect("an end").is_ok(), "it leaves");
+        let waits = tokio::task::spawn_blocking(move || had_left.recv());
+        assert_eq!(waits.await.expect("it ends"), Ok(false));
+        writes.abort();
     }
 
     #[tokio::test]
