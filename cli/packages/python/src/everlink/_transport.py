@@ -260,7 +260,9 @@ class _Connection:
         """Forgets the request that this notification cancels: it gets no reply. The handshake cannot be cancelled."""
         params = json.loads(line).get("params") or {}
         id = params.get("requestId")
-        request = self._pending.get(id) if isinstance(id, (str, int)) else None
+        if not isinstance(id, (str, int)):
+            return
+        request = self._pending.get(id)
         if request is not None and request.method != "initialize":
             del self._pending[id]
 
