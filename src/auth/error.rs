@@ -145,7 +145,7 @@ pub enum Refusal {
         /// The time that there was.
         seconds: u64,
     },
-    /// Nobody signed in for more scopes while the token in use was valid.
+    /// The token in use ended before somebody had signed in for more scopes.
     #[error(
         "nobody signed in at {issuer} for more scopes before the token in use expired; it is renewed first, and the next request asks again"
     )]

@@ -160,7 +160,7 @@ fn sign_out_says_that_the_store_could_not_delete_the_tokens() {
         assert_eq!(process.auth.state(), State::SignedOut);
         process.store.get().is_read_only = false;
         process.store.get().hangs_on_writes = false;
-        // What is left in the store is not used again by this process.
+        // This process does not use the record again that is left in the store.
         process.unauthorized();
         assert_eq!(process.auth.state(), State::Asking);
         process.sign_in();

@@ -55,7 +55,7 @@ pub(crate) struct Listener {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the threads of a listener share: one accepts connections, and each connection has its own.
+/// The state that the threads of a listener share. One thread accepts connections, and each connection has a thread of its own.
 struct Connections<A> {
     path: String,
     success_url: Option<String>,

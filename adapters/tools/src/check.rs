@@ -27,7 +27,7 @@ const MAX_QUOTED: usize = 100;
 /// The end of a problem of a result that has null in place of a number. `serde_json` writes numbers that are not finite as null.
 pub(crate) const NOT_FINITE: &str = "not null (which NaN and infinity become)";
 
-/// What is compared with a schema.
+/// The value that is compared with a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Arguments,

@@ -99,7 +99,7 @@ impl<V: Vault> Store for Keychain<V> {
         self.files.delete(key)?;
         match self.noted(self.vault.delete(&record_name(key))) {
             Ok(()) | Err(Error::NoEntry) => Ok(()),
-            // Whatever the failure is: nobody knows whether the keychain still has a record.
+            // After any failure, the keychain may still have a record.
             Err(error) => Err(vault_error(&error)),
         }
     }

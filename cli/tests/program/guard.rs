@@ -715,30 +715,21 @@ fn guard_exits_when_its_host_closes_stdout() {
     assert_eq!(host.wait_for_exit().code(), Some(0));
 }
 
-/// The call is answered although the guard was asked to end meanwhile.
 #[test]
 fn call_in_flight_is_answered_after_sigterm() {
-    let diary = Diary::new("drained");
-    let mut host = Host::start(Stdio::null(), &[], &diary.server());
-    host.handshake_and_echo();
-    host.send_call(7, "sleep", &json!({"ms": 300, "number": 7}));
-    let start = Instant::now();
-    while !diary.has(7) {
-        assert!(start.elapsed() < TIMEOUT, "the call does not run");
-        thread::sleep(Duration::from_millis(5));
-    }
-    let guard = Pid::from_child(&host.process);
-    kill_process(guard, Signal::TERM).expect("the process exists");
-    let reply = host.receive(7);
-    let text = &reply["result"]["content"][0]["text"];
-    assert_eq!(text, "slept for 300 ms", "{reply}");
-    assert_eq!(host.wait_for_exit().code(), Some(0));
+    check_call_in_flight("drained", &[Signal::TERM]);
 }
 
-/// A service manager signals a whole process group, and a launcher in the group forwards its signal: the guard gets two.
+/// A service manager signals a whole process group, and a launcher in the group forwards its signal: the guard gets two. Two of one kind could be
+/// delivered as one.
 #[test]
 fn call_in_flight_is_answered_after_two_signals_at_once() {
-    let diary = Diary::new("drained-twice");
+    check_call_in_flight("drained-twice", &[Signal::TERM, Signal::HUP]);
+}
+
+/// Checks that a call is answered although the guard gets these signals meanwhile.
+fn check_call_in_flight(name: &str, signals: &[Signal]) {
+    let diary = Diary::new(name);
     let mut host = Host::start(Stdio::null(), &[], &diary.server());
     host.handshake_and_echo();
     host.send_call(7, "sleep", &json!({"ms": 300, "number": 7}));
@@ -748,9 +739,8 @@ fn call_in_flight_is_answered_after_two_signals_at_once() {
         thread::sleep(Duration::from_millis(5));
     }
     let guard = Pid::from_child(&host.process);
-    // Two of one kind could be delivered as one.
-    for signal in [Signal::TERM, Signal::HUP] {
-        kill_process(guard, signal).expect("the process exists");
+    for signal in signals {
+        kill_process(guard, *signal).expect("the process exists");
     }
     let reply = host.receive(7);
     let text = &reply["result"]["content"][0]["text"];

@@ -733,7 +733,7 @@ fn server_that_drains_passes_nothing_new_on_and_ends_passed_streams() {
         let refused = fleet.send(1, new);
         assert_eq!(fleet.nodes[1].status(refused), 503);
     }
-    // What belongs to a call that runs is passed on.
+    // Messages about a call that runs are passed on.
     let cancel = session.notification("notifications/cancelled", json!({"requestId": 1}));
     let cancelled = fleet.send(1, cancel);
     assert_eq!(fleet.nodes[1].status(cancelled), 202);
