@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// The maximum number of references that are followed from one parameter. 8 is more than people write, and it ends a cycle.
+/// The maximum number of references that are followed one after the other, and of types within each other. 8 is more than people write, and it ends a
+/// cycle.
 const MAX_DEPTH: usize = 8;
 
 /// The maximum number of choices that are shown.
@@ -164,7 +165,7 @@ fn alternatives(part: &Value) -> impl Iterator<Item = &Value> {
     lists.filter_map(|key| part[key].as_array()).flatten()
 }
 
-/// Follows all references from this part of the schema.
+/// Follows the references from this part of the schema, up to the maximum.
 fn resolved<'a>(root: &'a Value, part: &'a Value) -> &'a Value {
     let mut part = part;
     for _ in 0..MAX_DEPTH {

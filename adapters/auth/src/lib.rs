@@ -134,18 +134,19 @@ impl Options {
     }
 }
 
-/// The authorization of one account at one server. Its clones are the same.
+/// The authorization of one account at one server. All clones share one authorizer and its thread.
 #[derive(Clone)]
 pub struct Authorization(Arc<Inner>);
 
 struct Inner {
     commands: Sender<Command>,
-    /// Whether the server has sent a challenge with a nonce, and no other answer since. The authorizer must learn of the next one.
+    /// Set by a 401 or 403 response with a DPoP nonce. Cleared by the next response with another status to a request with a token: the authorizer
+    /// must learn of that response even if it has no nonce, because it shows that the server accepted the nonce.
     has_nonce_challenge: AtomicBool,
     status: Arc<Mutex<Status>>,
 }
 
-/// What an authorization is doing.
+/// A snapshot of an [`Authorization`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Status {
@@ -157,14 +158,16 @@ pub struct Status {
     pub url: Option<Url>,
     /// The code with which a person must sign in now, on another device.
     pub code: Option<DeviceCode>,
-    /// Why the tokens could not be read, stored or deleted. Tokens that are not stored are lost when the process ends.
+    /// Why the tokens could not be read, stored or deleted the last time that this failed. It stays after a success. Tokens that are not stored are lost
+    /// when the process ends.
     pub store_failure: Option<String>,
     /// Whether the store may still have the tokens of the last sign-out, because it could not delete them. `store_failure` says why.
     pub is_undeleted: bool,
 }
 
 impl Authorization {
-    /// Starts the thread that drives the authorizer. It ends when the last clone is dropped.
+    /// Starts the thread that drives the authorizer. The thread ends after [`finish`](Authorization::finish) or the drop of the last clone, as soon
+    /// as no tokens are being fetched or stored.
     ///
     /// # Errors
     ///
@@ -187,14 +190,14 @@ impl Authorization {
         })))
     }
 
-    /// What it is doing.
+    /// Returns what the authorization is doing.
     #[must_use]
     pub fn status(&self) -> Status {
         let status = self.0.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.clone()
     }
 
-    /// What it is doing, as soon as the store was read.
+    /// Returns what the authorization is doing, as soon as the store was read.
     pub fn loaded(&self) -> Pending<Status> {
         let (promise, pending) = promise();
         self.send(Command::Loaded(promise));

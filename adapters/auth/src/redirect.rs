@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The longest request line that is read.
+/// The longest head of a request that is read.
 const MAX_REQUEST: u64 = 16 << 10;
-/// How long a browser may take for its request.
+/// How long a browser may send or take nothing.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause between two looks for a browser.
 const PAUSE: Duration = Duration::from_millis(25);
@@ -146,7 +146,7 @@ fn serve_apart<A>(browser: TcpStream, connections: &Arc<Connections<A>>)
 where
     A: Fn(String) -> Page + Send + Sync + 'static,
 {
-    // Each thread holds one reference, and so does the one that accepts.
+    // The accepting thread holds one reference, and the thread of each connection holds one. So this drops a connection beyond the maximum.
     if Arc::strong_count(connections) > MAX_CONNECTIONS {
         return;
     }
@@ -169,10 +169,10 @@ fn serve<A: Fn(String) -> Page>(
     browser.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     browser.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut reader = BufReader::new(browser.try_clone()?.take(MAX_REQUEST));
-    // A header field may have any bytes, so lines are no text yet.
+    // Reads lines as bytes, because a header field may have bytes that are not UTF-8.
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line)?;
-    // The rest of the head is read, because some systems drop an answer when unread data is left.
+    // Reads the rest of the head: if unread data is left when the socket closes, some systems reset the connection, and the answer is lost.
     let mut rest = Vec::new();
     while reader.read_until(b'\n', &mut rest)? > 2 {
         rest.clear();

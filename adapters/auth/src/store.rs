@@ -197,7 +197,7 @@ impl Store for FileStore {
             Lock::SignIn => "sign-in.lock",
             _ => "lock",
         };
-        // The file stays: if it were deleted, two processes could hold locks of two files with the same name.
+        // The lock file is never deleted. Otherwise one process could hold the lock of the deleted file while another creates and locks a new one.
         let file = open_private(
             &self.path(key, extension),
             OpenOptions::new().truncate(false),
@@ -218,8 +218,9 @@ impl Store for FileStore {
             self.create_directory()?;
             let mut file = open_private(&temporary, OpenOptions::new().truncate(true))?;
             file.write_all(record)?;
-            // The file is synced after it has its name, because that takes long. A process that is killed meanwhile has not lost the new tokens; the old ones may
-            // be invalid already. After a power failure, a damaged record counts as missing.
+            // Renames the file before it is synced, because a sync takes long. If the process is killed during the sync, the record already has the
+            // new tokens; the old tokens may be invalid by then. A power failure before the end of the sync can damage the record: a damaged
+            // record counts as missing.
             fs::rename(&temporary, &path)?;
             file.sync_all()
         };

@@ -1,4 +1,4 @@
-//! A host in front of a relay that sends requests and never reads the replies. Does not know the requests.
+//! A host for a relay under test: it sends requests and never reads the replies. Does not know the requests.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -6,10 +6,12 @@ use std::task::{Context, Poll};
 use everlink::{Epoch, Fault, FaultKind, Input, Output};
 use everlink_handle::{Inbox, InboxSender, Transport};
 
-/// A host that sends requests and never reads the replies: the transport in front of a relay.
+/// The transport between a relay under test and its host. The host sends requests and never reads the replies.
 #[derive(Debug)]
 pub struct SilentHost {
+    /// The lines that the host sends.
     requests: Inbox<Vec<u8>>,
+    /// The inputs that break the connection.
     end: Inbox<Input<'static>>,
 }
 
@@ -44,7 +46,7 @@ impl HostControl {
 }
 
 impl Transport for SilentHost {
-    /// Writes are taken and never reported as sent.
+    /// Ignores the output. A write is never reported as sent, as if the pipe to the host were full.
     fn perform(&mut self, _: Output<Infallible>, _: &[u8]) {}
 
     fn poll_input<'r>(

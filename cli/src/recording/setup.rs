@@ -101,6 +101,7 @@ impl SavedOffer {
         let hide = |text: &str| "x".repeat(text.len());
         let (name, version) = (hide(self.server.name()), hide(self.server.version()));
         let capabilities = serde_json::to_string(&self.capabilities).unwrap_or_default();
+        // The mask decides by the path of a value in its message, so it needs the beginning of the message.
         let before = r#"{"result":{"capabilities":"#;
         let capabilities = Mask::value(&Cipher::new(), before, &capabilities);
         SavedOffer {
@@ -138,9 +139,9 @@ impl From<SavedOffer> for Offer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EndpointSetup {
     pub(crate) path: String,
-    /// The accepted values of `Host`. `None`: only the names of this machine are accepted.
+    /// The accepted values of `Host`. `None`: only `localhost` and the loopback addresses are accepted.
     pub(crate) hosts: Option<Vec<String>>,
-    /// Whether the transport of 2024-11-05 is served, at its usual paths.
+    /// Whether the HTTP+SSE transport of 2024-11-05 is served, at its usual paths.
     #[serde(default)]
     pub(crate) sse: bool,
     /// The origins whose web pages may connect and read the responses. `*` stands for any origin.

@@ -48,7 +48,7 @@ impl Scale {
         silent_readers: 160,
     };
 
-    /// Enough to find failures, with a program that is not optimised.
+    /// Enough to find failures in a build without optimisation. Too small to judge times.
     pub const QUICK: Scale = Scale {
         calls: 60,
         head_start: Duration::from_millis(1_500),
@@ -61,9 +61,9 @@ impl Scale {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Impact {
-    /// Its calls before the attack.
+    /// The calls of the good host before the attack.
     pub alone: Calls,
-    /// Its calls during the attack.
+    /// The calls of the good host during the attack.
     pub beside: Calls,
     /// The calls of hosts that connect during the attack and after it.
     pub newcomers: Calls,
@@ -74,7 +74,7 @@ pub struct Impact {
 }
 
 impl Impact {
-    /// The 99th percentile of its calls during the attack, as a multiple of that before the attack.
+    /// The 99th percentile of the durations of the good host's calls during the attack, divided by the same percentile before the attack.
     #[must_use]
     pub fn slowdown(&self) -> f64 {
         self.beside.p99().as_secs_f64() / self.alone.p99().as_secs_f64()
@@ -90,6 +90,7 @@ pub fn run(everlink: &Path, attack: &Attack, scale: Scale) -> io::Result<Impact>
     let guard = Guard::start(everlink)?;
     let address = guard.address();
     let mut host = Host::connect(address)?;
+    // These calls only warm up the guard, and are not measured.
     host.calls(scale.calls / 10);
     let alone = host.calls(scale.calls);
     let stop = Arc::new(AtomicBool::new(false));

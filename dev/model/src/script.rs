@@ -177,6 +177,7 @@ impl Read for Vec<FaultKind> {
             Tls,
         ];
         let all = [&first[..], &then, &[Unreachable, Write, NotExecutable]].concat();
+        // Mostly 0 to 3 faults. 20 are more than the 16 that a machine keeps.
         let count = script.byte();
         let count = if count == 255 { 20 } else { count % 4 };
         (0..count).map(|_| script.pick(&all)).collect()

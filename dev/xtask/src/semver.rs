@@ -23,11 +23,11 @@ const LIBRARIES: &[&str] = &[
     "everlink-driver-tests",
 ];
 
-/// Fails if a change needs another version number than the manifest has.
+/// Fails if the changes since the last release need a higher version number than the manifest has.
 pub(crate) fn check() -> Result<()> {
     let shell = shell()?;
-    // The newest tag of a release before this commit.
-    let release = cmd!(shell, "git describe --tags --abbrev=0 --match v* HEAD").read();
+    // The newest tag of a release before this commit: a release itself is compared with the one before it.
+    let release = cmd!(shell, "git describe --tags --abbrev=0 --match v* HEAD^").read();
     let release =
         release.map_err(|_| skip("there is no release to compare with: no tag begins with `v`"))?;
     let program = rust_program(SEMVER_CHECKS)?;

@@ -219,7 +219,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// `node` is the number of this server among those that share a store.
+    /// `node` is the number of this server among those that share a store. `None` if it shares none.
     pub(crate) fn new(config: &Config, node: Option<u32>) -> Requests {
         Requests {
             next: 1,
@@ -236,7 +236,7 @@ impl Requests {
         }
     }
 
-    /// The requests of a session whose replies go to this queue.
+    /// The requests in flight in a session whose replies go to this queue.
     fn on_queue(&self, session: SessionKey, queue: QueueId) -> Vec<RequestId> {
         let mut requests = self.of(IdScope::Session(session));
         let is_on = |entry: &Entry| entry.queue() == queue;
@@ -244,7 +244,7 @@ impl Requests {
         requests
     }
 
-    /// Lets a request be found by its id, and count for its client, while this client waits.
+    /// Adds a request to `by_id` and `places`: its client waits from now on, because it sent the request or came back.
     fn join(&mut self, arrival: &Arrival, request: RequestId) {
         self.by_id.insert(arrival.wire.clone(), request);
         if let Some(holder) = &arrival.holder {
@@ -252,17 +252,17 @@ impl Requests {
         }
     }
 
-    /// The number of requests that a client waits for.
+    /// The number of requests in flight that count for this client.
     pub(crate) fn held_by(&self, holder: &Arc<Holder>) -> usize {
         self.places.count(holder)
     }
 
-    /// The number of requests that their clients wait for.
+    /// The number of requests in flight: those whose client waits for the reply.
     pub(crate) fn in_flight(&self) -> usize {
         self.by_id.len()
     }
 
-    /// The number of requests whose client is to come back.
+    /// The number of requests whose client got asks in place of a reply, and has not yet come back with the answers.
     pub(crate) fn away(&self) -> usize {
         self.table.len() - self.by_id.len()
     }

@@ -127,7 +127,8 @@ fn f_012_orphan_in_another_process_group_ends_with_the_link(harness: &Harness<'_
     end_with_descendant_in_own_group(harness, "own-group-orphan");
 }
 
-/// A process in another process group stays in the server's session, even if its parent exits.
+/// A process that moves to another process group stays in the server's session, even if its parent exits. A driver that kills the
+/// session reaches it.
 fn end_with_descendant_in_own_group(harness: &Harness<'_>, option: &str) {
     let link = harness.link(&[option], long_timeouts());
     link.wait_ready();

@@ -14,12 +14,12 @@ use crate::mutants::Fault;
 
 /// The maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
-/// How long the ends of the pipes may come after the exit. They never come while another process holds them.
+/// The maximum wait for the end of the pipes after the exit of the child. A pipe has no end while another process holds it open.
 const END_GRACE: Duration = Duration::from_millis(50);
-/// With the fault `UnreadBytesDroppedAtExit`: the time from a read to its report. An exit in between loses the bytes.
+/// With the fault `UnreadBytesDroppedAtExit`: the time from a read to its report. If the child exits in between, the bytes are lost.
 const SLOW_REPORT: Duration = Duration::from_millis(20);
 
-/// The result of a read. No bytes are the end.
+/// The result of a read. An empty vector means the end of the pipe.
 pub(crate) type ReadResult = Result<Vec<u8>, IoFault>;
 
 /// Reads a pipe, one chunk at a time.
@@ -52,7 +52,7 @@ impl ReaderThread {
         reader
     }
 
-    /// Reads the next chunk, after the last one was handled.
+    /// Requests the next chunk from the thread. Call it after the last chunk was handled.
     pub(crate) fn read_next(&self) {
         let _ = self.0.send(());
     }

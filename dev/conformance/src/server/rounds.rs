@@ -1,7 +1,8 @@
-//! The tools that ask a modern client first.
+//! The tools that need input from a modern client before they return a result.
 //!
-//! Most of them keep no state between two rounds: the next request carries the answers, and they ask again for what is missing. The last
-//! three wait for the answer, as a tool does that has started work. The server then keeps the question under a sealed request state.
+//! Most of them keep no state between two rounds: the client's next request carries the answers, and the tool asks again for what is
+//! missing. The last three await the answers, and go on running between two rounds. The server holds their requests, and gives the client
+//! a `requestState` that names the request and cannot be forged.
 
 use everlink::protocol::ClientFeature;
 use everlink_tools::types::{

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Rules, Served};
 use crate::conversation::id;
 
-/// As many faults are kept for the last event.
+/// The maximum number of faults in the last event.
 const FAULTS_KEPT: usize = 16;
 
 impl Rules {
@@ -88,6 +88,7 @@ impl Rules {
         }
     }
 
+    /// Compares a request with the message that was fed. The `mark` in its params identifies that message.
     fn delivered(&mut self, request: &Request) {
         let name = request.request;
         let is_modern = request.peer.version.era() == Era::Modern;
@@ -109,7 +110,8 @@ impl Rules {
             let may_have = request.input.is_none() || fed.has_input;
             assert!(may_have, "{name} has input of nobody");
             for (other, served) in &self.served {
-                // What a legacy client was to be told is dropped when it begins anew.
+                // The server drops an answer that was not written yet if a legacy client initializes again,
+                // or if a client cancels in time. Then another request may have the same id.
                 let is_held = served.is_open() || (served.is_modern && !served.may_be_cancelled);
                 let is_awaited = !served.is_over() && !served.was_cancelled;
                 let is_here = is_awaited && is_held && served.away_since.is_none();
