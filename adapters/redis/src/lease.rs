@@ -8,8 +8,8 @@ use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::Shared;
 use crate::connection::{self, Backoff};
+use crate::{HealthReport, Shared};
 
 /// How often the lease is renewed while it lasts.
 const RENEWALS: u32 = 5;
@@ -21,19 +21,20 @@ const END: Duration = Duration::from_millis(500);
 pub(crate) async fn run(
     shared: Shared,
     inputs: StoreInputs,
-    is_up: watch::Sender<bool>,
+    health: HealthReport,
     mut leaves: watch::Receiver<bool>,
 ) {
     let mut backoff = Backoff::new();
     loop {
-        if let Ok(mut connection) = connection::connect(&shared).await {
-            loop {
+        let error = match connection::connect(&shared).await {
+            Ok(mut connection) => loop {
                 let begun = Instant::now();
                 let is_leaving = *leaves.borrow_and_update();
-                let Ok(is_kept) = renew(&shared, &mut connection, is_leaving).await else {
-                    break;
+                let is_kept = match renew(&shared, &mut connection, is_leaving).await {
+                    Ok(is_kept) => is_kept,
+                    Err(error) => break error,
                 };
-                is_up.send_replace(true);
+                health.up();
                 backoff = Backoff::new();
                 // The time counts from before the request, and a tenth is left for clocks that differ.
                 let valid_for = (shared.lease * 9 / 10).saturating_sub(begun.elapsed());
@@ -48,9 +49,10 @@ pub(crate) async fn run(
                 if let Ok(Err(_)) = changed {
                     return;
                 }
-            }
-        }
-        is_up.send_replace(false);
+            },
+            Err(error) => error,
+        };
+        health.down(&error);
         backoff.wait().await;
     }
 }

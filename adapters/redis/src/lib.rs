@@ -28,7 +28,28 @@ use keys::Keys;
 /// Sessions in Redis, for one server. Servers with the same Redis and the same [prefix](RedisStore::with_prefix) share their sessions.
 pub struct RedisStore {
     shared: Shared,
+    health: HealthReport,
+}
+
+/// Where a store reports whether Redis answers.
+struct HealthReport {
     is_up: watch::Sender<bool>,
+    /// Why Redis does not answer. `None` while it does, and before the first attempt.
+    problem: watch::Sender<Option<String>>,
+}
+
+impl HealthReport {
+    fn up(&self) {
+        self.is_up.send_replace(true);
+        // Wakes a receiver only if there was a problem.
+        self.problem
+            .send_if_modified(|problem| problem.take().is_some());
+    }
+
+    fn down(&self, error: &RedisError) {
+        self.is_up.send_replace(false);
+        self.problem.send_replace(Some(error.to_string()));
+    }
 }
 
 /// What the parts of a store share.
@@ -94,7 +115,10 @@ impl RedisStore {
                 event_bytes: 1 << 20,
                 counts: Arc::default(),
             },
-            is_up: watch::Sender::new(false),
+            health: HealthReport {
+                is_up: watch::Sender::new(false),
+                problem: watch::Sender::new(None),
+            },
         })
     }
 
@@ -129,7 +153,19 @@ impl RedisStore {
     /// Says whether Redis answers, from now on.
     #[must_use]
     pub fn health(&self) -> watch::Receiver<bool> {
-        self.is_up.subscribe()
+        self.health.is_up.subscribe()
+    }
+
+    /// Says why Redis does not answer, from now on. `None` while it answers, and before the first attempt to connect.
+    #[must_use]
+    pub fn problem(&self) -> watch::Receiver<Option<String>> {
+        self.health.problem.subscribe()
+    }
+
+    /// Returns the host and the port of Redis, without the user name and the password.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.shared.client.get_connection_info().addr().to_string()
     }
 
     /// Returns a function that reads the counters of the store.
@@ -145,12 +181,12 @@ impl RedisStore {
 
 impl Store for RedisStore {
     async fn run(self, port: StorePort) {
-        let RedisStore { shared, is_up } = self;
+        let RedisStore { shared, health } = self;
         let (leaving, leaves) = watch::channel(false);
         let inputs = port.inputs();
         // The tasks end with this future, even if it is dropped before its end.
         let mut tasks = JoinSet::new();
-        tasks.spawn(lease::run(shared.clone(), inputs.clone(), is_up, leaves));
+        tasks.spawn(lease::run(shared.clone(), inputs.clone(), health, leaves));
         tasks.spawn(notes::run(shared.clone(), inputs));
         writer::run(&shared, port, leaving).await;
         tasks.shutdown().await;

@@ -304,8 +304,8 @@ pub(crate) struct Guard {
     /// answer probes. docs/FLEET.md says what to configure, and what a host sees when a guard or Redis is gone.
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// The environment variable with the key that all guards with the same --store share. Several keys are separated by commas: the first is used, and
-    /// all are accepted, so that a key can be replaced while guards run
+    /// The environment variable with the key that all guards with the same --store share: at least 16 characters, such as the output of
+    /// `openssl rand -hex 16`. Several keys are separated by commas: the first is used, and all are accepted, so that a key can be replaced while guards run
     #[arg(long, value_name = "NAME", default_value = "EVERLINK_STORE_KEY")]
     pub(crate) store_key_env: String,
     #[command(flatten)]

@@ -8,10 +8,12 @@ use everlink_tokio::Guard;
 use everlink_tokio::http::{Endpoint, Health, ServerTransport, Store as _};
 use http::Uri;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::store::SessionStore;
+use super::store::{self, SessionStore};
 
 use crate::recording::EndpointSetup;
 use crate::{Failure, usage_error};
@@ -41,6 +43,8 @@ pub(super) struct HostListener {
     health: Health,
     /// The task of the store of sessions, if there is one.
     store: Option<JoinHandle<()>>,
+    /// The address of the store, and why it does not answer.
+    store_problem: Option<(String, watch::Receiver<Option<String>>)>,
 }
 
 impl HostListener {
@@ -94,6 +98,9 @@ impl HostListener {
         let origin = format!("http://{host}:{}", address.port());
         let sse = is_path_free.then(|| format!("{origin}{}", paths.stream));
         let mut health = Health::new();
+        let store_problem = store
+            .as_ref()
+            .map(|store| (store.redis.address(), store.redis.problem()));
         let (http_endpoint, transport, store) = match store {
             None => {
                 let (endpoint, transport) = ServerTransport::new();
@@ -110,6 +117,7 @@ impl HostListener {
             http_endpoint: http_endpoint.with_health(health.clone()),
             health,
             store,
+            store_problem,
             listener,
             url: format!("{origin}{}", uri.path()),
             path: uri.path().to_owned(),
@@ -143,6 +151,13 @@ impl HostListener {
             hosts: with_loopback_names(self.hosts.as_deref()),
             sse: self.sse.is_some(),
             cors: self.cors.clone(),
+        }
+    }
+
+    /// Logs when the store of sessions stops to answer, and when it answers again.
+    pub(super) fn log_outages(&self, remarks: &UnboundedSender<String>) {
+        if let Some((address, problem)) = self.store_problem.clone() {
+            tokio::spawn(store::log_outages(address, problem, remarks.clone()));
         }
     }
 

@@ -81,6 +81,9 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let (remark, remarks) = unbounded_channel();
     let sources = (guard.events(), remarks);
     let log = log::start(args.log, notices, sources, is_process, printer)?;
+    if let Some(host_listener) = &host_listener {
+        host_listener.log_outages(&remark);
+    }
     let exporter = otlp.map(|otlp| otlp.start(guard.clone(), remark));
     tokio::spawn(monitor_relay(guard.events(), guard.clone(), sign_in));
     if let Some(offer_cache) = offer_cache {

@@ -23,6 +23,7 @@ mod shutdown;
 mod startup;
 mod status;
 mod stderr;
+mod store;
 mod support;
 mod timeline;
 mod watch;

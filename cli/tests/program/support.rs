@@ -162,6 +162,19 @@ impl RunningCommand {
         RunningCommand { process, lines }
     }
 
+    /// Starts a command. Also returns the lines of its standard error. Its standard input is empty.
+    pub(crate) fn start_with_stderr(command: &mut Command) -> (RunningCommand, Receiver<String>) {
+        let mut process = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let stderr = lines_of(process.stderr.take().expect("a pipe"));
+        let lines = lines_of(process.stdout.take().expect("a pipe"));
+        (RunningCommand { process, lines }, stderr)
+    }
+
     /// Waits for the next line that contains these words. Skips the lines before it.
     pub(crate) fn wait_for_line(&self, words: &str) -> String {
         let mut skipped = Vec::new();
