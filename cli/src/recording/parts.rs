@@ -8,13 +8,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
-use crate::system::{make_private, open_at_once, private};
+use crate::system::{for_sole_writer, is_locked, lock, make_private, open_at_once, private};
 
 /// The first line of every part but the first, which begins with the setup.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,6 +28,10 @@ pub(super) struct PartHeader {
 
 /// The maximum length of a [`PartHeader`] line in bytes.
 const MAX_HEADER: u64 = 1024;
+
+/// How long a new recording waits for the end of the process that writes the file. A host that restarts its guard starts the new one up to 2 s before the
+/// old one has ended.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The files of a recording that is being written.
 pub(super) struct PartWriter {
@@ -46,8 +51,21 @@ pub(super) struct PartWriter {
 impl PartWriter {
     /// Creates the file, and replaces an existing one. Does not delete old parts such as `FILE.3.gz`, because they may be other files. A new part with the
     /// same number replaces them.
+    ///
+    /// Fails if another process writes the file, and changes nothing then. Waits for up to [`LOCK_PATIENCE`] before that.
     pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<PartWriter> {
-        let file = create_private_file(path)?;
+        let start = Instant::now();
+        let file = loop {
+            match create_private_file(path) {
+                Err(error)
+                    if error.kind() == ErrorKind::ResourceBusy
+                        && start.elapsed() < LOCK_PATIENCE =>
+                {
+                    thread::sleep(LOCK_PATIENCE / 20);
+                }
+                created => break created?,
+            }
+        };
         Ok(PartWriter {
             path: path.to_owned(),
             file,
@@ -240,12 +258,30 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Creates a file that only the user can read, because it holds messages of the server.
+/// Creates an empty file that only the user can read, because it holds messages of the server. Fails with [`ErrorKind::ResourceBusy`] if another process
+/// writes the file, and leaves its content alone.
 fn create_private_file(path: &Path) -> io::Result<File> {
+    let busy = || {
+        let text = "another process writes this file; give each process a file of its own";
+        io::Error::new(ErrorKind::ResourceBusy, text)
+    };
     let mut options = OpenOptions::new();
-    private(options.write(true).create(true).truncate(true));
-    let file = open_at_once(&options, path)?
+    // The file is emptied when it is locked.
+    private(for_sole_writer(
+        options.write(true).create(true).truncate(false),
+    ));
+    let opened = open_at_once(&options, path).map_err(|error| match is_locked(&error) {
+        true => busy(),
+        false => error,
+    })?;
+    let file = opened
         .ok_or_else(|| io::Error::other("no program reads this pipe: start its reader first"))?;
+    if !lock(&file)? {
+        return Err(busy());
+    }
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
     // An existing file may be readable by others.
     make_private(&file)?;
     Ok(file)
@@ -312,6 +348,20 @@ mod tests {
         assert_eq!(read(&path).expect("a recording"), 1);
         write(&path, 30);
         assert_eq!(read(&path).expect("a recording"), 30);
+    }
+
+    #[test]
+    fn file_that_another_recording_writes_is_refused_and_keeps_its_lines() {
+        let directory = Directory::new("locked");
+        let path = directory.0.join("it");
+        let mut first = PartWriter::create(&path, None, 7).expect("a file");
+        first.write_lines(b"{\"line\":0}\n").expect("a file");
+        let second = PartWriter::create(&path, None, 8).map(drop);
+        let error = second.expect_err("the file is written");
+        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+        drop(first);
+        assert_eq!(read(&path).expect("a recording"), 1);
+        assert!(PartWriter::create(&path, None, 9).is_ok());
     }
 
     #[test]

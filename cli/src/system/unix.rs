@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock};
 use rustix::io::Errno;
 use rustix::process::{Signal as ProcessSignal, getpid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -118,6 +118,29 @@ pub(crate) fn open_at_once(options: &OpenOptions, path: &Path) -> io::Result<Opt
         }
         Err(error) => Err(error),
     }
+}
+
+/// Makes this process the only one that writes the file which these options open. Windows needs this before the file is opened, see [`lock`].
+pub(crate) fn for_sole_writer(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Locks a regular file until it is closed. Returns whether no other process has locked it. The lock does not stop processes that do not ask for it.
+pub(crate) fn lock(file: &File) -> io::Result<bool> {
+    if !file.metadata()?.is_file() {
+        return Ok(true);
+    }
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        // Some network file systems have no locks.
+        Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the system refused to open a file because another process writes it. Only Windows does.
+pub(crate) const fn is_locked(_: &io::Error) -> bool {
+    false
 }
 
 fn is_fifo(path: &Path) -> bool {

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, StderrLock};
 use std::os::windows::ffi::{OsStrExt, OsStringExt};
+use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::AsHandle;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -65,6 +66,24 @@ pub(crate) fn wait_for_stderr(_: &StderrLock<'_>) -> io::Result<()> {
 /// Opens a file for writing. Opening never waits on Windows.
 pub(crate) fn open_at_once(options: &OpenOptions, path: &Path) -> io::Result<Option<File>> {
     options.open(path).map(Some)
+}
+
+/// Makes this process the only one that writes the file which these options open. Others can read, rename and delete it.
+pub(crate) fn for_sole_writer(options: &mut OpenOptions) -> &mut OpenOptions {
+    const FILE_SHARE_READ: u32 = 1;
+    const FILE_SHARE_DELETE: u32 = 4;
+    options.share_mode(FILE_SHARE_READ | FILE_SHARE_DELETE)
+}
+
+/// Does nothing; [`for_sole_writer`] has locked the file.
+pub(crate) fn lock(_: &File) -> io::Result<bool> {
+    Ok(true)
+}
+
+/// Whether the system refused to open a file because another process writes it.
+pub(crate) fn is_locked(error: &io::Error) -> bool {
+    const ERROR_SHARING_VIOLATION: i32 = 32;
+    error.raw_os_error() == Some(ERROR_SHARING_VIOLATION)
 }
 
 /// Changes nothing: a new file inherits the permissions of its directory, and only the user can read the files in the own profile.

@@ -17,6 +17,7 @@ mod old_servers;
 mod otlp;
 mod passthrough;
 mod record;
+mod record_file;
 mod recovery_time;
 mod shell;
 mod shutdown;
