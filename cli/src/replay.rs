@@ -82,7 +82,7 @@ fn cut(result: &ReplayResult) -> Option<String> {
     let seconds = end.as_nanos() as f64 / 1e9;
     let lines = result.lines;
     result.is_truncated.then(|| {
-        format!("the recording is incomplete: it was cut after line {lines}, {seconds:.3} s after its start; the process that wrote it was killed, or the disk was full")
+        format!("the recording is incomplete: it ends after line {lines}, {seconds:.3} s after its start; the process that wrote it still runs, was killed, or found the disk full")
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::iter;
 use std::path::Path;
 
-use everlink::client::{self, Client};
+use everlink::client::{self, Client, State};
 use everlink::http::{Fields, Url, names};
 use everlink::relay::{self, Relay, Side};
 use everlink::{AskId, CallId, Epoch, Input, Instant, Output, Payload, StreamId};
@@ -28,6 +28,8 @@ pub(crate) struct Replayer {
     machine: Machine,
     ids: RunIds,
     is_redacted: bool,
+    /// Whether the recording has the key of its relay, which is written at its end.
+    has_key: bool,
     now: Instant,
     /// The message that the machine received in the next step. It stands in the line before the step.
     message: Option<Vec<u8>>,
@@ -173,6 +175,7 @@ impl Replayer {
                 ..RunIds::default()
             },
             is_redacted: setup.redacted,
+            has_key,
             now: Instant::ZERO,
             message: None,
             expected: VecDeque::new(),
@@ -216,7 +219,18 @@ impl Replayer {
         }
         // A message is recorded before its step, and an event before the poll that produced it. So one of them alone means that the recording is incomplete.
         self.result.is_truncated |= self.message.is_some() || !self.expected.is_empty();
+        self.result.is_truncated |= !self.has_end();
         Ok(self.result)
+    }
+
+    /// Whether the recording has its normal end: the key of a guard, or the end of a link. A replay that differs may have another end.
+    fn has_end(&self) -> bool {
+        match &self.machine {
+            Machine::Relay(_) => self.has_key,
+            Machine::Link(client) => {
+                client.state() == State::Closed || self.result.difference.is_some()
+            }
+        }
     }
 
     fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {

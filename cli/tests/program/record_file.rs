@@ -1,5 +1,6 @@
 //! Tests the files of `--record`: two processes that write one file, and recordings that were cut.
 
+use std::fs;
 use std::process::Stdio;
 
 use crate::guard::Host;
@@ -24,4 +25,39 @@ fn two_guards_cannot_write_one_recording() {
         "{}",
         text(&replayed.stderr)
     );
+}
+
+/// Removes this many lines from the end of a recording.
+fn cut(recording: &TempFile, lines: usize) {
+    let whole = recording.read();
+    let kept = whole.lines().count() - lines;
+    let kept: String = whole.split_inclusive('\n').take(kept).collect();
+    fs::write(&recording.0, kept).expect("the file can be written");
+}
+
+#[test]
+fn replay_of_a_recording_that_was_cut_between_two_lines_says_so_and_shows_its_events() {
+    let recording = TempFile::new("record-cut.jsonl");
+    let record = ["--record", recording.path()];
+    let guard = || {
+        let mut host = Host::start(Stdio::null(), &record, &SERVER);
+        host.handshake_and_echo();
+        assert_eq!(host.disconnect().code(), Some(0));
+    };
+    let call = || {
+        let call = ["call", "echo", "message=x", record[0], record[1]];
+        assert_eq!(run_everlink(&call, &SERVER).status.code(), Some(0));
+    };
+    for (run, lines) in [(&guard as &dyn Fn(), 1), (&call, 6)] {
+        run();
+        let replayed = run_everlink(&["replay", recording.path()], &[]);
+        let stderr = text(&replayed.stderr);
+        assert!(!stderr.contains("incomplete"), "{stderr}");
+        cut(&recording, lines);
+        let replayed = run_everlink(&["replay", recording.path()], &[]);
+        let stderr = text(&replayed.stderr);
+        assert_eq!(replayed.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains("the recording is incomplete"), "{stderr}");
+        assert!(text(&replayed.stdout).contains("is ready"), "{stderr}");
+    }
 }

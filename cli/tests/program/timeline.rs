@@ -314,7 +314,7 @@ fn recording_in_parts_survives_a_kill_and_is_replayed_as_one() {
     fs::write(&recording, &newest[..newest.len() - 3]).expect("a file");
     let stderr = text(&replay().stderr);
     assert!(
-        stderr.contains("it was cut after line ") && stderr.contains(" s after its start"),
+        stderr.contains("it ends after line ") && stderr.contains(" s after its start"),
         "{stderr}"
     );
     // A part is missing.
