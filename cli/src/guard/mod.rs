@@ -13,12 +13,12 @@ pub(crate) mod store;
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use everlink::relay::Event;
 use everlink_tokio::Events;
 use everlink_tokio::stdio;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::args::{Guard, LogFormat};
 use crate::authorization::{Audience, SignIn};
@@ -84,11 +84,12 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     if let Some(host_listener) = &host_listener {
         host_listener.log_outages(&remark);
     }
-    let exporter = otlp.map(|otlp| otlp.start(guard.clone(), remark));
     tokio::spawn(monitor_relay(guard.events(), guard.clone(), sign_in));
     if let Some(offer_cache) = offer_cache {
-        tokio::spawn(store_offers(offer_cache, guard.events()));
+        tokio::spawn(store_offers(offer_cache, guard.events(), remark.clone()));
     }
+    // The log ends when all senders of remarks are gone.
+    let exporter = otlp.map(|otlp| otlp.start(guard.clone(), remark));
     if let Some(status_server) = status_server {
         tokio::spawn(status_server.serve(guard.clone(), is_process));
     }
@@ -245,13 +246,26 @@ impl ServerStderrCopy {
     }
 }
 
-/// Stores every offer of the server. Uses another thread because the disk may be slow.
-async fn store_offers(offer_cache: OfferCache, mut events: Events<Event>) {
+/// Stores every offer of the server. Uses another thread because the disk may be slow. Logs the first failure: the next ones have the same cause.
+async fn store_offers(
+    offer_cache: OfferCache,
+    mut events: Events<Event>,
+    remarks: UnboundedSender<String>,
+) {
+    let complaint = Arc::new(Once::new());
     while let Some(event) = events.recv().await {
         if let Some(offer) = event.offer() {
-            let offer_cache = offer_cache.clone();
-            // Errors are ignored: an offer that cannot be stored is not remembered.
-            tokio::task::spawn_blocking(move || drop(offer_cache.store(&offer)));
+            let (offer_cache, remarks) = (offer_cache.clone(), remarks.clone());
+            let complaint = Arc::clone(&complaint);
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = offer_cache.store(&offer) {
+                    let path = offer_cache.path().display();
+                    let remark = format!(
+                        "--remember: what the server offers cannot be stored in {path}: {error}; the guard goes on without it, and the next host waits while the server starts; --remember names another directory, or is off"
+                    );
+                    complaint.call_once(|| drop(remarks.send(remark)));
+                }
+            });
         }
     }
 }

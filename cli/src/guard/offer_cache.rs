@@ -1,4 +1,4 @@
-//! Stores on disk what a server offered, so that a later host need not wait while the server starts. Errors are harmless: the host then waits.
+//! Stores on disk what a server offered, so that a later host need not wait while the server starts. Without the file, the host waits.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -28,6 +28,11 @@ impl OfferCache {
         Some(OfferCache(
             directory.join(format!("{:016x}.json", target_hash(target))),
         ))
+    }
+
+    /// The path of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
     }
 
     /// Returns the last offer of the server, if it is known.

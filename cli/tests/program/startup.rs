@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::guard::{GuardProcess, Host};
-use crate::support::{EVERLINK, SERVER, TempFile, run_everlink, text};
+use crate::support::{EVERLINK, SERVER, TempFile, lines_of, run_everlink, text};
 
 /// The limit for errors that are known at once. It leaves room for a busy machine, and is less than retries would take.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -169,12 +169,25 @@ fn remembered_offer_answers_initialize_while_the_server_starts() {
     let _ = fs::remove_dir_all(&offer_directory.0);
 }
 
-/// A guard that cannot store the offer works without it.
+/// A guard that cannot store the offer works without it, and says so once: also when the server is replaced.
 #[test]
-fn guard_serves_if_the_offer_cannot_be_stored() {
-    let mut host = Host::start(Stdio::null(), &["--remember", "/proc/no/such"], &SERVER);
+fn guard_serves_and_logs_one_line_if_the_offer_cannot_be_stored() {
+    let mut host = Host::start(Stdio::piped(), &["--remember", "/proc/no/such"], &SERVER);
     host.handshake_and_echo();
+    host.send_call(7, "die", &json!({"how": "kill"}));
+    host.receive(7);
+    host.send_call(8, "echo", &json!({"message": "again"}));
+    host.receive(8);
+    let stderr = lines_of(host.process.stderr.take().expect("a pipe"));
     assert_eq!(host.disconnect().code(), Some(0));
+    let lines: Vec<String> = stderr
+        .iter()
+        .filter(|it| it.contains("--remember"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for words in ["/proc/no/such/", "No such file", "goes on without it"] {
+        assert!(lines[0].contains(words), "{words}: {lines:?}");
+    }
 }
 
 /// A script has closed its output, and still waits for answers.
