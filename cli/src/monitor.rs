@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everlink::client::{Cause, Ended, Event};
 use everlink::relay;
-use everlink_tokio::{Events, Guard, Link};
+use everlink_tokio::{CallError, Events, Guard, Link};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -40,6 +40,17 @@ pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link, sign_in:
             }
             _ => {}
         }
+    }
+}
+
+/// Removes the time of the next attempt from the error of a call: the command ends before that.
+pub(crate) fn of_one_shot(error: CallError) -> CallError {
+    match error {
+        CallError::Failed(mut failure) => {
+            failure.next_attempt = None;
+            CallError::Failed(failure)
+        }
+        error => error,
     }
 }
 

@@ -9,6 +9,18 @@ use crate::support::{
 };
 
 #[test]
+fn failed_call_does_not_announce_an_attempt_that_nobody_makes() {
+    for json in [&[][..], &["--json"]] {
+        let call: Vec<&str> = ["call", "echo"].iter().chain(json).copied().collect();
+        let output = run_everlink(&call, &["sh", "-c", "exit 3"]);
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.contains("it did not run"), "{said}");
+        assert!(!said.contains("next attempt"), "{said}");
+    }
+}
+
+#[test]
 fn exit_status_tells_results_errors_usage_and_failures_apart() {
     let server = SERVER;
     let cases: [(&[&str], &[&str], i32, &str); 7] = [
