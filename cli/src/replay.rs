@@ -45,7 +45,12 @@ pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
     } else {
         LogFormat::Text
     };
-    let mut event_log = EventLog::new(format, EventPrinter::on_stdout(), setup.is_process());
+    let mut event_log = EventLog::new(
+        format,
+        EventPrinter::on_stdout(),
+        setup.is_process(),
+        setup.retries(),
+    );
     let result = replayer.run(|at, replayed| match replayed {
         ReplayedEvent::Link(event) if args.json => printer.print_json(at, as_json(event)),
         ReplayedEvent::Link(event) => printer.print_line(at, severity(event), event),

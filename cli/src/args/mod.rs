@@ -466,6 +466,9 @@ pub(crate) struct LinkOptions {
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, allow_negative_numbers = true, help_heading = "Link")]
     pub(crate) total_timeout: Option<Duration>,
     /// How many times a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
+    ///
+    /// Until the server has been ready once, a process that ends by itself is started again for only 3 seconds, and what would fail in the same way, such as a
+    /// missing command, is not repeated. When the retries are used up, guard and watch still try again with the next call, and every 60 seconds.
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
     /// How long a connection must stay up before the count of failed attempts is reset [default: 60; for guard, 5]

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::attempts::Attempts;
 use super::stderr::StderrPrinter;
 use crate::Failure;
 use crate::args::LogFormat;
@@ -91,10 +92,11 @@ pub(super) fn start(
     sources: (Events<Event>, UnboundedReceiver<String>),
     is_process: bool,
     stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
+    retries: Option<u32>,
 ) -> Result<WriterThread, Failure> {
     let (done, written) = oneshot::channel();
     let write = move || {
-        let mut event_log = EventLog::new(format, EventPrinter::on_stderr(), is_process);
+        let mut event_log = EventLog::new(format, EventPrinter::on_stderr(), is_process, retries);
         event_log.stderr_printer = stderr_printer;
         for notice in notices {
             event_log.log_notice(notice);
@@ -118,6 +120,7 @@ pub(crate) struct EventLog {
     started: std::time::Instant,
     stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
     noise: NoiseCount,
+    attempts: Attempts,
 }
 
 /// Counts the lines on the server's standard output that are not messages.
@@ -130,8 +133,13 @@ struct NoiseCount {
 }
 
 impl EventLog {
-    /// Creates a log for a guard that does not show the server's standard error.
-    pub(crate) fn new(format: LogFormat, printer: EventPrinter, is_process: bool) -> EventLog {
+    /// Creates a log for a guard that does not show the server's standard error. `retries` is the value of `--retries`.
+    pub(crate) fn new(
+        format: LogFormat,
+        printer: EventPrinter,
+        is_process: bool,
+        retries: Option<u32>,
+    ) -> EventLog {
         EventLog {
             format,
             is_process,
@@ -139,6 +147,7 @@ impl EventLog {
             started: std::time::Instant::now(),
             stderr_printer: None,
             noise: NoiseCount::default(),
+            attempts: Attempts::new(retries, is_process),
         }
     }
 
@@ -293,6 +302,11 @@ impl EventLog {
         }
         let brief = without_stderr(event, self.stderr_printer.is_none());
         let event = brief.as_ref().unwrap_or(event);
+        if let Event::Upstream(upstream) = event {
+            if let Some(text) = self.attempts.describe(at, upstream) {
+                return self.log_text(at, event, &text);
+            }
+        }
         match (self.format, hint(event)) {
             (LogFormat::Json, hint) => {
                 let mut entry = relay_as_json(event);
@@ -307,6 +321,22 @@ impl EventLog {
                 self.write(at, relay_severity(event), &line);
             }
             (LogFormat::Text, None) => self.write(at, relay_severity(event), event),
+        }
+    }
+
+    /// Logs an event of the server with this text in place of its own.
+    fn log_text(&mut self, at: Instant, event: &Event, text: &str) {
+        match self.format {
+            LogFormat::Json => {
+                let mut entry = relay_as_json(event);
+                entry["event"] = json!(text);
+                self.write_json(at, entry);
+            }
+            LogFormat::Off => {}
+            LogFormat::Text => {
+                let line = format!("server: {text}");
+                self.write(at, relay_severity(event), &line);
+            }
         }
     }
 

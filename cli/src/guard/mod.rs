@@ -1,8 +1,9 @@
 //! Implements `everlink guard`: a relay between a host and a server.
 //!
-//! `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `store` keeps sessions in Redis. `log` logs events, and
+//! `attempts` explains why the guard makes no more quick attempts. `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `store` keeps sessions in Redis. `log` logs events, and
 //! `stderr` shows the server's standard error. `otlp` exports traces and metrics.
 
+mod attempts;
 mod listen;
 pub(crate) mod log;
 mod offer_cache;
@@ -78,9 +79,10 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
     let notices = notices(status_server.as_ref(), host_listener.as_ref());
     let is_process = args.target.url.is_none();
     let printer = server_stderr.printer(&args);
+    let retries = args.target.link_options.retries;
     let (remark, remarks) = unbounded_channel();
     let sources = (guard.events(), remarks);
-    let log = log::start(args.log, notices, sources, is_process, printer)?;
+    let log = log::start(args.log, notices, sources, is_process, printer, retries)?;
     if let Some(host_listener) = &host_listener {
         host_listener.log_outages(&remark);
     }

@@ -347,6 +347,11 @@ impl Setup {
         self.url.is_none()
     }
 
+    /// The value of `--retries`.
+    pub(crate) const fn retries(&self) -> Option<u32> {
+        self.link_options.retries
+    }
+
     /// Returns the configuration of the recorded relay, with the key that it used.
     pub(super) fn relay_config(&self, link: Config, key: [u8; 16]) -> relay::Config {
         self.role.relay_config(link, &self.link_options, key)

@@ -119,6 +119,39 @@ fn initialize_fails_with_exit_status_and_stderr_if_the_server_exits_at_once() {
     }
 }
 
+/// The rules for a server that never worked differ from `--retries`, so the log says which of them ended the attempts.
+#[test]
+fn log_says_why_there_are_no_more_quick_attempts() {
+    let refused = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/mcp", refused.local_addr().expect("a port"));
+    drop(refused);
+    for (options, server, words) in [
+        (
+            &["--retries", "9"][..],
+            &["sh", "-c", "exit 3"][..],
+            "started again for only 3 s, whatever --retries says",
+        ),
+        (
+            &[],
+            &["/no/such/server"],
+            "after 1 failure: another attempt would fail in the same way",
+        ),
+        (
+            &["--retries", "1", "--url", &url],
+            NO_SERVER,
+            "after 2 failures in a row: --retries allows 1",
+        ),
+    ] {
+        let mut host = Host::start(Stdio::piped(), options, server);
+        host.initialize_error();
+        let stderr = lines_of(host.process.stderr.take().expect("a pipe"));
+        assert_eq!(host.disconnect().code(), Some(0));
+        let lines: Vec<String> = stderr.iter().collect();
+        let is_said = lines.iter().any(|line| line.contains(words));
+        assert!(is_said, "{words}: {lines:#?}");
+    }
+}
+
 /// Like a package that is downloaded first. The guard makes up no offer, however long the start takes.
 #[test]
 fn initialize_waits_for_a_server_that_starts_after_12_seconds() {
