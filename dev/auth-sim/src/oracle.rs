@@ -103,6 +103,10 @@ struct Process {
     sign_ins: u32,
     has_asked: bool,
     is_signing_out: bool,
+    /// Whether the store could not delete a record at the sign-out that is under way.
+    has_delete_failed: bool,
+    /// The refresh tokens that the process signed out of, and that the store may still have because it could not delete them.
+    undeleted: BTreeSet<Mark>,
     is_idle: bool,
     /// How many attempts to lock and to save failed, one after the other.
     failed_locks: u32,
@@ -262,6 +266,7 @@ impl Oracle {
                 self.has_lock_failed = true;
             }
             Access::Save => {
+                process.has_delete_failed |= process.is_signing_out;
                 process.failed_saves += 1;
                 if process.failed_saves >= SAVES {
                     self.answer_lost(pid);
@@ -359,7 +364,10 @@ impl Oracle {
             open.sign_ins += 1;
             (of_flow, jumps) = (open.sign_ins, open.jumps);
         }
-        if !is_step_up && !is_refused_soon && refresh.is_some_and(|mark| self.is_usable(mark)) {
+        // The person has signed out of these tokens, so the process must not take them over.
+        let is_signed_out = refresh.is_some_and(|mark| process.undeleted.contains(&mark));
+        let is_needed = is_step_up || is_refused_soon || is_signed_out;
+        if !is_needed && refresh.is_some_and(|mark| self.is_usable(mark)) {
             broken(
                 Rule::NoNeedlessSignIn,
                 format!("{pid} opened a browser, and the store has {refresh:?}"),
@@ -528,6 +536,7 @@ impl Oracle {
         self.processes[pid].is_idle = *is_idle;
         if *is_idle {
             self.processes[pid].is_signing_out = false;
+            self.processes[pid].has_delete_failed = false;
         }
         if let Some(open) = self.processes[pid].open {
             if *is_idle {

@@ -11,7 +11,8 @@ script_enum! {
         /// or the application signed out before the save.
         FamilyIsKept = "rule 1 (FamilyIsKept)",
         /// No browser is opened while the store has a refresh token that works, and that the process read when it had its turn to sign in.
-        /// Except for a wider scope, or when the server refused a token that the process had renewed within ten minutes.
+        /// Except for a wider scope, when the server refused a token that the process had renewed within ten minutes, or when the process
+        /// has signed out of that refresh token and the store could not delete it.
         NoNeedlessSignIn = "rule 2 (NoNeedlessSignIn)",
         /// No token, code or verifier is sent to an origin to which it does not belong.
         SecretsStayHome = "rule 3 (SecretsStayHome)",

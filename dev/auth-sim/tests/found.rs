@@ -351,3 +351,20 @@ fn token_that_lived_during_a_failed_step_up_excuses_that_step_up() {
         ",
     );
 }
+
+/// The store failed at a sign-out, and the revocation was redirected. The oracle counted the next sign-in as needless, because the tokens that the person had
+/// signed out of still worked. Nothing was wrong in the machine.
+#[test]
+fn tokens_that_a_sign_out_could_not_delete_are_no_reason_against_a_sign_in() {
+    play(
+        "
+        seed 5224 3 35066 fixed
+        +0 burst 1 126078
+        +60000 burst 2 625335
+        +0 call 0 19889
+        +1000 store-fails 0 549305
+        +0 redirect 1 453351
+        +0 sign-out 0 491660
+        ",
+    );
+}

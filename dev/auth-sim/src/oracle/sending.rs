@@ -49,7 +49,10 @@ impl Oracle {
     }
 
     fn spent(&mut self, pid: Pid, url: &str, mark: Mark) {
-        let process = &self.processes[pid];
+        let process = &mut self.processes[pid];
+        if process.has_delete_failed && url.ends_with("/revoke") {
+            process.undeleted.insert(mark);
+        }
         let newest = process.newest.get(&mark.family).copied();
         let is_replaced = self.is_rotating && newest.is_some_and(|newest| mark.serial < newest);
         if !url.ends_with("/revoke") && (is_replaced || process.ended.contains(&mark)) {
