@@ -23,7 +23,7 @@ use crate::json::{Json, Payload};
 use crate::protocol::method::names;
 use crate::protocol::watch::List;
 use crate::protocol::{Era, code};
-use crate::wire::{ErrorObject, Id, Inbound, Malformed, Message, Skimmed};
+use crate::wire::{ErrorObject, Id, Inbound, Malformed, MalformedKind, Message, Skimmed};
 
 /// What was heard.
 impl Client {
@@ -89,6 +89,7 @@ impl Client {
             Heard::NoContact(lost) => self.no_contact(*lost),
             Heard::NoEndpoint(why) => self.handshake_step(HandshakeStep::Refused(why)),
             Heard::Noise(what, bytes) => self.noise(what, bytes),
+            Heard::NotUtf8(line) => self.malformed(&Malformed::not_utf8(line), line),
             Heard::Nothing => {}
             Heard::Oversized(skimmed) => self.oversized(&skimmed),
             Heard::Refused(refused) => self.refused(*refused),
@@ -123,7 +124,7 @@ impl Client {
                     match element {
                         Ok(message) => self.message(message, source),
                         Err(malformed) if self.binding.reports_elements() => {
-                            self.malformed(&malformed, text);
+                            self.malformed(&malformed, text.as_bytes());
                         }
                         Err(_) => {}
                     }
@@ -133,7 +134,7 @@ impl Client {
                 let what = "a batch, which the agreed version does not have";
                 self.noise(what, text.as_bytes());
             }
-            Err(malformed) => self.malformed(&malformed, text),
+            Err(malformed) => self.malformed(&malformed, text.as_bytes()),
         }
     }
 
@@ -204,13 +205,18 @@ impl Client {
         }
     }
 
-    fn malformed(&mut self, malformed: &Malformed, text: &str) {
+    fn malformed(&mut self, malformed: &Malformed, text: &[u8]) {
         let what = format!("a line that is no message: {malformed}");
-        self.noise(&what, text.as_bytes());
+        self.noise(&what, text);
         let Some(id) = &malformed.id else {
             return;
         };
-        if malformed.is_response {
+        // An object with an id and nothing else is taken for the reply, if one with that id is awaited.
+        let is_empty_reply = malformed.kind == MalformedKind::NoMessage
+            && id
+                .counted()
+                .is_some_and(|wire| self.requests.is_awaited(wire));
+        if malformed.is_response || is_empty_reply {
             let kind = invalid(&format!("{malformed}"));
             let error = ErrorObject::new(code::INTERNAL_ERROR, what);
             self.broken_reply(id, kind, error);

@@ -11,7 +11,7 @@ use crate::json::{Json, Payload};
 use crate::protocol::method::{self, names};
 use crate::protocol::watch::{List, Setting};
 use crate::protocol::{Era, question};
-use crate::server::{Caller, Peer};
+use crate::server::{Caller, Peer, Request};
 use crate::util::Arc;
 
 /// The purpose of a call to the server.
@@ -40,6 +40,8 @@ pub(super) struct CarriedRequest {
     pub(super) setting: Option<Setting>,
     /// The epoch of the server in which the request came.
     pub(super) epoch: Epoch,
+    /// When it came.
+    pub(super) since: Instant,
     /// The list that it reads, and whether it reads the first page.
     pub(super) list: Option<(List, bool)>,
     /// Its trace, if requests are traced.
@@ -47,24 +49,19 @@ pub(super) struct CarriedRequest {
 }
 
 impl CarriedRequest {
-    pub(super) fn new(
-        request: RequestId,
-        method: &str,
-        params: Option<&Payload>,
-        peer: Arc<Peer>,
-        caller: Caller,
-        wants_logs: bool,
-        epoch: Epoch,
-    ) -> CarriedRequest {
+    /// The request that came now, while the server was in this epoch.
+    pub(super) fn new(request: &Request, epoch: Epoch, now: Instant) -> CarriedRequest {
+        let (method, params, peer) = (&*request.method, request.params.as_ref(), &request.peer);
         CarriedRequest {
-            request,
+            request: request.request,
             may_wait: method::find(method).is_some_and(|m| m.may_need_input),
-            wants_logs: wants_logs || peer.version.era() == Era::Legacy,
-            peer,
-            caller,
+            wants_logs: request.log_level.is_some() || peer.version.era() == Era::Legacy,
+            peer: Arc::clone(peer),
+            caller: request.caller.clone(),
             is_tool_call: method == names::TOOLS_CALL,
             setting: Setting::read(method, params),
             epoch,
+            since: now,
             list: lists::read_by(method).map(|list| {
                 let params = params.map_or(Json::EMPTY, Payload::json);
                 let cursor = params.member("cursor").ok().flatten();
@@ -194,15 +191,19 @@ mod tests {
             introduction: None,
         });
         let (request, call) = (RequestId::from_number(1), CallId::from_number(2));
-        let carried = CarriedRequest::new(
+        let came = Request {
             request,
-            names::TOOLS_CALL,
-            None,
+            method: names::TOOLS_CALL.into(),
+            params: None,
             peer,
-            Caller::LINK,
-            false,
-            Epoch::FIRST,
-        );
+            user: None,
+            trace: None,
+            caller: Caller::LINK,
+            wants_progress: false,
+            log_level: None,
+            input: None,
+        };
+        let carried = CarriedRequest::new(&came, Epoch::FIRST, Instant::ZERO);
         let mut all = Carried::default();
         all.add(call, Purpose::Request(carried));
         assert_eq!(all.calls(), [call]);

@@ -74,15 +74,7 @@ impl Relay {
 
     fn request(&mut self, mut request: server::Request) {
         let trace = self.begin_trace(&mut request);
-        let mut carried = CarriedRequest::new(
-            request.request,
-            &request.method,
-            request.params.as_ref(),
-            request.peer.clone(),
-            request.caller,
-            request.log_level.is_some(),
-            self.back.epoch(),
-        );
+        let mut carried = CarriedRequest::new(&request, self.back.epoch(), self.clock.now());
         // The server end handles the rounds that it began itself. Other answers and states belong to the server, which knows how to use
         // them.
         let input = request.input;
@@ -405,7 +397,9 @@ impl Relay {
             }
             Outcome::Failed(failure) => {
                 let text = failure_text::story(&failure, self.config.tells_stderr);
-                if let FailureKind::NotOffered { .. } = failure.kind {
+                if self.clock.was_left_by_host(carried.since) {
+                    self.front.abandon(self.clock.now(), request);
+                } else if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.shorten(&text);
                     let error = failure_text::error(code::METHOD_NOT_FOUND, text, failure.delivery);
                     let _ = self.front.fail(self.clock.now(), request, error);

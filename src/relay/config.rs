@@ -56,8 +56,9 @@ pub struct Config {
     /// How long requests in flight may take after the host closed its input or the relay was shut down. Default: `None`, which means 1 s
     /// for a host on a byte stream, because no one waits for the answers once it is gone. 15 s over HTTP, where other hosts wait.
     pub drain: Option<Duration>,
-    /// How long the server may take to end after that, if the host is on a byte stream. Default: 1 s, because hosts in use send `SIGTERM` 2
-    /// s after they closed the stream, and kill after 2 s more. Over HTTP, the graces of [`upstream`](Config::upstream) apply.
+    /// How long the server may take to end after that, if the host is on a byte stream. Default: 3 s. Then an idle server gets `SIGTERM` 2 s
+    /// after the end of its input, as from hosts in use, and is killed 1 s later; hosts kill after 2 s more. Over HTTP, the graces of
+    /// [`upstream`](Config::upstream) apply.
     pub close: Duration,
 }
 
@@ -94,7 +95,7 @@ impl Config {
             shares_news: false,
             traces: false,
             drain: None,
-            close: Duration::from_secs(1),
+            close: Duration::from_secs(3),
         }
     }
 

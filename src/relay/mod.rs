@@ -429,7 +429,10 @@ impl Relay {
     /// Answers the requests that wait for the offer with this error.
     fn decline(&mut self, why: &str) {
         self.clock.stop_waiting();
-        if self.front.is_deferring() {
+        let since = self.clock.waits_since();
+        if since.is_some_and(|since| self.clock.was_left_by_host(since)) {
+            self.front.abandon_deferred(self.clock.now());
+        } else if self.front.is_deferring() {
             let text = self.shorten(why);
             let error = failure_text::error(code::INTERNAL_ERROR, text, Delivery::NotSent);
             self.front.decline(self.clock.now(), &error);

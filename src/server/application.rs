@@ -5,16 +5,16 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::driver::{AskId, Instant, RequestId};
+use crate::driver::{AskId, Instant, RequestId, StreamId};
 use crate::json::{Payload, object};
 use crate::protocol::method::{self, names};
 use crate::protocol::watch::{Change, List, Setting};
 use crate::protocol::{Kind, LogLevel, Owner, ServerFeature, meta};
 use crate::server::Server;
 use crate::server::config::Offer;
-use crate::server::event::{Caller, EndOfService};
+use crate::server::event::{Caller, Cancelled, EndOfService};
 use crate::server::misuse::Misuse;
-use crate::server::origin::{QueueId, SessionKey};
+use crate::server::origin::{IdScope, QueueId, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::requests::asking::Addressee;
 use crate::server::requests::checks::check_params;
@@ -94,6 +94,14 @@ impl Server {
             server.requests.open(request)?.check_input(&input)?;
             server.conclude(request, Verdict::Input(input))
         })
+    }
+
+    /// Ends a request without a reply, because its client no longer wants one.
+    pub(crate) fn abandon(&mut self, now: Instant, request: RequestId) {
+        self.act(now, |server| {
+            let why = Cancelled::PeerGone;
+            server.requests.cancel(&mut server.cx, request, why);
+        });
     }
 
     /// Ends the HTTP response on which the client of a request waits, without the reply. The client comes back for the reply after
@@ -563,6 +571,12 @@ impl Server {
     /// This method is for calls that arrive before any client asked for the list.
     pub fn tools(&mut self, now: Instant, list: &Payload) {
         self.act(now, |server| server.binding.set_tools(list));
+    }
+
+    /// Drops the requests on the byte stream that wait for the offer. They get no reply.
+    pub(crate) fn abandon_deferred(&mut self, now: Instant) {
+        let scope = IdScope::Stream(StreamId::DUPLEX);
+        self.act(now, |server| server.forget_deferred(scope));
     }
 
     /// Refuses all requests that wait for the offer.

@@ -145,10 +145,7 @@ impl Server {
     fn on_line(&mut self, line: Line<'_>) {
         match line {
             Line::NotUtf8(bytes) => {
-                self.binding
-                    .heard_noise(&mut self.cx, "a line that is not UTF-8", bytes, false);
-                let text = "the line is not UTF-8";
-                self.send_error(&Origin::DUPLEX, None, code::PARSE_ERROR, text);
+                self.on_malformed(&Origin::DUPLEX, &Malformed::not_utf8(bytes), bytes);
             }
             Line::Oversized(skimmed) => self.on_oversized(&skimmed),
             Line::Text(text) => self.on_text(text),
@@ -175,7 +172,7 @@ impl Server {
                     .heard_noise(&mut self.cx, what, text.as_bytes(), false);
                 self.send_error(from, None, code::INVALID_REQUEST, what);
             }
-            Err(malformed) => self.on_malformed(from, &malformed, text),
+            Err(malformed) => self.on_malformed(from, &malformed, text.as_bytes()),
         }
     }
 
@@ -443,7 +440,7 @@ impl Server {
             Ok(Inbound::Batch(batch)) if has_batches() => self.on_batch(&from, batch, text),
             Ok(Inbound::Batch(_)) => return Err(http::no_batches().into()),
             Err(malformed) => {
-                self.on_malformed(&from, &malformed, text);
+                self.on_malformed(&from, &malformed, text.as_bytes());
                 let text = format!("{malformed}");
                 return Err(Refusal::coded(400, malformed.kind.code(), text).into());
             }
@@ -483,15 +480,14 @@ impl Server {
                     self.send_error(from, Some(id), code::INVALID_REQUEST, text);
                 }
                 Ok(message) => self.on_message(from, message),
-                Err(malformed) => self.on_malformed(from, &malformed, text),
+                Err(malformed) => self.on_malformed(from, &malformed, text.as_bytes()),
             }
         }
     }
 
-    fn on_malformed(&mut self, from: &Origin, malformed: &Malformed, text: &str) {
+    fn on_malformed(&mut self, from: &Origin, malformed: &Malformed, text: &[u8]) {
         let what = format!("a line that is no message: {malformed}");
-        self.binding
-            .heard_noise(&mut self.cx, &what, text.as_bytes(), false);
+        self.binding.heard_noise(&mut self.cx, &what, text, false);
         match &malformed.id {
             Some(id) if malformed.is_response => {
                 let why = what.into();

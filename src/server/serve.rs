@@ -455,7 +455,7 @@ impl Server {
     }
 
     /// Drops the requests of this scope that wait for the offer. They get no reply.
-    fn forget_deferred(&mut self, scope: IdScope) {
+    pub(super) fn forget_deferred(&mut self, scope: IdScope) {
         for queue in self.offer.deferred_mut().cancel_all(scope) {
             self.cx.outgoing.reply_done(queue);
         }

@@ -11,6 +11,7 @@ use core::{fmt, mem};
 use serde::Serialize;
 
 use super::id::{self, Id};
+use super::skim::id_of_reply;
 use crate::json::object::{self, Part, Plan};
 use crate::json::scan::{Cursor, NotJson};
 use crate::json::{Json, Payload};
@@ -78,7 +79,7 @@ pub struct ErrorObject {
 pub struct Malformed {
     /// The kind of the flaw.
     pub kind: MalformedKind,
-    /// The id, if it could be read nevertheless.
+    /// The id, if it could be read nevertheless. In a text that is not JSON, only the id of a reply is read.
     pub id: Option<Id>,
     /// Whether it is a malformed reply to the request with that id, and not a malformed request.
     pub is_response: bool,
@@ -132,6 +133,9 @@ pub enum MalformedKind {
     /// The text is not JSON.
     #[error("the text is not JSON")]
     NotJson,
+    /// The line is not UTF-8 (S-RPC-02).
+    #[error("the line is not UTF-8")]
+    NotUtf8,
     /// The id of a request is null (S-RPC-04).
     #[error("the id of the request is null")]
     NullId,
@@ -276,10 +280,27 @@ impl MalformedKind {
     /// The JSON-RPC error code to answer with.
     #[must_use]
     pub const fn code(self) -> i64 {
-        if matches!(self, Self::NotJson) {
+        if matches!(self, Self::NotJson | Self::NotUtf8) {
             -32_700
         } else {
             -32_600
+        }
+    }
+}
+
+impl Malformed {
+    /// A line that is not UTF-8.
+    pub(crate) fn not_utf8(line: &[u8]) -> Self {
+        Self::unread(MalformedKind::NotUtf8, line)
+    }
+
+    /// A text that cannot be parsed. If it is a complete reply all the same, its request need not wait any longer.
+    fn unread(kind: MalformedKind, text: &[u8]) -> Self {
+        let id = id_of_reply(text);
+        Self {
+            is_response: id.is_some(),
+            id,
+            ..kind.into()
         }
     }
 }
@@ -329,7 +350,8 @@ fn parse_object<'a>(
     text: &'a str,
     payload: impl FnMut(&mut Cursor<'a>) -> Result<Json<'a>, NotJson>,
 ) -> Result<Message<'a>, Malformed> {
-    let envelope = Envelope::read(text, payload).map_err(|NotJson| MalformedKind::NotJson)?;
+    let envelope = Envelope::read(text, payload)
+        .map_err(|NotJson| Malformed::unread(MalformedKind::NotJson, text.as_bytes()))?;
     envelope.into_message()
 }
 

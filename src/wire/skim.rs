@@ -1,4 +1,4 @@
-//! Extracts the id and the kind of a message that is too long to keep. Does not depend on lines or limits.
+//! Extracts the id and the kind of a message that is too long to keep, or that is no valid message. Does not depend on lines or limits.
 //!
 //! The scan reads every byte once, keeps at most a few kilobytes and never recurses. It does not validate the values that it skips: it only
 //! finds where the top-level members begin and end.
@@ -75,6 +75,15 @@ enum Member {
     #[default]
     Other,
     Outcome,
+}
+
+/// The id of the request that this text replies to, if it is a complete reply. It need not be JSON or UTF-8.
+pub(super) fn id_of_reply(text: &[u8]) -> Option<Id> {
+    let mut skim = Skim::default();
+    skim.feed(text);
+    let is_complete = skim.position == Position::After;
+    let skimmed = skim.finish();
+    skimmed.id.filter(|_| is_complete && skimmed.is_response)
 }
 
 impl Skim {

@@ -306,6 +306,6 @@ fn no_offer_is_made_in_advance_to_a_host_that_cannot_be_written_to() {
     chain.advance(Duration::from_millis(54_800));
     chain.disconnect_host();
     chain.until("the relay is closed", |chain| chain.relay().is_closed());
-    assert_eq!(chain.now().as_nanos(), 55_300_000_000);
+    assert_eq!(chain.now().as_nanos(), 56_300_000_000);
     assert_eq!(offers_in_advance(&chain), 0);
 }

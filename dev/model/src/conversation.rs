@@ -144,6 +144,11 @@ impl Conversation {
         self.tallies.values().map(Tally::most).sum()
     }
 
+    /// The client has left: what is not answered yet may stay so.
+    pub(crate) fn release(&mut self) {
+        self.tallies.values_mut().for_each(Tally::release);
+    }
+
     /// The server read everything and wrote everything: it owes nothing.
     pub(crate) fn assert_quiet(&self) {
         if let Some(of) = self.owes() {
@@ -188,6 +193,7 @@ impl Conversation {
             return 0;
         };
         match read {
+            // Whether it looks like a reply is left open.
             Line::NotUtf8(_) => self.nameless += 1,
             Line::Oversized(skimmed) => self.useless(skimmed.id, skimmed.is_response),
             Line::Text(text) => match wire::parse(text) {
@@ -272,7 +278,7 @@ impl Conversation {
     fn requested(&mut self, id: &Id, method: &str, params: &Value, is_certain: bool) {
         if method == "initialize" && self.had_handshake() {
             // It begins anew: what it asked before may be answered or not.
-            self.tallies.values_mut().for_each(Tally::release);
+            self.release();
         }
         self.tally(id, is_certain);
         match method {

@@ -169,6 +169,9 @@ enum Host {
     Closed,
 }
 
+/// A host that ends after this time without an answer has given up.
+const WAITED: Duration = Duration::from_millis(500);
+
 /// The host, the application behind, and the rules.
 pub(crate) struct Guarded {
     backend: Backend,
@@ -182,6 +185,8 @@ pub(crate) struct Guarded {
     host: Host,
     /// What the host was to be told may have been lost.
     is_lossy: bool,
+    /// Since when it waits for an answer.
+    asked: Option<Instant>,
     /// The version of the host that was announced last.
     met: Option<Version>,
     /// The calls that may be answered under each id, by their marks.
@@ -225,6 +230,7 @@ impl Case for Guarded {
             unread: 0,
             host: Host::Here,
             is_lossy: false,
+            asked: None,
             met: None,
             under: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -262,7 +268,8 @@ impl Case for Guarded {
             Op::End => {
                 if is_serving(pair) {
                     let (said, _) = case.conversation.ended();
-                    case.said(said);
+                    case.said(said, world.now);
+                    case.leaves(world.now);
                 }
                 world.tell_downstream(Input::end(Vec::new()));
             }
@@ -427,7 +434,7 @@ impl World<Guarded> {
             let is_wanted = relay.wants_input(Side::Downstream, StreamId::DUPLEX);
             if is_wanted && is_serving(&self.machine) && !bytes.is_empty() {
                 let (said, _) = self.case.conversation.fed(bytes);
-                self.case.said(said);
+                self.case.said(said, self.now);
                 self.tell_downstream(Input::bytes(bytes));
             }
         }
@@ -475,11 +482,19 @@ impl Guarded {
         }
     }
 
-    fn said(&mut self, said: Vec<Said>) {
+    /// The host ends. If it had waited for a while, it gets no failures any more.
+    fn leaves(&mut self, now: Instant) {
+        if self.asked.is_some_and(|since| since + WAITED <= now) {
+            self.conversation.release();
+        }
+    }
+
+    fn said(&mut self, said: Vec<Said>, now: Instant) {
         for said in said {
             let Said::Request { id, method, params } = said else {
                 continue;
             };
+            self.asked.get_or_insert(now);
             self.handshakes.0 += u32::from(method == "initialize");
             let under = self.under.entry(id).or_default();
             let state = params["requestState"].as_str();
@@ -532,6 +547,7 @@ impl Guarded {
             self.questions.extend(of);
         } else if message.get("id").is_some() {
             self.responded(&of.expect("an id"), message);
+            self.asked = self.asked.filter(|_| self.conversation.possible() > 0);
         }
     }
 

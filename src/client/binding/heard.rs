@@ -163,6 +163,8 @@ pub(in crate::client) enum Heard<'r> {
     NoEndpoint(Box<str>),
     /// Input that cannot be used.
     Noise(&'static str, &'r [u8]),
+    /// A line that is not UTF-8.
+    NotUtf8(&'r [u8]),
     Nothing,
     /// A message over the size limit.
     Oversized(Skimmed),

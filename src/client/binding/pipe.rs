@@ -101,7 +101,7 @@ impl PipeBinding {
             | Reading::Stored(_) => return None,
         };
         Some(match line {
-            Line::NotUtf8(bytes) => Heard::Noise("a line that is not UTF-8", bytes),
+            Line::NotUtf8(bytes) => Heard::NotUtf8(bytes),
             Line::Oversized(skimmed) => Heard::Oversized(skimmed),
             Line::Text(text) => Heard::Text(
                 text,

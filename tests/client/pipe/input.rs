@@ -161,6 +161,9 @@ const MALFORMED_REPLIES: &[&str] = &[
     r#"{"jsonrpc":"2.0","id":$id,"result":{},"result":{}}"#,
     r#"{"jsonrpc":"1.0","id":$id,"result":{}}"#,
     r#"{"id":$id,"result":{}}"#,
+    r#"{"jsonrpc":"2.0","id":$id}"#,
+    r#"{"jsonrpc":"2.0","id":$id,"result":{"rate":NaN}}"#,
+    "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"text\":\"\u{1}\"}}",
 ];
 
 #[test]

@@ -220,26 +220,30 @@ fn s_rpc_01_every_message_has_jsonrpc_2_0() {
     });
 }
 
-/// A line that is not UTF-8 is noise even if it looks like the reply. The same reply as UTF-8 is used, wherever a
-/// character is cut.
+/// A line that is not UTF-8 is noise even if it looks like the reply. Its call fails, because no other reply will come. The same reply as
+/// UTF-8 is used, wherever a character is cut.
 #[test]
 fn s_rpc_02_line_that_is_not_utf8_is_no_message() {
     every_version(|chunking, version| {
         let mut harness = ready_in(version, chunking, config());
         let text = "é😀\u{2028}";
-        let call = harness.call("tools/call", json!({"name": text}));
-        let request = harness.last_message("tools/call");
-        assert_eq!(request["params"]["name"], text, "written as UTF-8");
         for broken in [&b"\xff"[..], b"\xc3", b"\xf0\x9f\x98", b"\xed\xa0\x80"] {
+            let call = harness.call("tools/call", json!({"name": text}));
+            let request = harness.last_message("tools/call");
+            assert_eq!(request["params"]["name"], text, "written as UTF-8");
             let start = format!(
                 r#"{{"jsonrpc":"2.0","id":{},"result":{{"a":""#,
                 request["id"]
             );
             let line = [start.as_bytes(), broken, b"\"}}\n"].concat();
             harness.perform(Act::Raw(line));
-            assert!(!harness.is_done(call), "{version}: {broken:?}");
+            let why = "the line is not UTF-8".into();
+            let kind = &harness.failure(call).kind;
+            assert_eq!(*kind, FailureKind::Invalid { why }, "{version}: {broken:?}");
         }
         assert_eq!(harness.link().stats().noise, 4, "{version}");
+        let call = harness.call("tools/call", json!({"name": text}));
+        let request = harness.last_message("tools/call");
         harness.perform(reply(&request, json!({"a": text})));
         assert_eq!(harness.result(call)["a"], text);
         check_link_works(&mut harness);

@@ -242,14 +242,17 @@ impl Chain {
     fn relay_reads_host(&mut self) {
         match self.from_host.read() {
             Read::Bytes(bytes, sent) => {
-                self.host_traffic.record_read(&bytes);
+                self.host_traffic.record_read(self.now, &bytes);
                 self.relay.handle_downstream(self.now, Input::bytes(bytes));
                 self.drain_relay();
                 if let Some(host) = self.host.client.as_mut().filter(|_| sent > 0) {
                     host.handle(self.now, Epoch::FIRST, Input::sent(sent));
                 }
             }
-            Read::End => self.relay.handle_downstream(self.now, Input::end(&[])),
+            Read::End => {
+                self.host_traffic.record_end(self.now);
+                self.relay.handle_downstream(self.now, Input::end(&[]));
+            }
             Read::Nothing => {}
         }
         self.drain_relay();

@@ -3,6 +3,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+use everlink::Instant;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,6 +13,9 @@ use serde_json::value::RawValue;
 
 /// The only request that stays open: a watch ends with the link.
 const LISTEN: &str = "subscriptions/listen";
+
+/// A host that closes its input after it waited this long for a reply has given up.
+const WAITED: Duration = Duration::from_millis(500);
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +46,7 @@ pub(crate) struct HostTraffic {
 #[derive(Debug)]
 struct Request {
     method: String,
+    since: Instant,
     state: RequestState,
 }
 
@@ -47,6 +54,8 @@ struct Request {
 enum RequestState {
     Answered,
     Cancelled,
+    /// It may get a reply, but need not.
+    GivenUp,
     Open,
 }
 
@@ -86,7 +95,7 @@ struct Meta<'a> {
 
 impl HostTraffic {
     /// Records bytes that the relay read from the host.
-    pub(super) fn record_read(&mut self, bytes: &[u8]) {
+    pub(super) fn record_read(&mut self, now: Instant, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
         while let Some(end) = memchr::memchr(b'\n', &self.partial) {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
@@ -99,14 +108,14 @@ impl HostTraffic {
             );
             for message in messages {
                 if let Ok(envelope) = serde_json::from_str(message) {
-                    self.record_host_message(&envelope);
+                    self.record_host_message(now, &envelope);
                 }
             }
             self.lines.push((Sender::Host, text));
         }
     }
 
-    fn record_host_message(&mut self, message: &Envelope<'_>) {
+    fn record_host_message(&mut self, now: Instant, message: &Envelope<'_>) {
         match (message.method.as_deref(), message.id) {
             (Some(method), Some(id)) => {
                 self.request_count += u64::from(method != LISTEN);
@@ -115,6 +124,7 @@ impl HostTraffic {
                 let token = params.and_then(|params| params.meta.as_ref()?.progress_token);
                 let request = Request {
                     method: method.into(),
+                    since: now,
                     state: RequestState::Open,
                 };
                 // The relay refuses a request that reuses the id of an open one; the open one stays.
@@ -138,6 +148,15 @@ impl HostTraffic {
                 }
             }
             (_, _) => {}
+        }
+    }
+
+    /// Records that the host closed its input.
+    pub(super) fn record_end(&mut self, now: Instant) {
+        for request in self.requests.values_mut() {
+            if request.state == RequestState::Open && request.since + WAITED <= now {
+                request.state = RequestState::GivenUp;
+            }
         }
     }
 
@@ -192,11 +211,7 @@ impl HostTraffic {
         // The refusal of a request that reuses the id of an open one carries the same id.
         let is_duplicate_refusal = text.contains("another request with this id");
         if !is_duplicate_refusal {
-            assert_eq!(
-                request.state,
-                RequestState::Open,
-                "the request is not open: {text}"
-            );
+            assert!(request.is_open(), "the request is not open: {text}");
             request.state = RequestState::Answered;
         }
         self.reply_count += u64::from(request.method != LISTEN);
@@ -211,7 +226,7 @@ impl HostTraffic {
         let open = self
             .requests
             .iter()
-            .filter(|(_, request)| request.is_open() && request.method != LISTEN);
+            .filter(|(_, it)| it.state == RequestState::Open && it.method != LISTEN);
         open.map(|(id, _)| id.as_str()).collect()
     }
 
@@ -224,6 +239,6 @@ impl HostTraffic {
 
 impl Request {
     fn is_open(&self) -> bool {
-        self.state == RequestState::Open
+        matches!(self.state, RequestState::GivenUp | RequestState::Open)
     }
 }
