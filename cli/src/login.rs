@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use everlink::Config;
 use everlink::auth::{Authorized, Refusal};
 use everlink::client::Cause;
+use everlink::http::Url;
 use everlink_auth::{Authorization, SignInError};
 use everlink_tokio::http::Connector;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use crate::args::Login;
 use crate::authorization::{self, Audience, SignIn};
 use crate::monitor::{RETRIES, monitor_link};
 use crate::output::{print, single_line};
-use crate::{Failure, ShutdownSignals};
+use crate::{Failure, ShutdownSignals, usage_error};
 
 /// Signs in.
 pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
@@ -113,6 +114,11 @@ pub(crate) async fn status(args: Login) -> Result<ExitCode, Failure> {
 }
 
 fn start(args: &Login) -> Result<Authorization, Failure> {
+    Url::parse(&args.url).map_err(|error| {
+        usage_error(format!(
+            "the argument is not the URL of a server, such as https://example.com/mcp: {error}"
+        ))
+    })?;
     authorization::start(&args.url, &args.auth, &Connector::new(), Audience::Terminal)
 }
 

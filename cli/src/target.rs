@@ -1,5 +1,6 @@
 //! Connects to the server that the arguments name. Does not depend on commands.
 
+use std::env::VarError;
 use std::process;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::guard::store::SharedSettings;
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, StderrCopy};
 use crate::system::split_assignment;
+use crate::usage::SERVER_TIP;
 use crate::{Failure, usage_error};
 
 impl LinkOptions {
@@ -162,7 +164,8 @@ impl Target {
         let (program, arguments) = self
             .command_line
             .split_first()
-            .ok_or("the command that starts the server is missing")?;
+            .filter(|(program, _)| !program.is_empty())
+            .ok_or_else(|| usage_error(format!("the command after `--` is empty; {SERVER_TIP}")))?;
         let mut command = process::Command::new(program);
         command.args(arguments);
         if let Some(directory) = &self.cwd {
@@ -218,12 +221,23 @@ impl Target {
 }
 
 /// Reads the environment variable that this option names.
-fn read_variable(option: &str, variable: &str) -> Result<String, Failure> {
-    std::env::var(variable).map_err(|_| {
-        usage_error(format!(
-            "{option} {variable}: this environment variable is not set, or is not valid UTF-8"
-        ))
-    })
+pub(crate) fn read_variable(option: &str, variable: &str) -> Result<String, Failure> {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    let problem = match std::env::var(variable) {
+        Ok(value) if value.trim().is_empty() => "is empty",
+        Ok(value) => return Ok(value),
+        Err(VarError::NotUnicode(_)) => "is not valid UTF-8",
+        // It may be the secret itself, which must not be shown.
+        Err(VarError::NotPresent) if !variable.chars().all(is_plain) => {
+            return Err(usage_error(format!(
+                "{option}: there is no environment variable of this name; put the value itself into a variable, and give the name of that"
+            )));
+        }
+        Err(VarError::NotPresent) => "is not set",
+    };
+    Err(usage_error(format!(
+        "{option}: the environment variable {variable} {problem}; set it for this program, or give the name of another one"
+    )))
 }
 
 /// The option that gives a header field, the name of the field and its value.

@@ -2,7 +2,10 @@
 
 use std::ffi::OsString;
 
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::args::Args;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -161,27 +164,118 @@ Examples:
   everlink man > ~/.local/share/man/man1/everlink.1    and then: man everlink
   everlink man | man -l -";
 
-/// Adds a tip if the cause may be a missing or misplaced server command. Otherwise returns the error unchanged.
-pub(crate) fn with_tip(mut error: clap::Error) -> clap::Error {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
+/// What to write after `--`.
+pub(crate) const SERVER_TIP: &str =
+    "write the command that starts the server after `--`, as in `-- npx -y some-server`";
+
+/// Replaces the tips that do not fit these commands. Adds one if the cause may be a missing or misplaced server command, or a misspelt option. Otherwise
+/// returns the error unchanged.
+pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let command = arguments.get(1).and_then(|argument| argument.to_str());
     let has_target = matches!(
         command,
         Some("call" | "complete" | "guard" | "inspect" | "prompt" | "read" | "watch")
     );
-    let has_server = arguments.iter().any(|argument| argument == "--");
+    let has_separator = arguments.iter().any(|argument| argument == "--");
     let tip = match error.kind() {
-        ErrorKind::MissingRequiredArgument if has_target && !has_server => {
-            "name the server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` connects to one over HTTP"
+        ErrorKind::MissingRequiredArgument if has_target && lacks(&error, "--url") => {
+            Some(if has_separator {
+                format!("there is no command after `--`: {SERVER_TIP}")
+            } else {
+                "name the server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` connects to one over HTTP".to_owned()
+            })
         }
-        ErrorKind::UnknownArgument
-            if has_target && !has_server && error.get(ContextKind::SuggestedArg).is_none() =>
-        {
-            "the command that starts the server comes last, after `--`, as in `-- npx -y some-server`"
+        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_some() => {
+            // clap's other tip, `-- --option`, makes the option a part of the server's command.
+            error.remove(ContextKind::Suggested);
+            None
         }
-        _ => return error,
+        ErrorKind::UnknownArgument => match misspelt(&error, command) {
+            Some(option) => Some(format!("a similar argument exists: '{option}'")),
+            None if has_target && !has_separator => {
+                Some(format!("perhaps it belongs to the server: {SERVER_TIP}"))
+            }
+            None => None,
+        },
+        _ => None,
     };
-    let tip = ContextValue::StyledStrs(vec![tip.to_owned().into()]);
-    error.insert(ContextKind::Suggested, tip);
+    if let Some(tip) = tip {
+        let tip = ContextValue::StyledStrs(vec![tip.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
     error
+}
+
+/// Whether this option is one of the missing arguments.
+fn lacks(error: &clap::Error, option: &str) -> bool {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) => missing.iter().any(|it| it.starts_with(option)),
+        _ => false,
+    }
+}
+
+/// Returns the option of the command that has the letters of the unknown argument in another order. clap finds other mistakes itself.
+fn misspelt(error: &clap::Error, command: Option<&str>) -> Option<String> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let letters = |text: &str| {
+        let mut letters: Vec<char> = text.trim_start_matches('-').chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let mut program = Args::command();
+    program.build();
+    let options = program.find_subcommand(command?)?.get_arguments();
+    let options = options.filter(|option| !option.is_hide_set());
+    let mut names = options.filter_map(|option| option.get_long());
+    let name = names.find(|name| letters(name) == letters(unknown))?;
+    Some(format!("--{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn tip_fits_the_mistake() {
+        for (line, has, lacks) in [
+            (
+                "guard --",
+                "there is no command after `--`",
+                "name the server",
+            ),
+            ("guard", "name the server", "after `--`"),
+            ("guard --ulr http://x", "exists: '--url'", "comes last"),
+            (
+                "guard --tmieout 3 -- x",
+                "exists: '--timeout'",
+                "-- --tmieout",
+            ),
+            (
+                "guard --my-option",
+                "perhaps it belongs to the server",
+                "similar",
+            ),
+            (
+                "call x --bearer T --url http://x",
+                "exists: '--bearer-env'",
+                "-- --bearer",
+            ),
+            (
+                "call x --client-credentials --url http://x",
+                "--client-id",
+                "name the server",
+            ),
+        ] {
+            let line = format!("everlink {line}");
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = Args::try_parse_from(&arguments).expect_err("a mistake");
+            let text = with_tip(error, &arguments).to_string();
+            assert!(text.contains(has), "{has}: {text}");
+            assert!(!text.contains(lacks), "{lacks}: {text}");
+        }
+    }
 }

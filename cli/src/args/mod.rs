@@ -27,7 +27,7 @@ use crate::usage::{
 };
 
 pub(crate) use values::parse_timeout;
-use values::{parse_address, parse_origin, parse_seconds, parse_size};
+use values::{parse_address, parse_origin, parse_seconds, parse_size, parse_socket};
 
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
@@ -40,7 +40,8 @@ pub(crate) struct Args {
 impl Args {
     /// Parses the command line. Prints the error and exits if clap rejects it.
     pub(crate) fn read() -> Args {
-        Args::try_parse().unwrap_or_else(|error| with_tip(error).exit())
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        Args::try_parse_from(&arguments).unwrap_or_else(|error| with_tip(error, &arguments).exit())
     }
 }
 
@@ -291,7 +292,7 @@ pub(crate) struct Guard {
     /// Each guard needs a port of its own. Port 0 takes a free one; the first line of the log says which.
     ///
     /// The `Host` header of a request must name this machine, or be a value of --allow-host. Texts from the server and file paths are not shown.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket)]
     pub(crate) status: Option<SocketAddr>,
     /// Let the holder of the token in this file restart the server at the --status address. If the file does not exist, it is created with a random
     /// token, and only you can read it. Without this option, nothing can be changed there

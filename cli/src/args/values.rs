@@ -1,5 +1,6 @@
 //! Parses the values of options. Does not depend on any single option.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Parses a timeout in seconds. Zero is an error because a timeout of zero would already have expired.
@@ -11,13 +12,15 @@ pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "not a number of seconds, such as 30 or 0.5".to_owned())?;
+    let seconds: Option<f64> = text.parse().ok();
+    let seconds = seconds
+        .filter(|seconds| !seconds.is_nan())
+        .ok_or_else(|| "not a number of seconds, such as 30 or 0.5".to_owned())?;
     if seconds < 0.0 {
         return Err("must not be less than 0 seconds".to_owned());
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| "too many seconds for a timer".to_owned())
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| "more seconds than a timer can count".to_owned())
 }
 
 /// Parses a number of bytes with an optional unit.
@@ -50,6 +53,13 @@ pub(super) fn parse_size(text: &str) -> Result<usize, String> {
 /// The smallest value of `--max-message`, enough for a handshake, and of `--record-rotate`.
 const MIN_MESSAGE_BYTES: usize = 4 << 10;
 
+/// Parses an IP address and a port to listen on. A name could stand for several addresses.
+pub(super) fn parse_socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "not an IP address with a port, such as 127.0.0.1:9090 or [::1]:9090; names such as localhost are not accepted".to_owned()
+    })
+}
+
 /// Parses a host and a port, also if they are written as a URL.
 pub(super) fn parse_address(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("http://").unwrap_or(text);
@@ -79,7 +89,40 @@ pub(super) fn parse_origin(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_origin, parse_size};
+    use super::{parse_origin, parse_seconds, parse_size, parse_socket, parse_timeout};
+
+    #[test]
+    fn seconds_are_a_finite_number_that_is_not_negative() {
+        for text in ["0.5", "30", "1e3", "0"] {
+            assert!(parse_seconds(text).is_ok(), "{text}");
+        }
+        for (text, words) in [
+            ("nan", "not a number of seconds"),
+            ("-nan", "not a number of seconds"),
+            ("", "not a number of seconds"),
+            ("1m", "not a number of seconds"),
+            ("inf", "more seconds than a timer"),
+            ("1e400", "more seconds than a timer"),
+            ("1e300", "more seconds than a timer"),
+            ("-1", "must not be less than 0"),
+            ("-inf", "must not be less than 0"),
+        ] {
+            let error = parse_seconds(text).expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        assert!(parse_timeout("0").is_err());
+    }
+
+    #[test]
+    fn socket_is_an_ip_address_with_a_port() {
+        for text in ["127.0.0.1:9090", "[::1]:0"] {
+            assert!(parse_socket(text).is_ok(), "{text}");
+        }
+        for text in ["localhost:9090", "9090", "127.0.0.1", "http://127.0.0.1:1/"] {
+            let error = parse_socket(text).expect_err(text);
+            assert!(error.contains("such as 127.0.0.1:9090"), "{error}");
+        }
+    }
 
     #[test]
     fn size_has_units_of_1024() {

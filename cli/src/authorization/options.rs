@@ -1,9 +1,9 @@
 //! The options for authorization, and the configuration that follows from them.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{env, fs};
 
 use clap::{Args as Arguments, ValueEnum};
 use everlink::auth::{
@@ -14,6 +14,7 @@ use everlink::http::Url;
 use everlink_auth::{FileStore, PrivateKey, Redirect, Store};
 
 use crate::args::parse_timeout;
+use crate::target::read_variable;
 use crate::{Failure, usage_error};
 
 /// How to sign in at a server over HTTP that wants it.
@@ -338,10 +339,5 @@ fn url(option: &str, text: &str) -> Result<Url, Failure> {
 }
 
 fn secret_of(option: &str, variable: &str) -> Result<Secret, Failure> {
-    let value = env::var(variable).map_err(|_| {
-        usage_error(format!(
-            "{option} {variable}: this environment variable is not set, or is not valid UTF-8"
-        ))
-    })?;
-    Ok(Secret::from(value))
+    read_variable(option, variable).map(Secret::from)
 }

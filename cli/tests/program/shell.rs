@@ -83,7 +83,7 @@ fn manual_page_has_a_section_for_each_command() {
 
 #[test]
 fn invalid_arguments_exit_with_status_2_and_a_hint() {
-    let cases: [(&[&str], &[&str], &str); 21] = [
+    let cases: [(&[&str], &[&str], &str); 25] = [
         (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
         (&["call", "echo"], &[], "`--url URL`"),
         (&["guard", "npx", "-y", "it"], &[], "after `--`"),
@@ -131,7 +131,7 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
         (
             &["inspect", "--header-env", "NO_SUCH", "--url", "http://x/"],
             &[],
-            "--header-env NO_SUCH: this environment variable is not set",
+            "--header-env: the environment variable NO_SUCH is not set",
         ),
         (
             // `program` sets this variable to a path, which has no colon.
@@ -144,6 +144,18 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
             ],
             &[],
             "--header-env XDG_CACHE_HOME: write it as \"Name: value\"",
+        ),
+        (
+            &["login", "foo"],
+            &[],
+            "not the URL of a server, such as https://example.com/mcp",
+        ),
+        (&["guard"], &[""], "the command after `--` is empty"),
+        (&["guard", "--ulr", "x"], &SERVER, "'--url'"),
+        (
+            &["guard", "--status", "localhost:1"],
+            &SERVER,
+            "127.0.0.1:9090",
         ),
     ];
     for (arguments, server, hint) in cases {
