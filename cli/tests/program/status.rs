@@ -258,6 +258,20 @@ fn nothing_changes_without_the_token_and_the_right_origin() {
         assert!(!response.contains("access-control"), "{response}");
         assert!(!response.contains(&secret), "{response}");
     }
+    // The text names the check that failed, and the server that exists.
+    let other = guarded.ask("POST", "/servers/9/restart", &right);
+    assert!(other.contains("POST /servers/1/restart"), "{other}");
+    let other = guarded.ask("GET", "/", "Origin: http://evil.example\r\n");
+    assert!(
+        other.contains("Origin") && !other.contains("Host header"),
+        "{other}"
+    );
+    let other = "GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n";
+    let other = exchange(&guarded.status, other);
+    assert!(
+        other.contains("--allow-host") && !other.contains("Origin"),
+        "{other}"
+    );
     let foreign = format!("POST {restart} HTTP/1.0\r\nHost: evil.example\r\n{right}\r\n");
     assert!(exchange(&guarded.status, &foreign).contains(" 403 "));
     for path in ["/events", "/metrics", "/"] {

@@ -129,8 +129,7 @@ impl StatusServer {
 impl Service {
     async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
         let headers = request.headers();
-        if !is_allowed(&self.hosts, headers) {
-            let text = "the Host header must name this machine, or be a value of --allow-host; web pages of other origins are refused\n";
+        if let Some(text) = objection(&self.hosts, headers) {
             return refusal(StatusCode::FORBIDDEN, text);
         }
         match (request.method(), request.uri().path()) {
@@ -153,6 +152,10 @@ impl Service {
             (_, "/" | "/metrics" | "/events" | RESTART) => refusal(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this method is not served here\n",
+            ),
+            (_, path) if path.starts_with("/servers/") => refusal(
+                StatusCode::NOT_FOUND,
+                "not found: this guard has one server, number 1; POST /servers/1/restart restarts it\n",
             ),
             _ => refusal(
                 StatusCode::NOT_FOUND,
@@ -205,11 +208,15 @@ impl Service {
 }
 
 /// Makes the same check as the endpoint for hosts. It refuses web pages of other origins, and web pages whose domain was made to resolve to this
-/// address.
-fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
+/// address. Returns why the request is refused, and what to do, if it is.
+fn objection(hosts: &Allowed, headers: &HeaderMap) -> Option<&'static str> {
     let text = |name| headers.get(name).map(|value| value.to_str().ok());
     let host = text(HOST).flatten();
-    let is_for_us = hosts.allows_host(host);
+    if !hosts.allows_host(host) {
+        return Some(
+            "refused: the Host header names another machine; use the address 127.0.0.1 or localhost, or start the guard with --allow-host and the name in the URL\n",
+        );
+    }
     let is_from_us = match text(ORIGIN) {
         None => true,
         Some(None) => false,
@@ -218,7 +225,9 @@ fn is_allowed(hosts: &Allowed, headers: &HeaderMap) -> bool {
                 || host.is_some_and(|host| is_same(origin, host))
         }
     };
-    is_for_us && is_from_us
+    (!is_from_us).then_some(
+        "refused: the Origin header names a web page of another site; open the status page itself, or read it with a program that sends no Origin\n",
+    )
 }
 
 /// Whether a page of this origin was loaded from this host.
