@@ -141,6 +141,8 @@ pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     /// The parts that were not read yet, the last one first.
     parts: Vec<PathBuf>,
+    /// The part that is read.
+    path: PathBuf,
     /// The number of parts that were opened.
     opened: usize,
     seed: Option<u64>,
@@ -167,6 +169,7 @@ impl Lines {
         let mut lines = Lines {
             reader: Box::new(io::empty()),
             parts,
+            path: PathBuf::new(),
             opened: 0,
             seed: None,
         };
@@ -197,6 +200,7 @@ impl Lines {
         let Some(path) = self.parts.pop() else {
             return Ok(());
         };
+        self.path.clone_from(&path);
         let mut reader = BufReader::new(File::open(path)?);
         self.opened += 1;
         let is_compressed = reader.fill_buf()?.starts_with(&[0x1f, 0x8b]);
@@ -218,10 +222,17 @@ impl Lines {
         let header: Option<PartHeader> = serde_json::from_slice(&line).ok();
         match header {
             Some(header) if header.part == self.opened && Some(header.seed) == self.seed => Ok(()),
-            _ => {
-                let part = self.opened;
+            header => {
+                let (path, part) = (self.path.display(), self.opened);
+                let found = match header {
+                    Some(header) if Some(header.seed) == self.seed => {
+                        format!("is part {}", header.part)
+                    }
+                    Some(header) => format!("is part {} of another recording", header.part),
+                    None => "is no later part of a recording".to_owned(),
+                };
                 let text = format!(
-                    "part {part} is not part {part} of this recording; a replay needs all parts"
+                    "part {part} of this recording is expected in {path}, but that file {found}; a replay needs all parts"
                 );
                 Err(io::Error::new(ErrorKind::InvalidData, text))
             }
@@ -388,6 +399,19 @@ mod tests {
         let foreign = "{\"part\":2,\"seed\":8}\n{\"line\":9}\n";
         fs::write(part_path(&path, 2), foreign).expect("a file");
         let error = read(&path).expect_err("a foreign part");
-        assert!(error.to_string().contains("all parts"), "{error}");
+        for words in [
+            "part 2 of this recording",
+            "it.2",
+            "part 2 of another recording",
+        ] {
+            assert!(error.to_string().contains(words), "{words}: {error}");
+        }
+        fs::remove_file(part_path(&path, 2)).expect("a file");
+        fs::write(&path, "{\"part\":3,\"seed\":7}\n").expect("a file");
+        let error = read(&path).expect_err("part 2 is missing");
+        assert!(
+            error.to_string().contains("that file is part 3;"),
+            "{error}"
+        );
     }
 }
