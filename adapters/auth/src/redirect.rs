@@ -201,16 +201,19 @@ fn respond(mut browser: &TcpStream, page: &Page, success_url: Option<&str>) -> i
         );
     }
     let (status, title, text) = match page {
-        Page::SignedIn => ("200 OK", "Signed in", "You are signed in.".into()),
+        Page::SignedIn => ("200 OK", "Signed in", "You are signed in. Go back to the program that opened this page.".into()),
         Page::Failed(why) => (
             "200 OK",
             "Not signed in",
-            format!("You are not signed in: {}.", escape(why)),
+            format!(
+                "You are not signed in: {}. To try again, start the sign-in again in the program that opened this page.",
+                escape(why.trim_end_matches('.'))
+            ),
         ),
         Page::Unknown => (
             "404 Not Found",
             "Not expected",
-            "No sign-in waits for this page. It may be over: start it again in the program.".into(),
+            "No sign-in waits for this page: it is over, or the time for it is. If you are not signed in, start it again in the program that opened this page.".into(),
         ),
     };
     let body = format!(
@@ -298,7 +301,7 @@ mod tests {
     fn reason_of_a_failure_is_shown_as_text() {
         let listener = listen(&Redirect::default(), None);
         let page = page(&listener, "GET /callback?<i>' HTTP/1.1\r\n\r\n");
-        let shown = "&lt;b&gt;&quot;&lt;i&gt;'&quot;&lt;/b&gt; &amp; more";
+        let shown = "&lt;b&gt;&quot;&lt;i&gt;'&quot;&lt;/b&gt; &amp; more. To try again, start";
         assert!(page.contains(shown), "{page}");
     }
 
