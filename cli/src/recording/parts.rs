@@ -29,9 +29,9 @@ pub(super) struct PartHeader {
 /// The maximum length of a [`PartHeader`] line in bytes.
 const MAX_HEADER: u64 = 1024;
 
-/// How long a new recording waits for the end of the process that writes the file. A host that restarts its guard starts the new one up to 2 s before the
-/// old one has ended.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a new recording waits for the end of the process that writes the file. A host that restarts its guard starts the new one up to 4 s before the
+/// old one has ended: its calls may run for 1 s, and its server has 3 s to end.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The files of a recording that is being written.
 pub(super) struct PartWriter {
