@@ -51,7 +51,8 @@ pub(crate) enum Command {
     ///
     /// Shows which servers can be guarded, and changes nothing. With --write, puts `everlink guard --` before the command of each server. Everything else
     /// in a file stays as it is, also comments, order and indentation. Quit the hosts before --write: some, such as Claude Desktop, overwrite their file while
-    /// they run. Remote servers (`url`) are left alone, because the host signs in itself. So are disabled servers.
+    /// they run. Remote servers (`url`) are left alone, because the host signs in itself. So are servers that the host's own
+    /// file disables: after you enable one, run --write again.
     ///
     /// The files are those of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Zed, Codex and Gemini CLI: of the user, and of a project in the
     /// current directory.
@@ -102,13 +103,16 @@ pub(crate) enum Command {
     /// use that follows. If the shared server sends a request that belongs to no call, the
     /// guard passes it to a host only if no other host has used this server process.
     ///
-    /// If the server cannot be started or reached, the guard answers `initialize` with an error at once, and the error says why. While a server starts, the host
-    /// waits up to 55 seconds, or up to 3 if the guard has stored what the server offered before (--remember). The guard ends the server and all processes that it
-    /// started within 2 seconds after the host has disconnected, or after the time of --drain.
+    /// If the server cannot be started or reached, the guard answers `initialize` with an error that says why: at once if another attempt would fail in the same
+    /// way, as with a missing command or an unknown host name; after about 3 seconds if the process ends by itself each time; otherwise when the retries are used
+    /// up, which takes 8 to 16 seconds by default. While a server starts, the host waits up to 55 seconds, or up to 3 if the guard has stored what the server
+    /// offered before (--remember). Then it gets the stored offer, or without one an offer under the guard's own name, whose lists wait for the server.
     ///
-    /// Exit status: 0 the host has disconnected or a signal ended the guard, 2 wrong usage, 4 the guard could not start, or a second signal ended it, 500 ms or more
-    /// after the first
-    /// before its calls were done.
+    /// After the host has disconnected, calls may run for the time of --drain. Then the guard ends the server and all processes that it started, within 3 seconds.
+    /// On Unix, the server runs in a session of its own, without a controlling terminal.
+    ///
+    /// Exit status: 0 the host has disconnected or a signal ended the guard, 2 wrong usage, 4 the guard could not start, or a second signal ended it before its
+    /// calls were done, 500 ms or more after the first.
     #[command(override_usage = GUARD_USAGE, after_help = GUARD_EXAMPLES)]
     Guard(Guard),
     /// Show a server's name, tools with their parameters, resources and prompts
