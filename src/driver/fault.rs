@@ -176,21 +176,21 @@ impl FaultKind {
     const fn describe(self) -> &'static str {
         match self {
             FaultKind::Aborted => "the transport was told to stop",
-            FaultKind::BrokenPipe => "the server no longer reads",
-            FaultKind::Closed => "the server closed the stream",
+            FaultKind::BrokenPipe => "the other end no longer reads",
+            FaultKind::Closed => "the other end closed the stream",
             FaultKind::NameNotFound => "the server's name could not be resolved",
             FaultKind::NotExecutable => "the server is no program that can be run",
             FaultKind::NotFound => "the server was not found",
             FaultKind::Other => "the transport failed",
             FaultKind::PermissionDenied => "permission was denied",
-            FaultKind::Read => "reading from the server failed",
+            FaultKind::Read => "reading from the other end failed",
             FaultKind::Refused => "the connection was refused",
             FaultKind::Reset => "the connection was reset",
             FaultKind::ResourcesExhausted => "the system is out of resources",
             FaultKind::TimedOut => "the network timed out",
             FaultKind::Tls => "the secure channel failed",
             FaultKind::Unreachable => "the server is unreachable",
-            FaultKind::Write => "writing to the server failed",
+            FaultKind::Write => "writing to the other end failed",
         }
     }
 }

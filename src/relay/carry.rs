@@ -217,9 +217,9 @@ impl Relay {
     /// Answers all requests that are still in flight, because the drain time is over.
     pub(super) fn cut_off(&mut self) {
         self.clock.forget_cutoff();
-        self.decline("the relay is closing, and the server was not ready yet");
+        self.decline("this connection is being closed, and the server was not ready yet");
         for call in self.carried.calls() {
-            let reason = Some("the relay is closing");
+            let reason = Some("this connection is being closed");
             let _ = self.back.cancel(self.clock.now(), call, reason);
         }
     }

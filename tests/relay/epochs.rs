@@ -686,7 +686,9 @@ fn call_cut_short_by_the_end_of_the_host_or_a_shutdown_gets_a_reason() {
         assert_eq!(answer["result"]["isError"], true);
         assert!(answer.to_string().contains("may have run"), "{answer}");
         assert!(
-            answer.to_string().contains("the relay is closing"),
+            answer
+                .to_string()
+                .contains("this connection is being closed"),
             "{answer}"
         );
         chain.advance(seconds(1));

@@ -376,7 +376,7 @@ fn refused_requests_are_logged_with_status_reason_and_hint() {
             "nothing at this path",
             "--listen",
         ),
-        ("PUT /mcp", &[], "", 405, "not done here", ""),
+        ("PUT /mcp", &[], "", 405, "only these HTTP methods", ""),
         (
             "POST /mcp",
             &["Content-Type: text/plain"],

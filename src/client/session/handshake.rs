@@ -327,9 +327,9 @@ impl Handshake {
                     introduction: Some(Payload::from(result)),
                 })
             }
-            Some(_) | None => {
-                HandshakeStep::Refused("it wants a version that is not spoken here".into())
-            }
+            Some(_) | None => HandshakeStep::Refused(
+                "it answered with a protocol version that is not supported here".into(),
+            ),
         }
     }
 

@@ -66,7 +66,7 @@ impl Sessions {
             return Ok(Terms::Modern);
         }
         let (code, text) = if speaks(Era::Modern) && !is_decided {
-            let text = "the request has no terms: send `initialize` first, or say in `_meta` which version is spoken";
+            let text = "the request names no protocol version: send `initialize` first, or name the version in `_meta`";
             (code::INVALID_PARAMS, text)
         } else {
             let text = "the client has not introduced itself yet: send `initialize` first";
@@ -168,7 +168,7 @@ impl Sessions {
     /// The error for a version that is not spoken (S-VER-01). It lists the modern versions, like `server/discover`. The client retries in
     /// the same way, in which it cannot reach a legacy version.
     pub(crate) fn unsupported(&self, wanted: &str) -> ErrorObject {
-        let text = quoting("version ", wanted, " is not spoken here");
+        let text = quoting("version ", wanted, " is not supported");
         let mut buf = Vec::new();
         let mut data = Object::open(&mut buf);
         let spoken = self.versions.iter();

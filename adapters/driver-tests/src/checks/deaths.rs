@@ -279,7 +279,7 @@ fn f_010_child_that_closed_stdin_is_replaced(harness: &Harness<'_>) {
     reply(link.tool("close_stdin", json!({}))); // the reply comes before the close
     let failed = failure(link.tool("echo", json!({})));
     expect_eq("the kind of failure", &failed.kind, &FailureKind::Lost);
-    expect_parts("the failure", failed, &["the server no longer reads"]);
+    expect_parts("the failure", failed, &["the other end no longer reads"]);
     expect_ne("the process that answers", link.server_pid(), first);
     link.shut_down();
 }

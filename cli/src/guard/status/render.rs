@@ -421,11 +421,11 @@ mod tests {
             (vec![], ", exit status 3)"),
             (
                 vec![read.clone()],
-                ", exit status 3; 1 fault: reading from the server failed)",
+                ", exit status 3; 1 fault: reading from the other end failed)",
             ),
             (
                 vec![read, reset],
-                ", exit status 3; 2 faults, first: reading from the server failed)",
+                ", exit status 3; 2 faults, first: reading from the other end failed)",
             ),
         ] {
             let (end, _) = lost_read(&faults);

@@ -88,8 +88,8 @@ impl Refusal {
 
     /// A refusal with 405 that lists the allowed HTTP methods.
     fn verb(allowed: String) -> Refusal {
+        let text = format!("this path allows only these HTTP methods: {allowed}");
         let fields = Fields::new().and(names::ALLOW, allowed);
-        let text = "this is not done here";
         Refusal {
             fields,
             ..Refusal::new(405, text)
@@ -146,7 +146,10 @@ pub(crate) fn check_head(
     let has_kind = head.fields.has(names::CONTENT_TYPE);
     let kind = head.fields.get(names::CONTENT_TYPE).unwrap_or_default();
     if head.verb == Verb::Post && has_kind && !media::is(kind, JSON) {
-        return Err(Refusal::new(415, "a message is `application/json`"));
+        return Err(Refusal::new(
+            415,
+            "the `Content-Type` of a message must be `application/json`",
+        ));
     }
     let fields = kept(&head.fields);
     if fields.bytes() > MOST_FIELD_BYTES {
