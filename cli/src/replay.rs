@@ -7,15 +7,18 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::Failure;
 use crate::args::{LogFormat, Replay};
 use crate::guard::log::EventLog;
 use crate::output::{EventPrinter, as_json, print, severity, warn};
 use crate::recording::{ReplayResult, ReplayedEvent, Replayer, Setup};
 use crate::system::{make_private, private};
 use crate::timeline::{self, Builder, Timeline};
+use crate::{Failure, usage_error};
 
 pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
+    if let Some(out) = &args.html {
+        check_is_other_file(&args.file, out)?;
+    }
     let (setup, replayer) = Replayer::open(&args.file)?;
     if let Some(version) = setup.other_version() {
         warn(&format_args!(
@@ -57,6 +60,17 @@ pub(crate) fn run(args: &Replay) -> Result<ExitCode, Failure> {
         ReplayedEvent::Relay(event) => event_log.log(at, event),
     })?;
     report(&result)
+}
+
+/// Fails if both paths lead to one file: the timeline would replace the recording.
+fn check_is_other_file(recording: &Path, out: &Path) -> Result<(), Failure> {
+    match (recording.canonicalize(), out.canonicalize()) {
+        (Ok(recording), Ok(same)) if recording == same => Err(usage_error(format!(
+            "--html {}: this is the recording itself; name another file",
+            out.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Says whether the replay is the same as the recording, and whether the recording is complete.

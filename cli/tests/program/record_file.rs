@@ -61,3 +61,17 @@ fn replay_of_a_recording_that_was_cut_between_two_lines_says_so_and_shows_its_ev
         assert!(text(&replayed.stdout).contains("is ready"), "{stderr}");
     }
 }
+
+#[test]
+fn timeline_does_not_replace_its_own_recording() {
+    let recording = TempFile::new("record-html.jsonl");
+    let call = ["call", "echo", "message=x", "--record", recording.path()];
+    assert_eq!(run_everlink(&call, &SERVER).status.code(), Some(0));
+    let before = recording.read();
+    let replay = ["replay", "--html", recording.path(), recording.path()];
+    let output = run_everlink(&replay, &[]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("the recording itself"), "{stderr}");
+    assert_eq!(recording.read(), before);
+}
