@@ -119,7 +119,7 @@ fn start(args: &Login) -> Result<Authorization, Failure> {
             "the argument is not the URL of a server, such as https://example.com/mcp: {error}"
         ))
     })?;
-    authorization::start(&args.url, &args.auth, &Connector::new(), Audience::Terminal)
+    authorization::start(&args.url, &args.auth, &Connector::new(), Audience::Login)
 }
 
 fn show(args: &Login, authorized: Option<&Authorized>) -> Result<(), Failure> {

@@ -279,6 +279,11 @@ impl AuthOptions {
             return Ok(Grant::DeviceCode);
         }
         if self.client_credentials {
+            if self.client_secret_env.is_none() && self.private_key.is_none() {
+                return Err(usage_error(
+                    "--client-credentials needs the secret of the client (--client-secret-env VARIABLE) or its private key (--private-key FILE)",
+                ));
+            }
             return Ok(Grant::ClientCredentials);
         }
         if self.workload_token.is_some() {

@@ -22,6 +22,8 @@ use crate::output::{warn, write_to_stderr};
 pub(crate) enum Audience {
     /// The user of the host that started this program, with a log of this format. Standard input is not theirs.
     Host(LogFormat),
+    /// A person who signs in at the terminal with `everlink login`.
+    Login,
     /// A person at the terminal, if there is one.
     Terminal,
 }
@@ -80,7 +82,7 @@ fn say(audience: Audience, text: &str, kind: &str, details: Value) {
             entry["kind"] = json!(kind);
             write_to_stderr(format!("{entry}\n").as_bytes());
         }
-        Audience::Host(LogFormat::Text) | Audience::Terminal => warn(&text),
+        Audience::Host(LogFormat::Text) | Audience::Login | Audience::Terminal => warn(&text),
     }
 }
 
@@ -105,10 +107,13 @@ impl everlink_auth::Person for Person {
         let is_at_terminal = stdin().is_terminal() || stderr().is_terminal();
         let is_there = match self.audience {
             Audience::Host(_) => true,
-            Audience::Terminal => is_at_terminal || self.follows.is_some(),
+            Audience::Login | Audience::Terminal => is_at_terminal || self.follows.is_some(),
         };
         match is_there {
             true => Ok(()),
+            false if self.audience == Audience::Login => Err(
+                "there is no terminal at which to ask somebody; run this command at a terminal, or sign in as a program with --client-credentials or --workload-token".to_owned(),
+            ),
             false => Err(format!(
                 "there is no terminal at which to ask somebody; run `{}` first, or give a token with --bearer-env VARIABLE",
                 self.login

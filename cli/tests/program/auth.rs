@@ -306,6 +306,19 @@ fn a_call_that_can_ask_nobody_names_the_login_command_of_its_account() {
     assert_no_path_is_recorded(&user, &recording);
 }
 
+/// The advice to run `everlink login` does not help a person who runs it.
+#[test]
+fn login_without_a_terminal_does_not_advise_itself() {
+    let output = User::new("login-alone").run("login", &[]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(
+        stderr.contains("run this command at a terminal"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("everlink login"), "{stderr}");
+}
+
 /// The path of a server may be a secret, and the page of a sign-in has its `state`.
 fn assert_no_path_is_recorded(user: &User, recording: &str) {
     let recorded = fs::read_to_string(recording).expect("a recording");

@@ -83,7 +83,7 @@ fn manual_page_has_a_section_for_each_command() {
 
 #[test]
 fn invalid_arguments_exit_with_status_2_and_a_hint() {
-    let cases: [(&[&str], &[&str], &str); 25] = [
+    let cases: [(&[&str], &[&str], &str); 26] = [
         (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
         (&["call", "echo"], &[], "`--url URL`"),
         (&["guard", "npx", "-y", "it"], &[], "after `--`"),
@@ -152,6 +152,17 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
         ),
         (&["guard"], &[""], "the command after `--` is empty"),
         (&["guard", "--ulr", "x"], &SERVER, "'--url'"),
+        (
+            &[
+                "login",
+                "--client-credentials",
+                "--client-id",
+                "x",
+                "http://127.0.0.1:1/",
+            ],
+            &[],
+            "--client-secret-env VARIABLE",
+        ),
         (
             &["guard", "--status", "localhost:1"],
             &SERVER,
