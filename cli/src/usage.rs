@@ -177,6 +177,10 @@ pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::
         Some("call" | "complete" | "guard" | "inspect" | "prompt" | "read" | "watch")
     );
     let has_separator = arguments.iter().any(|argument| argument == "--");
+    if error.kind() == ErrorKind::UnknownArgument && has_target {
+        // clap's own tip, `-- --option`, makes the option a part of the server's command.
+        error.remove(ContextKind::Suggested);
+    }
     let tip = match error.kind() {
         ErrorKind::MissingRequiredArgument if has_target && lacks(&error, "--url") => {
             Some(if has_separator {
@@ -185,11 +189,7 @@ pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::
                 "name the server: `-- COMMAND ARGUMENTS...` starts one, `--url URL` connects to one over HTTP".to_owned()
             })
         }
-        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_some() => {
-            // clap's other tip, `-- --option`, makes the option a part of the server's command.
-            error.remove(ContextKind::Suggested);
-            None
-        }
+        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_some() => None,
         ErrorKind::UnknownArgument => match misspelt(&error, command) {
             Some(option) => Some(format!("a similar argument exists: '{option}'")),
             None if has_target && !has_separator => {

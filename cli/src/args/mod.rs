@@ -27,7 +27,9 @@ use crate::usage::{
 };
 
 pub(crate) use values::parse_timeout;
-use values::{parse_address, parse_origin, parse_seconds, parse_size, parse_socket};
+use values::{
+    parse_address, parse_origin, parse_seconds, parse_size, parse_socket, parse_whole_seconds,
+};
 
 /// An unbreakable link between an MCP host and a flaky server.
 #[derive(Debug, Parser)]
@@ -228,7 +230,7 @@ pub(crate) struct Read {
 #[derive(Debug, Arguments)]
 pub(crate) struct Demo {
     /// For how many seconds servers are killed
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 15, value_parser = parse_whole_seconds)]
     pub(crate) seconds: u64,
     /// The seed of the random order in which the ways to end a server are used [default: random]
     #[arg(long, value_name = "NUMBER")]

@@ -23,6 +23,11 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
         .map_err(|_| "more seconds than a timer can count".to_owned())
 }
 
+pub(super) fn parse_whole_seconds(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "not a whole number of seconds, such as 15".to_owned())
+}
+
 /// Parses a number of bytes with an optional unit.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let end = text.find(|character: char| !character.is_ascii_digit());

@@ -83,7 +83,7 @@ fn manual_page_has_a_section_for_each_command() {
 
 #[test]
 fn invalid_arguments_exit_with_status_2_and_a_hint() {
-    let cases: [(&[&str], &[&str], &str); 26] = [
+    let cases: [(&[&str], &[&str], &str); 27] = [
         (&["guard"], &[], "`-- COMMAND ARGUMENTS...`"),
         (&["call", "echo"], &[], "`--url URL`"),
         (&["guard", "npx", "-y", "it"], &[], "after `--`"),
@@ -162,6 +162,11 @@ fn invalid_arguments_exit_with_status_2_and_a_hint() {
             ],
             &[],
             "--client-secret-env VARIABLE",
+        ),
+        (
+            &["demo", "--seconds", "nan"],
+            &[],
+            "not a whole number of seconds",
         ),
         (
             &["guard", "--status", "localhost:1"],
