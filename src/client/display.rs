@@ -25,9 +25,9 @@ impl fmt::Display for Event {
             Event::Waiting {
                 failures, budget, ..
             } => show_waiting(f, *failures, *budget),
-            Event::Parked { .. } => {
-                f.write_str("retries are used up; the next call tries again, and so does a timer")
-            }
+            Event::Parked { .. } => f.write_str(
+                "no more quick attempts; the next call tries again, and so does a timer",
+            ),
             Event::Closed => f.write_str("closed"),
 
             Event::Ended(ended) => write!(f, "{ended}"),

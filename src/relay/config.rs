@@ -34,8 +34,8 @@ pub struct Config {
     /// this offer if the server is not ready after [`short_patience`](Config::short_patience). Default: `None`.
     pub remembered: Option<Offer>,
     /// How long a host waits for a starting server if nothing is remembered of it. Default: 55 s, because most hosts wait 60 s for
-    /// `initialize`, and the download of a packaged server may take most of that. Then the host is offered empty lists, and is notified
-    /// when there is more.
+    /// `initialize`, and the download of a packaged server may take most of that. Then the host is offered nothing, its requests wait for the
+    /// server, and it is notified of the lists that there are.
     pub patience: Duration,
     /// The same if an offer is remembered. Default: 3 s, because the least patient hosts in use wait for 5 s.
     pub short_patience: Duration,

@@ -76,7 +76,7 @@ read -r line"#;
         &[&common[..], &["--stable-after", "3600"]].concat(),
         &server,
     );
-    short.wait_for_line("retries are used up");
+    short.wait_for_line("no more quick attempts");
     let long = RunningCommand::start(&[&common[..], &["--stable-after", "0"]].concat(), &server);
     let line = long.wait_for_line("connection 4 is ready");
     assert!(line.contains("brief"), "{line}");

@@ -194,9 +194,10 @@ impl PipeBinding {
         };
         match (step, self.input_closed_at) {
             (CloseStep::CloseWrite, Some(closed_at)) => {
-                // The input was closed earlier, so the grace counts from then. The server gets at least `LAST_WORDS` more, because it may have been
-                // busy with a reply until now.
-                let at = (closed_at + grace).max(cx.now + LAST_WORDS);
+                // The input was closed earlier, so the grace of the policy counts from then. The server gets at least `LAST_WORDS` more, because it
+                // may have been busy with a reply until now.
+                let at = (closed_at + cx.config.policy.close_grace).min(cx.now + grace);
+                let at = at.max(cx.now + LAST_WORDS);
                 return cx.arm_at(Timer::CloseStep, at);
             }
             (CloseStep::CloseWrite, None) => cx.outbox.push(Output::CloseWrite { epoch }),
