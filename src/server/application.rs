@@ -212,8 +212,7 @@ impl Server {
         self.act(now, |server| server.ask_client(session, method, params))
     }
 
-    /// Records a log level or subscription of this client that the server behind a relay accepted, so that it also holds in the server's
-    /// next epoch.
+    /// Records a log level or subscription of this client that the server behind a relay accepted, for the next epochs of that server.
     pub(crate) fn settle_setting(&mut self, now: Instant, caller: &Caller, setting: &Setting) {
         self.act(now, |server| {
             let shared = server.binding.shared_session();
@@ -468,8 +467,7 @@ impl Server {
         let check = |feature| self.check_offered(feature);
         let sessions = &self.sessions;
         let mut queues = sessions.hearing(notification, only, shared.is_some(), check)?;
-        // A modern client on a byte stream also gets notifications that the protocol does not define. If no client came yet, there is none
-        // to tell.
+        // A modern client on a byte stream also gets notifications that the protocol does not define. Without a client, nothing is told.
         if facts.is_none() && queues.is_empty() && self.sessions.has_reported() {
             queues.extend(self.binding.shared_queue());
         }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
@@ -58,7 +59,7 @@ impl Process {
             match self.0.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => return Err(format!("a process ended with {status}").into()),
-                None => std::thread::sleep(Duration::from_millis(50)),
+                None => thread::sleep(Duration::from_millis(50)),
             }
         }
         Err(format!("a process did not end within {} s", limit.as_secs()).into())
@@ -133,10 +134,16 @@ impl Redis {
         Ok(())
     }
 
-    /// Starts it again with its data.
+    /// Starts it again with its data, and waits until it has read them.
     pub(crate) fn start_again(&mut self) -> Result<(), Failure> {
         self.process = Redis::spawn(&self.directory.0, self.port)?;
-        Ok(())
+        for _ in 0..600 {
+            if self.run(&["ping"])?.trim() == "PONG" {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+        Err("Redis did not read its data within a minute".into())
     }
 
     /// Runs a command, and returns what `redis-cli` prints.
@@ -164,7 +171,8 @@ impl Redis {
             let value = line.strip_prefix("used_memory:")?;
             value.trim().parse().ok()
         });
-        let keys = self.run(&["dbsize"])?.trim().parse()?;
+        let keys = self.run(&["dbsize"])?;
+        let keys = keys.trim().parse().map_err(|_| format!("dbsize: {keys}"))?;
         Ok((used.ok_or("no used_memory")?, keys))
     }
 }
@@ -303,7 +311,7 @@ pub(crate) fn wait_for_port(port: u16) -> Result<(), Failure> {
         if TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
     Err(format!("nothing listens on port {port} after 10 s").into())
 }

@@ -267,8 +267,6 @@ impl Case for Guarded {
             }
             Op::End => {
                 if is_serving(pair) {
-                    let (said, _) = case.conversation.ended();
-                    case.said(said, world.now);
                     case.leaves(world.now);
                 }
                 world.tell_downstream(Input::end(Vec::new()));
@@ -484,6 +482,8 @@ impl Guarded {
 
     /// The host ends. If it had waited for a while, it gets no failures any more.
     fn leaves(&mut self, now: Instant) {
+        let (said, _) = self.conversation.ended();
+        self.said(said, now);
         if self.asked.is_some_and(|since| since + WAITED <= now) {
             self.conversation.release();
         }
