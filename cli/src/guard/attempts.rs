@@ -1,5 +1,7 @@
 //! Explains why a guard makes no more quick attempts to reach its server. Knows the rules of the link only to describe them.
 
+use std::time::Duration;
+
 use everlink::client::{Cause, Ended, Event};
 use everlink::{Instant, Policy};
 
@@ -10,7 +12,7 @@ pub(super) struct Attempts {
     /// Whether the server is a child process.
     is_process: bool,
     was_ready: bool,
-    /// The number of attempts that failed in a row.
+    /// The number of attempts that had failed in a row when the link last waited for the next one.
     failures: u32,
     obstacle: Obstacle,
 }
@@ -45,31 +47,19 @@ impl Attempts {
     pub(super) fn describe(&mut self, at: Instant, event: &Event) -> Option<String> {
         match event {
             Event::Ready(_) => self.was_ready = true,
-            // The link may have reset its count, which comes with this event.
             Event::Waiting { failures, .. } => self.failures = *failures,
-            Event::Ended(ended) => {
-                let is_first = self.retries == 0 && ended.ready_for.is_some();
-                let before = if is_first { 0 } else { self.failures };
-                self.failures = before.saturating_add(u32::from(ended.counted));
-                self.obstacle = self.obstacle_of(ended);
-            }
+            Event::Ended(ended) => self.obstacle = self.obstacle_of(ended),
             Event::Parked { until } => {
-                let seconds = until.since(at).as_secs();
-                let (count, why) = (self.count(), self.why());
-                return Some(format!(
-                    "no more quick attempts after {count}: {why}; the next call tries again, and so does a timer in {seconds} s"
-                ));
+                let next = match until.since(at) <= SOON {
+                    true => "another one follows at once, because a call waits",
+                    false => "the next call tries again, and so does a timer",
+                };
+                let why = self.why();
+                return Some(format!("no more quick attempts: {why}; {next}"));
             }
             _ => {}
         }
         None
-    }
-
-    fn count(&self) -> String {
-        match self.failures {
-            1 => "1 failure".to_owned(),
-            failures => format!("{failures} failures in a row"),
-        }
     }
 
     fn why(&self) -> String {
@@ -77,7 +67,7 @@ impl Attempts {
         match self.obstacle {
             Obstacle::Credentials => "the server wants other credentials".to_owned(),
             Obstacle::Lasting => "another attempt would fail in the same way".to_owned(),
-            Obstacle::Exit if self.failures <= retries => {
+            Obstacle::Exit if self.failures < retries => {
                 let start_for = Policy::interactive().retry.start_for.as_secs();
                 format!(
                     "a process that ends by itself and was never ready is started again for only {start_for} s, whatever --retries says"
@@ -103,6 +93,9 @@ impl Attempts {
 /// The default of `--retries` for a guard.
 const RETRIES: u32 = 5;
 
+/// An attempt within this time comes from a call that waits. The timer takes at least 30 s.
+const SOON: Duration = Duration::from_secs(2);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +103,47 @@ mod tests {
     #[test]
     fn default_is_that_of_the_link() {
         assert_eq!(RETRIES, Policy::interactive().retry.budget);
+    }
+
+    fn parked(attempts: &mut Attempts, seconds: u64) -> String {
+        let until = Instant::ZERO + Duration::from_secs(seconds);
+        let text = attempts.describe(Instant::ZERO, &Event::Parked { until });
+        text.expect("a text")
+    }
+
+    #[test]
+    fn text_says_whether_a_waiting_call_makes_another_attempt() {
+        let mut attempts = Attempts::new(None, false);
+        let rule = "no more quick attempts: --retries allows 5";
+        for (seconds, next) in [
+            (0, "another one follows at once, because a call waits"),
+            (2, "another one follows at once, because a call waits"),
+            (30, "the next call tries again, and so does a timer"),
+        ] {
+            assert_eq!(parked(&mut attempts, seconds), format!("{rule}; {next}"));
+        }
+    }
+
+    #[test]
+    fn exit_of_a_process_is_blamed_on_retries_only_if_they_are_used_up() {
+        for (retries, failures, words) in [
+            (0, 0, "--retries allows 0;"),
+            (3, 2, "for only 3 s, whatever --retries says;"),
+            (3, 3, "--retries allows 3;"),
+        ] {
+            let mut attempts = Attempts::new(Some(retries), true);
+            attempts.obstacle = Obstacle::Exit;
+            let (until, budget) = (Instant::ZERO, retries);
+            attempts.describe(
+                until,
+                &Event::Waiting {
+                    until,
+                    failures,
+                    budget,
+                },
+            );
+            let text = parked(&mut attempts, 30);
+            assert!(text.contains(words), "{words}: {text}");
+        }
     }
 }

@@ -132,14 +132,19 @@ fn log_says_why_there_are_no_more_quick_attempts() {
             "started again for only 3 s, whatever --retries says",
         ),
         (
+            &["--retries", "0"],
+            &["sh", "-c", "exit 3"],
+            "no more quick attempts: --retries allows 0;",
+        ),
+        (
             &[],
             &["/no/such/server"],
-            "after 1 failure: another attempt would fail in the same way",
+            "no more quick attempts: another attempt would fail in the same way",
         ),
         (
             &["--retries", "1", "--url", &url],
             NO_SERVER,
-            "after 2 failures in a row: --retries allows 1",
+            "no more quick attempts: --retries allows 1; the next call tries again, and so does a timer",
         ),
     ] {
         let mut host = Host::start(Stdio::piped(), options, server);
