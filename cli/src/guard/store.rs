@@ -102,7 +102,7 @@ pub(super) async fn log_outages(
         }
         let remark = match why {
             Some(why) => format!(
-                "--store: Redis at {address} does not answer: {why}; sessions are refused with HTTP status 503 until it answers, and the guard keeps trying"
+                "--store: Redis at {address} does not answer: {why}; sessions of this guard go on for a few seconds, then requests get HTTP status 503 until it answers; the guard keeps trying"
             ),
             None => format!("--store: Redis at {address} answers again"),
         };
