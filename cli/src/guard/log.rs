@@ -68,6 +68,13 @@ impl Notice {
     }
 }
 
+/// What a part of the guard has to say.
+#[derive(Debug)]
+pub(super) enum Remark {
+    Info(String),
+    Warning(String),
+}
+
 /// A thread that writes until the guard has ended.
 pub(crate) struct WriterThread(oneshot::Receiver<()>);
 
@@ -89,7 +96,7 @@ impl WriterThread {
 pub(super) fn start(
     format: LogFormat,
     notices: Vec<Notice>,
-    sources: (Events<Event>, UnboundedReceiver<String>),
+    sources: (Events<Event>, UnboundedReceiver<Remark>),
     is_process: bool,
     stderr_printer: Option<(StderrPrinter, Arc<Backlog>)>,
     retries: Option<u32>,
@@ -186,7 +193,7 @@ impl EventLog {
     }
 
     /// Logs events and remarks until both have ended.
-    async fn log_all(&mut self, mut events: Events<Event>, mut remarks: UnboundedReceiver<String>) {
+    async fn log_all(&mut self, mut events: Events<Event>, mut remarks: UnboundedReceiver<Remark>) {
         let backlog = self
             .stderr_printer
             .as_ref()
@@ -204,7 +211,7 @@ impl EventLog {
                     self.show(chunk);
                     // A server that never stops writing must not keep the log from its own lines.
                     if let Ok(remark) = remarks.try_recv() {
-                        self.log_remark(&remark);
+                        self.log_remark(remark);
                     }
                     match events.try_recv() {
                         Some(event) => Some(event),
@@ -212,7 +219,7 @@ impl EventLog {
                     }
                 }
                 Some(remark) = remarks.recv() => {
-                    self.log_remark(&remark);
+                    self.log_remark(remark);
                     continue;
                 }
                 event = events.recv() => event,
@@ -231,18 +238,21 @@ impl EventLog {
         }
         self.end_line();
         while let Some(remark) = remarks.recv().await {
-            self.log_remark(&remark);
+            self.log_remark(remark);
         }
     }
 
-    /// Logs what a part of the guard has to say.
-    fn log_remark(&mut self, remark: &str) {
+    fn log_remark(&mut self, remark: Remark) {
         self.end_line();
+        let (key, severity, text) = match remark {
+            Remark::Info(text) => ("event", Severity::Neutral, text),
+            Remark::Warning(text) => ("warning", Severity::Problem, text),
+        };
         let now = Instant::from_origin(self.started.elapsed());
         match self.format {
-            LogFormat::Json => self.printer.print_json(now, json!({"warning": remark})),
+            LogFormat::Json => self.printer.print_json(now, json!({key: text})),
             LogFormat::Off => {}
-            LogFormat::Text => self.printer.print_line(now, Severity::Problem, &remark),
+            LogFormat::Text => self.printer.print_line(now, severity, &text),
         }
     }
 

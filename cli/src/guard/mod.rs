@@ -32,7 +32,7 @@ use crate::stderr_copy::{Backlog, ServerStderr};
 use crate::{Failure, ShutdownSignals, usage_error};
 
 use listen::HostListener;
-use log::{Notice, WriterThread};
+use log::{Notice, Remark, WriterThread};
 use offer_cache::OfferCache;
 use otlp::Otlp;
 use status::StatusServer;
@@ -252,7 +252,7 @@ impl ServerStderrCopy {
 async fn store_offers(
     offer_cache: OfferCache,
     mut events: Events<Event>,
-    remarks: UnboundedSender<String>,
+    remarks: UnboundedSender<Remark>,
 ) {
     let complaint = Arc::new(Once::new());
     while let Some(event) = events.recv().await {
@@ -265,7 +265,7 @@ async fn store_offers(
                     let remark = format!(
                         "--remember: what the server offers cannot be stored in {path}: {error}; the guard goes on without it, and the next host waits while the server starts; --remember names another directory, or is off"
                     );
-                    complaint.call_once(|| drop(remarks.send(remark)));
+                    complaint.call_once(|| drop(remarks.send(Remark::Warning(remark))));
                 }
             });
         }

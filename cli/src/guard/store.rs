@@ -5,6 +5,7 @@ use everlink_redis::RedisStore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
+use super::log::Remark;
 use crate::args::Guard;
 use crate::{Failure, usage_error};
 
@@ -90,7 +91,7 @@ fn parse_keys(text: &str) -> Result<Vec<[u8; 16]>, String> {
 pub(super) async fn log_outages(
     address: String,
     mut problem: watch::Receiver<Option<String>>,
-    remarks: UnboundedSender<String>,
+    remarks: UnboundedSender<Remark>,
 ) {
     let mut was_away = false;
     while problem.changed().await.is_ok() {
@@ -101,10 +102,10 @@ pub(super) async fn log_outages(
             continue;
         }
         let remark = match why {
-            Some(why) => format!(
+            Some(why) => Remark::Warning(format!(
                 "--store: Redis at {address} does not answer: {why}; sessions of this guard go on for a few seconds, then requests get HTTP status 503 until it answers; the guard keeps trying"
-            ),
-            None => format!("--store: Redis at {address} answers again"),
+            )),
+            None => Remark::Info(format!("--store: Redis at {address} answers again")),
         };
         let _ = remarks.send(remark);
     }
@@ -143,8 +144,10 @@ mod tests {
         }
         drop(sender);
         logging.await.expect("it ends with the store");
-        assert_eq!(seen.len(), 2, "{seen:?}");
-        assert!(seen[0].contains("redis:1 does not answer: refused"));
-        assert!(seen[1].contains("redis:1 answers again"));
+        let [Remark::Warning(begin), Remark::Info(end)] = &seen[..] else {
+            panic!("{seen:?}");
+        };
+        assert!(begin.contains("redis:1 does not answer: refused"));
+        assert!(end.contains("redis:1 answers again"));
     }
 }

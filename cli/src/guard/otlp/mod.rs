@@ -30,6 +30,7 @@ use self::metrics::Metrics;
 use self::protobuf::Message;
 use self::settings::Settings;
 use self::spans::{Connection, ConnectionLink, Templates, UnixNanos, WallClock};
+use super::log::Remark;
 use crate::Failure;
 
 /// The size of the encoded spans at which they are sent without waiting for the interval.
@@ -54,7 +55,7 @@ pub(super) struct Otlp {
 pub(super) struct RunningExporter {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
-    remarks: UnboundedSender<String>,
+    remarks: UnboundedSender<Remark>,
 }
 
 /// What the observer of the relay and the exporter share.
@@ -155,7 +156,7 @@ impl Otlp {
     }
 
     /// Starts to export. `remarks` go to the log.
-    pub(super) fn start(self, guard: Guard, remarks: UnboundedSender<String>) -> RunningExporter {
+    pub(super) fn start(self, guard: Guard, remarks: UnboundedSender<Remark>) -> RunningExporter {
         let shared = Arc::clone(&self.shared);
         let web = Connector::new().web();
         let exporter = Exporter::new(self.settings, self.shared, web, guard, remarks.clone());
@@ -175,7 +176,7 @@ impl RunningExporter {
             self.task.abort();
             let remark =
                 "--otlp: the last spans were not delivered: the collector did not answer in time";
-            let _ = self.remarks.send(remark.to_owned());
+            let _ = self.remarks.send(Remark::Warning(remark.to_owned()));
         }
     }
 }
