@@ -106,9 +106,10 @@ pub(crate) enum Command {
     /// guard passes it to a host only if no other host has used this server process.
     ///
     /// If the server cannot be started or reached, the guard answers `initialize` with an error that says why: at once if another attempt would fail in the same
-    /// way, as with a missing command or an unknown host name; after about 3 seconds if the process ends by itself each time; otherwise when the retries are used
-    /// up, which takes 8 to 16 seconds by default. While a server starts, the host waits up to 55 seconds, or up to 3 if the guard has stored what the server
-    /// offered before (--remember). Then it gets the stored offer, or without one an offer under the guard's own name, whose lists wait for the server.
+    /// way, as with a missing command or an unknown host name; with a process that ends by itself each time, after 1 to 3 seconds, or when the process ends, if
+    /// that takes longer; otherwise when the retries are used up, which takes 8 to 16 seconds by default. While a server starts, the host waits up to 55 seconds,
+    /// or up to 3 if the guard has stored what the server offered before (--remember). Then it gets the stored offer, or without one an offer under the guard's
+    /// own name, whose lists wait for the server.
     ///
     /// After the host has disconnected, calls may run for the time of --drain. Then the guard ends the server and all processes that it started, within 3 seconds.
     /// On Unix, the server runs in a session of its own, without a controlling terminal.
@@ -475,7 +476,7 @@ pub(crate) struct LinkOptions {
     /// How many times a failed attempt to connect is repeated [default: 5; for call, inspect, prompt and read, 2]
     ///
     /// Until the server has been ready once, a process that ends by itself is started again for only 3 seconds, and what would fail in the same way, such as a
-    /// missing command, is not repeated. When the retries are used up, guard and watch still try again with the next call, and every 60 seconds.
+    /// missing command, is not repeated. When the retries are used up, guard tries again with the next call, and guard and watch after 30 to 60 seconds.
     #[arg(long, value_name = "NUMBER", help_heading = "Link")]
     pub(crate) retries: Option<u32>,
     /// How long a connection must stay up before the count of failed attempts is reset [default: 60; for guard, 5]
