@@ -19,6 +19,7 @@ use crate::{Failure, ShutdownSignals, usage_error};
 
 /// Signs in.
 pub(crate) async fn login(args: Login) -> Result<ExitCode, Failure> {
+    args.auth.check_credentials()?;
     let mut signals = ShutdownSignals::listen()?;
     let authorization = start(&args)?;
     tokio::select! {

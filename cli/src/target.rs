@@ -142,6 +142,7 @@ impl Target {
         }
         let authorization = match &self.url {
             Some(url) if self.auth.oauth == OAuth::Auto => {
+                self.auth.check_credentials()?;
                 let connector = self.connector()?;
                 Some(authorization::start(url, &self.auth, &connector, audience)?)
             }

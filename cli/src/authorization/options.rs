@@ -274,16 +274,22 @@ impl AuthOptions {
         Ok(issuer.map(|issuer| issuer.as_str().into()))
     }
 
+    /// Fails if a token will be fetched with client credentials and they are not given. Only signing out and the status need none.
+    pub(crate) fn check_credentials(&self) -> Result<(), Failure> {
+        let is_given = self.client_secret_env.is_some() || self.private_key.is_some();
+        match self.client_credentials && !is_given {
+            true => Err(usage_error(
+                "--client-credentials needs the secret of the client (--client-secret-env VARIABLE) or its private key (--private-key FILE)",
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn grant(&self) -> Result<Grant, Failure> {
         if self.device {
             return Ok(Grant::DeviceCode);
         }
         if self.client_credentials {
-            if self.client_secret_env.is_none() && self.private_key.is_none() {
-                return Err(usage_error(
-                    "--client-credentials needs the secret of the client (--client-secret-env VARIABLE) or its private key (--private-key FILE)",
-                ));
-            }
             return Ok(Grant::ClientCredentials);
         }
         if self.workload_token.is_some() {

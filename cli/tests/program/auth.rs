@@ -219,6 +219,27 @@ fn status_renews_nothing_and_says_what_follows() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+/// Only the commands that fetch a token need the secret.
+#[test]
+fn status_and_logout_of_client_credentials_need_no_secret() {
+    let user = User::new("no-secret");
+    let options = ["--client-credentials", "--client-id", "x"];
+    for (word, status, words) in [
+        ("status", 1, "not signed in"),
+        ("logout", 0, "you were not signed in"),
+        ("login", 2, "--client-secret-env VARIABLE"),
+        ("inspect", 2, "--client-secret-env VARIABLE"),
+    ] {
+        let output = user.run(word, &options);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{word}: {stderr}");
+        assert!(
+            format!("{stdout}{stderr}").contains(words),
+            "{word}: {stdout}{stderr}"
+        );
+    }
+}
+
 #[test]
 fn logout_deletes_and_revokes_the_tokens_and_what_killed_processes_left() {
     let user = User::signed_in("logout");
