@@ -15,6 +15,7 @@ use crate::authorization::{self, Audience, OAuth, SignIn};
 use crate::guard::log::WriterThread;
 use crate::guard::stderr;
 use crate::guard::store::SharedSettings;
+use crate::output::warn;
 use crate::recording::Role;
 use crate::stderr_copy::{Backlog, StderrCopy};
 use crate::system::split_assignment;
@@ -88,7 +89,7 @@ impl Target {
     }
 
     /// Starts a relay between the host and the server. The standard error of a child process is copied to `stderr_backlog`.
-    /// `observer` sees each event.
+    /// `observer` sees each event. Also returns a notice for the log, if there is one.
     pub(crate) fn start_relay(
         &self,
         role: Role,
@@ -97,7 +98,7 @@ impl Target {
         sign_in: &SignIn,
         shared: Option<&SharedSettings>,
         observer: Option<impl FnMut(Instant, &Event) + Send + 'static>,
-    ) -> Result<Guard, Failure> {
+    ) -> Result<(Guard, Option<String>), Failure> {
         let (url, link_options, key) = (self.url.as_deref(), &self.link_options, secret());
         let config = role.link_config(url, link_options)?;
         let transport = self.transport(&config, sign_in)?;
@@ -107,9 +108,11 @@ impl Target {
         }
         let (guard, mut owner) = Guard::new(config);
         let seed = owner.relay().upstream().config().seed;
-        if let Some(recorder) =
+        let mut notice = None;
+        if let Some(mut recorder) =
             role.start_recording(url, link_options, seed, Some(key), &self.record_options)?
         {
+            notice = recorder.notice.take();
             owner.record(recorder);
         }
         if let Some(observer) = observer {
@@ -127,7 +130,7 @@ impl Target {
                 drop(tokio::spawn(drive_relay(owner, host, *http)))
             }
         }
-        Ok(guard)
+        Ok((guard, notice))
     }
 
     /// Prepares the sign-in at the server, if it is reached over HTTP and no credentials are given.
@@ -264,6 +267,9 @@ pub(crate) fn start_link(
     let (link, mut owner) = Link::new(config);
     let seed = owner.client().config().seed;
     if let Some(recorder) = role.start_recording(url, link_options, seed, None, record_options)? {
+        if let Some(notice) = &recorder.notice {
+            warn(notice);
+        }
         owner.record(recorder);
     }
     tokio::spawn(drive(owner, transport));

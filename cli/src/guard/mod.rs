@@ -68,19 +68,20 @@ pub(crate) async fn run(args: Guard) -> Result<ExitCode, Failure> {
         }
         None => None,
     };
+    let (remark, remarks) = unbounded_channel();
     let (guard, host_listener) = start_relay(
         &args,
         otlp.as_ref(),
         offer_cache.as_ref(),
         server_stderr.backlog(),
         &sign_in,
+        &remark,
     )
     .await?;
     let notices = notices(status_server.as_ref(), host_listener.as_ref());
     let is_process = args.target.url.is_none();
     let printer = server_stderr.printer(&args);
     let retries = args.target.link_options.retries;
-    let (remark, remarks) = unbounded_channel();
     let sources = (guard.events(), remarks);
     let log = log::start(args.log, notices, sources, is_process, printer, retries)?;
     if let Some(host_listener) = &host_listener {
@@ -150,6 +151,7 @@ async fn start_relay(
     offer_cache: Option<&OfferCache>,
     stderr_backlog: Option<Arc<Backlog>>,
     sign_in: &SignIn,
+    remarks: &UnboundedSender<Remark>,
 ) -> Result<(everlink_tokio::Guard, Option<HostListener>), Failure> {
     let role = |endpoint| Role::Guard {
         endpoint,
@@ -162,21 +164,27 @@ async fn start_relay(
     };
     let (target, observer) = (&args.target, otlp.map(Otlp::observer));
     let store = SessionStore::of(args)?;
+    let log_notice = |notice| {
+        let _ = remarks.send(Remark::Info(notice));
+    };
     if args.listen != STDIO {
         let shared = store.as_ref().map(SessionStore::settings);
         let (host_listener, transport) =
             HostListener::bind(&args.listen, &args.allow_host, &args.cors, store).await?;
         let role = role(Some(Box::new(host_listener.endpoint())));
         let shared = shared.as_ref();
-        let guard =
+        let (guard, notice) =
             target.start_relay(role, transport, stderr_backlog, sign_in, shared, observer)?;
+        notice.into_iter().for_each(log_notice);
         return Ok((guard, Some(host_listener)));
     }
     if stdin().is_terminal() && args.log == LogFormat::Text {
         warn(&HINT);
     }
     let (role, host) = (role(None), stdio::transport()?);
-    let guard = target.start_relay(role, host, stderr_backlog, sign_in, None, observer)?;
+    let (guard, notice) =
+        target.start_relay(role, host, stderr_backlog, sign_in, None, observer)?;
+    notice.into_iter().for_each(log_notice);
     Ok((guard, None))
 }
 

@@ -26,7 +26,7 @@ const WARNING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The file of a recording, and the lines that are not written yet.
 pub(super) struct LineWriter {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// `None` after a write error.
     file: Option<PartWriter>,
     /// Lines that can be written.
@@ -111,13 +111,14 @@ enum Held {
 }
 
 impl LineWriter {
-    /// Creates the file. Replaces an existing file.
+    /// Creates the file. Replaces an existing file, and takes another name if another process writes that one.
     ///
     /// A new part starts when the file has `limit` bytes. `seed` is the seed of the recording.
     pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<LineWriter> {
+        let file = PartWriter::create(path, limit, seed)?;
         Ok(LineWriter {
-            path: path.to_owned(),
-            file: Some(PartWriter::create(path, limit, seed)?),
+            path: file.path.clone(),
+            file: Some(file),
             buffer: LineBuffer::default(),
             streams: HashMap::new(),
             held: VecDeque::new(),

@@ -8,7 +8,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
@@ -29,13 +28,12 @@ pub(super) struct PartHeader {
 /// The maximum length of a [`PartHeader`] line in bytes.
 const MAX_HEADER: u64 = 1024;
 
-/// How long a new recording waits for the end of the process that writes the file. A host that restarts its guard starts the new one up to 4 s before the
-/// old one has ended: its calls may run for 1 s, and its server has 3 s to end.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// The number of processes that can record with the same name at once. A host that restarts its guard starts the new one before the old one has ended.
+const MAX_WRITERS: usize = 9;
 
 /// The files of a recording that is being written.
 pub(super) struct PartWriter {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: File,
     /// The size in bytes at which a new part starts. `None`: the recording has one part.
     limit: Option<usize>,
@@ -52,22 +50,25 @@ impl PartWriter {
     /// Creates the file, and replaces an existing one. Does not delete old parts such as `FILE.3.gz`, because they may be other files. A new part with the
     /// same number replaces them.
     ///
-    /// Fails if another process writes the file, and changes nothing then. Waits for up to [`LOCK_PATIENCE`] before that.
+    /// If another process writes the file, takes the next free name: `l-2.jsonl` to `l-9.jsonl` for `l.jsonl`.
     pub(super) fn create(path: &Path, limit: Option<usize>, seed: u64) -> io::Result<PartWriter> {
-        let start = Instant::now();
-        let file = loop {
-            match create_private_file(path) {
-                Err(error)
-                    if error.kind() == ErrorKind::ResourceBusy
-                        && start.elapsed() < LOCK_PATIENCE =>
-                {
-                    thread::sleep(LOCK_PATIENCE / 20);
+        let mut number = 1;
+        let (path, file) = loop {
+            let path = numbered_path(path, number);
+            match create_private_file(&path)? {
+                Some(file) => break (path, file),
+                None if number == MAX_WRITERS => {
+                    let last = path.display();
+                    let text = format!(
+                        "other processes write this file and all up to {last}; name another file"
+                    );
+                    return Err(io::Error::new(ErrorKind::ResourceBusy, text));
                 }
-                created => break created?,
+                None => number += 1,
             }
         };
         Ok(PartWriter {
-            path: path.to_owned(),
+            path,
             file,
             limit,
             part: 1,
@@ -91,7 +92,7 @@ impl PartWriter {
         self.compressions.retain(|thread| !thread.is_finished());
         let finished = part_path(&self.path, self.part);
         fs::rename(&self.path, &finished)?;
-        self.file = create_private_file(&self.path)?;
+        self.file = create_private_file(&self.path)?.ok_or(ErrorKind::ResourceBusy)?;
         let compressed = compressed_path(&self.path, self.part);
         // The link must not wait for this. Without a thread, the part stays as it is.
         let compress = move || drop(compress(&finished, &compressed));
@@ -122,7 +123,7 @@ impl Drop for PartWriter {
 fn compress(from: &Path, to: &Path) -> io::Result<()> {
     let unfinished = with_suffix(to, ".tmp");
     let mut source = File::open(from)?;
-    let target = BufWriter::new(create_private_file(&unfinished)?);
+    let target = BufWriter::new(create_private_file(&unfinished)?.ok_or(ErrorKind::ResourceBusy)?);
     let mut encoder = GzEncoder::new(target, Compression::fast());
     let written = io::copy(&mut source, &mut encoder)
         .and_then(|_| encoder.finish()?.flush())
@@ -255,6 +256,20 @@ fn newest_part(path: &Path) -> io::Result<usize> {
     })
 }
 
+/// Returns the name for the process with this number: the path itself, then `l-2.jsonl` for `l.jsonl`, and so on.
+fn numbered_path(path: &Path, number: usize) -> PathBuf {
+    if number == 1 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
 fn part_path(path: &Path, part: usize) -> PathBuf {
     with_suffix(path, &format!(".{part}"))
 }
@@ -269,33 +284,29 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Creates an empty file that only the user can read, because it holds messages of the server. Fails with [`ErrorKind::ResourceBusy`] if another process
-/// writes the file, and leaves its content alone.
-fn create_private_file(path: &Path) -> io::Result<File> {
-    let busy = || {
-        let text = "another process writes this file; give each process a file of its own";
-        io::Error::new(ErrorKind::ResourceBusy, text)
-    };
+/// Creates an empty file that only the user can read, because it holds messages of the server. Returns `None` if another process writes the file,
+/// and leaves its content alone.
+fn create_private_file(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     // The file is emptied when it is locked.
     private(for_sole_writer(
         options.write(true).create(true).truncate(false),
     ));
-    let opened = open_at_once(&options, path).map_err(|error| match is_locked(&error) {
-        true => busy(),
-        false => error,
-    })?;
+    let opened = match open_at_once(&options, path) {
+        Err(error) if is_locked(&error) => return Ok(None),
+        opened => opened?,
+    };
     let file = opened
         .ok_or_else(|| io::Error::other("no program reads this pipe: start its reader first"))?;
     if !lock(&file)? {
-        return Err(busy());
+        return Ok(None);
     }
     if file.metadata()?.is_file() {
         file.set_len(0)?;
     }
     // An existing file may be readable by others.
     make_private(&file)?;
-    Ok(file)
+    Ok(Some(file))
 }
 
 #[cfg(test)]
@@ -362,17 +373,29 @@ mod tests {
     }
 
     #[test]
-    fn file_that_another_recording_writes_is_refused_and_keeps_its_lines() {
+    fn recording_takes_the_next_name_that_no_other_recording_writes() {
         let directory = Directory::new("locked");
-        let path = directory.0.join("it");
-        let mut first = PartWriter::create(&path, None, 7).expect("a file");
-        first.write_lines(b"{\"line\":0}\n").expect("a file");
-        let second = PartWriter::create(&path, None, 8).map(drop);
-        let error = second.expect_err("the file is written");
-        assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-        drop(first);
-        assert_eq!(read(&path).expect("a recording"), 1);
-        assert!(PartWriter::create(&path, None, 9).is_ok());
+        let path = directory.0.join("it.jsonl");
+        let create = || PartWriter::create(&path, Some(100), 7);
+        let mut writers: Vec<_> = (0..9).map(|_| create().expect("a file")).collect();
+        let error = create().map(drop).expect_err("all files are written");
+        let text = error.to_string();
+        assert!(text.contains("other processes write"), "{text}");
+        assert!(text.contains("it-9.jsonl"), "{text}");
+        for (writer, lines) in writers.iter_mut().zip([20, 30]) {
+            for line in 0..lines {
+                let line = format!("{{\"line\":{line}}}\n");
+                writer.write_lines(line.as_bytes()).expect("a file");
+            }
+        }
+        // A process that ends makes its name free.
+        writers.remove(2);
+        let third = create().expect("a file");
+        assert_eq!(third.path, directory.0.join("it-3.jsonl"));
+        drop(writers);
+        assert_eq!(read(&path).expect("a recording"), 20);
+        let second = directory.0.join("it-2.jsonl");
+        assert_eq!(read(&second).expect("a recording"), 30);
     }
 
     #[test]

@@ -22,10 +22,13 @@ pub(crate) struct FileRecorder {
     key: Option<[u8; 16]>,
     /// How many times the machine was polled since the last line.
     polls: u64,
+    /// Says which file is written, if another process writes the one that was asked for.
+    pub(crate) notice: Option<String>,
 }
 
 impl FileRecorder {
-    /// Starts a recording in this file, with a new part whenever it has `limit` bytes. Replaces an existing file.
+    /// Starts a recording in this file, with a new part whenever it has `limit` bytes. Replaces an existing file, and takes another name if another
+    /// process writes that one.
     ///
     /// `key` is the key of the relay, and `served_path` the path that is served to hosts, if there is one.
     pub(super) fn create(
@@ -37,11 +40,16 @@ impl FileRecorder {
         let mut writer = LineWriter::create(path, limit, setup.seed)?;
         writer.write(setup);
         writer.flush();
+        let (wanted, taken) = (path.display(), writer.path.display());
+        let notice = (writer.path != path).then(|| {
+            format!("--record: another process writes {wanted}, so this one writes {taken}")
+        });
         Ok(FileRecorder {
             writer,
             converter: Converter::new(setup, served_path),
             key,
             polls: 0,
+            notice,
         })
     }
 

@@ -3,28 +3,45 @@
 use std::fs;
 use std::process::Stdio;
 
+use serde_json::Value;
+
 use crate::guard::Host;
-use crate::support::{SERVER, TempFile, run_everlink, text};
+use crate::support::{SERVER, TempFile, lines_of, run_everlink, text};
 
 #[test]
-fn two_guards_cannot_write_one_recording() {
-    let recording = TempFile::new("record-twice.jsonl");
-    let options = ["--record", recording.path()];
-    let mut first = Host::start(Stdio::null(), &options, &SERVER);
-    first.handshake_and_echo();
-    let output = run_everlink(&["guard", options[0], options[1]], &SERVER);
+fn second_and_third_process_record_in_files_of_their_own_and_say_so() {
+    let names = ["", "-2", "-3"].map(|end| format!("record-twice{end}.jsonl"));
+    let [first, second, third] = names.map(|name| TempFile::new(&name));
+    let record = ["--record", first.path()];
+    let notice = |taken: &TempFile| {
+        let (wanted, taken) = (first.path(), taken.path());
+        format!("--record: another process writes {wanted}, so this one writes {taken}")
+    };
+    let mut host = Host::start(Stdio::null(), &record, &SERVER);
+    host.handshake_and_echo();
+    let options = [&record[..], &["--log", "json"]].concat();
+    let mut other = Host::start(Stdio::piped(), &options, &SERVER);
+    let log = lines_of(other.process.stderr.take().expect("a pipe"));
+    other.handshake_and_echo();
+    let call = ["call", "echo", "message=x", record[0], record[1]];
+    let output = run_everlink(&call, &SERVER);
     let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(stderr.contains(recording.path()), "{stderr}");
-    assert!(stderr.contains("another process writes"), "{stderr}");
-    assert_eq!(first.disconnect().code(), Some(0));
-    let replayed = run_everlink(&["replay", recording.path()], &[]);
-    assert_eq!(
-        replayed.status.code(),
-        Some(0),
-        "{}",
-        text(&replayed.stderr)
-    );
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains(&notice(&third)), "{stderr}");
+    assert_eq!(host.disconnect().code(), Some(0));
+    assert_eq!(other.disconnect().code(), Some(0));
+    let entries = log.iter().map(|line| serde_json::from_str(&line));
+    let entries: Vec<Value> = entries.map(|entry| entry.expect("JSON")).collect();
+    let is_said = entries
+        .iter()
+        .any(|entry| entry["event"] == notice(&second));
+    assert!(is_said, "{entries:#?}");
+    for recording in [&first, &second, &third] {
+        let replayed = run_everlink(&["replay", recording.path()], &[]);
+        let stderr = text(&replayed.stderr);
+        assert_eq!(replayed.status.code(), Some(0), "{stderr}");
+        assert!(!stderr.contains("incomplete"), "{stderr}");
+    }
 }
 
 /// Removes this many lines from the end of a recording.
