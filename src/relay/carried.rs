@@ -40,8 +40,6 @@ pub(super) struct CarriedRequest {
     pub(super) setting: Option<Setting>,
     /// The epoch of the server in which the request came.
     pub(super) epoch: Epoch,
-    /// When it came.
-    pub(super) since: Instant,
     /// The list that it reads, and whether it reads the first page.
     pub(super) list: Option<(List, bool)>,
     /// Its trace, if requests are traced.
@@ -49,8 +47,8 @@ pub(super) struct CarriedRequest {
 }
 
 impl CarriedRequest {
-    /// The request that came now, while the server was in this epoch.
-    pub(super) fn new(request: &Request, epoch: Epoch, now: Instant) -> CarriedRequest {
+    /// The request that came while the server was in this epoch.
+    pub(super) fn new(request: &Request, epoch: Epoch) -> CarriedRequest {
         let (method, params, peer) = (&*request.method, request.params.as_ref(), &request.peer);
         CarriedRequest {
             request: request.request,
@@ -61,7 +59,6 @@ impl CarriedRequest {
             is_tool_call: method == names::TOOLS_CALL,
             setting: Setting::read(method, params),
             epoch,
-            since: now,
             list: lists::read_by(method).map(|list| {
                 let params = params.map_or(Json::EMPTY, Payload::json);
                 let cursor = params.member("cursor").ok().flatten();
@@ -203,7 +200,7 @@ mod tests {
             log_level: None,
             input: None,
         };
-        let carried = CarriedRequest::new(&came, Epoch::FIRST, Instant::ZERO);
+        let carried = CarriedRequest::new(&came, Epoch::FIRST);
         let mut all = Carried::default();
         all.add(call, Purpose::Request(carried));
         assert_eq!(all.calls(), [call]);

@@ -74,7 +74,7 @@ impl Relay {
 
     fn request(&mut self, mut request: server::Request) {
         let trace = self.begin_trace(&mut request);
-        let mut carried = CarriedRequest::new(&request, self.back.epoch(), self.clock.now());
+        let mut carried = CarriedRequest::new(&request, self.back.epoch());
         // The server end handles the rounds that it began itself. Other answers and states belong to the server, which knows how to use
         // them.
         let input = request.input;
@@ -397,7 +397,7 @@ impl Relay {
             }
             Outcome::Failed(failure) => {
                 let text = failure_text::story(&failure, self.config.tells_stderr);
-                if self.clock.was_left_by_host(carried.since) {
+                if self.departure.has_left() {
                     self.front.abandon(self.clock.now(), request);
                 } else if let FailureKind::NotOffered { .. } = failure.kind {
                     let text = self.shorten(&text);

@@ -4,9 +4,6 @@ use core::time::Duration;
 
 use crate::driver::{Deadline, Instant, Wake};
 
-/// Longer than it takes a program to write all its requests, and shorter than people and hosts wait for a reply.
-const WAITED: Duration = Duration::from_millis(500);
-
 #[derive(Debug)]
 pub(super) struct Clock {
     now: Instant,
@@ -14,10 +11,8 @@ pub(super) struct Clock {
     patience: Option<Instant>,
     /// When requests in flight are cut off, once the relay is ending.
     cutoff: Option<Instant>,
-    /// When the single host closed its input, if the relay ends because of that.
-    input_ended: Option<Instant>,
-    /// Since when the host waits for the offer.
-    waits_since: Option<Instant>,
+    /// Whether the relay ends because the single host has closed its input.
+    has_input_ended: bool,
 }
 
 impl Clock {
@@ -26,8 +21,7 @@ impl Clock {
             now: Instant::ZERO,
             patience: None,
             cutoff: None,
-            input_ended: None,
-            waits_since: None,
+            has_input_ended: false,
         }
     }
 
@@ -45,12 +39,6 @@ impl Clock {
     pub(super) fn wait_for_offer(&mut self, patience: Duration) {
         let until = self.now + patience;
         self.patience = Some(self.patience.map_or(until, |earlier| earlier.min(until)));
-        self.waits_since.get_or_insert(self.now);
-    }
-
-    /// Since when the host waits, or waited, for the offer.
-    pub(super) const fn waits_since(&self) -> Option<Instant> {
-        self.waits_since
     }
 
     pub(super) const fn stop_waiting(&mut self) {
@@ -69,19 +57,13 @@ impl Clock {
         self.cutoff = None;
     }
 
-    pub(super) fn set_input_ended(&mut self, has_ended: bool) {
-        self.input_ended = has_ended.then_some(self.now);
-    }
-
-    /// Whether the single host had waited for a while, since this time, when it closed its input: it no longer wants the reply. A program that sends
-    /// its requests and closes its input at once still does.
-    pub(super) fn was_left_by_host(&self, since: Instant) -> bool {
-        self.input_ended.is_some_and(|at| since + WAITED <= at)
+    pub(super) const fn set_input_ended(&mut self, has_ended: bool) {
+        self.has_input_ended = has_ended;
     }
 
     /// Whether the single host has closed its input, and requests in flight have time left.
     pub(super) const fn has_input_ended(&self) -> bool {
-        self.input_ended.is_some() && self.cutoff.is_some()
+        self.has_input_ended && self.cutoff.is_some()
     }
 
     pub(super) fn is_cut_off(&self) -> bool {
@@ -101,18 +83,6 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn host_has_left_what_it_waited_for_when_it_closed_its_input() {
-        let mut clock = Clock::new();
-        assert!(!clock.was_left_by_host(Instant::ZERO), "its input is open");
-        let end = clock.advance(Instant::ZERO + 2 * WAITED);
-        clock.set_input_ended(true);
-        assert!(clock.was_left_by_host(Instant::ZERO + WAITED));
-        assert!(!clock.was_left_by_host(end), "it came with the end");
-        clock.set_input_ended(false);
-        assert!(!clock.was_left_by_host(Instant::ZERO), "a shutdown");
-    }
 
     #[test]
     fn end_of_input_counts_only_while_requests_have_time_left() {

@@ -10,12 +10,14 @@
 // - `lists` records which lists the host has seen; `watch` what hosts watch.
 // - `trace` joins requests to the traces of hosts.
 // - `failure_text` composes the error texts for the host; `display` formats events for the operator; `clock` holds the deadlines.
+// - `departure` tells whether the single host still wants replies after it closed its input.
 
 mod carried;
 mod carry;
 mod carry_asks;
 mod clock;
 mod config;
+mod departure;
 mod display;
 mod failure_text;
 mod introduction;
@@ -35,6 +37,7 @@ pub use trace::{Trace, Verdict};
 
 use carried::{Carried, Purpose};
 use clock::Clock;
+use departure::Departure;
 use introduction::Introduction;
 use lists::Lists;
 use notifications::Notifications;
@@ -65,7 +68,7 @@ pub enum Side {
 pub enum Event {
     /// An event of the downstream end, which serves the host.
     Downstream(server::Event),
-    /// A request of the host got no reply, and the host was told so.
+    /// A request of the host got no reply, and the host was told so if it had not left.
     Lost(Box<Failure>),
     /// Notifications could not be passed on. Either the era of the other side has no such notification, or it is not certain which of
     /// several hosts it is for. Reported for the first one, and then whenever their number has doubled.
@@ -101,6 +104,7 @@ pub enum Event {
 pub struct Relay {
     config: Config,
     clock: Clock,
+    departure: Departure,
     /// The end that serves the hosts.
     front: Server,
     /// The link to the server.
@@ -121,6 +125,7 @@ impl Relay {
     pub fn new(config: Config) -> Relay {
         Relay {
             clock: Clock::new(),
+            departure: Departure::new(),
             front: Server::new(config.server()),
             back: RelayLink::new(config.client()),
             introduction: Introduction::default(),
@@ -137,6 +142,11 @@ impl Relay {
     /// Feeds an input of the host's transport; see [`Server::handle`].
     pub fn handle_downstream(&mut self, now: Instant, input: Input<'_>) {
         let now = self.clock.advance(now);
+        if let Input::Bytes { .. } = input {
+            self.departure.heard(now);
+        } else if matches!(input, Input::End { .. }) && self.config.has_one_host() {
+            self.departure.ended(now);
+        }
         self.front.handle(now, input);
     }
 
@@ -200,7 +210,11 @@ impl Relay {
                 return self.poll_output(buf);
             }
             None => {
-                let output = self.front.write(buf)?;
+                let Some(output) = self.front.write(buf) else {
+                    let reads = self.wants_input(Side::Downstream, StreamId::DUPLEX);
+                    self.departure.reads(self.clock.now(), reads);
+                    return None;
+                };
                 (Side::Downstream, output.and_then_event(|_| None))
             }
         };
@@ -429,8 +443,7 @@ impl Relay {
     /// Answers the requests that wait for the offer with this error.
     fn decline(&mut self, why: &str) {
         self.clock.stop_waiting();
-        let since = self.clock.waits_since();
-        if since.is_some_and(|since| self.clock.was_left_by_host(since)) {
+        if self.departure.has_left() {
             self.front.abandon_deferred(self.clock.now());
         } else if self.front.is_deferring() {
             let text = self.shorten(why);

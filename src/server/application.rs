@@ -5,7 +5,7 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::driver::{AskId, Instant, RequestId, StreamId};
+use crate::driver::{AskId, Instant, RequestId};
 use crate::json::{Payload, object};
 use crate::protocol::method::{self, names};
 use crate::protocol::watch::{Change, List, Setting};
@@ -14,7 +14,7 @@ use crate::server::Server;
 use crate::server::config::Offer;
 use crate::server::event::{Caller, Cancelled, EndOfService};
 use crate::server::misuse::Misuse;
-use crate::server::origin::{IdScope, QueueId, SessionKey};
+use crate::server::origin::{QueueId, SessionKey};
 use crate::server::outgoing::frame::{Answer, Frame};
 use crate::server::requests::asking::Addressee;
 use crate::server::requests::checks::check_params;
@@ -98,9 +98,9 @@ impl Server {
 
     /// Ends a request without a reply, because its client no longer wants one.
     pub(crate) fn abandon(&mut self, now: Instant, request: RequestId) {
+        let why = Cancelled::PeerGone;
         self.act(now, |server| {
-            let why = Cancelled::PeerGone;
-            server.requests.cancel(&mut server.cx, request, why);
+            server.requests.cancel(&mut server.cx, request, why)
         });
     }
 
@@ -542,13 +542,12 @@ impl Server {
             for queue in server.offer.deferred().queues() {
                 server.binding.answer_with_200(queue);
             }
-            server.refuse_deferred(error);
+            server.refuse_deferred(Some(error));
             server.sessions.forget_reported();
         });
     }
 
-    /// Refuses the `server/discover` requests that wait for the offer, because the server behind the relay has no such method. All other
-    /// requests continue to wait. Returns whether any request was refused.
+    /// Refuses the `server/discover` requests that wait for the offer. All others continue to wait. Returns whether any request was refused.
     pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
         self.act(now, |server| {
             let waiting = server.offer.deferred_mut().take_discoveries();
@@ -571,24 +570,25 @@ impl Server {
         self.act(now, |server| server.binding.set_tools(list));
     }
 
-    /// Drops the requests on the byte stream that wait for the offer. They get no reply.
+    /// Drops the messages that wait for the offer. They get no reply.
     pub(crate) fn abandon_deferred(&mut self, now: Instant) {
-        let scope = IdScope::Stream(StreamId::DUPLEX);
-        self.act(now, |server| server.forget_deferred(scope));
+        self.act(now, |server| server.refuse_deferred(None));
     }
 
-    /// Refuses all requests that wait for the offer.
-    pub(super) fn refuse_deferred(&mut self, error: &ErrorObject) {
+    /// Refuses all requests that wait for the offer. Without an error, they get no reply.
+    pub(super) fn refuse_deferred(&mut self, error: Option<&ErrorObject>) {
         while let Some(message) = self.offer.deferred_mut().pop() {
-            self.refuse_message(message, error.clone());
+            self.refuse_message(message, error.cloned());
         }
     }
 
     /// Refuses a message that waited for the offer.
-    pub(super) fn refuse_message(&mut self, message: DeferredMessage, error: ErrorObject) {
+    pub(super) fn refuse_message(&mut self, message: DeferredMessage, error: Option<ErrorObject>) {
         if let DeferredMessage::Request { from, id, .. } = message {
             self.cx.outgoing.reply_done(from.queue);
-            self.binding.refuse(&mut self.cx, from.queue, id, error);
+            if let Some(error) = error {
+                self.binding.refuse(&mut self.cx, from.queue, id, error);
+            }
         }
     }
 

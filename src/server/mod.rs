@@ -511,7 +511,7 @@ impl Server {
         self.cx.report(Event::Draining { why });
         self.cx.clock.arm(Timer::Drain, self.cx.config.drain);
         if why == EndOfService::Shutdown {
-            self.refuse_deferred(&unavailable());
+            self.refuse_deferred(Some(&unavailable()));
         }
         while let Some((wire, queue)) = self.watches.unlisten_first() {
             self.end_listen(wire, queue);
@@ -532,7 +532,7 @@ impl Server {
         if !self.cx.lifecycle.step(Cue::DrainOver) {
             return;
         }
-        self.refuse_deferred(&unavailable());
+        self.refuse_deferred(Some(&unavailable()));
         for stream in self.binding.drain_over(&mut self.cx) {
             self.disconnect(stream);
         }

@@ -248,7 +248,7 @@ impl Server {
             return Err(admission::too_many(self.cx.config.limits.requests));
         };
         self.cx.stats.displaced += 1;
-        self.refuse_message(displaced, admission::displaced());
+        self.refuse_message(displaced, Some(admission::displaced()));
         Ok(())
     }
 
@@ -455,7 +455,7 @@ impl Server {
     }
 
     /// Drops the requests of this scope that wait for the offer. They get no reply.
-    pub(super) fn forget_deferred(&mut self, scope: IdScope) {
+    fn forget_deferred(&mut self, scope: IdScope) {
         for queue in self.offer.deferred_mut().cancel_all(scope) {
             self.cx.outgoing.reply_done(queue);
         }

@@ -8,7 +8,7 @@ use crate::relay_chain::{
 use everlink::client::{Event, Outcome, State};
 use everlink::protocol::{Era, LogLevel, ServerCapabilities};
 use everlink::relay::{self, LostCalls};
-use everlink::{CallId, ExitStatus, List, Policy, Watch, client};
+use everlink::{CallId, ExitStatus, List, Policy, Watch, client, server};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -711,39 +711,71 @@ fn call_cut_short_by_the_end_of_the_host_or_a_shutdown_gets_a_reason() {
 /// Hosts that close their input while they wait have given up. Some fail on a reply that still comes, and none comes without the relay.
 #[test]
 fn call_that_the_host_left_open_gets_only_the_reply_of_the_server() {
-    for (ends_itself, nap_ends) in [(false, false), (true, false), (false, true)] {
+    #[derive(Debug, PartialEq)]
+    enum Then {
+        Nothing,
+        Reply,
+        ServerDies,
+        WasShutDown,
+    }
+    use Then::{Nothing, Reply, ServerDies, WasShutDown};
+    for then in [Nothing, Reply, ServerDies, WasShutDown] {
         let mut chain = Chain::scripted(Era::Legacy);
         chain.do_handshake(json!({}));
-        let seconds_of_nap = if nap_ends { 1 } else { 100 };
+        let seconds_of_nap = if then == Reply { 1 } else { 100 };
         chain.send_as_host(&request(1, "tools/call", nap(seconds_of_nap)));
         chain.settle();
-        chain.advance(Duration::from_millis(500));
-        chain.send_as_host(&request(2, "tools/call", nap(100)));
+        chain.advance(Duration::from_millis(100));
+        if then == WasShutDown {
+            chain.perform(Action::Shutdown);
+        }
         chain.end_host();
         chain.settle();
-        if ends_itself {
+        if then == ServerDies {
             chain.kill(UnreadOutput::Lost);
         }
         chain.until("the relay is closed", |chain| chain.relay().is_closed());
         let answer = chain.reply_to(&json!(1));
-        assert_eq!(answer.is_some(), nap_ends, "{answer:?}");
-        let fresh = chain.reply_to(&json!(2));
-        assert!(
-            fresh.is_some(),
-            "a host that sends a call and closes its input waits for the reply"
-        );
+        assert_eq!(answer.is_some(), then == Reply, "{then:?}: {answer:?}");
         chain.finish();
     }
+}
+
+/// A program that writes its requests and closes its input waits for all replies, also of those that were not read at once.
+#[test]
+fn every_call_of_a_program_that_closes_its_input_at_once_gets_a_reply() {
+    let mut chain = Chain::scripted(Era::Legacy);
+    chain.do_handshake(json!({}));
+    // The relay reads no further while so many are open. The end of the input is read after the first reply.
+    let calls = 1..=1_024;
+    for call in calls.clone() {
+        let seconds_of_nap = if call == 1 { 1 } else { 100 };
+        chain.send_as_host(&request(call, "tools/call", nap(seconds_of_nap)));
+    }
+    chain.end_host();
+    chain.until("the relay is closed", |chain| chain.relay().is_closed());
+    for call in calls {
+        assert!(chain.reply_to(&json!(call)).is_some(), "call {call}");
+    }
+    chain.finish();
 }
 
 #[test]
 fn initialize_that_the_host_left_open_gets_no_reply() {
     let mut chain = Chain::scripted(Era::Legacy).served_by(|_| Backend::Mute);
     chain.send_as_host(&relay_chain::script::initialize("2025-11-25", json!({})));
+    chain.send_as_host(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     chain.settle();
-    chain.advance(Duration::from_millis(500));
+    chain.advance(Duration::from_millis(100));
     chain.end_host();
-    chain.until("the relay is closed", |chain| chain.relay().is_closed());
+    chain.until("the host is released", |chain| {
+        chain.relay().downstream().state() == server::State::Closed
+    });
+    assert_eq!(
+        chain.now().as_nanos(),
+        1_100_000_000,
+        "when requests are cut off"
+    );
     assert_eq!(chain.reply_to(&json!("hello")), None);
     chain.finish();
 }

@@ -169,8 +169,8 @@ enum Host {
     Closed,
 }
 
-/// A host that ends after this time without an answer has given up.
-const WAITED: Duration = Duration::from_millis(500);
+/// A host that was silent for this long before it ends has given up what is open.
+const SILENT: Duration = Duration::from_millis(100);
 
 /// The host, the application behind, and the rules.
 pub(crate) struct Guarded {
@@ -185,8 +185,8 @@ pub(crate) struct Guarded {
     host: Host,
     /// What the host was to be told may have been lost.
     is_lossy: bool,
-    /// Since when it waits for an answer.
-    asked: Option<Instant>,
+    /// When it sent its last bytes.
+    sent: Instant,
     /// The version of the host that was announced last.
     met: Option<Version>,
     /// The calls that may be answered under each id, by their marks.
@@ -230,7 +230,7 @@ impl Case for Guarded {
             unread: 0,
             host: Host::Here,
             is_lossy: false,
-            asked: None,
+            sent: Instant::ZERO,
             met: None,
             under: BTreeMap::new(),
             states: BTreeMap::new(),
@@ -432,7 +432,8 @@ impl World<Guarded> {
             let is_wanted = relay.wants_input(Side::Downstream, StreamId::DUPLEX);
             if is_wanted && is_serving(&self.machine) && !bytes.is_empty() {
                 let (said, _) = self.case.conversation.fed(bytes);
-                self.case.said(said, self.now);
+                self.case.said(said);
+                self.case.sent = self.now;
                 self.tell_downstream(Input::bytes(bytes));
             }
         }
@@ -480,21 +481,20 @@ impl Guarded {
         }
     }
 
-    /// The host ends. If it had waited for a while, it gets no failures any more.
+    /// The host ends. If it was silent before, it gets no failures any more.
     fn leaves(&mut self, now: Instant) {
         let (said, _) = self.conversation.ended();
-        self.said(said, now);
-        if self.asked.is_some_and(|since| since + WAITED <= now) {
+        self.said(said);
+        if self.sent + SILENT <= now {
             self.conversation.release();
         }
     }
 
-    fn said(&mut self, said: Vec<Said>, now: Instant) {
+    fn said(&mut self, said: Vec<Said>) {
         for said in said {
             let Said::Request { id, method, params } = said else {
                 continue;
             };
-            self.asked.get_or_insert(now);
             self.handshakes.0 += u32::from(method == "initialize");
             let under = self.under.entry(id).or_default();
             let state = params["requestState"].as_str();
@@ -547,7 +547,6 @@ impl Guarded {
             self.questions.extend(of);
         } else if message.get("id").is_some() {
             self.responded(&of.expect("an id"), message);
-            self.asked = self.asked.filter(|_| self.conversation.possible() > 0);
         }
     }
 

@@ -14,8 +14,8 @@ use serde_json::value::RawValue;
 /// The only request that stays open: a watch ends with the link.
 const LISTEN: &str = "subscriptions/listen";
 
-/// A host that closes its input after it waited this long for a reply has given up.
-const WAITED: Duration = Duration::from_millis(500);
+/// A host that was silent for this long before it closed its input has given up what is open.
+const SILENT: Duration = Duration::from_millis(100);
 
 /// The sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub(crate) struct HostTraffic {
     pub(super) lines: Vec<(Sender, String)>,
     /// The bytes of the host's unfinished line.
     partial: Vec<u8>,
+    /// When the relay read the last bytes.
+    last_read: Instant,
     /// The requests of the host, by id.
     requests: BTreeMap<String, Request>,
     /// The id of the request that each progress token belongs to.
@@ -46,7 +48,6 @@ pub(crate) struct HostTraffic {
 #[derive(Debug)]
 struct Request {
     method: String,
-    since: Instant,
     state: RequestState,
 }
 
@@ -96,6 +97,7 @@ struct Meta<'a> {
 impl HostTraffic {
     /// Records bytes that the relay read from the host.
     pub(super) fn record_read(&mut self, now: Instant, bytes: &[u8]) {
+        self.last_read = now;
         self.partial.extend_from_slice(bytes);
         while let Some(end) = memchr::memchr(b'\n', &self.partial) {
             let line: Vec<u8> = self.partial.drain(..=end).collect();
@@ -108,14 +110,14 @@ impl HostTraffic {
             );
             for message in messages {
                 if let Ok(envelope) = serde_json::from_str(message) {
-                    self.record_host_message(now, &envelope);
+                    self.record_host_message(&envelope);
                 }
             }
             self.lines.push((Sender::Host, text));
         }
     }
 
-    fn record_host_message(&mut self, now: Instant, message: &Envelope<'_>) {
+    fn record_host_message(&mut self, message: &Envelope<'_>) {
         match (message.method.as_deref(), message.id) {
             (Some(method), Some(id)) => {
                 self.request_count += u64::from(method != LISTEN);
@@ -124,7 +126,6 @@ impl HostTraffic {
                 let token = params.and_then(|params| params.meta.as_ref()?.progress_token);
                 let request = Request {
                     method: method.into(),
-                    since: now,
                     state: RequestState::Open,
                 };
                 // The relay refuses a request that reuses the id of an open one; the open one stays.
@@ -153,8 +154,11 @@ impl HostTraffic {
 
     /// Records that the host closed its input.
     pub(super) fn record_end(&mut self, now: Instant) {
+        if self.last_read + SILENT > now {
+            return;
+        }
         for request in self.requests.values_mut() {
-            if request.state == RequestState::Open && request.since + WAITED <= now {
+            if request.state == RequestState::Open {
                 request.state = RequestState::GivenUp;
             }
         }
