@@ -89,7 +89,7 @@ impl Adopt {
         } else if has_port {
             "--status needs port 0, as in 127.0.0.1:0, because each guard needs a port of its own; its log says which it has"
         } else if target.record_options.record.is_some() {
-            "--record does not fit, because all guards would write to one file"
+            "--record does not fit, because all guards would be given one file"
         } else if target.cwd.is_some() || !target.env.is_empty() {
             "--cwd and --env belong to one server; write them into the file of the host"
         } else if matches!(target.server_stderr, Some(ServerStderr::File(_))) {

@@ -697,7 +697,7 @@ fn adopt_rejects_arguments_that_make_no_sense() {
         (
             &["--write", "--", "--record", "x.jsonl"],
             2,
-            "write to one file",
+            "given one file",
         ),
         (
             &["--write", "--", "--env", "A=1"],
