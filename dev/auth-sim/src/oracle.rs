@@ -64,6 +64,8 @@ enum Fate {
 struct Open {
     since: u64,
     is_step_up: bool,
+    /// Whether a sign-in for a wider scope was given up because the token was refused altogether.
+    is_interrupted: bool,
     /// The token that is too narrow.
     narrow: Option<Mark>,
     /// The token that was refused last, and how many different ones were.
@@ -426,6 +428,7 @@ impl Oracle {
         let open = self.processes[pid].open.get_or_insert(Open {
             since: when.mono,
             is_step_up: false,
+            is_interrupted: false,
             narrow: None,
             refused: (None, 1),
             has_token: false,
@@ -455,8 +458,11 @@ impl Oracle {
             let has_reason = open.refused.0.is_some() || open.renewals > 0;
             let is_other = has_reason && open.refused.0 != token;
             open.refused = (token, open.refused.1 + u32::from(is_other));
-            if token == process.current {
-                // The token of a sign-in may be refused before its outcome is told. That is a challenge of its own.
+            // Once, a token that no longer works at all comes before a wider scope.
+            let interrupts = open.is_step_up && !is_step_up && !open.is_interrupted;
+            open.is_interrupted |= interrupts;
+            // The token of a sign-in may be refused before its outcome is told. That is a challenge of its own.
+            if token == process.current || interrupts {
                 open.sign_ins = 0;
             }
         }

@@ -368,3 +368,37 @@ fn tokens_that_a_sign_out_could_not_delete_are_no_reason_against_a_sign_in() {
         ",
     );
 }
+
+/// While a process opened the browser for a wider scope, another one signed out of the tokens. The oracle counted the next challenge, of a token that no longer
+/// worked, as the one before. Nothing was wrong in the machine.
+#[test]
+fn token_that_is_refused_during_a_step_up_is_a_challenge_of_its_own() {
+    play(
+        "
+        seed 9847 3 838 rotating
+        +0 call 1 653117
+        +0 call 1 831263
+        +50696 call 2 116371
+        +60000 busy 1 490521
+        +0 call 0 343858
+        +1369349 call 1 512475
+        +0 call 0 797319
+        +0 call 1 722075
+        +910 call 1 842664
+        +0 call 1 388626
+        +0 call 2 82325
+        +1127731 call 2 186045
+        +0 call 1 25846
+        +0 call 1 993946
+        +729516 refuse 2 232610
+        +0 call 0 879635
+        +1176922 call 0 769194
+        +1000 step-up 1 388655
+        +37903 person 1 840382
+        +0 call 2 490625
+        +219 call 0 384982
+        +413523 sign-out 0 288023
+        +0 call 2 61614
+        ",
+    );
+}
