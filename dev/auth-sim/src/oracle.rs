@@ -64,7 +64,7 @@ enum Fate {
 struct Open {
     since: u64,
     is_step_up: bool,
-    /// Whether a sign-in for a wider scope was given up because the token was refused altogether.
+    /// Whether the token was refused altogether during a sign-in for a wider scope. That comes first, so the sign-in may begin anew.
     is_interrupted: bool,
     /// The token that is too narrow.
     narrow: Option<Mark>,
@@ -364,7 +364,7 @@ impl Oracle {
         let (mut of_flow, mut jumps) = (0, 0);
         if let Some(open) = &mut process.open {
             open.sign_ins += 1;
-            (of_flow, jumps) = (open.sign_ins, open.jumps);
+            (of_flow, jumps) = (open.sign_ins, open.jumps + u32::from(open.is_interrupted));
         }
         // The person has signed out of these tokens, so the process must not take them over.
         let is_signed_out = refresh.is_some_and(|mark| process.undeleted.contains(&mark));
@@ -441,6 +441,7 @@ impl Oracle {
             open.is_answered = false;
             open.since = when.mono;
         }
+        open.is_interrupted |= open.is_step_up && !is_step_up;
         open.is_step_up |= is_step_up;
     }
 
@@ -458,11 +459,8 @@ impl Oracle {
             let has_reason = open.refused.0.is_some() || open.renewals > 0;
             let is_other = has_reason && open.refused.0 != token;
             open.refused = (token, open.refused.1 + u32::from(is_other));
-            // Once, a token that no longer works at all comes before a wider scope.
-            let interrupts = open.is_step_up && !is_step_up && !open.is_interrupted;
-            open.is_interrupted |= interrupts;
-            // The token of a sign-in may be refused before its outcome is told. That is a challenge of its own.
-            if token == process.current || interrupts {
+            if token == process.current {
+                // The token of a sign-in may be refused before its outcome is told. That is a challenge of its own.
                 open.sign_ins = 0;
             }
         }

@@ -402,3 +402,56 @@ fn token_that_is_refused_during_a_step_up_is_a_challenge_of_its_own() {
         ",
     );
 }
+
+/// The same, when the authorization server had forgotten the client, too: each of the two sign-ins asked the person twice.
+#[test]
+fn sign_in_that_begins_anew_may_find_the_client_forgotten() {
+    play(
+        "
+        seed 55723 6 524 rotating
+        +0 burst 5 124414
+        +0 call 1 952223
+        +0 call 2 858482
+        +1123512 call 1 603470
+        +1011343 revoke 2 314165
+        +0 call 2 707117
+        +1937 all 1 951271
+        +1473042 sign-in 2 638907
+        +0 burst 2 168615
+        +0 all 0 699923
+        +1773308 call 2 544607
+        +0 call 4 678919
+        +0 call 1 93641
+        +0 call 3 626340
+        +0 call 4 961749
+        +0 call 2 891602
+        +345996 revoke 1 747083
+        +245548 call 0 763924
+        +14808 error 4 642553
+        +0 error 0 987899
+        +0 all 2 668612
+        +15625 sign-out 5 99617
+        +0 lost-request 1 216605
+        +0 call 3 864953
+        +951 call 4 605223
+        +972110 call 0 590578
+        +60000 call 3 903182
+        +0 call 0 415072
+        +174775 all 5 372782
+        +869185 call 2 595236
+        +0 person 5 840188
+        +1355954 burst 5 398996
+        +1064366 call 2 5792
+        +0 call 2 378226
+        +0 person 3 169378
+        +219970 all 1 184421
+        +1037030 burst 4 149833
+        +0 error 0 710856
+        +684716 step-up 2 731590
+        +0 call 4 976113
+        +780 all 2 514764
+        +251 forget 3 475621
+        +398817 call 4 122633
+        ",
+    );
+}
