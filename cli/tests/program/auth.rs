@@ -31,6 +31,8 @@ impl User {
     fn new(name: &str) -> User {
         let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("auth-{name}"));
         let _ = fs::remove_dir_all(&store);
+        // An earlier server may have had the same port, and a guard would remember its offer.
+        let _ = fs::remove_dir_all(store.with_extension("cache"));
         let server = AuthServer::start();
         User { server, store }
     }
@@ -60,6 +62,7 @@ impl User {
             .arg(&self.server.url)
             .args(more)
             .env("EVERLINK_AUTH_DIRECTORY", &self.store)
+            .env("XDG_CACHE_HOME", self.store.with_extension("cache"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
