@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::Inspect;
 use crate::authorization::SignIn;
-use crate::monitor::{RETRIES, connect_timed_out, monitor_link, of_one_shot};
+use crate::monitor::{RETRIES, connect_timed_out, monitor_link, without_next_attempt};
 use crate::output::{print, single_line, warn};
 use crate::recording::Role;
 use crate::schema::{Parameter, parameters, prompt_parameters, template_parameters};
@@ -87,7 +87,7 @@ async fn query_server(link: &Link, sign_in: &SignIn) -> Result<Value, Failure> {
         report[name] = match link.list(list).await {
             Ok(listing) => items(&listing),
             Err(CallError::Failed(failure)) if is_not_offered(&failure.kind) => Value::Null,
-            Err(error) => json!({"error": of_one_shot(error).to_string()}),
+            Err(error) => json!({"error": without_next_attempt(error).to_string()}),
         };
     }
     Ok(report)

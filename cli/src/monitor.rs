@@ -43,8 +43,8 @@ pub(crate) async fn monitor_link(mut events: Events<Event>, link: Link, sign_in:
     }
 }
 
-/// Removes the time of the next attempt from the error of a call: the command ends before that.
-pub(crate) fn of_one_shot(error: CallError) -> CallError {
+/// Removes the time of the next attempt from the error of a call, because a command that makes one call ends before that.
+pub(crate) fn without_next_attempt(error: CallError) -> CallError {
     match error {
         CallError::Failed(mut failure) => {
             failure.next_attempt = None;

@@ -211,7 +211,7 @@ impl Client {
         let Some(id) = &malformed.id else {
             return;
         };
-        // An object with an id and nothing else is taken for the reply, if one with that id is awaited.
+        // An object with the id of an open request, and nothing else, is taken for its reply.
         let is_empty_reply = malformed.kind == MalformedKind::NoMessage
             && id
                 .counted()

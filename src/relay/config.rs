@@ -56,9 +56,9 @@ pub struct Config {
     /// How long requests in flight may take after the host closed its input or the relay was shut down. Default: `None`, which means 1 s
     /// for a host on a byte stream, because no one waits for the answers once it is gone. 15 s over HTTP, where other hosts wait.
     pub drain: Option<Duration>,
-    /// How long the server may take to end after that, if the host is on a byte stream. Default: 3 s. Then an idle server gets `SIGTERM` 2 s
-    /// after the end of its input, as from hosts in use, and is killed 1 s later; hosts kill after 2 s more. Over HTTP, the graces of
-    /// [`upstream`](Config::upstream) apply.
+    /// How long the server may take to end after that, if the host is on a byte stream. Default: 3 s. So an idle server gets `SIGTERM` 2 s
+    /// after the end of its input, as from hosts in use, and `SIGKILL` 1 s later. That is before such a host kills the relay, 4 s after it
+    /// closed the stream. Over HTTP, the graces of [`upstream`](Config::upstream) apply.
     pub close: Duration,
 }
 

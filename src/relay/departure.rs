@@ -9,8 +9,9 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// What is known of the host on a byte stream.
 ///
-/// A program that closes its input right after its last message still waits for replies, as `printf` in a pipeline does. A host that was silent before has
-/// left: it reads replies of the server as it does without a relay, but failures of the relay may surprise it.
+/// A program that closes its input right after its last message still waits for replies: `printf` in a pipeline, for example. A host that was silent before has
+/// left. It still gets replies of the server, as it would without a relay, but no failures of the relay: version 1 of the Python SDK ends with a traceback if a
+/// reply comes after it closed.
 #[derive(Debug)]
 pub(super) struct Departure {
     /// When its last message came, or when the relay began to read again after a pause.

@@ -467,7 +467,7 @@ impl Server {
         let check = |feature| self.check_offered(feature);
         let sessions = &self.sessions;
         let mut queues = sessions.hearing(notification, only, shared.is_some(), check)?;
-        // A modern client on a byte stream also gets notifications that the protocol does not define. Without a client, nothing is told.
+        // A modern client on a byte stream also gets notifications that the protocol does not define. If no client came yet, none is told.
         if facts.is_none() && queues.is_empty() && self.sessions.has_reported() {
             queues.extend(self.binding.shared_queue());
         }
@@ -547,7 +547,7 @@ impl Server {
         });
     }
 
-    /// Refuses the `server/discover` requests that wait for the offer. All others continue to wait. Returns whether any request was refused.
+    /// Refuses the waiting `server/discover` requests: the server behind the relay has no such method. Others wait on. Returns whether any was refused.
     pub(crate) fn refuse_discovery(&mut self, now: Instant, error: &ErrorObject) -> bool {
         self.act(now, |server| {
             let waiting = server.offer.deferred_mut().take_discoveries();

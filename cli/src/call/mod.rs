@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::arguments::Arguments;
 use self::complete::CompletionRequest;
 use crate::args::{Call, Prompt, Read, Target};
-use crate::monitor::{RETRIES, monitor_link, of_one_shot};
+use crate::monitor::{RETRIES, monitor_link, without_next_attempt};
 use crate::output::{print, print_result, single_line, warn};
 use crate::recording::Role;
 use crate::{Failure, ShutdownSignals};
@@ -160,7 +160,7 @@ async fn run_operation(
     };
     monitoring.abort();
     let printed = outcome.map(|outcome| {
-        let outcome = outcome.map_err(of_one_shot);
+        let outcome = outcome.map_err(without_next_attempt);
         print_outcome(is_json, operation, &outcome)
     });
     tokio::select! {

@@ -7,7 +7,7 @@ use everlink::{Instant, Policy};
 
 /// What was seen of the attempts to reach the server.
 pub(super) struct Attempts {
-    /// The value of `--retries`.
+    /// How many attempts are repeated.
     retries: u32,
     /// Whether the server is a child process.
     is_process: bool,
@@ -30,12 +30,10 @@ enum Obstacle {
 }
 
 impl Attempts {
-    pub(super) const fn new(retries: Option<u32>, is_process: bool) -> Attempts {
+    /// Without a value of `--retries`, the link's own default counts.
+    pub(super) fn new(retries: Option<u32>, is_process: bool) -> Attempts {
         Attempts {
-            retries: match retries {
-                Some(retries) => retries,
-                None => RETRIES,
-            },
+            retries: retries.unwrap_or(Policy::interactive().retry.budget),
             is_process,
             was_ready: false,
             failures: 0,
@@ -90,20 +88,12 @@ impl Attempts {
     }
 }
 
-/// The default of `--retries` for a guard.
-const RETRIES: u32 = 5;
-
 /// An attempt within this time comes from a call that waits. The timer takes at least 30 s.
 const SOON: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn default_is_that_of_the_link() {
-        assert_eq!(RETRIES, Policy::interactive().retry.budget);
-    }
 
     fn parked(attempts: &mut Attempts, seconds: u64) -> String {
         let until = Instant::ZERO + Duration::from_secs(seconds);

@@ -312,39 +312,29 @@ impl EventLog {
         }
         let brief = without_stderr(event, self.stderr_printer.is_none());
         let event = brief.as_ref().unwrap_or(event);
-        if let Event::Upstream(upstream) = event {
-            if let Some(text) = self.attempts.describe(at, upstream) {
-                return self.log_text(at, event, &text);
-            }
-        }
-        match (self.format, hint(event)) {
-            (LogFormat::Json, hint) => {
+        let text = match event {
+            Event::Upstream(upstream) => self.attempts.describe(at, upstream),
+            _ => None,
+        };
+        let hint = hint(event);
+        match self.format {
+            LogFormat::Json => {
                 let mut entry = relay_as_json(event);
+                if let Some(text) = text {
+                    entry["event"] = json!(text);
+                }
                 if let Some(hint) = hint {
                     entry["hint"] = json!(hint);
                 }
                 self.write_json(at, entry);
             }
-            (LogFormat::Off, _) => {}
-            (LogFormat::Text, Some(hint)) => {
-                let line = format!("{event} ({hint})");
-                self.write(at, relay_severity(event), &line);
-            }
-            (LogFormat::Text, None) => self.write(at, relay_severity(event), event),
-        }
-    }
-
-    /// Logs an event of the server with this text in place of its own.
-    fn log_text(&mut self, at: Instant, event: &Event, text: &str) {
-        match self.format {
-            LogFormat::Json => {
-                let mut entry = relay_as_json(event);
-                entry["event"] = json!(text);
-                self.write_json(at, entry);
-            }
             LogFormat::Off => {}
             LogFormat::Text => {
-                let line = format!("server: {text}");
+                let mut line =
+                    text.map_or_else(|| event.to_string(), |text| format!("server: {text}"));
+                if let Some(hint) = hint {
+                    line = format!("{line} ({hint})");
+                }
                 self.write(at, relay_severity(event), &line);
             }
         }

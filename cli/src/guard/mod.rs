@@ -1,7 +1,7 @@
 //! Implements `everlink guard`: a relay between a host and a server.
 //!
-//! `attempts` explains why the guard makes no more quick attempts. `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `store` keeps sessions in Redis. `log` logs events, and
-//! `stderr` shows the server's standard error. `otlp` exports traces and metrics.
+//! `listen` accepts hosts over HTTP, `offer_cache` stores what the server offered, and `status` serves the state of the guard. `store` keeps sessions in Redis. `log`
+//! logs events, `attempts` explains why there are no more quick attempts, and `stderr` shows the server's standard error. `otlp` exports traces and metrics.
 
 mod attempts;
 mod listen;

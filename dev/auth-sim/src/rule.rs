@@ -17,7 +17,7 @@ script_enum! {
         /// No token, code or verifier is sent to an origin to which it does not belong.
         SecretsStayHome = "rule 3 (SecretsStayHome)",
         /// One flow per challenge: refusals of one token cause at most one renewal and one sign-in, and get one outcome.
-        /// A jump of the clocks or a sleep in between can end a new token, and allows one more.
+        /// A jump of the clocks or a sleep in between can end a new token, and allows one more. So does a refusal of the token during a sign-in for a wider scope.
         OneFlow = "rule 4 (OneFlow)",
         /// No process waits without a deadline, and none has a lock or an open redirect while it is idle.
         NoEndlessWait = "rule 5 (NoEndlessWait)",

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everlink::Instant;
-
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -16,8 +16,8 @@ pub(super) const CAN_BE_LISTED: bool = cfg!(target_os = "linux");
 /// The kernel signals its process group at once. Other members of the session are looked up in `/proc` until no new ones are found, because a process
 /// may fork while it is signalled.
 pub(super) fn signal(leader: Pid, signal: Signal) {
-    // An error means that no process is left, or that a process changed its user; both are ignored. The leader is in its group, unless the system
-    // says that there is no such group. A second signal would run its handler twice.
+    // The group includes the leader. It is signalled alone only if that fails, because a second signal would run its handler twice. An error means that no
+    // process is left, or that a process changed its user; both are ignored.
     if kill_process_group(leader, signal).is_err() {
         let _ = kill_process(leader, signal);
     }
