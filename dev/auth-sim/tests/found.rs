@@ -455,3 +455,25 @@ fn sign_in_that_begins_anew_may_find_the_client_forgotten() {
         ",
     );
 }
+
+/// A token that could not be stored was too narrow, and then refused altogether. The process took over the stored one, which was older.
+#[test]
+fn process_may_use_an_older_token_after_its_own_was_refused() {
+    play(
+        "
+        seed 57864 5 1245 rotating
+        +0 burst 1 303984
+        +60000 jump 0 780617
+        +1461348 refuse 3 754499
+        +0 call 0 62233
+        +1000 person 0 637295
+        +60000 person 2 4522
+        +0 store-fails 4 102385
+        +0 step-up 0 268439
+        +0 call 4 241151
+        +1000 call 3 773291
+        +3744 store-fails 3 543308
+        +20377 all 3 410842
+        ",
+    );
+}

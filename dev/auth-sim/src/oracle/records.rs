@@ -35,6 +35,12 @@ impl Oracle {
                 process.obtained = Some((access, when.mono));
                 process.current = Some(access);
             }
+            // A process whose own token is refused altogether takes over the stored one, even if that is older.
+            if lock == Some(Lock::Record) && Some(access) != process.current {
+                if let Some(open) = &mut process.open {
+                    open.narrow = None;
+                }
+            }
         }
     }
 
