@@ -409,7 +409,7 @@ impl Server {
             Form::Event { .. } => self.encode_event(buf, queue, frame),
         }
         if buf.len() == start {
-            return self.binding.wrote_nothing(&mut self.cx, queue);
+            return None;
         }
         let len = buf.len() - start;
         self.cx.stats.messages_out += 1;

@@ -375,15 +375,6 @@ impl Binding {
         }
     }
 
-    /// Ends the response on a queue if it is to end when nothing is left to be written.
-    pub(crate) fn wrote_nothing(
-        &mut self,
-        cx: &mut Context,
-        queue: QueueId,
-    ) -> Option<Output<Event>> {
-        self.http_mut()?.wrote_nothing(cx, queue)
-    }
-
     pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
         self.http_mut()
             .map_or_else(Vec::new, HttpBinding::take_scratch)

@@ -208,7 +208,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Appends the next progress report of a request, if one is left.
+    /// Appends the next progress report of a request.
     pub(crate) fn write_progress(&mut self, buf: &mut Vec<u8>, request: RequestId) {
         if let Some((progress, arrival)) = self.next_progress(request) {
             if let Some(token) = &arrival.token {

@@ -419,7 +419,7 @@ impl Requests {
         self.table.discard(request);
     }
 
-    /// Adds a progress report. A client that does not read gets only the newest report. Returns whether a frame must be queued for it.
+    /// Adds a progress report. Returns whether a frame must be queued for it.
     fn add_progress(&mut self, request: RequestId, progress: Progress, is_read: bool) -> bool {
         let entry = self.table.get_mut(request);
         entry.is_some_and(|entry| {
@@ -428,7 +428,7 @@ impl Requests {
         })
     }
 
-    /// Returns the progress report for a frame that is being written, if one is left, with the arrival of its request.
+    /// Returns the progress report for a frame that is being written, with the arrival of its request.
     fn next_progress(&mut self, request: RequestId) -> Option<(Progress, &Arrival)> {
         let entry = self.table.get_mut(request)?;
         let progress = entry.progress.as_mut()?.next()?;

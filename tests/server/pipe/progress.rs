@@ -252,6 +252,24 @@ fn unwritten_progress_is_replaced_by_the_newest() {
     harness.finish();
 }
 
+#[test]
+fn progress_that_waits_when_the_client_stops_reading_is_not_lost_and_the_last_is_replaced() {
+    let mut harness = Harness::modern(small_write_window());
+    let (_, running) = harness.call_tool_with_meta(json!({"progressToken": "t"}));
+    harness.stop_reading();
+    harness.with_server(|server, now| {
+        for step in 1..=3 {
+            let reported = server.progress(now, running, Progress::new(f64::from(step)));
+            reported.expect("the request is running");
+        }
+    });
+    harness.progress(running, 4.0);
+    harness.resume_reading();
+    let steps = [1.0, 2.0, 4.0].map(|step| (json!("t"), step));
+    assert_eq!(harness.progress_received(), steps);
+    harness.finish();
+}
+
 /// S-PROG-02: a client that reads gets every step, and the newest 16 of a large burst.
 #[test]
 fn burst_of_progress_sends_at_most_the_newest_16_steps() {

@@ -384,23 +384,6 @@ impl HttpBinding {
         output
     }
 
-    /// Ends the response on a queue if it is to end when nothing is left to be written. The last message wrote nothing.
-    pub(crate) fn wrote_nothing(
-        &mut self,
-        cx: &mut Context,
-        queue: QueueId,
-    ) -> Option<Output<Event>> {
-        let stream = self.carrier(queue)?;
-        let exchange = self.exchanges.get(stream)?;
-        if !exchange.hangs_up || !exchange.has_begun() || !cx.outgoing.is_empty(queue) {
-            return None;
-        }
-        // The end of the response is the output, so `release` need not queue it.
-        self.release(cx, stream, queue, false);
-        let epoch = Epoch::FIRST;
-        Some(Output::Finish { epoch, stream })
-    }
-
     /// The output for a message of `len` bytes. `is_whole` says that the response has no more messages.
     fn output(&mut self, form: Form, len: usize, is_whole: bool) -> Output<Event> {
         let epoch = Epoch::FIRST;
