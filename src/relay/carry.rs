@@ -539,13 +539,13 @@ impl Relay {
         }
         let is_log = &*method == names::NOTIFICATIONS_MESSAGE && !self.config.has_one_host();
         let request = request.or_else(|| is_log.then(|| self.request_to_log_for()).flatten());
-        let to = match self.config.has_one_host() {
-            true => Some(Caller::LINK),
-            false => self
-                .questions
-                .only_caller()
-                .filter(|it| it.is_session())
-                .cloned(),
+        let to = if self.config.has_one_host() {
+            Some(Caller::LINK)
+        } else if self.config.shares_news {
+            None
+        } else {
+            let only = self.questions.only_caller();
+            only.filter(|caller| caller.is_session()).cloned()
         };
         let name = String::from(&*method).into();
         let is_passed = if request.is_some() || to.is_some() {

@@ -17,7 +17,8 @@ pub(super) struct Departure {
     /// When its last message came, or when the relay began to read again after a pause.
     heard: Instant,
     is_read: bool,
-    has_left: bool,
+    /// Whether it has left, since it closed its input.
+    has_left: Option<bool>,
 }
 
 impl Departure {
@@ -25,7 +26,7 @@ impl Departure {
         Departure {
             heard: Instant::ZERO,
             is_read: true,
-            has_left: false,
+            has_left: None,
         }
     }
 
@@ -43,11 +44,12 @@ impl Departure {
 
     /// Records that the host closed its input.
     pub(super) fn ended(&mut self, now: Instant) {
-        self.has_left = self.heard + AT_ONCE <= now;
+        let is_silent = self.heard + AT_ONCE <= now;
+        self.has_left.get_or_insert(is_silent);
     }
 
-    pub(super) const fn has_left(&self) -> bool {
-        self.has_left
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left == Some(true)
     }
 }
 
@@ -70,6 +72,21 @@ mod tests {
         assert!(!has_left(|it| it.ended(Instant::ZERO)));
         assert!(!has_left(|it| {
             it.heard(end);
+            it.ended(end);
+        }));
+    }
+
+    /// A driver may tell the end of its input twice.
+    #[test]
+    fn host_has_left_or_not_when_it_closed_its_input_for_the_first_time() {
+        let end = Instant::ZERO + AT_ONCE;
+        assert!(has_left(|it| {
+            it.ended(end);
+            it.heard(end);
+            it.ended(end);
+        }));
+        assert!(!has_left(|it| {
+            it.ended(Instant::ZERO);
             it.ended(end);
         }));
     }

@@ -467,3 +467,34 @@ impl fmt::Debug for Relay {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll_all(relay: &mut Relay) {
+        let mut buf = Vec::new();
+        while relay.poll_output(&mut buf).is_some() {}
+    }
+
+    #[test]
+    fn single_host_is_not_read_once_an_eighth_of_the_queue_waits_for_the_server() {
+        let config = Config::new(crate::Config::child("guard", "1"), [7; 16]);
+        let offer_at = Instant::ZERO + config.patience;
+        let mut relay = Relay::new(config);
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let call = alloc::format!("{call}\n").into_bytes();
+        relay.handle_downstream(Instant::ZERO, Input::bytes(call));
+        poll_all(&mut relay);
+        // With the offer in advance, the call goes to the link and waits there.
+        relay.handle_timeout(offer_at);
+        poll_all(&mut relay);
+        let waiting = relay.back.unsent_bytes();
+        assert!(waiting > 0);
+        for (eighth, is_read) in [(waiting, false), (waiting + 1, true)] {
+            relay.config.upstream.limits.queued_bytes = 8 * eighth;
+            let wants = relay.wants_input(Side::Downstream, StreamId::DUPLEX);
+            assert_eq!(wants, is_read, "{eighth} bytes");
+        }
+    }
+}

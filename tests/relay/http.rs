@@ -782,6 +782,32 @@ fn hosts_are_told_the_end_of_each_sign_in_page_that_they_were_shown() {
     harness.finish();
 }
 
+/// The owner of a relay may learn that signing in is of no use any more.
+#[test]
+fn sign_in_page_is_not_shown_after_credentials_are_denied_without_a_page() {
+    let mut harness = Harness::with(|config| {
+        let upstream = everlink::Config::http("relay", "1", "http://behind.example/mcp");
+        config.upstream = upstream.expect("a URL");
+    });
+    let ann = harness.open_session_with("ann", &json!({"elicitation": {"url": {}}}));
+    let page = Url::parse("https://as.example/authorize").expect("a URL");
+    for (id, has_page) in [(1, true), (2, false)] {
+        let call = harness.send(&ann.post(id, "tools/call", json!({"name": "x"})));
+        harness.refuse_newest_over_http();
+        let now = harness.now;
+        if has_page {
+            harness.relay.denied_until_sign_in(now, &page, "sign in");
+        } else {
+            harness.relay.denied(now, "this account is locked");
+        }
+        harness.drain_outputs();
+        let text = harness.text(call);
+        assert_eq!(text.contains("-32042"), has_page, "{text}");
+        assert_eq!(text.contains("this account is locked"), !has_page, "{text}");
+    }
+    harness.finish();
+}
+
 /// The relay itself has no credentials. Its owner says whether there are any.
 #[test]
 fn call_that_waits_for_credentials_fails_when_they_are_denied_and_goes_on_when_they_come() {
@@ -1231,6 +1257,30 @@ fn log_message_of_a_modern_server_reaches_the_only_client_with_a_request() {
     }
 }
 
+/// The operator can share log messages with all clients, although only one of them has called the server.
+#[test]
+fn shared_log_message_of_a_modern_server_reaches_all_clients() {
+    let mut harness = Harness {
+        is_modern: true,
+        ..Harness::with(|config| {
+            config.upstream.dialect = everlink::Dialect::Modern;
+            config.shares_news = true;
+        })
+    };
+    let (ann, eve) = (harness.open_session("ann"), harness.open_session("eve"));
+    let listens = [harness.send(&ann.get()), harness.send(&eve.get())];
+    harness.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    harness.server_sends(
+        json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {
+            "level": "error", "data": "for all",
+        }}),
+    );
+    for listen in listens {
+        assert!(harness.text(listen).contains("for all"));
+    }
+    harness.finish();
+}
+
 /// A server may log for a cancelled call at any later time.
 #[test]
 fn log_message_for_a_client_that_left_is_not_sent_to_others() {
@@ -1440,6 +1490,40 @@ fn client_that_does_not_read_does_not_delay_others() {
     let side = Side::Upstream;
     assert!(harness.relay.wants_input(side, StreamId::DUPLEX));
     assert_eq!(harness.text(stream).matches("xxx\"").count(), 60);
+    harness.finish();
+}
+
+/// The operator can share them, although only one client has called the server.
+#[test]
+fn shared_notifications_of_a_legacy_server_reach_all_clients() {
+    let mut harness = Harness::with(|config| config.shares_news = true);
+    let (ann, eve) = (harness.open_session("ann"), harness.open_session("eve"));
+    let listens = [harness.send(&ann.get()), harness.send(&eve.get())];
+    harness.send(&ann.post(1, "tools/call", json!({"name": "x"})));
+    for method in ["notifications/message", "notifications/own"] {
+        harness.server_sends(json!({"jsonrpc": "2.0", "method": method, "params": {
+            "level": "error", "data": "for all",
+        }}));
+    }
+    let heard = listens.map(|listen| harness.text(listen).matches("for all").count());
+    assert_eq!(heard, [2, 2]);
+    harness.finish();
+}
+
+/// The relay must not stop reading because of one client, as it does if there is only one on a byte stream.
+#[test]
+fn clients_over_http_are_read_while_much_waits_for_the_server() {
+    let mut harness = Harness::with(|config| config.upstream.limits.queued_bytes = 1 << 20);
+    let eve = harness.open_session("eve");
+    harness.server_reads = false;
+    // One call is being written. The other one waits, and takes more than an eighth of the queue.
+    let long = json!({"name": "long", "arguments": {"text": "x".repeat(300 << 10)}});
+    for id in 1..=2 {
+        harness.send(&eve.post(id, "tools/call", long.clone()));
+    }
+    assert_eq!(harness.received("tools/call").len(), 1);
+    let next = StreamId::new(harness.last_stream + 1);
+    assert!(harness.relay.wants_input(Side::Downstream, next));
     harness.finish();
 }
 

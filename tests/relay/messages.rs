@@ -107,6 +107,23 @@ fn host_receives_the_offer_of_the_server() {
     }
 }
 
+/// Version 2024-11-05 has completions, but no capability for them.
+#[test]
+fn completions_of_a_server_of_2024_11_05_are_offered_to_a_modern_host() {
+    let config = host_config(Era::Modern);
+    let mut chain = Chain::from_configs(relay_config(), Some(config))
+        .served_by(|_| Backend::of_version(Version::V2024_11_05));
+    let params = json!({
+        "ref": {"type": "ref/prompt", "name": "greet"},
+        "argument": {"name": "who", "value": "Ad"},
+    });
+    let complete = chain.call("completion/complete", params);
+    chain.until_done(complete);
+    let values = &chain.result(complete)["completion"]["values"];
+    assert_eq!(*values, json!(["Ad"]));
+    chain.finish();
+}
+
 #[test]
 fn server_receives_the_capabilities_of_the_host() {
     for eras in Eras::ALL {

@@ -1194,6 +1194,21 @@ fn requests_and_results_of_a_modern_host_are_passed_on_unchanged() {
     assert_eq!(harness.host_receives()["result"], found);
 }
 
+/// Only legacy hosts get the changes of lists unasked.
+#[test]
+fn server_is_not_asked_for_changes_that_a_modern_host_does_not_watch() {
+    let mut harness = Harness::new();
+    harness.host_sends(&line(
+        json!({"id": 1, "method": "tools/list", "params": {"_meta": modern_meta()}}),
+    ));
+    let probe = harness.server_receives();
+    let capabilities = json!({"tools": {"listChanged": true}});
+    let found = json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": capabilities});
+    harness.server_sends(&line(json!({"id": probe["id"], "result": found})));
+    assert_eq!(harness.server_receives()["method"], "tools/list");
+    assert!(harness.to_server.is_empty(), "{:?}", harness.to_server);
+}
+
 /// The `_meta` of a modern host.
 fn modern_meta() -> Value {
     json!({
@@ -1224,6 +1239,17 @@ fn results_of_unknown_types_are_passed_on() {
     let (mut harness, id) = with_open_call();
     let result = json!({"resultType": "com.example/odd", "x": 1});
     harness.server_sends(&line(json!({"id": id, "result": result})));
+    assert_eq!(harness.host_receives()["result"], result);
+}
+
+/// The legacy era has no result types, so the member may be the server's own.
+#[test]
+fn result_type_of_a_legacy_server_is_passed_on_to_a_legacy_host() {
+    let mut harness = Harness::after_handshake(initialize_params(), initialize_result());
+    harness.host_sends(&line(json!({"id": 1, "method": "tools/list"})));
+    let request = harness.server_receives();
+    let result = json!({"resultType": "com.example/own", "tools": []});
+    harness.server_sends(&line(json!({"id": request["id"], "result": result})));
     assert_eq!(harness.host_receives()["result"], result);
 }
 
