@@ -180,10 +180,7 @@ impl Client {
     fn due(&mut self, timer: Timer) {
         match timer {
             Timer::Ask(ask) => self.ask_expired(ask),
-            Timer::Attempt => {
-                self.lifecycle.attempt_due();
-                self.attempt();
-            }
+            Timer::Attempt => self.attempt(),
             Timer::Auth => self.credentials_denied("none came in time"),
             Timer::Call(call) => self.call_due(call),
             Timer::Drain => self.drained(),

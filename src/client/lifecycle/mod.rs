@@ -182,11 +182,6 @@ impl Lifecycle {
         cx.timers.arm(Timer::Attempt, at);
     }
 
-    /// Records that `Timer::Attempt` has expired.
-    pub(super) fn attempt_due(&mut self) {
-        self.attempt_at = None;
-    }
-
     /// What an accepted call needs.
     pub(super) const fn wanted(&self) -> Wanted {
         match self.state {

@@ -147,3 +147,22 @@ fn split_meta(
     let rest = (others > 0).then(|| object::without(params.json(), |key| key == "_meta"));
     Ok((rest.and_then(Result::ok), given))
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+
+    #[test]
+    fn params_that_are_only_meta_leave_no_other_members() {
+        let split = |text: &str| {
+            let (rest, meta) = split_meta(text.parse().unwrap(), true).unwrap();
+            [rest, meta].map(|part| part.map(|part| String::from(part.as_str())))
+        };
+        let meta = r#"{"a":1}"#;
+        assert_eq!(split(r#"{"_meta":{"a":1}}"#), [None, Some(meta.into())]);
+        let both = split(r#"{"_meta":{"a":1},"b":2}"#);
+        assert_eq!(both, [r#"{"b":2}"#, meta].map(|part| Some(part.into())));
+    }
+}

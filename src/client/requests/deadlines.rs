@@ -240,4 +240,14 @@ mod tests {
         assert_eq!((clock.accepted(), clock.started()), (at(5), at(8)));
         assert_eq!(clock.age(at(9)).as_secs(), 4);
     }
+
+    /// Its owner may not have handled the deadline before the stop.
+    #[test]
+    fn clock_that_stops_at_its_limit_is_overdue_when_it_runs_again() {
+        let (mut clock, mut stops) = (clock(), Stops::default());
+        stops.set(true, at(60));
+        clock.catch_up(stops.in_all(at(100)));
+        assert_eq!(clock.overdue(at(100), true), None);
+        assert_eq!(clock.overdue(at(100), false), Some(TimeLimit::Idle));
+    }
 }

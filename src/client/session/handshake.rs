@@ -703,4 +703,42 @@ mod tests {
             assert_eq!(said(Some(handshake.initialized(Err(&error)))), then);
         }
     }
+
+    /// The failure may have nothing to do with the era, so the preferred one is tried again.
+    #[test]
+    fn unknown_server_is_met_in_the_other_era_after_each_failure() {
+        let mut handshake = handshake(None);
+        handshake.prefer(Version::LATEST_LEGACY);
+        for era in [Era::Legacy, Era::Modern, Era::Legacy, Era::Modern] {
+            assert_eq!(said(Some(handshake.begin())), Some(era));
+            handshake.end();
+            handshake.failed();
+        }
+    }
+
+    #[test]
+    fn preferred_version_of_another_era_makes_the_server_unknown() {
+        for (version, era) in [
+            (Version::LATEST_LEGACY, Era::Legacy),
+            (Version::LATEST_MODERN, Era::Modern),
+        ] {
+            for remembered in [Era::Legacy, Era::Modern] {
+                let mut handshake = handshake(Some(remembered));
+                handshake.prefer(version);
+                let known = Some(remembered).filter(|known| *known == era);
+                assert_eq!(handshake.era(), known, "{version}");
+            }
+        }
+    }
+
+    /// Its `server/discover` gets this error.
+    #[test]
+    fn handshake_that_waits_for_a_modern_client_says_that_the_server_knows_no_discover() {
+        let mut handshake = handshake(Some(Era::Legacy));
+        assert!(!handshake.hold() && handshake.refusal().is_none());
+        handshake.prefer(Version::LATEST_MODERN);
+        assert!(handshake.hold());
+        let refusal = handshake.refusal().map(|error| error.code);
+        assert_eq!(refusal, Some(code::METHOD_NOT_FOUND));
+    }
 }

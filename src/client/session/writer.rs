@@ -307,3 +307,49 @@ fn write_round(
         params.raw(round::REQUEST_STATE, state.as_str());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::config::Relayed;
+    use crate::json::Json;
+
+    /// The names of the members of `_meta` in the `initialize` of a relay that says this.
+    fn meta_of_introduction(relayed: Relayed) -> Option<Vec<String>> {
+        let mut config = Config::child("a", "1");
+        config.relayed = Some(relayed.into());
+        let version = Version::LATEST_LEGACY;
+        let mut buf = Vec::new();
+        let writer = MessageWriter::new(&config, version, None);
+        writer.frame(&mut buf, &Frame::Initialize(1, version), &config);
+        let message: Payload = String::from_utf8(buf).unwrap().parse().unwrap();
+        let member = |of: Json<'_>, name: &str| of.member(name).unwrap().map(Payload::from);
+        let params = member(message.json(), "params").unwrap();
+        let meta = member(params.json(), "_meta")?;
+        let mut names = Vec::new();
+        object::members(meta.json(), |name, _| names.push(name.into_owned())).unwrap();
+        Some(names)
+    }
+
+    #[test]
+    fn introduction_of_a_relay_has_the_members_of_its_host_and_its_own_name() {
+        let plain = || -> Payload { r#"{"protocolVersion":"2025-11-25"}"#.parse().unwrap() };
+        let with_meta = || -> Payload { r#"{"_meta":{"a":1}}"#.parse().unwrap() };
+        let via = || Some(Implementation::new("relay", "1"));
+        for (introduction, via, names) in [
+            (plain(), None, None),
+            (plain(), via(), Some([meta::VIA].as_slice())),
+            (with_meta(), None, Some(["a"].as_slice())),
+            (with_meta(), via(), Some([meta::VIA, "a"].as_slice())),
+        ] {
+            let written = meta_of_introduction(Relayed {
+                introduction: Some(introduction),
+                via,
+                ..Relayed::default()
+            });
+            let written = written.as_ref().map(|names| names.iter());
+            let written = written.map(|names| names.map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(written.as_deref(), names);
+        }
+    }
+}

@@ -635,3 +635,46 @@ fn list_that_is_being_read_is_not_lost_when_credentials_for_a_call_are_denied() 
         assert_eq!(harness.listed(list).len(), 0);
     }
 }
+
+/// The pause before a stream is resumed may end while nothing can be sent.
+#[test]
+fn stream_whose_pause_ends_while_credentials_are_awaited_is_resumed_with_them() {
+    for version in LEGACY {
+        let mut harness = Harness::ready(version);
+        let call = harness.call("tools/call", json!({"name": "slow"}));
+        let cut = harness.next_post("tools/call");
+        harness.begin_stream(cut.stream);
+        harness.bytes(cut.stream, b"id: 4\ndata:\n\n");
+        harness.end(cut.stream);
+        harness.call("tools/call", json!({"name": "act"}));
+        let refused = harness.next_post("tools/call");
+        harness.status(refused.stream, 401);
+        harness.advance(seconds(20));
+        assert_eq!(harness.unseen_count(), 0, "nothing is sent meanwhile");
+        authorize(&mut harness);
+        harness.advance(seconds(5));
+        let resume = harness.next_exchange(Verb::Get);
+        assert_eq!(resume.field("last-event-id"), Some("4"));
+        harness.begin_stream(resume.stream);
+        harness.event(resume.stream, None, &result(&cut, json!({"content": []})));
+        assert!(harness.reply(call).is_ok());
+    }
+}
+
+/// An intermediary may have renewed the credentials by itself.
+#[test]
+fn listen_stream_that_is_open_again_after_a_refusal_is_not_opened_twice_by_new_credentials() {
+    let mut harness = Harness::legacy_awaiting_listen();
+    let listen = harness.next_exchange(Verb::Get);
+    harness.begin_stream(listen.stream);
+    harness.end(listen.stream);
+    harness.advance_serving(seconds(30));
+    let refused = harness.next_exchange(Verb::Get);
+    harness.status(refused.stream, 401);
+    harness.advance_serving(seconds(30));
+    let again = harness.next_exchange(Verb::Get);
+    harness.begin_stream(again.stream);
+    authorize(&mut harness);
+    let more = harness.find(|exchange| exchange.verb == Verb::Get);
+    assert!(more.is_none());
+}

@@ -491,6 +491,23 @@ fn marked_tool_arguments_are_sent_in_headers() {
     assert_eq!(harness.reply(call), Err(-32020));
 }
 
+/// The clock of the call stood still while the application held back, and runs while the list is read.
+#[test]
+fn call_that_waits_for_the_list_of_tools_times_out_although_its_clock_stood_still_before() {
+    let mut harness = Harness::modern();
+    let params = json!({"name": "query", "arguments": {"region": "eu"}});
+    let call = harness.call("tools/call", params);
+    let post = harness.next_post("tools/call");
+    harness.client.hold_back(harness.now, true);
+    harness.advance(seconds(100));
+    harness.json(post.stream, 400, &error(&post, -32020));
+    harness.next_post("tools/list");
+    harness.advance(seconds(60));
+    let failure = harness.failure(call);
+    assert!(matches!(failure.kind, FailureKind::TimedOut { .. }));
+    assert_eq!(failure.after, seconds(160));
+}
+
 #[test]
 fn slow_call_does_not_delay_another_call() {
     let mut harness = Harness::modern();

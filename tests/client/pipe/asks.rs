@@ -331,6 +331,21 @@ fn ask_of_a_server_that_does_not_read_is_dropped_and_counted() {
     harness.finish();
 }
 
+/// Only the texts that the server chose count: here, four bytes for each answer.
+#[test]
+fn answers_wait_for_a_server_that_does_not_read_up_to_exactly_the_limit() {
+    let mut config = config();
+    (config.limits.write_window, config.limits.queued_bytes) = (1, 8);
+    let mut harness = ready(config, legacy);
+    harness.peer_stops_reading();
+    // The first answer is written and fills the pipe.
+    for (id, dropped) in [("0000", 0), ("1111", 0), ("2222", 0), ("3333", 1)] {
+        harness.perform(ask(id, "ping", json!({})));
+        assert_eq!(harness.link().stats().answers_dropped, dropped, "{id}");
+    }
+    harness.finish();
+}
+
 #[test]
 fn asks_over_the_limit_are_refused() {
     let mut config = config_with_asks();

@@ -618,6 +618,24 @@ fn f_067_legacy_asks_pause_the_limits_for_pause_total_at_most() {
     harness.finish();
 }
 
+/// A reply may wait at the driver, which must not read it.
+#[test]
+fn clock_of_a_sent_call_stands_still_while_the_application_holds_back() {
+    for server in BOTH_ERAS {
+        let mut harness = ready(config(), move || server().ignores("tools/call"));
+        let call = harness.call_tool("slow");
+        harness.advance(seconds(50));
+        harness.with_link(|link, now| link.hold_back(now, true));
+        harness.advance(seconds(100));
+        assert!(!harness.is_done(call), "the clock stands still");
+        harness.with_link(|link, now| link.hold_back(now, false));
+        harness.until_done(call);
+        assert_eq!(limit_of(&harness, call), TimeLimit::Idle);
+        assert_eq!(harness.failure(call).after, seconds(160));
+        harness.finish();
+    }
+}
+
 #[test]
 fn f_067_modern_ask_pauses_the_limits_for_pause_total_at_most() {
     let mut harness = ready(config_with_pause_total(seconds(100)), || {

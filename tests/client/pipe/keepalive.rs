@@ -618,3 +618,15 @@ fn server_that_has_its_session_back_is_probed_after_its_next_silence() {
     assert_eq!(pings_at(&mut harness, [2, 3]), [1, 2]);
     harness.finish();
 }
+
+/// While it is not read from, nobody knows whether it is silent.
+#[test]
+fn silence_of_a_server_counts_from_the_end_of_a_hold_back() {
+    let mut harness = ready(config(), || unresponsive(legacy));
+    harness.advance(seconds(1));
+    harness.with_link(|link, now| link.hold_back(now, true));
+    harness.advance(seconds(25));
+    harness.with_link(|link, now| link.hold_back(now, false));
+    assert_eq!(pings_at(&mut harness, [30, 55, 56]), [0, 0, 1]);
+    harness.finish();
+}

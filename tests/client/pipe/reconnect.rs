@@ -216,6 +216,16 @@ fn f_073_epoch_that_is_ready_for_61_s_resets_the_failure_count() {
     harness.finish();
 }
 
+/// The driver may report the end of the server before it handles the deadline of the same time.
+#[test]
+fn f_073_epoch_that_is_ready_for_exactly_60_s_resets_the_failure_count() {
+    let mut harness = Harness::new(config()).served_by(|_| crashes_after(seconds(60)));
+    harness.connect();
+    harness.until("ten epochs", |harness| harness.epoch_number() == 10);
+    assert!(pauses(&harness).iter().all(|(failures, _)| *failures == 1));
+    harness.finish();
+}
+
 #[test]
 fn f_073_epoch_that_is_ready_for_59_s_does_not_reset_the_failure_count() {
     let mut harness = Harness::new(config()).served_by(|_| crashes_after(seconds(59)));
@@ -463,6 +473,18 @@ fn f_078_call_to_a_parked_link_fails_after_4_s_and_names_the_next_attempt() {
     assert!(text.contains("no more processes"), "{text}");
     assert!(text.contains("the next attempt is in"), "{text}");
     harness.finish();
+}
+
+#[test]
+fn failure_names_no_next_attempt_if_there_is_a_server_or_an_attempt_under_way() {
+    for server in [legacy as fn() -> Peer, Peer::silent] {
+        let ignoring = move |_| server().ignores("tools/call");
+        let mut harness = Harness::new(config()).served_by(ignoring);
+        let call = harness.call_tool("add");
+        harness.cancel(call, "not needed");
+        assert_eq!(harness.failure(call).next_attempt, None);
+        harness.finish();
+    }
 }
 
 #[test]
@@ -774,6 +796,27 @@ fn f_081_call_marked_idempotent_is_sent_again() {
         assert_eq!(harness.messages_with("tools/call").len(), 2);
         harness.finish();
     }
+}
+
+/// Its clock stood still while the application held back, and runs while it waits for the next server.
+#[test]
+fn call_that_waits_for_a_resend_times_out_although_its_clock_stood_still_before() {
+    let mut config = config();
+    config.policy.retry.call_patience = Duration::ZERO;
+    let mut harness = Harness::new(config).served_by(|epoch| match epoch {
+        1 => legacy().ignores("prompts/get"),
+        _ => Peer::silent(),
+    });
+    harness.until_ready();
+    let call = harness.call("prompts/get", json!({"name": "hello"}));
+    harness.with_link(|link, now| link.hold_back(now, true));
+    harness.advance(seconds(100));
+    harness.perform_all(dies(CRASH));
+    harness.until_done(call);
+    let failure = harness.failure(call);
+    assert!(matches!(failure.kind, FailureKind::TimedOut { .. }));
+    assert_eq!(failure.after, seconds(160));
+    harness.finish();
 }
 
 #[test]

@@ -7,10 +7,8 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It has not begun, and may begin later.
+    /// It has not begun.
     Planned,
-    /// It begins when the driver polls.
-    Due,
     /// The driver was told to begin it, and there is no response yet.
     Sent,
     /// The response is a stream of events.
@@ -26,8 +24,6 @@ pub(super) enum Phase {
 /// A reason to move from one phase to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhaseCue {
-    /// It must begin.
-    Due,
     /// The response is a stream of events.
     Events,
     /// The response has an error status.
@@ -43,31 +39,28 @@ pub(super) enum PhaseCue {
 impl Phase {
     /// Whether the driver was told to begin it.
     pub(super) const fn has_begun(self) -> bool {
-        !matches!(self, Phase::Planned | Phase::Due)
+        !matches!(self, Phase::Planned)
     }
 
     /// Returns the next phase, or `None` if the cue does not apply.
     pub(super) const fn next(self, cue: PhaseCue) -> Option<Phase> {
-        use Phase::{Due, Events, Planned, Refusal, Sent, Single, Spent};
+        use Phase::{Events, Planned, Refusal, Sent, Single, Spent};
         Some(match (self, cue) {
-            (Planned | Due, PhaseCue::Due) => Due,
-            (Planned | Due, PhaseCue::Sent) => Sent,
+            (Planned, PhaseCue::Sent) => Sent,
             (Sent, PhaseCue::Events) => Events,
             (Sent, PhaseCue::Refused) => Refusal,
             (Sent, PhaseCue::Single) => Single,
             (Sent | Events | Single | Refusal | Spent, PhaseCue::Spent) => Spent,
 
             // It has begun already.
-            (Sent | Events | Single | Refusal | Spent, PhaseCue::Due | PhaseCue::Sent) => {
-                return None;
-            }
+            (Sent | Events | Single | Refusal | Spent, PhaseCue::Sent) => return None,
             // Only a request that was sent has a response, and only one.
             (
-                Planned | Due | Events | Single | Refusal | Spent,
+                Planned | Events | Single | Refusal | Spent,
                 PhaseCue::Events | PhaseCue::Refused | PhaseCue::Single,
             ) => return None,
             // What has not begun is dropped instead.
-            (Planned | Due, PhaseCue::Spent) => return None,
+            (Planned, PhaseCue::Spent) => return None,
         })
     }
 }
@@ -84,7 +77,6 @@ mod tests {
     fn diagram_in_the_docs_is_this_table() {
         let phases = [
             Phase::Planned,
-            Phase::Due,
             Phase::Sent,
             Phase::Events,
             Phase::Single,
@@ -92,7 +84,6 @@ mod tests {
             Phase::Spent,
         ];
         let cues = [
-            PhaseCue::Due,
             PhaseCue::Events,
             PhaseCue::Refused,
             PhaseCue::Sent,

@@ -4,7 +4,6 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::exchange::{Body, Exchange, ExchangeKind};
-use super::phase::PhaseCue;
 use crate::driver::StreamId;
 use crate::util::ascending_map::AscendingMap;
 
@@ -61,7 +60,6 @@ impl Table {
     /// Queues an exchange without a message, so that it begins.
     pub(super) fn begin_soon(&mut self, stream: StreamId) {
         if let Some(exchange) = self.all.get_mut(stream) {
-            exchange.step(PhaseCue::Due);
             if let Some(before) = exchange.due.replace(self.next_due) {
                 self.due.discard(before);
             }
@@ -254,6 +252,17 @@ mod tests {
         assert!(table.has_due());
         assert_eq!(table.next_due(), Some(all[0]));
         assert_eq!(table.next_due(), Some(all[2]));
+        assert!(!table.has_due());
+    }
+
+    /// Its timer may fire again before the driver polls.
+    #[test]
+    fn exchange_that_is_queued_again_begins_once() {
+        let mut table = Table::new();
+        let stream = table.add(Exchange::new(ExchangeKind::Listen, Load::None));
+        table.begin_soon(stream);
+        table.begin_soon(stream);
+        assert_eq!(table.next_due(), Some(stream));
         assert!(!table.has_due());
     }
 }

@@ -431,6 +431,7 @@ mod tests {
     #[test]
     fn nothing_is_granted_while_a_single_request_is_replaced() {
         let mut watch = granted_by_a_server_that_takes_one();
+        watch.report();
         assert!(change(&mut watch, "more", true, &modern()).is_empty());
         let requests = watch.pursue_again(&modern());
         let [WatchRequest::Unlisten(3), WatchRequest::Listen(filter)] = &requests[..] else {
@@ -438,6 +439,8 @@ mod tests {
         };
         assert_eq!(filter.uris.len(), MANY + 2);
         assert_eq!(*watch.granted(), Watch::none());
+        let report = watch.report().expect("all URIs are lost");
+        assert_eq!(report.removed.len(), MANY + 1);
     }
 
     #[test]
